@@ -1,10 +1,13 @@
 """Engines in bf16 beside the same in fp16, on one GPU: verified layer by layer there, and timed.
 
     python benchmarks/bf16_engines.py FOLDER build              # needs nvcc, no GPU
-    python benchmarks/bf16_engines.py FOLDER measure [--out FILE]
+    python benchmarks/bf16_engines.py FOLDER measure            # on the GPU: writes FOLDER/bf16_engines.json
+    python benchmarks/bf16_engines.py FOLDER close              # anywhere: writes results/bf16_engines.json
 
 A row is a bundled recipe at batch 32, its kernels chosen by prediction: in fp16, in bf16, and in bf16 with some layers
 kept in fp32. `measure` runs the recipes' verification and `bolt-build bench`; a row that departs is part of the result.
+`close --head FILE` is for a FOLDER/bf16_engines.json that does not name its GPU: a row of `peer_rows.py` from that
+machine does.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import record
+from against_peers import load
 from bolt_command import ROOT, build_one
 
 BATCH = 32
@@ -93,28 +98,52 @@ def timed(folder: Path, *words: str) -> Any:
         return {"failed": f"ended with {done.returncode}: {done.stdout[-2000:]}"}
 
 
+def closed(found: Mapping[str, Any], gpu: str) -> dict[str, Any]:
+    """The result of a GPU: a row an engine, without where it lay."""
+    rows = [{key: each for key, each in row.items() if key != "directory"} for row in found["rows"]]
+    command = "python benchmarks/bf16_engines.py FOLDER build (then measure, close)"
+    return {**found, "command": command, "gpu": gpu, "rows": rows}
+
+
+def close(arguments: argparse.Namespace) -> int:
+    found = load(arguments.folder / "bf16_engines.json")
+    if found is None:
+        sys.exit("close: nothing was measured in this folder")
+    row = load(arguments.head) if arguments.head is not None else None
+    gpu = found.get("gpu") or (row and row["bench"]["device"])
+    if gpu is None:
+        sys.exit("close: bf16_engines.json does not name its GPU, and --head names no row's file")
+    print(record.write("bf16_engines", closed(found, gpu), arguments.out))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("stage", choices=("build", "measure"))
+    parser.add_argument("stage", choices=("build", "measure", "close"))
     parser.add_argument("--models", nargs="+", choices=[row.model for row in ROWS], default=[row.model for row in ROWS])
     parser.add_argument("--target", default="h200")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--head", type=Path, metavar="FILE", help="close: a row's file of the machine that measured")
     parser.add_argument("--out", type=Path, help="write here instead of results/bf16_engines.json")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    if arguments.stage == "close":
+        return close(arguments)
     rows = [row for row in ROWS if row.model in arguments.models]
     recipes = [path for row in rows for path in recipes_of(arguments.folder, row, arguments.target)]
     if arguments.stage == "build":
         made = [build(arguments, recipe) for recipe in recipes]
         print(json.dumps(made, indent=1))
         return int(any("failed" in each for each in made))
-    result = record.environment("onnxruntime") | {"batch": BATCH, "accumulator": "fp32", "rows": []}
+    head = {"gpu": record.gpu_name(), "batch": BATCH, "accumulator": "fp32"}
+    result: dict[str, Any] = record.environment("onnxruntime") | head | {"rows": []}
+    path = arguments.folder / "bf16_engines.json"
     for recipe in recipes:
         result["rows"].append(measure(arguments, recipe))
         print(json.dumps(result["rows"][-1])[:600], flush=True)
-        path = record.write("bf16_engines", result, arguments.out)
+        record.save(path, result)
     print(path)
     return int(any("failed" in each or not each["verification"]["ok"] for each in result["rows"]))
 

@@ -61,7 +61,7 @@ def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
         f"b{batch}": summary([each for each in lines if each["batch"] == batch])
         for batch in sorted({each["batch"] for each in lines})
     }
-    return peer_rows.write(arguments, arguments.table, next(iter(found.values())), summaries, rows, lines)
+    return peer_rows.write(arguments, arguments.table, peer_rows.head_of(arguments, found), summaries, rows, lines)
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
     python benchmarks/encoder_peers.py FOLDER build             # engines, from the locks where there are some
     python benchmarks/encoder_peers.py FOLDER measure           # again until it says that no row is left
     python benchmarks/encoder_peers.py FOLDER close             # anywhere: writes results/encoder_peers.json
+    python benchmarks/encoder_peers.py FOLDER close --printed LOG... --head FILE    # where the rows' files are gone
     python benchmarks/encoder_peers.py FOLDER all               # one after the other
 
 A row is a recipe and a batch. Both sides read the same token ids (int64, no padding mask) or fp16 images, compute in
@@ -83,7 +84,8 @@ def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     lines = [compared(each) for each in peer_rows.lines_of(arguments, "encoder_peers", rows, found)]
     aims = [each for each in lines if each["wanted_ms"] is not None]
     summaries = {"aims": summary(aims), "all": summary(lines)}
-    return peer_rows.write(arguments, "encoder_peers", next(iter(found.values())), summaries, rows, lines)
+    first = peer_rows.head_of(arguments, found)
+    return peer_rows.write(arguments, "encoder_peers", first, summaries, rows, lines)
 
 
 def every_stage(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:

@@ -4,6 +4,7 @@
     python benchmarks/other_networks.py FOLDER build    # engines, their kernels chosen by prediction alone
     python benchmarks/other_networks.py FOLDER measure  # on the GPU, again until it says that no row is left
     python benchmarks/other_networks.py FOLDER close    # anywhere: writes results/other_networks.json
+    ... close --merge FOLDER... --keep                  # rows of folders beside it, one a GPU say, and of before
     ... --table other_encoders                          # the other table: attention in texts, images and sounds
 
 Both sides compute in fp16 with fp32 sums, and have the same weights, in turns; their outputs are compared. Each step is
@@ -27,7 +28,7 @@ import peer_rows
 import record
 from against_peers import load
 from kinds import bound_us
-from peer_rows import PeerRow, summary
+from peer_rows import PeerRow
 from step_kinds import kind_of
 
 from bolt_build.bench.replays import step_times
@@ -147,8 +148,17 @@ def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
         ran = steps.get((line["model"], line["batch"]))
         sums = {} if ran is None else {"steps": sum(step["us"] for step in ran),
                                        "bound_us": sum(step["bound_us"] for step in ran)}  # fmt: skip
-        lines.append(line | sums)
-    return peer_rows.write(arguments, arguments.table, next(iter(found.values())), {"all": summary(lines)}, rows, lines)
+        lines.append(compared(line) | sums)
+    first = peer_rows.head_of(arguments, found)
+    return peer_rows.write(arguments, arguments.table, first, peer_rows.by_gpu(lines), rows, lines)
+
+
+def compared(line: dict[str, Any]) -> dict[str, Any]:
+    """A row whose fastest peer is known. Eager takes what Python takes to launch kernels: where nothing else of PyTorch
+    ran, no peer is called the fastest."""
+    if line["contestants"].keys() <= {"engine", "source"}:
+        return line | {"best_peer": None, "speedup": None}
+    return line
 
 
 def main() -> int:

@@ -1,20 +1,23 @@
-"""What `cnn_peers.py` and `encoder_peers.py` share: engines built from bundled recipes, rows measured in turns with
+"""What `cnn_peers.py`, `encoder_peers.py` and `other_networks.py` share: engines, rows measured in turns with
 `bolt-build bench --against`, and the table of them.
 
 A row is a model and a batch. Each is written as it is done, to `row_NAME.json` of the folder; `measure` begins no row
-that may not be done within its time.
+that may not be done within its time. `close` takes rows of several folders (`--merge`), each measured on a machine or a
+GPU of its own, and rows whose files are gone as `measure` printed them (`--printed`, with another row's file of that
+machine as the `--head`).
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import math
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,25 +173,89 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"geometric_mean": mean, "least": ratios[least], "least_row": least, "rows": len(ratios)}
 
 
+def by_gpu(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The summary of all lines, and where they are of several GPUs that of each GPU's."""
+    names = sorted({each["gpu"] for each in lines})
+    apart = names if len(names) > 1 else []
+    return {"all": summary(lines)} | {name: summary([each for each in lines if each["gpu"] == name]) for name in apart}
+
+
 def measured(arguments: argparse.Namespace, rows: Sequence[R]) -> dict[R, Any]:
-    """What is known of each row that is measured, in the order of the rows."""
-    found = {row: load(arguments.folder / f"row_{row.name}.json") for row in rows}
-    return {row: each for row, each in found.items() if each is not None}
+    """What is known of each row that is measured, in the order of the rows: of the first folder that has it."""
+    found = {}
+    for row in rows:
+        for folder in (arguments.folder, *arguments.merge):
+            if row not in found and (each := load(folder / f"row_{row.name}.json")) is not None:
+                found[row] = each
+    return found
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What `measure` and `build` printed: lines of the table by name of the row, and what became of engines."""
+
+    lines: Mapping[str, dict[str, Any]]
+    built: Mapping[str, dict[str, Any]]
+
+
+def printed(logs: Sequence[Path], models: Collection[str]) -> Printed:
+    """The rows and engines of `models` that stand in logs, among whatever else was printed there."""
+    lines, built = {}, {}
+    for text in (line for path in logs for line in path.read_text().splitlines()):
+        model, _, said = text.partition(": ")
+        if text.startswith('{"model": '):
+            row = json.loads(text)
+            lines[PeerRow(row["model"], row["batch"]).name] = row
+        elif model in models:
+            built[model] = ast.literal_eval(said) if said.startswith("{") else {"failed": said}
+    return Printed(lines, built)
+
+
+def printed_head(arguments: argparse.Namespace) -> Any:
+    """The row of `--head`, which has the machine of rows that were printed."""
+    head = arguments.head and load(arguments.head)
+    if not head:
+        sys.exit("close: rows that were printed need --head, a row's file of their machine")
+    return head
+
+
+def head_of(arguments: argparse.Namespace, found: Mapping[R, Any]) -> Any:
+    """The row whose machine and versions the result's head has: the first that is measured, else that of `--head`."""
+    return next(iter(found.values()), None) or printed_head(arguments)
+
+
+def origin(row: Any) -> dict[str, str]:
+    """When a row was measured, and where."""
+    around = row["environment"]
+    return {"date": around["date"], "gpu": row["bench"]["device"], "device": around["device"]}
 
 
 def lines_of(
     arguments: argparse.Namespace, table: str, rows: Sequence[R], found: Mapping[R, Any]
 ) -> list[dict[str, Any]]:
-    """The lines of rows that are measured, with their dates; with `--keep` the others' from the result before."""
+    """The lines of rows that are measured or were printed, with their origin; with `--keep` the others' from the result
+    before."""
     before = load(record.RESULTS / f"{table}.json") if arguments.keep else None
-    lines = []
+    said, lines = printed(arguments.printed, ()).lines, []
     for row in rows:
         if row in found:
-            lines.append(line(row, found[row]["bench"]) | {"date": found[row]["environment"]["date"]})
+            lines.append(line(row, found[row]["bench"]) | origin(found[row]))
+        elif row.name in said:
+            lines.append(said[row.name] | origin(printed_head(arguments)))
         elif before is not None:
             kept = [old for old in before["rows"] if (old["model"], old["batch"]) == (row.model, row.batch)]
-            lines += [{"date": before["date"], **old} for old in kept]
+            lines += [{key: before[key] for key in ("date", "gpu", "device")} | old for old in kept]
     return lines
+
+
+def engines_of(arguments: argparse.Namespace, table: str, rows: Sequence[PeerRow]) -> dict[str, Any]:
+    """What became of the rows' engines: as they were built, were printed, or with `--keep` are in the result before."""
+    models = tuple(dict.fromkeys(row.model for row in rows))
+    before = (load(record.RESULTS / f"{table}.json") or {}) if arguments.keep else {}
+    made: dict[str, Any] = before.get("built", {}) | printed(arguments.printed, models).built
+    for folder in (*reversed(arguments.merge), arguments.folder):
+        made |= load(folder / "engines.json") or {}
+    return {name: {key: made[name].get(key) for key in ("verified", "failed")} for name in models if name in made}
 
 
 def write(
@@ -199,18 +266,16 @@ def write(
     rows: Sequence[PeerRow],
     lines: Sequence[Mapping[str, Any]],
 ) -> int:
-    """Writes a table; its head is that of the row that was measured `first`. 1 where rows are missing."""
-    engines = load(arguments.folder / "engines.json") or {}
-    built = {name: {key: each.get(key) for key in ("verified", "failed")} for name, each in engines.items()}
-    if arguments.keep:
-        built = (load(record.RESULTS / f"{table}.json") or {"built": {}})["built"] | built
+    """Writes a table; its head is that of the row `first`, but for the GPUs, which are all rows'. 1 where rows are
+    missing."""
     there = {(each["model"], each["batch"]) for each in lines}
     result = first["environment"] | {
         "command": f"python benchmarks/{Path(sys.argv[0]).name} FOLDER measure (then close)",
-        "gpu": first["bench"]["device"], "precision": first["bench"]["precision"], "accumulator": "fp32",
+        "gpu": " and ".join(sorted({each["gpu"] for each in lines})),
+        "precision": first["bench"]["precision"], "accumulator": "fp32",
         "summary": dict(summaries),
         "rows_missing": [row.name for row in rows if (row.model, row.batch) not in there],
-        "built": built, "rows": list(lines),
+        "built": engines_of(arguments, table, rows), "rows": list(lines),
     }  # fmt: skip
     print(json.dumps(result["summary"], indent=1))
     print(record.write(table, result, arguments.out))
@@ -229,6 +294,10 @@ def parser_of(description: str | None, *stages: str) -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=float, default=570, help="seconds of one `measure`")
     parser.add_argument("--out", type=Path, help="write here instead of results/")
     parser.add_argument("--keep", action="store_true", help="close: keep rows of the result before that FOLDER has not")
+    folders, logs = {"nargs": "+", "metavar": "FOLDER"}, {"nargs": "+", "metavar": "LOG"}
+    parser.add_argument("--merge", type=Path, default=(), help="close: rows and engines of these too", **folders)
+    parser.add_argument("--printed", type=Path, default=(), help="close: rows and engines as they were printed", **logs)
+    parser.add_argument("--head", type=Path, metavar="FILE", help="close: a row's file of their machine")
     return parser
 
 

@@ -104,3 +104,8 @@ def percent(part: float, digits: int = 0) -> str:
 def of_gpu(result: dict[str, Any]) -> str:
     """The GPU that a result is of, without its maker's name."""
     return str(result["gpu"]).removeprefix("NVIDIA ")
+
+
+def short_gpu(name: str) -> str:
+    """A GPU's model alone: H100 of "NVIDIA H100 80GB HBM3"."""
+    return name.removeprefix("NVIDIA ").split()[0]

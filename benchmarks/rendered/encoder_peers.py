@@ -41,8 +41,12 @@ def encoder_peers(data: Any) -> dict[str, str]:
             other = max(ran[name]["sustained_images_per_second"] for name in _PEERS if name in ran)
             loaded[1:] = [f"{other:.0f}", f"{own / other:.2f}"]
         rows.append([_NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *peers, speedup, *loaded])
-    summary = data["summary"]["all"]
+    summary, built = data["summary"]["all"], data["built"]
+    left = [(name, batch) for name, _, batch in (each.rpartition("_b") for each in data["rows_missing"])]
+    verified = sum(each["verified"] is True for each in built.values())
     return {
         "encoder_peers": table(head, rows), "encoder_peers.mean": f"{summary['geometric_mean']:.2f}",
-        "encoder_peers.least": f"{summary['least']:.2f}",
+        "encoder_peers.least": f"{summary['least']:.2f}", "encoder_peers.rows": str(summary["rows"]),
+        "encoder_peers.date": data["date"], "encoder_peers.verified": f"{verified} of {len(built)}",
+        "encoder_peers.missing": ", ".join(f"{_NAMES[name]} at batch {batch}" for name, batch in left) or "none",
     }  # fmt: skip
