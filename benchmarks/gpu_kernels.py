@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections import Counter
@@ -41,6 +42,14 @@ SECONDS = 300
 def small() -> list[Trial]:
     """The trials, as `tests/test_gpu_kernels.py` numbers them."""
     return [trial for trial in trials() if not trial.large]
+
+
+def compiled(folder: Path) -> int:
+    """How many kernels lie compiled in the folder. Raises SystemExit where they are not those of this checkout."""
+    kept = folder / "trials.pkl"
+    if not (folder / "kernels.so").is_file() or pickle.loads(kept.read_bytes()) != (kernels := small()):
+        sys.exit(f"run: the kernels of this checkout are not compiled in {folder}: compile them first")
+    return len(kernels)
 
 
 def outcomes_file(folder: Path, begin: int) -> Path:
@@ -93,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Every kernel; 1 where one was wrong or crashed."""
     if arguments.chunk is not None:
         return run_here(arguments.folder, *arguments.chunk)
-    many = len(small())
+    many = compiled(arguments.folder)
 
     def one(begin: int) -> tuple[list[list[Any]], list[list[Any]]]:
         return chunk(arguments.folder, begin, min(begin + CHUNK, many), lambda *of: run_apart(arguments, *of))

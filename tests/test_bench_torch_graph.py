@@ -195,6 +195,23 @@ def test_the_eager_peer_runs_in_the_engines_precision(precision: str, form: str,
     assert (running.precision, running.form) == (precision, f"{form} channels_last")
 
 
+def test_weights_of_four_axes_are_channels_last_and_those_of_five_as_they_are(tmp_path: Path) -> None:
+    """As Swin's shifted windows have constants of five axes."""
+    path = tmp_path / "model.onnx"
+    wide, filters = np.ones((1, 1, 4, 2, 5), np.float32), np.full((4, 4, 3, 3), 0.5, np.float32)
+    nodes = [node("Conv", "x w", "c"), node("Unsqueeze", "c axis", "u"), node("Add", "u k", "y")]
+    constants = {"w": filters, "k": wide, "axis": np.array([0])}
+    onnx.save(model(nodes, [tensor("x", ["N", 4, 4, 7])], constants=constants), str(path))
+    graph = load_model(path).bind(2)
+    feeds = noise(graph)
+    running = entered(TorchPeer(), path, feeds)
+    held = [*running.module.parameters(), *running.module.buffers()]
+    assert sorted(each.dim() for each in held)[-2:] == [4, 5]
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in held if each.dim() == 4)
+    running.run()
+    np.testing.assert_allclose(running.outputs()["y"], reference.evaluate(graph, feeds)["y"], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_the_compiled_peer_computes_the_same_and_says_how_long_compiling_took(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,6 +46,21 @@ def test_a_crash_loses_one_kernel(tmp_path: Path, bad: tuple[int, ...]) -> None:
     outcomes, crashed = chunk(tmp_path, 3, 9, crashing(tmp_path, *bad))
     assert [line[0] for line in outcomes] == [index for index in range(3, 9) if index not in bad]
     assert crashed == [[index, -6, "died"] for index in bad]
+
+
+def test_kernels_run_where_those_of_this_checkout_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu_kernels
+
+    monkeypatch.setattr(gpu_kernels, "small", lambda: ["one", "two"])
+    said = f"^run: the kernels of this checkout are not compiled in {tmp_path}: compile them first$"
+    for kept in (None, ["one"], ["one", "three"]):
+        if kept is not None:
+            (tmp_path / "kernels.so").touch()
+            (tmp_path / "trials.pkl").write_bytes(pickle.dumps(kept))
+        with pytest.raises(SystemExit, match=said):
+            gpu_kernels.compiled(tmp_path)
+    (tmp_path / "trials.pkl").write_bytes(pickle.dumps(["one", "two"]))
+    assert gpu_kernels.compiled(tmp_path) == 2
 
 
 def test_a_process_that_wrote_nothing_lost_its_first_kernel(tmp_path: Path) -> None:

@@ -67,7 +67,9 @@ class TorchModel:
         self._dtype: torch.dtype = getattr(torch, _DTYPES[setup.precision])
         graph = load_model(setup.model_path).bind(setup.batch, setup.dims)
         module = module_of(setup, graph)
-        self.module = module.to(device=self._device, dtype=self._dtype, memory_format=torch.channels_last)
+        self.module = module.to(device=self._device, dtype=self._dtype)
+        for each in (*self.module.parameters(), *self.module.buffers()):
+            each.data = self._ordered(each.data)
         self.inputs = [self._placed(feeds[name]) for name in graph.inputs]
         self.precision = setup.precision
         image = any(given.dim() == 4 for given in self.inputs)
@@ -104,5 +106,8 @@ class TorchModel:
 
     def _placed(self, array: Array) -> torch.Tensor:
         given = self._torch.from_numpy(array).to(device=self._device)
-        given = given.to(self._dtype) if given.is_floating_point() else given
+        return self._ordered(given.to(self._dtype) if given.is_floating_point() else given)
+
+    def _ordered(self, given: torch.Tensor) -> torch.Tensor:
+        """Channels last where it is an image or a filter; `Module.to` would refuse what has five axes."""
         return given.contiguous(memory_format=self._torch.channels_last) if given.dim() == 4 else given
