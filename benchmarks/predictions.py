@@ -36,6 +36,8 @@ _PORTABLE = ("614967c3", "bd9c42c9")
 """How digests of kernels begin under which locks were measured since copies, reductions, means and normalisations of
 rows were rewritten: what other locks have of the family `portable` are times of kernels that there are no more."""
 
+_REWRITTEN = ("portable chain",)
+"""Kinds whose kernels are others than those that were measured: no GPU has timed these."""
 
 BAND, REGRET = (0.7, 1.4), 1.1
 """What a kind's ratio is within in geometric mean, and its regret below, where the next does not name it."""
@@ -124,7 +126,9 @@ def points(times: Iterable[Time]) -> tuple[list[Point], int]:
         predicted = family.predict(problem, each.candidate, TARGET)
         if predicted > 0:
             candidate = with_cut(problem, each.candidate)
-            found[key] = Point(problem, each.what, candidate, each.source, each.us * 1e-6, predicted)
+            point = Point(problem, each.what, candidate, each.source, each.us * 1e-6, predicted)
+            if point.kind not in _REWRITTEN:
+                found[key] = point
     return list(found.values()), lost
 
 

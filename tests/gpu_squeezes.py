@@ -28,6 +28,7 @@ def squeezes() -> list[Trial]:
     for layer in (
         gate("squeeze", 3, 96, 10, 96), gate("squeeze-8", 2, 40, 8, 600), gate("squeeze-odd", 5, 7, 3, 9, bias=False),
         gate("squeeze-4", 2, 1156, 100, 20), gate("squeeze-2", 200, 6, 2, 300, bias=False),
+        gate("squeeze-wide", 3, 576, 144, 580), gate("squeeze-between", 2, 336, 88, 336, bias=False),
     ):  # fmt: skip
         graph, node = graph_of_both(layer)
         both = [each for each in Portable().propose(graph, node, TARGET, layer.precision)[0] if each.apart]

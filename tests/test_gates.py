@@ -62,8 +62,9 @@ def test_its_call_names_the_products_their_stages_and_the_loads() -> None:
     assert code.includes == ("bolt_portable/cuda/squeeze.h",)
     p, f16 = "bolt::portable", "bolt::portable::f16"
     assert code.call == (
-        f"{p}::squeeze<8, 8, {f16}, {f16}, {f16}, {f16}>(r, {p}::Squeeze{{.images = 2, .channels = 480, .between = 24, "
-        f".out = 480, .blocks = 2}}, x0, x1, x3, y, {p}::chain({p}::combine<{p}::Add>({p}::channel<float>(x2)), "
+        f"{p}::squeeze<1024, 1, 1, 8, 8, {f16}, {f16}, {f16}, {f16}>(r, {p}::Squeeze{{.images = 2, .channels = 480, "
+        f".between = 24, .out = 480, .blocks = 2}}, x0, x1, x3, y, "
+        f"{p}::chain({p}::combine<{p}::Add>({p}::channel<float>(x2)), "
         f"{p}::apply({p}::Relu{{}})), {p}::chain({p}::combine<{p}::Add>({p}::channel<float>(x4)), "
         f"{p}::apply({p}::Sigmoid{{}})));"
     )

@@ -179,6 +179,8 @@ def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None
 _REACHED, _ARITHMETIC, _STEP, _BEGIN = 0.7, 0.5, 0.3e-6, 1e-6
 """Guesses: parts of the bandwidth and of the rate of one warp's instructions that are reached; seconds of a step of one
 block, whose copies it waits for; and of its beginning and end."""
+_L2_RATE = 1.01e11
+"""Bytes a second that come to a multiprocessor from L2, as measured for other products."""
 _STORE = {8: 2e-6, 2: 4.3e-6, 1: 8e-6}
 """Seconds in which a multiprocessor stores 128 x 128 results, by how many are stored at once. Of two it is what one
 product took on an H200: 96 times 128 x 64 by 64 x 512 in 18.8 us. The others are guesses from it."""
@@ -199,7 +201,8 @@ def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     narrow = zip(factors.inputs, factors.loads, strict=True)
     extra = sum(problem.inputs[index].nbytes * (1 / _NARROW[load] - 1) for index, load in narrow)
     memory = (problem.nbytes + extra) / (target.bandwidth * _REACHED)
-    return max(ceil(blocks / gpu.sms) * busy + waits, memory) + target.launch_seconds
+    copies = blocks * steps * (tile.rows + tile.columns) * _DEPTH * 2 / (_L2_RATE * gpu.sms)
+    return max(ceil(blocks / gpu.sms) * busy + waits, memory, copies) + target.launch_seconds
 
 
 def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCode:

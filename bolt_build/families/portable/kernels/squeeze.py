@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
@@ -24,13 +25,18 @@ from bolt_build.targets import Target
 
 _MOST, _MOST_BETWEEN = 4096, 1024
 """Channels that shared memory has room for, and those between the products."""
-_THREADS, _BLOCKS = 256, 160
+_RESULTS, _BLOCKS = 256, 160
 """Results of a block, and about how many blocks are usual: as many as a large GPU has multiprocessors."""
+_FEW, _MANY = 256, 1024
+"""Threads of a block, and those where either product has over `_LIGHT` weights: so many more loads are under way."""
+_LIGHT = 6144
+_WARP, _LOADS = 32, 8
+"""Threads of a warp, and loads of a thread that are under way."""
 _PIXEL = (1, 1)
 
-_WEIGHT = 2.6e-10
-"""Seconds that each of the first product's weights takes: a block has all of them, and few loads under way. Fitted to
-26 times of an H200."""
+_ROUND, _RATE = 0.25e-6, 1.1e11
+"""Seconds of a round of loads, which waits for the round before, and bytes of weights that come to a multiprocessor in
+a second. Guesses: of an H200 there are times of an earlier kernel alone, which had fewer loads under way."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def _refuse(problem: KernelProblem) -> str | None:
 
 def _most_blocks(problem: KernelProblem) -> int:
     """Of an image, as long as each has results."""
-    return -(-problem.outputs[0].shape[1] // _THREADS)
+    return -(-problem.outputs[0].shape[1] // _RESULTS)
 
 
 def _usual(problem: KernelProblem) -> SqueezeTile:
@@ -101,12 +107,32 @@ def _usual(problem: KernelProblem) -> SqueezeTile:
 def _refuse_tile(problem: KernelProblem, tile: SqueezeTile) -> str | None:
     if tile.blocks <= (most := max(1, _most_blocks(problem))):
         return None
-    return Reason("an image has results for {} blocks of {} threads, not for {}", most, _THREADS, tile.blocks)
+    return Reason("an image has results for {} blocks of {} threads, not for {}", most, _RESULTS, tile.blocks)
 
 
 def _lanes(extent: int) -> int:
     """Neighbours of a row of so many that are read at once: as many as one load can have."""
     return next(lanes for lanes in (8, 4, 2, 1) if extent % lanes == 0)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Threads of a block, rows of the first product that a warp has at once, and threads of a row of the second."""
+
+    threads: int
+    rows: int
+    beside: int
+
+
+def _cut(both: tuple[KernelProblem, KernelProblem]) -> _Cut:
+    """As many rows a warp as leave no warp without one; as few threads a row as read it in one round of loads."""
+    first, second = both
+    channels, between, out = first.inputs[0].shape[1], first.outputs[0].shape[1], second.outputs[0].shape[1]
+    threads = _MANY if max(channels, out) * between > _LIGHT else _FEW
+    rows = next(rows for rows in (4, 2, 1) if rows == 1 or between >= rows * threads // _WARP)
+    loads = ceil(between / _lanes(between))
+    beside = next(count for count in (1, 2, 4, 8, 16, _WARP) if count == _WARP or 2 * loads <= _LOADS * count)
+    return _Cut(threads, rows, beside)
 
 
 def _emit(problem: KernelProblem, tile: SqueezeTile | None, at: StepExpressions) -> StepCode:
@@ -118,12 +144,14 @@ def _emit(problem: KernelProblem, tile: SqueezeTile | None, at: StepExpressions)
     behind = replace(at, inputs=("", *at.inputs[count:]))
     images, channels = first.inputs[0].shape[:2]
     between, out = first.outputs[0].shape[1], second.outputs[0].shape[1]
+    cut = _cut(both)
     parameters = struct(
         "bolt::portable::Squeeze", images=images, channels=channels, between=between, out=out, blocks=tile.blocks
     )
     ones, others = op_operands(first), op_operands(second)
     operands = (first.inputs[0], first.inputs[ones[1]], second.inputs[others[1]], problem.outputs[0])
-    types = ", ".join([str(_lanes(channels)), str(_lanes(between)), *(COMPUTED[o.format.dtype] for o in operands)])
+    numbers = (cut.threads, cut.rows, cut.beside, _lanes(channels), _lanes(between))
+    types = ", ".join([*map(str, numbers), *(COMPUTED[o.format.dtype] for o in operands)])
     call = (
         f"bolt::portable::squeeze<{types}>(r, {parameters}, {at.inputs[0]}, {at.inputs[ones[1]]}, "
         f"{behind.inputs[others[1]]}, {at.outputs[0]}, "
@@ -157,7 +185,16 @@ def _problem(graph: Graph, node: Node, target: Target, precision: DType) -> Kern
 
 
 def _latency(problem: KernelProblem) -> float:
-    return _WEIGHT * problem.inputs[1].type.elements
+    """Of the rounds, which are those of the input, of each warp's rows and of the rows behind; and of their bytes."""
+    both = _products(problem)
+    assert both is not None
+    cut, (first, second) = _cut(both), both
+    channels, between, out = first.inputs[0].shape[1], first.outputs[0].shape[1], second.outputs[0].shape[1]
+    rows = ceil(between / (cut.rows * cut.threads // _WARP))
+    along = ceil(channels / (_lanes(channels) * _WARP * _LOADS // cut.rows))
+    part = ceil(out / _usual(problem).blocks)
+    behind = ceil(part / (cut.threads // cut.beside)) * ceil(between / (_lanes(between) * cut.beside * _LOADS // 2))
+    return _ROUND * (1 + rows * along + behind) + 2 * between * (channels + part) / _RATE
 
 
 _PLAIN = Plain(_usual, SqueezeTile.read, _refuse_tile, _emit)
