@@ -7,6 +7,7 @@ from bolt_build.families.cutlass.kinds import resident, resident_chain, rolling,
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
+from bolt_build.families.cutlass.kinds.stem import Stem
 from bolt_build.families.cutlass.kinds.wgmma_norm import WgmmaNorm
 from bolt_build.families.cutlass.kinds.wgmma_prenorm import WgmmaPrenorm
 from bolt_build.families.cutlass.kinds.wgmma_prologue import WgmmaPrologue
@@ -22,6 +23,7 @@ KINDS: tuple[Kind, ...] = (
     ChainKind(wgmma_chain.tiles, wgmma_chain.WgmmaChainTile.read),
     ChainKind(warp_chain.tiles, warp_chain.WarpChainTile.read),
     ChainKind(resident_chain.tiles, resident_chain.ResidentChainTile.read),
+    Stem(),
     Pooled(),
     WgmmaPrologue(),
     WgmmaNorm(),

@@ -48,29 +48,6 @@ struct HalfFactor {
   }
 };
 
-/// A lane's words of `fragments` neighbouring fragments become neighbours of one of them: those that the lanes of its row
-/// had. Lane i of the four has fragment i of four then, and of two fragment i % 2, whose half i / 2.
-template <int fragments>
-__device__ inline void exchange_fragments(std::uint32_t (&x)[fragments]) {
-  static_assert(fragments == 2 || fragments == 4);
-  const bool odd = threadIdx.x & 1;
-#pragma unroll
-  for (int i = 0; i < fragments; i += 2) {
-    const std::uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? x[i] : x[i + 1], 1);
-    x[i] = odd ? other : x[i];
-    x[i + 1] = odd ? x[i + 1] : other;
-  }
-  if constexpr (fragments == 4) {
-    const bool high = threadIdx.x & 2;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, high ? x[i] : x[i + 2], 2);
-      x[i] = high ? other : x[i];
-      x[i + 2] = high ? x[i + 2] : other;
-    }
-  }
-}
-
 /// A block's tile: `rows` by `columns` results, of which four warps have a quarter each. `load` elements of each factor are
 /// read at once, and `along` says which lie along the depth. `stored`: results that may be stored at once, 1, 2 or 8.
 template <typename T, typename Out, int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored,

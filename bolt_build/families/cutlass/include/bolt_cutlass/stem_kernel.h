@@ -1,0 +1,209 @@
+// launch_stem: an image's few channels, read as they lie, on the matrix instructions of one warp.
+//
+// A row of a window is a run of neighbours in memory: of three channels and three columns nine. So rows of the image are copied
+// to shared memory pixel after pixel, and a lane finds two neighbours of a left factor in one word there. Nothing is padded to
+// loads of eight channels, and no copy of the image is made.
+#pragma once
+
+#include "bolt_cutlass/stem.h"
+#include "bolt_portable/cuda/half_mma.h"
+#include "bolt_portable/cuda/launch.h"
+
+namespace bolt::cutlass_kernels {
+
+template <typename Tile, typename Stages>
+struct Stem;
+
+template <typename Element, typename In, bool planes, int channels, int out, int taps_h, int taps_w, int stride_h, int stride_w,
+          int rows, int columns, typename Stages>
+struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_h, stride_w, rows, columns>, Stages> {
+  static constexpr int threads = 128, warps = threads / 32;
+  // The depth in words of two: rows of the window, each with zeros for weights behind it where it is odd.
+  static constexpr int line = taps_w * channels, words = (line + 1) / 2, depth = taps_h * words, steps = (depth + 7) / 8;
+  // What a tile reads: rows of so many elements, and at least one zero behind them.
+  static constexpr int image_rows = (rows - 1) * stride_h + taps_h, image_columns = (columns - 1) * stride_w + taps_w;
+  static constexpr int image_line = image_columns * channels, pitch = image_line / 2 * 2 + 2;
+  // A fragment is eight positions of two rows. A warp has two of them at once, and all or a part of the channels.
+  static constexpr int across = columns / 8, fragments = rows / 2 * across, eights = out / 8;
+  static constexpr int together = eights % 8 == 0 ? 8 : eights % 6 == 0 ? 6 : eights % 4 == 0 ? 4 : eights % 3 == 0 ? 3 : eights % 2 == 0 ? 2 : 1;
+  static constexpr int exchanged = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
+  static_assert(rows % 2 == 0 && columns % 8 == 0 && fragments % 2 == 0 && out % 8 == 0);
+  static_assert(stride_w * channels % 2 == 0, "windows begin on whole words");
+  static_assert(sizeof(Element) == 2);
+
+  struct Shared {
+    alignas(16) uint2 factor[steps][eights][32];
+    alignas(16) Element image[image_rows * pitch];
+    float bias[out];
+  };
+
+  StemArguments a;
+  Stages stages;
+
+  /// Two neighbours of column `column` of the right factor, from word `word` of the depth on.
+  __device__ std::uint32_t weights_at(int column, int word) const {
+    const Element* weights = static_cast<const Element*>(a.weights);
+    portable::Lanes<Element, 2> two;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = word / words, place = word % words * 2 + i, tap = place / channels, channel = place % channels;
+      const bool there = row < taps_h && place < line;
+      portable::store(&two.at[i], there ? portable::load(weights + ((column * channels + channel) * taps_h + row) * taps_w + tap) : 0.0f);
+    }
+    return *reinterpret_cast<const std::uint32_t*>(&two);
+  }
+
+  /// What never changes: factors as lanes want them, the bias, and zeros behind rows of the image.
+  __device__ void prepare(Shared& shared) const {
+    for (int i = threadIdx.x; i < steps * eights * 32; i += threads) {
+      const int lane = i % 32, eight = i / 32 % eights, step = i / 32 / eights;
+      const int column = eight * 8 + lane / 4, word = step * 8 + lane % 4;
+      shared.factor[step][eight][lane] = {weights_at(column, word), weights_at(column, word + 4)};
+    }
+    for (int i = threadIdx.x; i < out; i += threads) shared.bias[i] = a.bias == nullptr ? 0.0f : a.bias[i];
+    for (int i = threadIdx.x; i < image_rows * (pitch - image_line); i += threads) {
+      constexpr int behind = pitch - image_line;
+      portable::store(&shared.image[i / behind * pitch + image_line + i % behind], 0.0f);
+    }
+  }
+
+  /// Rows of image `image` from row `top` and column `left` on, zeros outside of it.
+  __device__ void fill(Shared& shared, int image, int top, int left) const {
+    const In* x = static_cast<const In*>(a.x);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if constexpr (planes) {
+      for (int i = warp; i < image_rows * channels; i += warps) {
+        const int row = i / channels, channel = i % channels, y = top + row;
+        const bool inside = y >= 0 && y < a.height;
+        const In* from = x + ((static_cast<portable::Index>(image) * channels + channel) * a.height + (inside ? y : 0)) * a.width;
+        Element* to = shared.image + row * pitch + channel;
+#pragma unroll
+        for (int column = lane; column < (image_columns + 31) / 32 * 32; column += 32) {
+          const int at = left + column;
+          const float value = inside && at >= 0 && at < a.width && column < image_columns ? portable::load(from + at) : 0.0f;
+          if (column < image_columns) portable::store(to + column * channels, value);
+        }
+      }
+    } else {
+      for (int row = warp; row < image_rows; row += warps) {
+        const int y = top + row;
+        const bool inside = y >= 0 && y < a.height;
+        const In* from = x + (static_cast<portable::Index>(image) * a.height + (inside ? y : 0)) * a.width * a.x_row;
+        Element* to = shared.image + row * pitch;
+#pragma unroll
+        for (int place = lane; place < (image_line + 31) / 32 * 32; place += 32) {
+          const int at = left + place / channels;
+          const bool there = inside && at >= 0 && at < a.width && place < image_line;
+          const float value = there ? portable::load(from + static_cast<portable::Index>(at) * a.x_row + place % channels) : 0.0f;
+          if (place < image_line) portable::store(to + place, value);
+        }
+      }
+    }
+  }
+
+  /// Results of channels 8 `eight` on, of the position that a lane has of a fragment.
+  __device__ void finish(const Shared& shared, const float (&sum)[together][4], int half, int eight, portable::Index position,
+                         bool inside) const {
+    const int pair = threadIdx.x % 4 * 2;
+    const Element* residual = static_cast<const Element*>(a.residual) + position * a.residual_row;
+    Element* y = static_cast<Element*>(a.y) + position * a.y_row;
+#pragma unroll
+    for (int j = 0; j < together; j += exchanged) {
+      std::uint32_t found[exchanged];
+#pragma unroll
+      for (int f = 0; f < exchanged; ++f) {
+        const int channel = (eight + j + f) * 8 + pair;
+        portable::Lanes<Element, 2> two;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float other = 0.0f;
+          if constexpr (Stages::reads_residual)
+            if (inside) other = portable::load(residual + channel + i);
+          portable::store(&two.at[i], stages(sum[j + f][2 * half + i] + shared.bias[channel + i], other));
+        }
+        found[f] = *reinterpret_cast<const std::uint32_t*>(&two);
+      }
+      const int lane = threadIdx.x % 4, first = (eight + j) * 8;
+      if constexpr (exchanged > 1) portable::exchange_fragments(found);
+      if (!inside) continue;
+      if constexpr (exchanged == 4)
+        *reinterpret_cast<uint4*>(y + first + 8 * lane) = {found[0], found[1], found[2], found[3]};
+      else if constexpr (exchanged == 2)
+        *reinterpret_cast<uint2*>(y + first + 8 * (lane % 2) + lane / 2 * 4) = {found[0], found[1]};
+      else
+        *reinterpret_cast<std::uint32_t*>(y + first + pair) = found[0];
+    }
+  }
+
+  __device__ void operator()() const {
+    __shared__ Shared shared;
+    prepare(shared);
+    portable::await_earlier();
+    const int down = (a.out_h + rows - 1) / rows, beside = (a.out_w + columns - 1) / columns;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int words_at[2 * steps];
+#pragma unroll
+    for (int i = 0; i < 2 * steps; ++i) {
+      const int word = i * 4 + lane % 4;
+      words_at[i] = word < depth ? word / words * (pitch / 2) + word % words : 0;
+    }
+    const std::uint32_t* image_words = reinterpret_cast<const std::uint32_t*>(shared.image);
+    for (int tile = blockIdx.x; tile < a.batch * down * beside; tile += gridDim.x) {
+      const int image = tile / (down * beside), top = tile / beside % down * rows, left = tile % beside * columns;
+      __syncthreads();  // nobody reads the tile before any more
+      fill(shared, image, top * stride_h - a.above, left * stride_w - a.left);
+      __syncthreads();
+#pragma unroll 1
+      for (int fragment = warp * 2; fragment < fragments; fragment += warps * 2) {
+        int from[2][2];
+#pragma unroll
+        for (int m = 0; m < 2; ++m)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int row = (fragment + m) / across * 2 + half, column = (fragment + m) % across * 8 + lane / 4;
+            from[m][half] = row * stride_h * (pitch / 2) + column * (stride_w * channels / 2);
+          }
+#pragma unroll 1
+        for (int eight = 0; eight < eights; eight += together) {
+          float sum[2][together][4] = {};
+#pragma unroll
+          for (int step = 0; step < steps; ++step) {
+            std::uint32_t x[2][4];
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+#pragma unroll
+              for (int i = 0; i < 4; ++i) x[m][i] = image_words[from[m][i % 2] + words_at[2 * step + i / 2]];
+#pragma unroll
+            for (int j = 0; j < together; ++j) {
+              const uint2 factor = shared.factor[step][eight + j][lane];
+#pragma unroll
+              for (int m = 0; m < 2; ++m) portable::multiply_halves<Element>(sum[m][j], x[m], factor.x, factor.y);
+            }
+          }
+#pragma unroll
+          for (int m = 0; m < 2; ++m)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+              const int y = top + (fragment + m) / across * 2 + half, x = left + (fragment + m) % across * 8 + lane / 4;
+              const bool inside = y < a.out_h && x < a.out_w;
+              finish(shared, sum[m], half, eight, (static_cast<portable::Index>(image) * a.out_h + y) * a.out_w + x, inside);
+            }
+        }
+      }
+    }
+  }
+};
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::threads) stem_kernel(const Kernel kernel) {
+  kernel();
+}
+
+template <typename Tile, typename Stages>
+void launch_stem(Tile, const StemArguments& arguments, const Stages& stages, const Run& run) {
+  using Kernel = Stem<Tile, Stages>;
+  portable::launch<Kernel::threads>(run, static_cast<std::uint32_t>(arguments.blocks), "convolution", stem_kernel<Kernel>,
+                                    Kernel{arguments, stages});
+}
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,231 @@
+"""Kernels for a convolution over an image's few channels, which are read as they lie: no copy pads them first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product as every
+from math import ceil
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.functors import instructions
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.units import named_unit
+from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
+from bolt_build.families.cutlass.tile_kind import TileKind
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.targets import Gpu, Target
+
+_MOST_CHANNELS = 4
+"""Of an image: more are whole loads with little padding."""
+_THREADS, _REGISTERS = 128, 96
+"""Of a block, and an estimate of each thread's."""
+_STEP = 16
+"""Depth of an instruction."""
+_MOST_STEPS = 10
+"""Steps of the depth: where a lane finds each is in a register."""
+_STATIC = 48 << 10
+"""Bytes of shared memory that a kernel has without asking for them."""
+_MEMORY_MB = 300
+
+
+@dataclass(frozen=True)
+class StemTile:
+    """A block computes `rows` by `columns` positions at a time, all channels of them."""
+
+    rows: int
+    columns: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("rows", self.rows), ("columns", self.columns), ("stem", 1)
+
+    @classmethod
+    def read(cls, reader: Reader) -> StemTile:
+        """Raises ValueError."""
+        tile = cls(reader.number("rows"), reader.number("columns"))
+        reader.number("stem")
+        return tile
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns} positions of an image as it lies"
+
+
+TILES = tuple(StemTile(rows, columns) for rows, columns in every((4, 8, 16), (8, 16, 32, 56, 64)))
+
+
+@dataclass(frozen=True)
+class StemConv:
+    """`out` channels of images of `height` by `width` pixels, each of `channels`, in `planes` or one pixel after the
+    other. Sizes are of height and width. `results` are elements, of which each takes `functions` instructions more."""
+
+    channels: int
+    out: int
+    taps: tuple[int, int]
+    stride: tuple[int, int]
+    pads: tuple[int, int]
+    given: tuple[int, int]
+    made: tuple[int, int]
+    images: int
+    planes: bool
+    nbytes: int
+    functions: int
+
+    @property
+    def steps(self) -> int:
+        """Of the depth: rows of a window are whole words."""
+        return ceil(self.taps[0] * 2 * ceil(self.taps[1] * self.channels / 2) / _STEP)
+
+    def lines(self, tile: StemTile) -> tuple[int, int]:
+        """Rows of the image that a tile reads, and elements of each."""
+        high, wide = ((extent - 1) * step + taps for extent, step, taps in zip(
+            (tile.rows, tile.columns), self.stride, self.taps, strict=True
+        ))  # fmt: skip
+        return high, wide * self.channels
+
+    def shared(self, tile: StemTile) -> int:
+        """Bytes of shared memory: the factor, a tile's image and the bias."""
+        high, line = self.lines(tile)
+        return self.steps * self.out * 64 + 2 * high * (line // 2 * 2 + 2) + 4 * self.out
+
+    def tiles(self, tile: StemTile) -> int:
+        return self.images * ceil(self.made[0] / tile.rows) * ceil(self.made[1] / tile.columns)
+
+    def blocks(self, tile: StemTile, gpu: Gpu) -> int:
+        """That share the tiles: as many as the GPU has room for."""
+        return min(self.tiles(tile), gpu.sms * beside(_THREADS, _REGISTERS, self.shared(tile), gpu))
+
+
+def _stem(problem: KernelProblem) -> StemConv:
+    op = problem.op
+    assert isinstance(op, Conv)
+    own, (y,) = op_operands(problem), problem.outputs
+    x, weights = problem.inputs[own[0]], problem.inputs[own[1]]
+    functions = sum(instructions(stage.op) for stage in problem.epilogue if isinstance(stage.op, Activation))
+    return StemConv(
+        x.shape[1], y.shape[1], _two(weights.shape[2:]), _two(op.strides), _two(op.pads_begin), _two(x.shape[2:]),
+        _two(y.shape[2:]), x.shape[0], x.format.layout is Layout.ROW, problem.nbytes, functions,
+    )  # fmt: skip
+
+
+def _two(values: tuple[int, ...]) -> tuple[int, int]:
+    height, width = values
+    return height, width
+
+
+# Guesses, no GPU has timed the kernels. Parts of the bandwidth and of the rate of one warp's instructions that are
+# reached; instructions for an element of the image on its way to shared memory, and for a result on its way to memory,
+# at the rate of multiply-adds; the part of these that memory does not hide; seconds in which a launch begins and blocks
+# arrange the weights, and that a block waits for each tile.
+_REACHED, _ARITHMETIC, _ELEMENT, _RESULT, _SHOWN, _BEGIN, _WAIT = 0.75, 0.5, 8, 6, 0.5, 1.5e-6, 0.7e-6
+
+
+class Stem(TileKind[StemTile, StemConv]):
+    """The kind of kernels for an image's first convolution."""
+
+    def serves(self, problem: KernelProblem) -> bool:
+        (first, *behind), x = problem.op.sequence, problem.inputs[0]
+        return not behind and isinstance(first.op, Conv) and len(x.shape) == 4 and x.shape[1] <= _MOST_CHANNELS
+
+    def read_tile(self, reader: Reader) -> StemTile:
+        return StemTile.read(reader)
+
+    def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        if (reason := conv.refuse(problem)) is not None:
+            return reason
+        op, y = problem.op, problem.outputs[0]
+        assert isinstance(op, Conv)
+        if max(op.dilations) > 1:
+            return "reads windows without gaps where an image has few channels"
+        what = _stem(problem)
+        if what.out % 8 != 0:
+            return Reason("stores 8 channels at once, {} is no multiple", what.out)
+        if what.channels * what.stride[1] % 2 != 0:
+            return "windows over an image as it lies begin at even elements"
+        if what.steps > _MOST_STEPS:
+            return Reason("a window over an image as it lies has {} steps, at most {}", what.steps, _MOST_STEPS)
+        if gpu.instruction("bf16" if y.format.dtype is DType.BF16 else "fp16") is None:
+            return f"the GPU's tensor cores do not multiply {y.format.dtype.value}"
+        return None
+
+    def computed(self, problem: KernelProblem) -> StemConv:
+        return _stem(problem)
+
+    def tiles_for(self, what: StemConv, gpu: Gpu) -> tuple[tuple[StemTile, ...], str | None]:
+        return TILES, None
+
+    def refuse_tile(self, tile: StemTile, what: StemConv, gpu: Gpu) -> str | None:
+        if tile.rows >= 2 * max(what.made[0], 4) or tile.columns >= 2 * max(what.made[1], 8):
+            return Reason("half of its positions would be beyond the {}x{} of an image", *what.made)
+        if tile.rows // 2 * (tile.columns // 8) % 2 != 0:
+            return "warps have two fragments of eight positions of two rows"
+        if (needed := what.shared(tile)) > _STATIC:
+            return Reason("takes {} bytes of shared memory, at most {} are supported", needed, _STATIC)
+        return refuse_shared(needed, gpu)
+
+    def seconds(self, problem: KernelProblem, what: StemConv, candidate: Candidate, target: Target) -> float:
+        gpu, tile = gpu_of(target), self.tile_of(candidate)
+        blocks, tiles = what.blocks(tile, gpu), what.tiles(tile)
+        high, line = what.lines(tile)
+        positions = tile.rows * tile.columns
+        products = 2 * positions * what.out * what.steps * _STEP
+        busiest = ceil(tiles / blocks) * ceil(blocks / gpu.sms)
+        rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
+        plain = target.rate("fp32") / 2 / gpu.sms
+        issued = high * line * _ELEMENT + positions * what.out * (_RESULT + what.functions)
+        work = busiest * (products / rate + issued / plain)
+        shown = _SHOWN * (work + ceil(tiles / blocks) * _WAIT)
+        return max(what.nbytes / (target.bandwidth * _REACHED) + shown, work) + target.launch_seconds + _BEGIN
+
+    def group(self, tile: StemTile) -> str:
+        return "images as they lie"
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        """The problem's own: nothing is padded or copied."""
+        return Expense(problem.nbytes, problem.flops)
+
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        """Pixels, and rows of the residual, wherever they lie."""
+        x, added = op_operands(problem)[0], residual(problem)
+        pixels = {x} if problem.inputs[x].format.layout is Layout.CHANNELS_LAST else set[int]()
+        return tuple(sorted(pixels if added is None else {*pixels, added}))
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        own, added, tile, what = op_operands(problem), residual(problem), self.tile_of(candidate), _stem(problem)
+        other, apart = ("nullptr", 0) if added is None else (at.inputs[added], at.input_pitch(added))
+        bias = f"static_cast<const float*>({at.inputs[own[2]]})" if len(own) > 2 else "nullptr"
+        arguments = struct(
+            f"{SPACE}::StemArguments",
+            x=at.inputs[own[0]], weights=at.inputs[own[1]], bias=bias, residual=other, y=at.outputs[0],
+            batch=what.images, height=what.given[0], width=what.given[1], out_h=what.made[0], out_w=what.made[1],
+            above=what.pads[0], left=what.pads[1], x_row=at.input_pitch(own[0]) or what.channels,
+            y_row=at.pitch(0) or what.out, residual_row=apart or what.out, blocks=what.blocks(tile, gpu_of(target)),
+        )  # fmt: skip
+        call = f"{SPACE}::launch_stem({_cxx(problem, tile)}{{}}, {arguments}, {epilogue_value(problem)}, r);"
+        return StepCode(("bolt_cutlass/stem.h",), None, "", call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        tile = self.tile_of(candidate)
+        text = (
+            '#include "bolt_cutlass/stem_kernel.h"\n\n'
+            f"template void {SPACE}::launch_stem(\n    {_cxx(problem, tile)},\n"
+            f"    const {SPACE}::StemArguments&, const {epilogue_type(problem)}&, const bolt::Run&);\n"
+        )
+        return named_unit(text, _MEMORY_MB, f"conv{stage_words(problem)}, tile {tile}")
+
+
+def _cxx(problem: KernelProblem, tile: StemTile) -> str:
+    """`bolt::cutlass_kernels::StemTile<bolt::portable::f16, float, true, 3, 32, 3, 3, 2, 2, 8, 32>`"""
+    what, x = _stem(problem), problem.inputs[op_operands(problem)[0]]
+    types = COMPUTED[problem.outputs[0].format.dtype], COMPUTED[x.format.dtype]
+    numbers = (what.channels, what.out, *what.taps, *what.stride, tile.rows, tile.columns)
+    return f"{SPACE}::StemTile<{', '.join([*types, boolean(what.planes), *map(str, numbers)])}>"

@@ -1,0 +1,46 @@
+"""First convolutions that read an image as it lies, as they are tried on a GPU: one to four channels, planes and
+pixels, windows that are no whole words, odd extents and pads, channels stored 16, 8 and 4 bytes at once, rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from families_harness import Layer
+from gpu_harness import TARGET, Trial, trials_of
+from gpu_products import RESIDUAL, SILU, conv
+
+from bolt_build.families.base import Candidate
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.stem import StemTile
+
+
+def stems(layer: Layer, tiles: Sequence[StemTile]) -> list[Trial]:
+    """The layer in each tile, of each form in which the image may be."""
+    found = []
+    for trial in trials_of(layer, "cutlass", kind="stem"):
+        for tile in tiles:
+            candidate = Candidate("cutlass", tile.parameters)
+            assert Cutlass().refuse(trial.step.problem, candidate, TARGET) is None
+            found.append(replace(trial, candidate=candidate))
+    return found
+
+
+def stem_trials() -> list[Trial]:
+    """In the order in which they run."""
+    small, wide, high = StemTile(4, 16), StemTile(8, 32), StemTile(16, 8)
+    layers = (
+        (conv("stem", (2, 3, 43, 51), 32, (3, 3), 2), (wide, high)),
+        (conv("stem-patch", (3, 3, 40, 52), 96, (4, 4), 4, ((0, 0), (0, 0)), epilogue=(), bias=False), (small,)),
+        (conv("stem-7x7", (1, 3, 45, 39), 64, (7, 7), 2), (small,)),
+        (conv("stem-grey", (2, 1, 33, 30), 24, (5, 5), 2, epilogue=SILU), (small,)),
+        (conv("stem-two", (2, 2, 19, 37), 8, (3, 3), epilogue=SILU), (StemTile(8, 56), small)),
+        (conv("stem-four", (1, 4, 21, 23), 48, (3, 3), epilogue=RESIDUAL), (StemTile(4, 32),)),
+        (conv("stem-far", (3, 3, 11, 13), 40, (2, 5), 2, ((2, 4), (1, 0))), (StemTile(4, 8),)),
+        (conv("stem-many", (9, 3, 70, 66), 16, (3, 3), 2), (StemTile(16, 64),)),
+    )
+    found = [trial for layer, tiles in layers for trial in stems(layer, tiles)]
+    plain = stems(conv("rows-stem", (2, 3, 23, 29), 24, (3, 3), 2, epilogue=RESIDUAL), (small,))
+    dense = [trial for trial in plain if trial.shared is None]
+    found += [replace(trial, pitch=trial.step.problem.outputs[0].row + 40) for trial in dense]
+    return found + [replace(trial, between=5) for trial in dense if 0 in trial.step.reads_apart]
