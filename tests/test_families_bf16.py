@@ -20,7 +20,7 @@ LABELS = (
     "form-1x1-residual-cutlass-128x64x64xpairs-f16",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16",
     "narrow-1x1-cutlass-",
-    "thin-stem-cutlass-",
+    "resident-stem-cutlass-",
     "resident-residual-cutlass-8x4xturns-f16",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
     "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16",

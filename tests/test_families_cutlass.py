@@ -223,7 +223,7 @@ def test_rows_of_a_first_layers_windows_overlap() -> None:
 def test_a_first_layer_with_a_stride_of_two_is_one_over_cells_of_two_by_two_pixels() -> None:
     """Four cells of 2 x 2 x 4 become one run of 64; the next column begins one cell, 32 bytes, further."""
     op = Conv((2, 2), (3, 3), (3, 3), (1, 1))
-    _, arguments, _ = emitted(conv((1, 3, 224, 224), (64, 3, 7, 7), op))
+    _, arguments, _ = emitted(conv((32, 3, 224, 224), (64, 3, 7, 7), op))
     assert ".height = 115, .width = 112, .channels = 64, .out_channels = 64, .kernel_h = 4, .kernel_w = 1" in arguments
     assert ".pad_h = 0, .pad_w = 0, .stride_h = 1, .stride_w = 1" in arguments
     assert ".x_image = 211600, .x_row = 1840, .x_column = 16}" in arguments

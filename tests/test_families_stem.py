@@ -105,18 +105,21 @@ def test_shared_memory_has_room_for_the_factor_and_a_tile() -> None:
 def test_its_call_says_where_pixels_results_and_residuals_lie() -> None:
     problem = problem_of(conv("call", (2, 3, 43, 51), 32, (3, 3), 2, epilogue=RESIDUAL))
     names = tuple(f"x{index}" for index in range(4))
-    at = StepExpressions(names, ("y",), (None,) * 4, (48,), (5, 0, 0, 40))
+    at = StepExpressions(names, ("y",), (None, "w", "b", None), (48,), (5, 0, 0, 40))
     code = FAMILY.emit(problem, tile(), H200, at)
     s, p = "bolt::cutlass_kernels", "bolt::portable"
+    stages = f"{s}::Join<{p}::Add, false>, {s}::Map<{p}::Relu>"
     assert code.includes == ("bolt_cutlass/stem.h",)
-    assert code.member_type is None
-    assert code.call == (
-        f"{s}::launch_stem({s}::StemTile<{p}::f16, {p}::f16, false, 3, 32, 3, 3, 2, 2, 8, 16>{{}}, "
-        f"{s}::StemArguments{{.x = x0, .weights = x1, .bias = static_cast<const float*>(x2), .residual = x3, .y = y, "
-        ".batch = 2, .height = 43, .width = 51, .out_h = 22, .out_w = 26, .above = 1, .left = 1, .x_row = 5, "
-        f".y_row = 48, .residual_row = 40, .blocks = 12}}, {s}::epilogue({s}::join<{p}::Add, false>(), "
-        f"{s}::map({p}::Relu{{}})), r);"
+    assert code.member_type == (
+        f"{s}::StemConv<{s}::StemTile<{p}::f16, {p}::f16, false, 3, 32, 3, 3, 2, 2, 8, 16>, {s}::Epilogue<{stages}>>"
     )
+    assert code.member_arguments == (
+        f"{s}::StemArguments{{.batch = 2, .height = 43, .width = 51, .out_h = 22, .out_w = 26, .above = 1, .left = 1, "
+        f'.x_row = 5, .y_row = 48, .residual_row = 40, .blocks = 12}}, {s}::Constant{{w, "w"}}, '
+        f'{s}::StemFilter{{.outputs = 32, .channels = 3, .rows = 3, .taps = 3, .steps = 2}}, {s}::Constant{{b, "b"}}, '
+        f"{s}::epilogue({s}::join<{p}::Add, false>(), {s}::map({p}::Relu{{}}))"
+    )
+    assert code.call == "kernel.run(r, x0, x3, y);"
 
 
 def test_its_unit_names_what_is_instantiated() -> None:

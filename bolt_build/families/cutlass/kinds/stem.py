@@ -16,6 +16,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.tile_kind import TileKind
@@ -202,16 +203,20 @@ class Stem(TileKind[StemTile, StemConv]):
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         own, added, tile, what = op_operands(problem), residual(problem), self.tile_of(candidate), _stem(problem)
         other, apart = ("nullptr", 0) if added is None else (at.inputs[added], at.input_pitch(added))
-        bias = f"static_cast<const float*>({at.inputs[own[2]]})" if len(own) > 2 else "nullptr"
-        arguments = struct(
+        shape = struct(
             f"{SPACE}::StemArguments",
-            x=at.inputs[own[0]], weights=at.inputs[own[1]], bias=bias, residual=other, y=at.outputs[0],
             batch=what.images, height=what.given[0], width=what.given[1], out_h=what.made[0], out_w=what.made[1],
             above=what.pads[0], left=what.pads[1], x_row=at.input_pitch(own[0]) or what.channels,
             y_row=at.pitch(0) or what.out, residual_row=apart or what.out, blocks=what.blocks(tile, gpu_of(target)),
         )  # fmt: skip
-        call = f"{SPACE}::launch_stem({_cxx(problem, tile)}{{}}, {arguments}, {epilogue_value(problem)}, r);"
-        return StepCode(("bolt_cutlass/stem.h",), None, "", call)
+        packed = struct(
+            f"{SPACE}::StemFilter",
+            outputs=what.out, channels=what.channels, rows=what.taps[0], taps=what.taps[1], steps=what.steps,
+        )  # fmt: skip
+        member = f"{SPACE}::StemConv<{_cxx(problem, tile)}, {epilogue_type(problem)}>"
+        arguments = (shape, constant(at, own[1]), packed, constant(at, *own[2:]), epilogue_value(problem))
+        call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
+        return StepCode(("bolt_cutlass/stem.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)

@@ -3,6 +3,7 @@
 
 #include "bolt/plan.h"
 #include "bolt_cutlass/epilogue.h"
+#include "bolt_cutlass/packing.h"
 
 namespace bolt::cutlass_kernels {
 
@@ -10,20 +11,48 @@ namespace bolt::cutlass_kernels {
 /// or one pixel after the other. `out` channels of `Element`, in tiles of `rows` by `columns` positions.
 template <typename Element, typename In, bool planes, int channels, int out, int taps_h, int taps_w, int stride_h, int stride_w,
           int rows, int columns>
-struct StemTile {};
+struct StemTile {
+  static constexpr int outputs = out;
+};
 
-/// `bias` may be null. `x_row` are elements from a pixel to the next (of planes they are not looked at), `y_row` and
-/// `residual_row` those of the output and the residual. `blocks` share the tiles.
+/// `x_row` are elements from a pixel to the next (of planes they are not looked at), `y_row` and `residual_row` those of the
+/// output and the residual. `blocks` share the tiles. Pointers in what a plan holds are not looked at; `bias` may be null.
 struct StemArguments {
-  const void* x;
-  const void* weights;
-  const float* bias;
-  const void* residual;
-  void* y;
   int batch, height, width, out_h, out_w, above, left, x_row, y_row, residual_row, blocks;
+  const void* x = nullptr;
+  const void* weights = nullptr;
+  const float* bias = nullptr;
+  const void* residual = nullptr;
+  void* y = nullptr;
 };
 
 template <typename Tile, typename Stages>
 void launch_stem(Tile, const StemArguments& arguments, const Stages& stages, const Run& run);
+
+template <typename Tile, typename Stages>
+class StemConv {
+ public:
+  StemConv(const Prepare& p, const StemArguments& shape, const Constant& weights, const StemFilter& filter, const Constant& bias,
+           const Stages& stages)
+      : shape_(shape), stages_(stages), weights_(pack(p, weights, filter)), bias_(copy(p, bias, Tile::outputs)) {}
+
+  std::size_t scratch_bytes() const { return 0; }
+
+  void run(const Run& r, const void* x, const void* residual, void* y) const {
+    StemArguments a = shape_;
+    a.x = x;
+    a.weights = weights_.get();
+    a.bias = static_cast<const float*>(bias_.get());
+    a.residual = residual;
+    a.y = y;
+    launch_stem(Tile{}, a, stages_, r);
+  }
+
+ private:
+  StemArguments shape_;
+  Stages stages_;
+  std::shared_ptr<const void> weights_;
+  std::shared_ptr<const void> bias_;
+};
 
 }  // namespace bolt::cutlass_kernels

@@ -40,26 +40,12 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
   StemArguments a;
   Stages stages;
 
-  /// Two neighbours of column `column` of the right factor, from word `word` of the depth on.
-  __device__ std::uint32_t weights_at(int column, int word) const {
-    const Element* weights = static_cast<const Element*>(a.weights);
-    portable::Lanes<Element, 2> two;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = word / words, place = word % words * 2 + i, tap = place / channels, channel = place % channels;
-      const bool there = row < taps_h && place < line;
-      portable::store(&two.at[i], there ? portable::load(weights + ((column * channels + channel) * taps_h + row) * taps_w + tap) : 0.0f);
-    }
-    return *reinterpret_cast<const std::uint32_t*>(&two);
-  }
-
-  /// What never changes: factors as lanes want them, the bias, and zeros behind rows of the image.
+  /// What never changes: the factor, the bias, and zeros behind rows of the image.
   __device__ void prepare(Shared& shared) const {
-    for (int i = threadIdx.x; i < steps * eights * 32; i += threads) {
-      const int lane = i % 32, eight = i / 32 % eights, step = i / 32 / eights;
-      const int column = eight * 8 + lane / 4, word = step * 8 + lane % 4;
-      shared.factor[step][eight][lane] = {weights_at(column, word), weights_at(column, word + 4)};
-    }
+    constexpr int loads = static_cast<int>(sizeof(shared.factor) / sizeof(uint4));
+    const uint4* weights = static_cast<const uint4*>(a.weights);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < loads; i += threads) reinterpret_cast<uint4*>(shared.factor)[i] = weights[i];
     for (int i = threadIdx.x; i < out; i += threads) shared.bias[i] = a.bias == nullptr ? 0.0f : a.bias[i];
     for (int i = threadIdx.x; i < image_rows * (pitch - image_line); i += threads) {
       constexpr int behind = pitch - image_line;
