@@ -30,6 +30,8 @@ _MOST_CHANNELS = 4
 """Of an image: more are whole loads with little padding."""
 _THREADS, _REGISTERS = 128, 96
 """Of a block, and an estimate of each thread's."""
+_WARP, _LOADS = 32, 16
+"""Threads of a warp, and loads that each has under way."""
 _STEP = 16
 """Depth of an instruction."""
 _MOST_STEPS = 10
@@ -98,6 +100,14 @@ class StemConv:
         high, line = self.lines(tile)
         return self.steps * self.out * 64 + 2 * high * (line // 2 * 2 + 2) + 4 * self.out
 
+    def rounds(self, tile: StemTile) -> int:
+        """Of loads of a warp, of which each waits for the one before, until it has its part of a tile's image."""
+        high, line = self.lines(tile)
+        lines, long = (high * self.channels, line // self.channels) if self.planes else (high, line)
+        each = ceil(long / _WARP)
+        batch = 1 if each > _LOADS // 2 else _LOADS // each
+        return ceil(lines / (_THREADS // _WARP * batch))
+
     def tiles(self, tile: StemTile) -> int:
         return self.images * ceil(self.made[0] / tile.rows) * ceil(self.made[1] / tile.columns)
 
@@ -126,7 +136,7 @@ def _two(values: tuple[int, ...]) -> tuple[int, int]:
 # Guesses, no GPU has timed the kernels. Parts of the bandwidth and of the rate of one warp's instructions that are
 # reached; instructions for an element of the image on its way to shared memory, and for a result on its way to memory,
 # at the rate of multiply-adds; the part of these that memory does not hide; seconds in which a launch begins and blocks
-# arrange the weights, and that a block waits for each tile.
+# have the weights, and of a round of loads.
 _REACHED, _ARITHMETIC, _ELEMENT, _RESULT, _SHOWN, _BEGIN, _WAIT = 0.75, 0.5, 8, 6, 0.5, 1.5e-6, 0.7e-6
 
 
@@ -184,7 +194,7 @@ class Stem(TileKind[StemTile, StemConv]):
         plain = target.rate("fp32") / 2 / gpu.sms
         issued = high * line * _ELEMENT + positions * what.out * (_RESULT + what.functions)
         work = busiest * (products / rate + issued / plain)
-        shown = _SHOWN * (work + ceil(tiles / blocks) * _WAIT)
+        shown = _SHOWN * (work + ceil(tiles / blocks) * what.rounds(tile) * _WAIT)
         return max(what.nbytes / (target.bandwidth * _REACHED) + shown, work) + target.launch_seconds + _BEGIN
 
     def group(self, tile: StemTile) -> str:

@@ -53,35 +53,38 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
     }
   }
 
-  /// Rows of image `image` from row `top` and column `left` on, zeros outside of it.
+  /// Rows of image `image` from row `top` and column `left` on, zeros outside of it. A warp asks for several rows, or for one
+  /// of every channel, before it stores the first: what a tile takes is the time that it is on its way.
   __device__ void fill(Shared& shared, int image, int top, int left) const {
-    const In* x = static_cast<const In*>(a.x);
+    constexpr int lines = planes ? image_rows * channels : image_rows, long_as = planes ? image_columns : image_line;
+    constexpr int each = (long_as + 31) / 32, batch = each > 8 ? 1 : 16 / each;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if constexpr (planes) {
-      for (int i = warp; i < image_rows * channels; i += warps) {
-        const int row = i / channels, channel = i % channels, y = top + row;
-        const bool inside = y >= 0 && y < a.height;
-        const In* from = x + ((static_cast<portable::Index>(image) * channels + channel) * a.height + (inside ? y : 0)) * a.width;
-        Element* to = shared.image + row * pitch + channel;
+    const In* x = static_cast<const In*>(a.x);
+#pragma unroll 1
+    for (int first = warp; first < lines; first += warps * batch) {
+      In read[batch][each];
 #pragma unroll
-        for (int column = lane; column < (image_columns + 31) / 32 * 32; column += 32) {
-          const int at = left + column;
-          const float value = inside && at >= 0 && at < a.width && column < image_columns ? portable::load(from + at) : 0.0f;
-          if (column < image_columns) portable::store(to + column * channels, value);
+      for (int i = 0; i < batch; ++i) {
+        const int at = first + i * warps, row = planes ? at / channels : at, channel = planes ? at % channels : 0, y = top + row;
+        const bool inside = at < lines && y >= 0 && y < a.height;
+        const portable::Index plane = planes ? static_cast<portable::Index>(image) * channels + channel : image;
+        const In* from = x + (plane * a.height + (inside ? y : 0)) * a.width * (planes ? 1 : a.x_row);
+#pragma unroll
+        for (int part = 0; part < each; ++part) {
+          const int place = part * 32 + lane, column = left + (planes ? place : place / channels);
+          read[i][part] = In(0.0f);
+          if (inside && column >= 0 && column < a.width && place < long_as)
+            read[i][part] = from[planes ? column : static_cast<portable::Index>(column) * a.x_row + place % channels];
         }
       }
-    } else {
-      for (int row = warp; row < image_rows; row += warps) {
-        const int y = top + row;
-        const bool inside = y >= 0 && y < a.height;
-        const In* from = x + (static_cast<portable::Index>(image) * a.height + (inside ? y : 0)) * a.width * a.x_row;
-        Element* to = shared.image + row * pitch;
 #pragma unroll
-        for (int place = lane; place < (image_line + 31) / 32 * 32; place += 32) {
-          const int at = left + place / channels;
-          const bool there = inside && at >= 0 && at < a.width && place < image_line;
-          const float value = there ? portable::load(from + static_cast<portable::Index>(at) * a.x_row + place % channels) : 0.0f;
-          if (place < image_line) portable::store(to + place, value);
+      for (int i = 0; i < batch; ++i) {
+        const int at = first + i * warps, row = planes ? at / channels : at, channel = planes ? at % channels : 0;
+        Element* to = shared.image + row * pitch + channel;
+#pragma unroll
+        for (int part = 0; part < each; ++part) {
+          const int place = part * 32 + lane;
+          if (at < lines && place < long_as) portable::store(to + place * (planes ? channels : 1), portable::load(&read[i][part]));
         }
       }
     }
