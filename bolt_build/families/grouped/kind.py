@@ -207,10 +207,10 @@ def limited_by(shape: Shape, load: Load, blocks: int, computed: float, target: T
     # The last blocks have the memory to themselves, but not all multiprocessors ask it for something.
     busiest = ceil(blocks / gpu.sms)
     uneven = 1 + 0.5 * (busiest * gpu.sms / blocks - 1) if blocks > gpu.sms else 1 + 0.25 * (gpu.sms / blocks - 1)
-    return _norm((memory * min(uneven, 2.0), halos, computed, waits)) + target.launch_seconds
+    return norm((memory * min(uneven, 2.0), halos, computed, waits)) + target.launch_seconds
 
 
-def _norm(seconds: tuple[float, ...]) -> float:
+def norm(seconds: tuple[float, ...]) -> float:
     """About the longest, and a little more where others are nearly as long: what overlaps does so in part."""
     longest = max(seconds)
     return float(longest * sum((each / longest) ** 3 for each in seconds) ** (1 / 3))

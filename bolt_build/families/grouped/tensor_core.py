@@ -13,8 +13,9 @@ from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.kind import Kind, Load, gpu_of, seconds_of
+from bolt_build.families.grouped.kind import Kind, Load, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.warps import Work, copied, product_clocks, seconds_of, store_waits, stored
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -29,8 +30,8 @@ _MOST_WEIGHTS = 40 << 10
 """Bytes of weights that a block keeps in shared memory: beyond them, halos of other blocks are of more use."""
 _TOGETHER = 4
 """Runs of eight results of several units that a warp computes at once: 64 bytes of a pixel."""
-_EFFICIENCY = 0.42
-"""Part of what shared memory and tensor cores give that these kernels are expected to reach."""
+_SHARED, _GLOBAL = 20, 440
+"""Clocks that a warp waits in each step for its weights, by where they lie. Fitted to 45 times of an H200."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class TensorCoreTile:
         table = aligned(4 * steps * (depth // _OCTET), 16)
         sums = self.together * self.n
         staged = self.warps * _ROWS * _OCTET * (sums + (sums + 1) % 2) * 4
+        width = aligned(width, shape.stride[1])  # in as many turns as windows step over
         return 2 * 2 * height * width * self.pitch(shape) + weights + table + staged + 16
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
@@ -125,31 +127,27 @@ class TensorCoreTile:
         return refuse_shared(self.shared_bytes(shape, gpu), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
-        gpu = gpu_of(target)
         height, width = shape.halo(self.rows, self.columns)
-        steps, items = self._steps(shape, 16), ceil(self._items(shape) / self.warps) * self.warps
+        steps, items = self._steps(shape, 16), self._items(shape)
         results = self.together * self.n
-        products = items * steps * self.fragments * results * 2 * _ROWS * _OCTET * 16
-        reached = target.rate("fp16") * gpu.warp_mma_share / gpu.sms
-        # A clock, a multiprocessor: 128 bytes of shared memory, or so many instructions of a thread.
-        every_second = target.rate("fp32") / 2 / gpu.sms
+        mine = ceil(items / self.warps)
+        operations = items * steps * self.fragments * results * 2 * _ROWS * _OCTET * 16
         shared = items * steps * (self.fragments * self.together * 512 + results * 256)
         staged = items * self.fragments * results * _ROWS * _OCTET * 4 * 2
-        instructions = items * 32 * (steps * self.together * (3 + self.n * (1 + self.fragments) + 2 * self.fragments))
-        stored = items * self.fragments * results * _ROWS * _OCTET * (shape.epilogue + 6)
         read = height * width * self.units * unit(shape)[0] * 2
-        copies = 12 * read / (2 * load_width(shape))
-        constants = self._weight_bytes(shape, 16)
-        if self.held:
-            read, copies = read + constants // run, copies + constants / run
-        busy = max(
-            products / reached, (shared + staged) / every_second, (instructions + stored + copies) / every_second
-        )
+        copies = copied(shape, self.units, height, width, unit(shape)[0])
+        multiplied = steps * self.together * (3 + self.n * (1 + self.fragments) + 2 * self.fragments)
+        left = self.fragments * 4 * results
+        left += stored(shape, _ROWS * self.fragments, results * _OCTET, unit(shape)[1])
+        waits = steps * self.together * (_SHARED if self.held else _GLOBAL) + store_waits(self.fragments)
+        work = Work(
+            product_clocks(operations, target), (shared + staged + read) / 128, copies + items * (multiplied + left),
+            copies / self.warps + mine * (multiplied + left), mine * waits,
+        )  # fmt: skip
         registers = 50 + 4 * self.fragments * results + 2 * self.n + 5 * self.fragments
-        load = Load(32 * self.warps, registers, self.shared_bytes(shape, gpu), read, busy / _EFFICIENCY)
-        # Warps wait for each step's factors, which come from another warp's turn or not at all.
-        few = max(1.0, 4 / self.warps) if self.held else 1.3
-        return seconds_of(shape, load, self.blocks(shape, run), run, target) * few
+        read = run * read + self._weight_bytes(shape, 16)
+        load = Load(32 * self.warps, registers, self.shared_bytes(shape, gpu_of(target)), read, 0.0)
+        return seconds_of(shape, load, work, self.blocks(shape, run), run, target)
 
     def sums(self, shape: Shape) -> None:
         """None: a warp's results leave through its own shared memory."""

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "bolt_grouped/halo.h"
+#include "bolt_grouped/turned_halo.h"
 
 namespace bolt::grouped {
 
@@ -75,7 +75,7 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
   static constexpr int positions = rows * columns, chunks = (positions + 16 * fragments - 1) / (16 * fragments);
   static constexpr int items = chunks * (units / together) * splits;
   static_assert(units % together == 0 && (together == 1 || splits == 1));
-  using Extent = Halo<W, rows, columns, units, in, padded, pitch, load>;
+  using Extent = TurnedHalo<W, rows, columns, units, in, padded, pitch, load>;
   // Bytes of shared memory, one behind the other, each a multiple of 16.
   static constexpr int halo_bytes = 2 * 2 * Extent::halves;
   static constexpr int fragment_bytes = 32 * 4 * of_step;  // of one step and 8 results
@@ -118,7 +118,6 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
   template <typename Epilogue>
   static __device__ void store(const Arguments& a, const Epilogue& epilogue, const Corner& at, float* staged,
                                float (&sum)[together][n][4], int position, int first, int split) {
-    constexpr int runs = sums / access;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int unit = 0; unit < together; ++unit)
@@ -130,23 +129,16 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
           *reinterpret_cast<float2*>(to) = make_float2(sum[unit][j][2 * half], sum[unit][j][2 * half + 1]);
         }
     __syncwarp();
-#pragma unroll 2
-    for (int i = lane; i < 16 * runs; i += 32) {
-      const int row = i / runs, column = i % runs * access, unit = column / (8 * n);
-      const int result = split * 8 * n + column % (8 * n), channel = (first + unit) * out + result;
+    const auto channel_of = [&](int column) {
+      const int result = split * 8 * n + column % (8 * n), channel = (first + column / (8 * n)) * out + result;
+      return result < out && channel < a.out_channels ? channel : -1;
+    };
+    const auto pixel_of = [&](int row) {
       const int y = at.y + (position + row) / columns, x = at.x + (position + row) % columns;
-      if (position + row >= positions || result >= out || channel >= a.out_channels || y >= a.out_h || x >= a.out_w) continue;
-      float value[access];
-#pragma unroll
-      for (int k = 0; k < access; ++k) value[k] = staged[row * sums_pitch + column + k];
-      if (a.bias != nullptr) {
-        float bias[access];
-        portable::load_lanes<access>(a.bias + channel, bias);
-#pragma unroll
-        for (int k = 0; k < access; ++k) value[k] += bias[k];
-      }
-      put<access, access, Half>(a, epilogue, value, (at.image * a.out_h + y) * a.out_w + x, channel);
-    }
+      const bool there = position + row < positions && y < a.out_h && x < a.out_w;
+      return there ? (at.image * a.out_h + y) * a.out_w + x : -1;
+    };
+    store_rows<access, sums / access, 32, sums_pitch, Half>(a, epilogue, staged, 16, lane, channel_of, pixel_of);
     __syncwarp();
   }
 
@@ -172,7 +164,7 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
         copy<8>(reinterpret_cast<Half*>(staged + 4 * i), reinterpret_cast<const Half*>(packed + 4 * i), true);
     for (int i = threadIdx.x; i < steps * of_step; i += threads) {
       const int tap = i / octets, row = tap / W::taps_w * W::gap_h, column = tap % W::taps_w * W::gap_w;
-      table[i] = i < depth ? 2 * ((row * Extent::width + column) * pitch + i % octets * 8) : -1;
+      table[i] = i < depth ? 2 * ((row * Extent::width + Extent::place(column)) * pitch + i % octets * 8) : -1;
     }
     if (threadIdx.x < 4) nothing[threadIdx.x] = 0;
     if constexpr (in % 8 != 0)
@@ -205,7 +197,7 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
           const int mine = position + 16 * f + lane % 16, there = mine < positions ? mine : 0;
-          const int y = there / columns * W::step_h, x = there % columns * W::step_w;
+          const int y = there / columns * W::step_h, x = there % columns;
           pixel[f] = base + 2 * (turn * Extent::halves + (y * Extent::width + x) * pitch + unit * padded);
         }
         Sums sum = {};
