@@ -54,6 +54,15 @@ DEPTHWISE = [
     ),
 ]  # fmt: skip
 
+DEEP = [
+    conv("deep-1d", (3, 96, 37), 96, (40,), pads=((20,), (20,)), groups=2),
+    conv("deep-1d-s2", (2, 48, 90), 32, (16,), 2, pads=((7,), (8,)), groups=2, epilogue=SILU),
+    conv("deep-64s2", (5, 128, 9, 11), 128, (3, 3), 2, groups=2, epilogue=RESIDUAL),
+    conv("deep-odd", (3, 75, 11, 9), 66, (5, 5), groups=3),
+    conv("deep-d2s3", (2, 96, 19, 23), 160, (3, 4), 3, dilation=2, groups=2),
+]
+"""Products whose depth warps share."""
+
 GROUPED = [
     *(
         conv(f"gr-{c}x{g}s{s}", (2, c * g, 13, 15), c * g, (3, 3), s, groups=g)
@@ -92,6 +101,7 @@ FORMS = [
     conv("gr-form-4", (3, 64, 30, 29), 64, (3, 3), groups=16, epilogue=RESIDUAL),
     conv("gr-form-24s2", (2, 72, 30, 29), 72, (3, 3), 2, groups=3),
     conv("gr-form-96", (1, 192, 16, 15), 192, (3, 3), groups=2),
+    conv("deep-form", (5, 144, 7, 6), 144, (5, 5), groups=3, epilogue=RESIDUAL),
 ]
 
 
@@ -99,7 +109,7 @@ def grouped_trials() -> list[Trial]:
     """Every layer with the kernel of each kind that is predicted to be fastest, some with the last that is offered,
     with every sharing of memory; some in all runs and in many tiles; and with rows of the output apart."""
     found = []
-    for index, layer in enumerate((*DEPTHWISE, *GROUPED)):
+    for index, layer in enumerate((*DEPTHWISE, *GROUPED, *DEEP)):
         found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
     for layer in FORMS:
         found += _forms(layer)

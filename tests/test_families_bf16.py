@@ -31,6 +31,7 @@ LABELS = (
     "dw-form-grouped-depthwise",
     "dw-form-grouped-rowsx",
     "gr-form-4-grouped-tensor_core",
+    "deep-form-grouped-deepx",
     "mean-3x3-grouped-rowsx",
     "chain-3x3+24-grouped-chainx",
     "inverted-3x3+24-grouped-invertedx",

@@ -8,7 +8,7 @@ import pytest
 from families_harness import Input, Layer
 from families_layers import CLIP, RELU, stage
 from gpu_products import RESIDUAL, conv
-from grouped_tiles import DEPTHWISE, DIAGONAL, GROUPED, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
+from grouped_tiles import DEEP, DEPTHWISE, DIAGONAL, GROUPED, LINE, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
 from proposed import one_problem
 
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
@@ -135,6 +135,25 @@ def test_emits_groups_as_products() -> None:
         "bolt::portable::apply(bolt::portable::Relu{})));"
     )
     assert emitted(layer, candidate_of(PRODUCTS, 2), target=T4)[0].endswith(f"<{window}, {sizes}, 8>>")
+
+
+def test_emits_products_whose_depth_warps_share() -> None:
+    candidate = candidate_of(replace(DEEP, n=3), 1)
+    assert str(candidate) == "grouped kind=deep images=2 rows=1 columns=100 warps=2 across=4 n=3 depth=2 stages=3 run=1"
+    member, arguments, _ = emitted(LINE, candidate, declared=("bolt_grouped/deep.h",))
+    window, sizes = "bolt::grouped::Window<1, 128, 1, 1, 1, 1>", "48, 48, 2, 1, 100, 2, 4, 7, 3, 2, 3, 56, 8, 8"
+    tile = f"bolt::grouped::DeepTile<{window}, {sizes}, 16>"
+    assert member == f"bolt::grouped::Conv<{tile}>"
+    assert (
+        "bolt::grouped::Fragments{.groups = 16, .joined = 1, .in_each = 48, .out_each = 48, .taps = 128, "
+        ".to_units = 16, .to_tiles = 6, .instruction = 16}"
+    ) in arguments
+    (unit,) = FAMILY.units([(problem_of(LINE), candidate)], H200)
+    assert unit.text.startswith(
+        f'#include "bolt_grouped/deep_kernel.h"\n\ntemplate void bolt::grouped::launch(\n    {tile},\n'
+    )
+    # It has its positions, so there are no other runs.
+    assert FAMILY.variants(problem_of(LINE), candidate, H200) == ()
 
 
 @pytest.mark.parametrize("layer", [DEPTHWISE, GROUPED], ids=lambda layer: layer.label)

@@ -17,7 +17,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.grouped.tensor_core import instruction, joined, load_width, octets, unit, unit_count
-from bolt_build.families.grouped.warps import Work, copied, product_clocks, seconds_of, store_waits, stored
+from bolt_build.families.grouped.warps import Work, copied, product_clocks, read_bytes, seconds_of, store_waits, stored
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -136,7 +136,7 @@ class DeepTile:
         operations = steps * self.warps * mine * 2 * _ROWS * _OCTET * 16
         shared = steps * (self.warps * (self.fragments * 512 + self.n * 256) + self.n * 256)
         weights = steps * self.n * 256
-        read = 2 * self.images * height * width * unit(shape)[0]
+        read = read_bytes(self.images * height * width, unit(shape)[0])
         copies = self.images * copied(shape, 1, height, width, unit(shape)[0])
         fetched = weights / 512 * _COPY + rounds * self.across * self.warps * _LOOP
         # Of a warp: a step of each round, its sums in all turns, and its part of the results.

@@ -15,7 +15,7 @@ from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
-from bolt_build.families.grouped.warps import Work, copied, product_clocks, seconds_of, store_waits, stored
+from bolt_build.families.grouped.warps import Work, copied, product_clocks, read_bytes, seconds_of, store_waits, stored
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -134,7 +134,7 @@ class TensorCoreTile:
         operations = items * steps * self.fragments * results * 2 * _ROWS * _OCTET * 16
         shared = items * steps * (self.fragments * self.together * 512 + results * 256)
         staged = items * self.fragments * results * _ROWS * _OCTET * 4 * 2
-        read = height * width * self.units * unit(shape)[0] * 2
+        read = read_bytes(height * width, self.units * unit(shape)[0])
         copies = copied(shape, self.units, height, width, unit(shape)[0])
         multiplied = steps * self.together * (3 + self.n * (1 + self.fragments) + 2 * self.fragments)
         left = self.fragments * 4 * results

@@ -1,5 +1,5 @@
-"""Predicted time of blocks whose warps multiply on tensor cores: what they keep busy together, and what each waits for by
-itself."""
+"""Predicted time of blocks whose warps multiply on tensor cores: what they keep busy together, and what each waits for
+by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.grouped.kind import Load, beside, gpu_of, norm
-from bolt_build.families.grouped.shape import Shape, wide
+from bolt_build.families.grouped.shape import Shape, aligned, wide
 from bolt_build.targets import Target
 
 # Fitted to 45 times of an H200.
@@ -18,9 +18,11 @@ _REACHED = 0.57
 _BEGIN = 1.2e-6
 """Seconds until the first halo of blocks in turn is there."""
 _MEMORY, _L2 = 1.2, 2.0
-"""Time that the bytes of all tensors take, in what the bandwidth says, and the bandwidth of the L2 cache in that of memory."""
+"""What the bytes of all tensors take, in the time that the bandwidth says; and the L2 cache's bandwidth in memory's."""
 _STORE = 880
 """Clocks that a warp waits until 16 positions are stored, beside its instructions."""
+_SECTOR = 32
+"""Bytes that memory and caches give at once."""
 # Counted in what nvcc made for an H200.
 _COPY, _COLUMN, _STORED = 10, 45, 40
 """Instructions of a copy to a halo, of a column of them, and of a store, beside those of each number."""
@@ -54,6 +56,11 @@ def copied(shape: Shape, units: int, rows: int, columns: int, channels: int) -> 
     """Instructions of warps that copy a halo of so many rows and columns, each of `units` times `channels`."""
     lines = columns * units * ceil(channels / wide(channels, shape.channels)) / 32
     return lines * (_COPY * rows + _COLUMN)
+
+
+def read_bytes(pixels: int, channels: int) -> int:
+    """Bytes that come from memory for so many pixels of so many channels, in whole sectors."""
+    return pixels * aligned(2 * channels, _SECTOR)
 
 
 def stored(shape: Shape, positions: int, results: int, made: int) -> float:
