@@ -42,9 +42,18 @@ def _of(module: str, *names: str) -> tuple[str, ...]:
 
 FITS = {
     "chains": Fit(
-        ("grouped chain", "grouped inverted", "grouped expanded", "grouped expanded + means"),
+        ("grouped inverted", "grouped expanded", "grouped expanded + means"),
         _of("grouped.chain_tile", "_EFFICIENCY", "_CLOCKS", "_SLAB", "_LOADS")
         + _of("grouped.shape", "_TRANSCENDENTAL"),
+    ),
+    "copied chains": Fit(
+        ("grouped chain",),
+        _of("grouped.chain_tile", "_COPIED_BEGIN", "_COPIED_CLOCKS", "_COPIED_SLAB", "_COPIED_LOADS"),
+    ),
+    "grouped products": Fit(
+        ("grouped tensor_core", "grouped deep"),
+        _of("grouped.warps", "_ISSUED", "_REACHED", "_BEGIN", "_MEMORY", "_STORE")
+        + _of("grouped.tensor_core", "_SHARED", "_GLOBAL"),
     ),
     "depthwise": Fit(
         ("grouped depthwise", "grouped depthwise + means"),
