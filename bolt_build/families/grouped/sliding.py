@@ -25,9 +25,9 @@ _REGISTERS = 224
 _THREADS = (64, 512)
 _BANKS = 128
 """Bytes that shared memory gives at once."""
-_EFFICIENCY = 0.85
+_EFFICIENCY = 0.8
 """Part of the multiprocessor's instructions a second that these kernels reach: fitted to 52 times of an H200."""
-_ALONE = 0.3
+_ALONE = 0.26
 """The part that a warp of each scheduler reaches by itself: likewise."""
 _CHANNELS = (16, 32, 64, 96)
 """Channels that a block should have: whole sectors of memory."""
