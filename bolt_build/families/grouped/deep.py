@@ -26,14 +26,17 @@ _ROWS = 16
 """Positions that an instruction has."""
 _SUMS = 112
 """Registers of a thread that sums may take."""
+_REGISTERS = 224
+"""Most registers of a thread: with more, some are spilled to memory."""
 _DEPTH = 256
 """The least depth that warps share."""
 _THREADS = (128, 512)
 _STAGE = 24 << 10
 """Most bytes of weights of a stage."""
 _STEP, _ROUND, _TURN = 60, 120, 100
-"""Clocks that a warp waits in a step for its factors, in a round for the other warps and for weights, and for another
-warp's turn to add its sums."""
+"""Clocks that a warp waits in a step for its factors, in a round for other warps, and for its turn to add sums."""
+_ARRIVES = 700
+"""Clocks until weights that a warp asks for are there."""
 _COPY, _LOOP = 6, 30
 """Instructions of a warp: for 512 bytes of weights, and for a round."""
 
@@ -82,6 +85,11 @@ class DeepTile:
         """Times 16 positions that a warp has."""
         return ceil(self.positions / (_ROWS * self.warps))
 
+    @property
+    def registers(self) -> int:
+        """Of a thread, about: sums, the left factors of a step and where they lie, and others."""
+        return 4 * self.fragments * self.n + 8 * self.fragments + 45
+
     def _splits(self, shape: Shape) -> int:
         return ceil(ceil(unit(shape)[1] / _OCTET) / self.n)
 
@@ -118,6 +126,8 @@ class DeepTile:
             return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
         if (sums := 4 * self.fragments * self.n) > _SUMS:
             return Reason("its sums take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
+        if self.registers > (most := min(_REGISTERS, gpu.registers // self.threads)):
+            return Reason("takes {} registers of a thread, {} threads have {}", self.registers, self.threads, most)
         if (self.warps - 1) * _ROWS * self.fragments >= self.positions:
             return Reason("not all of its {} warps have positions", self.warps)
         steps = self._steps(shape, instruction(gpu))
@@ -140,17 +150,18 @@ class DeepTile:
         copies = self.images * copied(shape, 1, height, width, unit(shape)[0])
         fetched = weights / 512 * _COPY + rounds * self.across * self.warps * _LOOP
         # Of a warp: a step of each round, its sums in all turns, and its part of the results.
-        multiplied = rounds * self.depth * (3 + self.n + mine + 2 * self.fragments)
+        of_round = self.depth * (3 + self.n + mine + 2 * self.fragments)
+        waits = self.depth * _STEP + _ROUND
+        multiplied, waits = rounds * of_round, rounds * max(waits, _ARRIVES / (self.stages - 1) - of_round)
         results = stored(shape, self.positions, self.n * _OCTET, unit(shape)[1])
         warps = self.warps * self.across
         work = Work(
             product_clocks(operations, target), (shared + read) / 128,
             copies + fetched + warps * (multiplied + 8 * mine) + results,
             (copies + fetched + results) / warps + multiplied + self.across * 8 * mine,
-            rounds * (self.depth * _STEP + _ROUND) + self.across * _TURN + store_waits(1),
+            waits + self.across * _TURN + store_waits(1),
         )  # fmt: skip
-        registers = min(255, 45 + 4 * mine + 8 * self.fragments)
-        load = Load(self.threads, registers, self.shared_bytes(shape, gpu_of(target)), read + weights, 0.0)
+        load = Load(self.threads, self.registers, self.shared_bytes(shape, gpu_of(target)), read + weights, 0.0)
         return seconds_of(shape, load, work, self.blocks(shape, run), run, target)
 
     def sums(self, shape: Shape) -> None:
