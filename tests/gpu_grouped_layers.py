@@ -113,7 +113,7 @@ def grouped_trials() -> list[Trial]:
         found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
     for layer in FORMS:
         found += _forms(layer)
-    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3]):
+    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2]):
         (first, *_) = trials_of(layer, "grouped")
         row = first.step.problem.outputs[0].row
         found += [replace(first, pitch=row + more) for more in (8, 104)]
