@@ -361,6 +361,21 @@ def test_warps_share_the_depth_of_many_weights_and_few_positions(layer: Layer, k
     assert kind_of_first(layer) == kind
 
 
+@pytest.mark.parametrize(("stride", "columns"), [(1, 9), (2, 16), (3, 21)])
+def test_columns_of_a_halo_lie_in_as_many_turns_as_windows_step_over(stride: int, columns: int) -> None:
+    """Each turn has as many columns as the first."""
+    layer = conv("stepping", (2, 128, 28, 28), 128, (3, 3), stride, groups=2)
+    rows, shape, gpu = (7 - 1) * stride + 3, shape_of(problem_of(layer)), H200.gpu
+    assert gpu is not None
+    pixel = 2 * 72
+    # Beside weights of 36 steps in three stages of four: where the depth lies, and zeros.
+    deep = DeepTile(2, 7, 7, 2, 2, 4, 2, 3)
+    assert deep.shared_bytes(shape, gpu) == max(2 * rows * columns * pixel + 3 * 4 * 4 * 256, 4 * 128 * 40) + 288 + 16
+    # Two halos, and sums of two warps.
+    products = TensorCoreTile(1, 7, 7, 2, 2, 1, 8, held=False)
+    assert products.shared_bytes(shape, gpu) == 2 * rows * columns * pixel + 288 + 2 * 16 * 8 * 9 * 4 + 16
+
+
 @pytest.mark.parametrize(("channels", "deep"), [(24, False), (32, True)])
 def test_only_deep_products_are_shared(channels: int, deep: bool) -> None:
     layer = conv("groups", (2, 4 * channels, 17, 17), 4 * channels, (3, 3), groups=4)

@@ -3,6 +3,7 @@
 
 #include "bolt_grouped/chain.h"
 #include "bolt_grouped/depthwise_factor.h"
+#include "bolt_grouped/turned_halo.h"
 
 namespace bolt::grouped {
 
@@ -75,10 +76,10 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
   static constexpr int pitch = slab + (slab / 8 % 2 == 0 ? 8 : 0);
   using Turned = TurnedColumns<W, Sums::columns>;
   using Factor = DepthwiseFactor<W, pairs, Turned, pitch, Element>;
-  static constexpr int height = W::rows(rows), width = W::columns(Sums::columns);
+  using Extent = TurnedHalo<W, rows, Sums::columns, 1, slab, slab, pitch, load>;
   static constexpr int factors_of_step = n * 32;
   struct Stage {
-    alignas(16) Half halo[height * Turned::width * pitch];
+    alignas(16) Half halo[Extent::halves];
     alignas(16) Half weights[slab * Factor::taps];
     alignas(16) float bias[slab];
     alignas(16) Right<2> factors[slab / 16 * factors_of_step];
@@ -86,21 +87,6 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
   static constexpr int stage_bytes = stages * static_cast<int>(sizeof(Stage));
   static constexpr int shared_bytes = stage_bytes > Sums::bytes ? stage_bytes : Sums::bytes;
   static constexpr int ahead = stages > 1 ? stages - 1 : 1;
-
-  /// Begins the copies of a slab's halo, with zeros beyond the image and the channels.
-  static __device__ void fill(Half* to, const Arguments& a, const Corner& corner, int first) {
-    const Half* const x = static_cast<const Half*>(a.x);
-    const int top = corner.y * W::step_h - a.pad_h, left = corner.x * W::step_w - a.pad_w;
-    constexpr int of_pixel = slab / load;
-    for (int i = threadIdx.x; i < height * width * of_pixel; i += threads) {
-      const int pixel = i / of_pixel, from = i % of_pixel * load, row = pixel / width, column = pixel % width;
-      const int y = top + row, z = left + column, channel = first + from;
-      const bool inside = static_cast<unsigned>(y) < static_cast<unsigned>(a.height) &&
-                          static_cast<unsigned>(z) < static_cast<unsigned>(a.width) && channel < a.channels;
-      const Index at = ((Index{corner.image} * a.height + y) * a.width + z) * x_pitch(a) + channel;
-      copy<load>(to + (row * Turned::width + Turned::place(column)) * pitch + from, inside ? x + at : x, inside);
-    }
-  }
 
   /// Begins the copy of `count` times 16 bytes.
   static __device__ void copy_all(void* to, const void* from, int count) {
@@ -145,7 +131,7 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
     portable::await_earlier();
 #pragma unroll 1
     for (int i = 0; i < ahead; ++i) {
-      if (i < slabs) fill(stage[i].halo, a, corner, i * slab);
+      if (i < slabs) Extent::template fill<threads>(stage[i].halo, a, corner, i * slab);
       commit();
     }
     Sums sums;
@@ -159,7 +145,7 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
         if (next < slabs) {
           Stage& to = stage[slot == 0 ? stages - 1 : slot - 1];
           constants(to, chain, next, part);
-          fill(to.halo, a, corner, next * slab);
+          Extent::template fill<threads>(to.halo, a, corner, next * slab);
         }
         commit();
       }
