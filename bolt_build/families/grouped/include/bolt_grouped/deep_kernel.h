@@ -161,8 +161,9 @@ struct Deep<DeepTile<W, in, out, images, rows, columns, warps, across, fragments
       const int image = at.image + row / of_image, y = at.y + row % of_image / columns, x = at.x + row % columns;
       return image < a.batch && y < a.out_h && x < a.out_w ? (image * a.out_h + y) * a.out_w + x : -1;
     };
-    store_rows<access, sums / access, threads, sums_pitch, Half>(a, epilogue, added, positions, threadIdx.x, channel_of,
-                                                                 pixel_of);
+    const auto there = [](int) {};  // they are staged already
+    store_rows<access, sums / access, threads, sums_pitch, 1, positions, Half>(a, epilogue, added, threadIdx.x, there,
+                                                                               channel_of, pixel_of);
   }
 };
 

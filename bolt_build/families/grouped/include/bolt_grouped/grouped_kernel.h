@@ -114,21 +114,24 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
     }
   }
 
-  /// Stores 16 positions' sums, through the warp's own shared memory so that neighbouring lanes have neighbouring channels.
+  /// Stores sums, 16 positions at a time, through the warp's own shared memory so that neighbouring lanes have neighbouring
+  /// channels.
   template <typename Epilogue>
   static __device__ void store(const Arguments& a, const Epilogue& epilogue, const Corner& at, float* staged,
-                               float (&sum)[together][n][4], int position, int first, int split) {
+                               const Sums& sum, int position, int first, int split) {
     const int lane = threadIdx.x % 32;
+    const auto stage = [&](int f) {
 #pragma unroll
-    for (int unit = 0; unit < together; ++unit)
+      for (int unit = 0; unit < together; ++unit)
 #pragma unroll
-      for (int j = 0; j < n; ++j)
+        for (int j = 0; j < n; ++j)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float* const to = staged + (lane / 4 + 8 * half) * sums_pitch + (unit * n + j) * 8 + lane % 4 * 2;
-          *reinterpret_cast<float2*>(to) = make_float2(sum[unit][j][2 * half], sum[unit][j][2 * half + 1]);
-        }
-    __syncwarp();
+          for (int half = 0; half < 2; ++half) {
+            float* const to = staged + (lane / 4 + 8 * half) * sums_pitch + (unit * n + j) * 8 + lane % 4 * 2;
+            *reinterpret_cast<float2*>(to) = make_float2(sum[f][unit][j][2 * half], sum[f][unit][j][2 * half + 1]);
+          }
+      __syncwarp();
+    };
     const auto channel_of = [&](int column) {
       const int result = split * 8 * n + column % (8 * n), channel = (first + column / (8 * n)) * out + result;
       return result < out && channel < a.out_channels ? channel : -1;
@@ -138,8 +141,8 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
       const bool there = position + row < positions && y < a.out_h && x < a.out_w;
       return there ? (at.image * a.out_h + y) * a.out_w + x : -1;
     };
-    store_rows<access, sums / access, 32, sums_pitch, Half>(a, epilogue, staged, 16, lane, channel_of, pixel_of);
-    __syncwarp();
+    store_rows<access, sums / access, 32, sums_pitch, fragments, 16, Half>(a, epilogue, staged, lane, stage, channel_of,
+                                                                           pixel_of);
   }
 
   template <typename Epilogue>
@@ -203,9 +206,7 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
         Sums sum = {};
         const auto* const factors = reinterpret_cast<const Right<of_step>*>(held ? staged : packed);
         multiply(table, zeros, pixel, factors + (unit * steps * tiles_n + split * n) * 32, sum);
-#pragma unroll
-        for (int f = 0; f < fragments; ++f)
-          store(a, epilogue, at, own, sum[f], position + 16 * f, part * units + unit, split);
+        store(a, epilogue, at, own, sum, position, part * units + unit, split);
       }
       __syncthreads();  // the next tile but one is copied to where this one lies
     }

@@ -46,28 +46,33 @@ struct TurnedHalo {
   }
 };
 
-/// Adds the bias to rows of `runs` times `access` sums and stores them, as `Half`s: `threads` threads, of which this one is
-/// `thread`, from shared memory, where rows lie `pitch` floats apart. `channel_of(column)` and `pixel_of(row)` say where
-/// sums belong, -1 for those that belong nowhere.
-template <int access, int runs, int threads, int pitch, typename Half, typename Epilogue, typename Channel, typename Pixel>
-__device__ inline void store_rows(const Arguments& a, const Epilogue& epilogue, const float* sums, int rows, int thread,
-                                  const Channel& channel_of, const Pixel& pixel_of) {
+/// Adds the bias to sums and stores them, as `Half`s. Sums come in `batches` of so many `rows` of `runs` times `access`, which
+/// `stage(batch)` leaves in shared memory, `pitch` floats apart. `threads` threads do it, of which this one is `thread`: each
+/// has a column for all rows. `channel_of(column)` and `pixel_of(row)` say where sums belong, -1 for those that belong nowhere.
+template <int access, int runs, int threads, int pitch, int batches, int rows, typename Half, typename Epilogue,
+          typename Stage, typename Channel, typename Pixel>
+__device__ inline void store_rows(const Arguments& a, const Epilogue& epilogue, const float* sums, int thread,
+                                  const Stage& stage, const Channel& channel_of, const Pixel& pixel_of) {
   constexpr int lines = runs < threads ? threads / runs : 1;  // rows that are stored at once
   const int line = lines == 1 ? 0 : thread / runs;
-  if (line >= lines) return;
-  for (int run = thread - line * runs; run < runs; run += threads) {
-    const int channel = channel_of(run * access);
-    if (channel < 0) continue;
+#pragma unroll 1
+  for (int first = 0; first < runs; first += threads) {
+    const int run = first + thread - line * runs, channel = line < lines && run < runs ? channel_of(run * access) : -1;
     float bias[access] = {};
-    if (a.bias != nullptr) portable::load_lanes<access>(a.bias + channel, bias);
-#pragma unroll 2
-    for (int row = line; row < rows; row += lines) {
-      const int pixel = pixel_of(row);
-      if (pixel < 0) continue;
-      float value[access];
+    if (a.bias != nullptr && channel >= 0) portable::load_lanes<access>(a.bias + channel, bias);
 #pragma unroll
-      for (int k = 0; k < access; ++k) value[k] = sums[row * pitch + run * access + k] + bias[k];
-      put<access, access, Half>(a, epilogue, value, pixel, channel);
+    for (int batch = 0; batch < batches; ++batch) {
+      stage(batch);
+#pragma unroll 2
+      for (int row = line; channel >= 0 && row < rows; row += lines) {
+        const int pixel = pixel_of(batch * rows + row);
+        if (pixel < 0) continue;
+        float value[access];
+#pragma unroll
+        for (int k = 0; k < access; ++k) value[k] = sums[row * pitch + run * access + k] + bias[k];
+        put<access, access, Half>(a, epilogue, value, pixel, channel);
+      }
+      __syncwarp();  // the next batch is left where this one lies
     }
   }
 }
