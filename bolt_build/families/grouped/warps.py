@@ -10,7 +10,7 @@ from bolt_build.families.grouped.kind import Load, beside, gpu_of, norm
 from bolt_build.families.grouped.shape import Shape, aligned, wide
 from bolt_build.targets import Target
 
-# Fitted to 45 times of an H200.
+# Fitted to 45 times of an H200, of kernels that took 50 instructions a copy and 90 a store.
 _ISSUED = 0.51
 """Part of a multiprocessor's instructions that several warps reach."""
 _REACHED = 0.57
