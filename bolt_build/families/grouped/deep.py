@@ -151,15 +151,15 @@ class DeepTile:
         fetched = weights / 512 * _COPY + rounds * self.across * self.warps * _LOOP
         # Of a warp: a step of each round, its sums in all turns, and its part of the results.
         of_round = self.depth * (3 + self.n + mine + 2 * self.fragments)
-        waits = self.depth * _STEP + _ROUND
-        multiplied, waits = rounds * of_round, rounds * max(waits, _ARRIVES / (self.stages - 1) - of_round)
+        waits = max(self.depth * _STEP + _ROUND, _ARRIVES / (self.stages - 1) - of_round)
+        multiplied = rounds * of_round
         results = stored(shape, self.positions, self.n * _OCTET, unit(shape)[1])
         warps = self.warps * self.across
         work = Work(
             product_clocks(operations, target), (shared + read) / 128,
             copies + fetched + warps * (multiplied + 8 * mine) + results,
             (copies + fetched + results) / warps + multiplied + self.across * 8 * mine,
-            waits + self.across * _TURN + store_waits(1),
+            rounds * waits + self.across * _TURN + store_waits(1),
         )  # fmt: skip
         load = Load(self.threads, self.registers, self.shared_bytes(shape, gpu_of(target)), read + weights, 0.0)
         return seconds_of(shape, load, work, self.blocks(shape, run), run, target)

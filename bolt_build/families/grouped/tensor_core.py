@@ -137,8 +137,7 @@ class TensorCoreTile:
         read = read_bytes(height * width, self.units * unit(shape)[0])
         copies = copied(shape, self.units, height, width, unit(shape)[0])
         multiplied = steps * self.together * (3 + self.n * (1 + self.fragments) + 2 * self.fragments)
-        left = self.fragments * 4 * results
-        left += stored(shape, _ROWS * self.fragments, results * _OCTET, unit(shape)[1])
+        left = self.fragments * 4 * results + stored(shape, _ROWS * self.fragments, results * _OCTET, unit(shape)[1])
         waits = steps * self.together * (_SHARED if self.held else _GLOBAL) + store_waits(self.fragments)
         work = Work(
             product_clocks(operations, target), (shared + staged + read) / 128, copies + items * (multiplied + left),
