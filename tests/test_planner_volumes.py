@@ -29,10 +29,10 @@ def volume(
         }}""")
 
 
-def line(taps: int, channels: int = 9, groups: int = 1) -> Graph:
+def line(taps: int, channels: int = 9, groups: int = 1, filters: int = 18) -> Graph:
     return graph(f"""
         graph g batch=2 (%x: f32[2,{channels},90]) -> (%y) {{
-          const %w: f32[18,{channels // groups},{taps}]
+          const %w: f32[{filters},{channels // groups},{taps}]
           %y = conv(%x, %w) strides=[2] pads_begin=[5] pads_end=[16] groups={groups} // "c"
         }}""")
 
@@ -207,6 +207,7 @@ def test_large_groups_are_products_of_their_own(monkeypatch: pytest.MonkeyPatch)
     [
         (in_groups(56), 5e8, "2 launches take longer than its groups do in one"),
         (in_groups(50), 1.0, "groups of 50 channels and 48 filters are no whole loads"),
+        (line(33, 112, 2, 96), 1.0, "products have at most 32 taps along an axis, not 33"),
         (in_groups(40), 1.0, None),
         (in_groups(56, 17), 1.0, None),
     ],

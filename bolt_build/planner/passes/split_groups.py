@@ -24,6 +24,8 @@ from bolt_build.targets import Target
 _WHOLE = 8
 """Half-precision elements of a load of 16 bytes, which a group must consist of."""
 _LEAST_CHANNELS, _MOST_GROUPS = 48, 16
+_MOST_TAPS = 32
+"""Taps along an axis that kernels for products take: beyond them, each group would be computed by plain loops."""
 _LEAST_WORK = 5e8
 """Operations of a group: below them launches take longer than products, by reckoning."""
 
@@ -36,6 +38,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         filters, channels, *kernel = editor.type(node.op_inputs[1]).shape
         groups, y = node.op.groups, editor.type(node.outputs[0]).shape
         if min(channels, filters // groups) < _LEAST_CHANNELS or groups > _MOST_GROUPS:
+            continue
+        if max(kernel) > _MOST_TAPS:
+            journal.declined(node.name, f"products have at most {_MOST_TAPS} taps along an axis, not {max(kernel)}")
             continue
         if 2.0 * prod(y) / groups * channels * prod(kernel) < _LEAST_WORK:
             journal.declined(node.name, f"{groups} launches take longer than its groups do in one")
