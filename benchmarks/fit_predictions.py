@@ -75,6 +75,15 @@ FITS = {
         ("cutlass rolling sums",),
         _of("cutlass.kinds.rolling", "_MULTIPLIES", "_LOADS", "_SHARED", "_BEGINS", "_ROW", "_MEMORY"),
     ),
+    "wgmma": Fit(
+        ("cutlass WGMMA", "cutlass two products"),
+        _of("cutlass.kinds.wgmma_time", "_PAIRS_STORE", "_PAIRS_MULTIPLY", "_FUNCTION", "_BETWEEN", "_FAR"),
+    ),
+    "resident": Fit(
+        ("cutlass resident weights",),
+        _of("cutlass.kinds.resident", "_MULTIPLIES", "_LOADS", "_BEGINS", "_RESIDUAL", "_MEMORY"),
+    ),
+    "prologue": Fit(("cutlass prologue",), _of("cutlass.kinds.wgmma_prologue", "_AFFINE", "_GATE")),
     "prenorm": Fit(
         ("cutlass rows normalised first",),
         _of("cutlass.kinds.wgmma_prenorm", "_FRAGMENT", "_ALONE", "_ONCE"),

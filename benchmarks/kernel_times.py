@@ -25,7 +25,7 @@ import chain_kernels
 import narrow_convolutions
 import record
 import sliding_windows
-from problem_texts import problem_of
+from problem_texts import candidate_of, pair_of, problem_of, text_of
 
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem
@@ -58,7 +58,7 @@ def stated(problem: KernelProblem, text: str) -> Candidate | None:
     """The candidate that a text shows: settings follow parameters, and no word says where they begin. None where
     today's families have no such kernel for the problem."""
     name, *words = text.split()
-    pairs = tuple(map(_pair, words))
+    pairs = tuple(map(pair_of, words))
     for count in range(len(pairs), -1, -1):
         candidate = Candidate(name, pairs[:count], pairs[count:])
         if FAMILIES[name].refuse(problem, candidate, TARGET) is None:
@@ -72,11 +72,6 @@ def with_cut(problem: KernelProblem, candidate: Candidate) -> Candidate:
         return candidate
     offered, _ = FAMILIES[candidate.family].candidates(problem, TARGET)
     return next((each for each in offered if each.parameters[:1] == candidate.parameters), candidate)
-
-
-def _pair(word: str) -> tuple[str, int | str]:
-    name, _, value = word.partition("=")
-    return name, int(value) if value.isdigit() else value
 
 
 def _result(name: str) -> Any:
@@ -117,6 +112,16 @@ def of_sliding_windows() -> Iterator[Time]:
         problem = sliding_windows.problem_of(shape)
         for each in (*found[shape.name]["sliding"], *found[shape.name]["others"]) if shape.name in found else ():
             yield from _time("sliding_windows", problem, each["candidate"], each["us"])
+
+
+def of_other_steps() -> Iterator[Time]:
+    """Steps of networks that no recipe names, those of the family cutlass: other families' kernels are other ones since.
+    What is equal in several networks was timed as often; the least time counts."""
+    for network in _result("other_steps")["networks"].values():
+        for step in network["steps"]:
+            candidate = candidate_of(step["kernel"])
+            if candidate.family == "cutlass" and "H200" in network["gpu"]:
+                yield Time("other_steps", step["problem"], step["what"], candidate, step["us"])
 
 
 def of_attention() -> Iterator[Time]:
@@ -172,19 +177,6 @@ def of_records(files: list[Path]) -> Iterator[Time]:
                 yield Time("records", each.problem, lines[each.problem], each.candidate, each.statistics.median)
 
 
-def text_of(candidate: Candidate) -> str:
-    """`cutlass m=128 n=96 k=64 warpgroups=pingpong; swizzle=8`: settings stand behind a semicolon."""
-    settings = " ".join(f"{name}={value}" for name, value in candidate.settings)
-    return f"{candidate.compiled}; {settings}" if settings else str(candidate.compiled)
-
-
-def candidate_of(text: str) -> Candidate:
-    """What `text_of` made a text of."""
-    compiled, _, settings = text.partition("; ")
-    name, *parameters = compiled.split()
-    return Candidate(name, tuple(map(_pair, parameters)), tuple(map(_pair, settings.split())))
-
-
 def as_json(times: Iterable[Time]) -> dict[str, Any]:
     """By source and problem; of a candidate that was measured twice, the lesser time."""
     sources: dict[str, dict[str, dict[str, Any]]] = {}
@@ -213,7 +205,7 @@ def main() -> None:
         *(each for each in kept if each.source == "records" and problem_of(each.what, each.problem) is not None),
         *of_records(arguments.records),
     ]
-    for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_attention, of_bandwidth):
+    for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_other_steps, of_attention, of_bandwidth):
         found += source()
     facts = record.environment("nvidia-cutlass")
     facts["command"] = "python benchmarks/kernel_times.py"

@@ -23,12 +23,13 @@ from bolt_command import ROOT
 
 sys.path.insert(0, str(ROOT))
 from kinds import bound_us
+from problem_texts import text_of
 from step_kinds import kind_of
 
 from bolt_build.build.engine_file import read_engine
 from bolt_build.families import load
-from bolt_build.families.base import Operand
 from bolt_build.planner.engine_plan import Step
+from bolt_build.planner.problem_text import describe_problem
 from bolt_build.targets import Target, target_named
 
 _ROW = re.compile(r"row_(?P<network>\w+)_b(?P<batch>\d+)\.json")
@@ -40,19 +41,13 @@ def rows_of(folders: Sequence[Path]) -> Iterator[tuple[str, int, Path]]:
     yield from sorted((match["network"], int(match["batch"]), path) for match, path in found if match is not None)
 
 
-def shape_of(operand: Operand) -> str:
-    """For example "8x256x768 f16/row"."""
-    return f"{'x'.join(map(str, operand.shape))} {operand.format}"
-
-
 def facts_of(step: Step, target: Target) -> dict[str, Any]:
     """What is known of a step without a GPU; equal steps have equal facts."""
     problem, candidate = step.problem, step.candidate
     (family,) = (each for each in load(target) if each.name == candidate.family)
     return {
-        "kind": kind_of(problem), "kernel": str(candidate),
-        "inputs": [shape_of(operand) for operand in problem.inputs],
-        "outputs": [shape_of(operand) for operand in problem.outputs],
+        "kind": kind_of(problem), "kernel": text_of(candidate), "problem": problem.digest,
+        "what": describe_problem(problem),
         "bound_us": round(bound_us(problem), 2),
         "predicted_us": round(1e6 * family.predict(problem, candidate, target), 2),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Problems read from the lines that locks and results have of them: the inverse of `describe_problem`.
+"""Problems and candidates read from the lines that locks and results have of them: the inverse of `describe_problem`.
 
 A line does not say which operands are constants, nor how chains are nested. The digest that stands beside it does: what
 is read has that digest, or it is not read at all.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import KernelProblem, Operand, TensorFormat
+from bolt_build.families.base import Candidate, KernelProblem, Operand, TensorFormat
 from bolt_build.graph.ir import EpilogueOp, Layout, Op
 from bolt_build.graph.ops.chain import Averaged, Chain, Kept, Normed
 from bolt_build.graph.ops.shape import Transpose
@@ -138,3 +138,21 @@ def _constants(members: list[_Member]) -> Iterator[tuple[bool, ...]]:
     yield tuple(likely)
     if len(own) <= _MOST_GUESSED:
         yield from product((False, True), repeat=len(own))
+
+
+def text_of(candidate: Candidate) -> str:
+    """`cutlass m=128 n=96 k=64 warpgroups=pingpong; swizzle=8`: settings stand behind a semicolon."""
+    settings = " ".join(f"{name}={value}" for name, value in candidate.settings)
+    return f"{candidate.compiled}; {settings}" if settings else str(candidate.compiled)
+
+
+def candidate_of(text: str) -> Candidate:
+    """What `text_of` made a text of."""
+    compiled, _, settings = text.partition("; ")
+    name, *parameters = compiled.split()
+    return Candidate(name, tuple(map(pair_of, parameters)), tuple(map(pair_of, settings.split())))
+
+
+def pair_of(word: str) -> tuple[str, int | str]:
+    name, _, value = word.partition("=")
+    return name, int(value) if value.isdigit() else value

@@ -17,6 +17,7 @@ from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.engine_plan import Step
 from bolt_build.planner.plan_engine import plan_engine
+from bolt_build.planner.problem_text import describe_problem
 from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 
@@ -56,6 +57,7 @@ def save_engine(folder: Path, name: str) -> Step:
 
 def test_a_networks_steps_have_the_prediction_and_the_bound_of_their_kernels(tmp_path: Path) -> None:
     from other_steps import network_of, rows_of
+    from problem_texts import text_of
 
     first = save_engine(tmp_path, "two_products")
     ((network, batch, path),) = rows_of([tmp_path])
@@ -64,9 +66,10 @@ def test_a_networks_steps_have_the_prediction_and_the_bound_of_their_kernels(tmp
     assert found == {"batch": 8, "gpu": "NVIDIA H200", "date": "today"}
     family = next(each for each in load(H200) if each.name == first.candidate.family)
     assert step == {
-        "kind": "matmul", "kernel": str(first.candidate),
+        "kind": "matmul", "kernel": text_of(first.candidate), "problem": first.problem.digest,
+        "what": describe_problem(first.problem),
         "predicted_us": round(1e6 * family.predict(first.problem, first.candidate, H200), 2),
-        "inputs": ["8x64 f16/row", "64x64 f16/row"], "outputs": ["8x64 f16/row"], "bound_us": 2.0,
+        "bound_us": 2.0,
         "count": 2, "us": 3.5,
     }  # fmt: skip
 

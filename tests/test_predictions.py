@@ -13,8 +13,7 @@ sys.path.append(str(BENCHMARKS))
 
 import predictions  # noqa: E402
 import record  # noqa: E402
-from kernel_times import candidate_of, text_of  # noqa: E402
-from problem_texts import problem_of  # noqa: E402
+from problem_texts import candidate_of, problem_of, text_of  # noqa: E402
 
 from bolt_build.families.base import Candidate  # noqa: E402
 from bolt_build.planner.problem_text import describe_problem  # noqa: E402
