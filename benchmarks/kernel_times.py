@@ -115,7 +115,7 @@ def of_sliding_windows() -> Iterator[Time]:
 
 
 def of_other_steps() -> Iterator[Time]:
-    """Steps of networks that no recipe names, those of the family cutlass: other families' kernels are other ones since.
+    """Steps of networks that no recipe names, those of the family cutlass: other families have other kernels since.
     What is equal in several networks was timed as often; the least time counts."""
     for network in _result("other_steps")["networks"].values():
         for step in network["steps"]:
