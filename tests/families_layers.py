@@ -307,6 +307,7 @@ MOVES = [
     one("pad-crops", Pad((0, -1, 2, -3), (0, 1, -4, 1)), IMAGE),
     one("pad-reflect", Pad((0, 0, 3, 2), (0, 0, 2, 6), mode="reflect"), IMAGE),
     one("pad-edge", Pad((1, 0, 3, 2), (0, 1, 2, 9), mode="edge"), IMAGE),
+    one("pad-wrap-crops", Pad((0, -1, 2, -1), (0, 1, -4, 9), mode="wrap"), IMAGE),
     one("pad-lowest", Pad((2,), (1,), value=float("-inf")), (4,)),
 ]  # fmt: skip
 

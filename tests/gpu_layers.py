@@ -28,6 +28,7 @@ from gpu_forms import (
 from gpu_grouped_layers import grouped_trials
 from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
+from gpu_moves import move_trials
 from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
 from gpu_pair_layers import PAIRS, pair_trials
@@ -378,7 +379,7 @@ def _of_small_layers() -> list[Trial]:
     wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
                     precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
             for layer in BANDWIDTH]  # fmt: skip
-    found = plain(found + [trial for layer in wide for trial in trials_of(layer, "portable")])
+    found = plain(found + [trial for layer in wide for trial in trials_of(layer, "portable")] + move_trials())
     for layer in (*SHAPES, *EPILOGUES, *MATMULS):
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):

@@ -59,7 +59,7 @@ READ_APART = tuple(
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; means
 # of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers; poolings
-# whose windows slide.
+# whose windows slide; moves in whole accesses, in halves of them and one by one.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
@@ -133,6 +133,22 @@ LABELS = (
     "f16-transpose-blocks-portable-direct-f16/row-f16/row",
     "f16-transpose-3-colours-portable-direct-f16/row-f16/row",
     "transpose-to-3-colours-portable-direct-f32/row-f32/row",
+    "move-pad-constant-windows-portable-direct-f16/row-f16/row",
+    "move-pad-reflect-windows-portable-direct-f16/row-f16/row",
+    "move-pad-wrap-crops-portable-direct-f16/row-f16/row",
+    "move-pad-edge-fours-portable-direct-f16/row-f16/row",
+    "move-pad-constant-long-portable-direct-f16/row-f16/row",
+    "move-pad-reflect-odd-portable-direct-f16/channels_last-f16/channels_last",
+    "move-add-chain-odd-portable-direct-f16/row-f16/row",
+    "move-sub-long-portable-direct-f16/row-f16/row",
+    "move-mul-fours-portable-direct-f16/row-f16/row",
+    "move-add-chain-pixels-portable-direct-f16/channels_last-f16/channels_last",
+    "move-windows-24-portable-direct-f16/row-f16/row",
+    "move-windows-12-portable-direct-f16/row-f16/row",
+    "move-heads-of-few-portable-direct-f16/row-f16/row",
+    "move-turned-far-portable-direct-f16/row-f16/row",
+    "move-turned-far-odd-portable-direct-f16/row-f16/row",
+    "move-taken-along-keys-portable-direct-f16/row-f16/row",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "slices-3x3s2-residual-cutlass-128x32x64xpingpongx2x1x1x4-f16/channels_last-f16/channels_last-shares3",

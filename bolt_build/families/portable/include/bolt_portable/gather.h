@@ -19,31 +19,6 @@ struct GatherElements {
   Index extent[most], step[most], along, length;
 };
 
-template <typename T, typename I>
-void gather_elements(const Run& r, const GatherElements& p, const void* data, const void* indices, void* output) {
-  const T* from = static_cast<const T*>(data);
-  const I* at = static_cast<const I*>(indices);
-  T* to = static_cast<T*>(output);
-  Index items = 1;
-  for (int axis = 0; axis < p.rank; ++axis) items *= p.extent[axis];
-  check_indices(r, at, items, Extents{1, {p.length}});
-  std::uint32_t* const fault = r.fault;
-  const std::uint32_t mark = r.mark();
-  for_each_item(
-      r, items, 1,
-      [=] BOLT_BODY(Index item) {
-        Index source = inside(static_cast<Index>(at[item]), p.length, fault, mark) * p.along;
-        Position rest = static_cast<Position>(item);
-        for (int axis = p.rank; axis-- > 0;) {
-          const Position extent = static_cast<Position>(p.extent[axis]);
-          source += static_cast<Index>(rest % extent) * p.step[axis];
-          rest /= extent;
-        }
-        to[item] = from[source];
-      },
-      "gather");
-}
-
 /// `batches` times `tuples` rows of indices, one an extent of `extents`, each naming `inner` neighbours of the data.
 struct GatherND {
   Index batches, tuples, inner;
@@ -93,6 +68,30 @@ void gather_nd(const Run& r, const GatherND& p, const void* data, const void* in
 #include <cstring>
 
 namespace bolt::portable {
+
+template <typename T, typename I>
+void gather_elements(const Run& r, const GatherElements& p, const void* data, const void* indices, void* output) {
+  const T* from = static_cast<const T*>(data);
+  const I* at = static_cast<const I*>(indices);
+  T* to = static_cast<T*>(output);
+  Index items = 1;
+  for (int axis = 0; axis < p.rank; ++axis) items *= p.extent[axis];
+  check_indices(r, at, items, Extents{1, {p.length}});
+  std::uint32_t* const fault = r.fault;
+  const std::uint32_t mark = r.mark();
+  for_each_item(
+      r, items, 1,
+      [=] BOLT_BODY(Index item) {
+        Index source = inside(static_cast<Index>(at[item]), p.length, fault, mark) * p.along;
+        Index rest = item;
+        for (int axis = p.rank; axis-- > 0;) {
+          source += rest % p.extent[axis] * p.step[axis];
+          rest /= p.extent[axis];
+        }
+        to[item] = from[source];
+      },
+      "gather");
+}
 
 /// Slices are copied as they are; `lanes` and `along` are a GPU's.
 template <typename T, typename I, int lanes, bool along>

@@ -84,15 +84,21 @@ struct Pad {
   Index in[most], out[most], begin[most];
 };
 
-/// Input index for output index `at` of one axis; -1 where the constant stands.
-template <PadMode mode>
-BOLT_HD inline Index pad_source(Index at, Index begin, Index extent) {
-  Index index = at - begin;
-  if (mode == PadMode::constant) return index >= 0 && index < extent ? index : -1;
-  if (mode == PadMode::edge) return index < 0 ? 0 : (index < extent ? index : extent - 1);
+/// Input index for output index `at` of one axis; -1 where the constant stands. What is cropped is no part of what wraps
+/// around. `I` is signed.
+template <PadMode mode, typename I>
+BOLT_HD inline I pad_source(I at, I begin, I extent, I out) {
+  I index = at - begin;
+  if (index >= 0 && index < extent) return index;
+  if (mode == PadMode::constant) return -1;
+  if (mode == PadMode::edge) return index < 0 ? 0 : extent - 1;
   if (extent == 1) return 0;
-  if (mode == PadMode::wrap) return index % extent + (index % extent < 0 ? extent : 0);
-  const Index period = 2 * (extent - 1);
+  if (mode == PadMode::wrap) {
+    const I first = begin < 0 ? -begin : 0, kept = (out - begin < extent ? out - begin : extent) - first;
+    const I place = (index - first) % kept;
+    return first + (place < 0 ? place + kept : place);
+  }
+  const I period = 2 * (extent - 1);
   index %= period;
   if (index < 0) index += period;
   return index < extent ? index : period - index;
@@ -222,7 +228,7 @@ void pad(const Run& r, const Pad& p, T value, const void* input, void* output) {
       Index from = 0, stride = p.in[last], rest = row;
       bool inside = true;
       for (int axis = last; axis-- > 0;) {
-        const Index index = pad_source<mode>(rest % p.out[axis], p.begin[axis], p.in[axis]);
+        const Index index = pad_source<mode>(rest % p.out[axis], p.begin[axis], p.in[axis], p.out[axis]);
         rest /= p.out[axis];
         inside = inside && index >= 0;
         from += index * stride;
@@ -234,7 +240,7 @@ void pad(const Run& r, const Pad& p, T value, const void* input, void* output) {
         continue;
       }
       for (Index i = 0; i < inner; ++i) {
-        const Index index = pad_source<mode>(i, p.begin[last], p.in[last]);
+        const Index index = pad_source<mode>(i, p.begin[last], p.in[last], p.out[last]);
         to[i] = index >= 0 ? in[from + index] : value;
       }
     }

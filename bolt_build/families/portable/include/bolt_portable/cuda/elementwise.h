@@ -1,23 +1,23 @@
 // CUDA drivers of elementwise.h.
 #pragma once
 
-#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/cuda/walk.h"
 #include "bolt_portable/epilogue.h"
 
 namespace bolt::portable {
 
 template <int lanes, bool apart, typename In, typename Out, typename Epilogue>
 void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out* out, const Epilogue& epilogue) {
-  const std::uint32_t inner = static_cast<std::uint32_t>(p.inner == 1 ? p.channels / lanes : p.inner / lanes);
-  const std::uint32_t channels = static_cast<std::uint32_t>(p.channels);
   const bool last = p.inner == 1;
+  const Divisor inner(last ? p.channels / lanes : p.inner / lanes), channels(p.channels);
   launch_each(
       r, p.outer * p.channels * p.inner / lanes,
       [=] __device__(std::uint32_t item) {
         const Index base = static_cast<Index>(item) * lanes;
-        const Index channel = last ? item % inner * lanes : item / inner % channels;
+        const std::uint32_t row = inner.quotient(item);
+        const Index channel = last ? (item - row * inner.by) * lanes : row - channels.quotient(row) * channels.by;
         float x[lanes];
-        load_lanes<lanes>(in + (apart ? item / inner * p.pitch + channel : base), x);
+        load_lanes<lanes>(in + (apart ? row * p.pitch + channel : base), x);
 #pragma unroll
         for (int i = 0; i < lanes; ++i) x[i] = epilogue(x[i], Place{base + i, last ? channel + i : channel});
         store_lanes<lanes>(out + base, x);
@@ -39,42 +39,84 @@ void elementwise(const Run& r, const Elementwise& p, const void* input, void* ou
   elementwise_lanes<1, false>(r, p, in, out, epilogue);
 }
 
+/// Steps of both sides and of the channel, without the innermost axis or with it in `lanes`.
+template <int lanes>
+Walk<3> broadcast_walk(const Broadcast& p) {
+  Walk<3> walk;
+  const int last = p.rank - 1;
+  for (int axis = lanes > 1 ? last : last - 1; axis >= 0; --axis) {
+    const Index times = axis == last ? lanes : 1;
+    walk.add(p.extent[axis] / times, {p.a[axis] * times, p.b[axis] * times, axis == p.channel_axis ? times : 0});
+  }
+  return walk;
+}
+
+/// `lanes` neighbours of a side, whose step is 1 or 0.
+template <int lanes, typename T>
+__device__ inline void load_side(const T* from, Index step, float* values) {
+  if (step == 1) return load_lanes<lanes>(from, values);
+  const float all = load(from);
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) values[i] = all;
+}
+
 template <int lanes, typename Function, typename A, typename B, typename Out, typename Epilogue>
 void broadcast_lanes(const Run& r, const Broadcast& p, const A* a, const B* b, Out* out, const Epilogue& epilogue) {
-  Index items = 1;
-  for (int axis = 0; axis < p.rank; ++axis) items *= p.extent[axis];
+  const Walk<3> walk = broadcast_walk<lanes>(p);
+  const int last = p.rank - 1;
+  const Index da = p.a[last], db = p.b[last];
+  const bool along = p.channel_axis == last;
   launch_each(
-      r, items / lanes,
+      r, walk.items,
       [=] __device__(std::uint32_t item) {
-        const int last = p.rank - 1;
         const Index base = static_cast<Index>(item) * lanes;
-        std::uint32_t rest = item;
-        Index at_a = 0, at_b = 0, channel = 0;
-        for (int axis = last; axis >= 0; --axis) {
-          const std::uint32_t extent = static_cast<std::uint32_t>(axis == last ? p.extent[axis] / lanes : p.extent[axis]);
-          const Index index = static_cast<Index>(rest % extent) * (axis == last ? lanes : 1);
-          rest /= extent;
-          at_a += index * p.a[axis];
-          at_b += index * p.b[axis];
-          if (axis == p.channel_axis) channel = index;
-        }
+        Index at[3] = {};
+        walk.go(item, at);
         float x[lanes], y[lanes];
-        if (lanes > 1 && p.a[last] == 1) {
-          load_lanes<lanes>(a + at_a, x);
-        } else {
-          for (int i = 0; i < lanes; ++i) x[i] = load(a + at_a + i * p.a[last]);
-        }
-        if (lanes > 1 && p.b[last] == 1) {
-          load_lanes<lanes>(b + at_b, y);
-        } else {
-          for (int i = 0; i < lanes; ++i) y[i] = load(b + at_b + i * p.b[last]);
-        }
+        load_side<lanes>(a + at[0], da, x);
+        load_side<lanes>(b + at[1], db, y);
 #pragma unroll
         for (int i = 0; i < lanes; ++i)
-          x[i] = epilogue(Function{}(x[i], y[i]), Place{base + i, channel + (p.channel_axis == last ? i : 0)});
+          x[i] = epilogue(Function{}(x[i], y[i]), Place{base + i, at[2] + (along ? i : 0)});
         store_lanes<lanes>(out + base, x);
       },
       "broadcast");
+}
+
+/// Rows that are no whole accesses, or whose elements are no neighbours.
+template <typename Function, typename A, typename B, typename Out, typename Epilogue>
+void broadcast_rows(const Run& r, const Broadcast& p, const A* a, const B* b, Out* out, const Epilogue& epilogue) {
+  const Walk<3> walk = broadcast_walk<1>(p);
+  const int last = p.rank - 1;
+  const Index run = p.extent[last], da = p.a[last], db = p.b[last];
+  const bool along = p.channel_axis == last;
+  launch_rows(
+      r, walk.items, run,
+      [=] __device__(const RowPart& part) {
+        Index at[3] = {};
+        walk.go(part.row, at);
+        const Index base = part.row * run;
+        float x[row_elements], y[row_elements];
+        each_of(part, [&](int i, std::uint32_t place) {
+          x[i] = load(a + at[0] + place * da);
+          y[i] = load(b + at[1] + place * db);
+        });
+        each_of(part, [&](int i, std::uint32_t place) {
+          const Place here{base + place, at[2] + (along ? place : 0)};
+          store(out + here.element, epilogue(Function{}(x[i], y[i]), here));
+        });
+      },
+      "broadcast");
+}
+
+/// Whether `lanes` neighbours of a side are one access, or all the same element.
+template <typename T>
+bool side_in_lanes(const Broadcast& p, const Index (&steps)[Broadcast::most], const T* from, int lanes) {
+  const int last = p.rank - 1;
+  if (steps[last] == 0) return true;
+  bool fits = steps[last] == 1 && in_lanes(from, lanes);
+  for (int axis = 0; axis < last; ++axis) fits = fits && steps[axis] % lanes == 0;
+  return fits;
 }
 
 template <typename Function, typename A, typename B, typename Out, typename Epilogue>
@@ -83,16 +125,16 @@ void broadcast(const Run& r, const Broadcast& p, const void* left, const void* r
   const A* a = static_cast<const A*>(left);
   const B* b = static_cast<const B*>(right);
   Out* out = static_cast<Out*>(output);
-  bool lanes = p.extent[p.rank - 1] % wide == 0 && aligned_to_16(a, b, out);
-  for (int axis = 0; axis < p.rank; ++axis) {
-    const Index unit = axis == p.rank - 1 ? 1 : wide;
-    lanes = lanes && p.a[axis] % unit == 0 && p.b[axis] % unit == 0;
-  }
-  const Index da = p.a[p.rank - 1], db = p.b[p.rank - 1];
-  if (lanes && (da == 0 || da == 1) && (db == 0 || db == 1)) {
+  const auto fits = [&](int lanes) {
+    return p.extent[p.rank - 1] % lanes == 0 && in_lanes(out, lanes) && side_in_lanes(p, p.a, a, lanes) &&
+           side_in_lanes(p, p.b, b, lanes);
+  };
+  if (fits(wide)) {
     broadcast_lanes<wide, Function>(r, p, a, b, out, epilogue);
+  } else if (fits(narrow)) {
+    broadcast_lanes<narrow, Function>(r, p, a, b, out, epilogue);
   } else {
-    broadcast_lanes<1, Function>(r, p, a, b, out, epilogue);
+    broadcast_rows<Function>(r, p, a, b, out, epilogue);
   }
 }
 

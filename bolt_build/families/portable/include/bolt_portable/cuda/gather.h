@@ -1,22 +1,22 @@
 // CUDA driver of gather.h: a thread takes neighbours of the result.
 #pragma once
 
-#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
 
 /// `lanes` neighbours of the result a thread: of one slice, or (`along`) of as many slices of one element each.
 template <typename T, typename I, int lanes, bool along>
 void gather_lanes(const Run& r, const Gather& p, const T* from, const I* at, T* to) {
-  const std::uint32_t pieces = static_cast<std::uint32_t>(along ? 1 : p.inner / lanes);
-  const std::uint32_t count = static_cast<std::uint32_t>(along ? p.count / lanes : p.count);
+  const Divisor pieces(along ? 1 : p.inner / lanes), count(along ? p.count / lanes : p.count);
   std::uint32_t* const fault = r.fault;
   const std::uint32_t mark = r.mark();
   launch_each(
-      r, p.outer * count * pieces,
+      r, p.outer * count.by * pieces.by,
       [=] __device__(std::uint32_t item) {
-        const std::uint32_t piece = item % pieces, row = item / pieces, which = row % count;
-        const T* const source = from + static_cast<Index>(row / count) * p.extent * p.inner;
+        const std::uint32_t row = pieces.quotient(item), piece = item - row * pieces.by;
+        const std::uint32_t image = count.quotient(row), which = row - image * count.by;
+        const T* const source = from + image * p.extent * p.inner;
         const I* const index = at + which * (along ? lanes : 1);
         const auto slice = [&](int i) {
           return source + inside(static_cast<Index>(index[i]), p.extent, fault, mark) * p.inner;
@@ -43,6 +43,33 @@ void gather(const Run& r, const Gather& p, const void* data, const void* indices
   } else {
     gather_lanes<T, I, 1, false>(r, p, from, at, to);
   }
+}
+
+template <typename T, typename I>
+void gather_elements(const Run& r, const GatherElements& p, const void* data, const void* indices, void* output) {
+  const T* from = static_cast<const T*>(data);
+  const I* at = static_cast<const I*>(indices);
+  T* to = static_cast<T*>(output);
+  Walk<1> walk;
+  for (int axis = p.rank - 1; axis-- > 0;) walk.add(p.extent[axis], {p.step[axis]});
+  const Index run = p.rank > 0 ? p.extent[p.rank - 1] : 1, beside = p.rank > 0 ? p.step[p.rank - 1] : 0;
+  const Index length = p.length, along = p.along;
+  std::uint32_t* const fault = r.fault;
+  const std::uint32_t mark = r.mark();
+  launch_rows(
+      r, walk.items, run,
+      [=] __device__(const RowPart& part) {
+        Index source[1] = {};
+        walk.go(part.row, source);
+        const Index row = part.row * run;
+        T found[row_elements];
+        each_of(part, [&](int i, std::uint32_t place) {
+          const Index named = inside(static_cast<Index>(at[row + place]), length, fault, mark);
+          found[i] = from[source[0] + place * beside + named * along];
+        });
+        each_of(part, [&](int i, std::uint32_t place) { to[row + place] = found[i]; });
+      },
+      "gather");
 }
 
 }  // namespace bolt::portable

@@ -72,11 +72,18 @@ void launch_blocks(const Run& r, Index blocks, const Body& body, const char* wha
 
 /// Neighbouring elements that one thread takes where the shapes allow it: 16 bytes of half precision.
 constexpr int wide = 8;
+/// Where they allow no more: eight bytes of it.
+constexpr int narrow = 4;
 
 template <typename T, int lanes>
 struct alignas(sizeof(T) * lanes < 16 ? sizeof(T) * lanes : 16) Lanes {
   T at[lanes];
 };
+
+template <typename T>
+constexpr std::uintptr_t alignof_lanes(int lanes) {
+  return lanes * sizeof(T) < 16 ? lanes * sizeof(T) : 16;
+}
 
 template <int lanes, typename T>
 __device__ inline void load_lanes(const T* from, float* values) {
@@ -97,6 +104,12 @@ __device__ inline void store_lanes(T* to, const float* values) {
 template <typename... Pointers>
 bool aligned_to_16(Pointers... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+/// True where accesses of `lanes` neighbours, or of 16 bytes of them, may start from the pointer.
+template <typename T>
+bool in_lanes(const T* from, int lanes) {
+  return reinterpret_cast<std::uintptr_t>(from) % alignof_lanes<T>(lanes) == 0;
 }
 
 /// The sum, or whatever `step` makes of two values, over each `lanes` neighbouring threads of a warp, a power of two; in

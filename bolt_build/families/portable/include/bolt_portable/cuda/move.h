@@ -1,9 +1,11 @@
 // CUDA drivers of move.h.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
-#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
 
@@ -12,6 +14,30 @@ template <int bytes>
 struct alignas(bytes) Moved {
   unsigned char at[bytes];
 };
+
+/// One instruction each, in the memory of the whole GPU.
+__device__ inline void put_word(void* to, const uint4& word) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x), "r"(word.y),
+               "r"(word.z), "r"(word.w)
+               : "memory");
+}
+__device__ inline void put_word(void* to, const uint2& word) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x), "r"(word.y) : "memory");
+}
+__device__ inline void put_word(void* to, std::uint32_t word) { *static_cast<std::uint32_t*>(to) = word; }
+
+/// Stores neighbours in accesses as wide as they are aligned. Of blocks that a thread turns the compiler would store many an
+/// element by itself: it takes what is stored apart, and puts only some of it together again.
+template <int lanes, typename T>
+__device__ inline void put_lanes(T* to, const Lanes<T, lanes>& values) {
+  constexpr int bytes = alignof(Lanes<T, lanes>);
+  using Word = std::conditional_t<bytes == 16, uint4, std::conditional_t<bytes == 8, uint2, std::uint32_t>>;
+  constexpr int words = sizeof(Lanes<T, lanes>) / sizeof(Word);
+  Word found[words];
+  memcpy(found, &values, sizeof found);
+#pragma unroll
+  for (int i = 0; i < words; ++i) put_word(reinterpret_cast<Word*>(to) + i, found[i]);
+}
 
 /// Tiles of shared memory have this many rows and columns, and one more, which keeps a column's elements in different
 /// banks.
@@ -51,13 +77,19 @@ __device__ inline void write_rows(const Tile<Out>& tile, Out* out, Index step, I
 /// How many neighbours along `axis` one access may take: 8, 4 or 1.
 template <typename T>
 int lanes_along(const StridedCopy& p, const Index (&steps)[StridedCopy::most], int axis, const T* from) {
-  for (const int lanes : {8, 4}) {
-    const std::uintptr_t whole = lanes * sizeof(T) < 16 ? lanes * sizeof(T) : 16;
-    bool fit = p.extent[axis] % lanes == 0 && reinterpret_cast<std::uintptr_t>(from) % whole == 0;
+  for (const int lanes : {wide, narrow}) {
+    bool fit = p.extent[axis] % lanes == 0 && in_lanes(from, lanes);
     for (int other = 0; other < p.rank; ++other) fit = fit && (other == axis || steps[other] % lanes == 0);
     if (fit) return lanes;
   }
   return 1;
+}
+
+/// Steps of both sides along the axes before the last `inner` ones.
+inline Walk<2> outer_walk(const StridedCopy& p, int inner) {
+  Walk<2> walk;
+  for (int axis = p.rank - inner; axis-- > 0;) walk.add(p.extent[axis], {p.in[axis], p.out[axis]});
+  return walk;
 }
 
 /// A block of `down` by `across` elements of a plane a thread, turned in registers: it reads `across` columns and writes
@@ -66,32 +98,30 @@ int lanes_along(const StridedCopy& p, const Index (&steps)[StridedCopy::most], i
 template <int down, int across, typename In, typename Out>
 void transpose_blocks(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   constexpr std::uint32_t beside = 8, below = 4;
-  const int y = p.rank - 2, x = p.rank - 1;
-  const std::uint32_t rows = static_cast<std::uint32_t>(p.extent[y] / down);
-  const std::uint32_t columns = static_cast<std::uint32_t>(p.extent[x] / across);
-  const std::uint32_t strips = (rows + below - 1) / below, stripes = (columns + beside - 1) / beside;
-  Index planes = 1;
-  for (int axis = 0; axis < y; ++axis) planes *= p.extent[axis];
+  const std::uint32_t rows = static_cast<std::uint32_t>(p.extent[p.rank - 2] / down);
+  const std::uint32_t columns = static_cast<std::uint32_t>(p.extent[p.rank - 1] / across);
+  const Divisor strips((rows + below - 1) / below), stripes((columns + beside - 1) / beside);
+  const Walk<2> planes = outer_walk(p, 2);
+  const Index step_in = p.in[p.rank - 1], step_out = p.out[p.rank - 2];
   launch_each(
-      r, planes * strips * stripes * beside * below,
+      r, planes.items * strips.by * stripes.by * beside * below,
       [=] __device__(std::uint32_t item) {
         const std::uint32_t tile = item / (beside * below), within = item % (beside * below);
-        const std::uint32_t column = tile % stripes * beside + within / below;
-        const std::uint32_t row = tile / stripes % strips * below + within % below;
+        const std::uint32_t strip = stripes.quotient(tile), plane = strips.quotient(strip);
+        const std::uint32_t column = (tile - strip * stripes.by) * beside + within / below;
+        const std::uint32_t row = (strip - plane * strips.by) * below + within % below;
         if (row >= rows || column >= columns) return;
-        Index from = row * down, to = static_cast<Index>(column) * across;
-        locate(p, 2, tile / stripes / strips, &from, &to);
-        from += static_cast<Index>(column) * across * p.in[x];
-        to += static_cast<Index>(row) * down * p.out[y];
+        Index at[2] = {row * down + column * across * step_in, column * across + row * down * step_out};
+        planes.go(plane, at);
         Lanes<In, down> read[across];
 #pragma unroll
-        for (int i = 0; i < across; ++i) read[i] = *reinterpret_cast<const Lanes<In, down>*>(in + from + i * p.in[x]);
+        for (int i = 0; i < across; ++i) read[i] = *reinterpret_cast<const Lanes<In, down>*>(in + at[0] + i * step_in);
 #pragma unroll
         for (int j = 0; j < down; ++j) {
           Lanes<Out, across> written;
 #pragma unroll
           for (int i = 0; i < across; ++i) written.at[i] = converted<In, Out>(read[i].at[j]);
-          *reinterpret_cast<Lanes<Out, across>*>(out + to + j * p.out[y]) = written;
+          put_lanes(out + at[1] + j * step_out, written);
         }
       },
       "transposition");
@@ -102,8 +132,7 @@ void transpose_blocks(const Run& r, const StridedCopy& p, const In* in, Out* out
 template <typename In, typename Out>
 void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   const int y = p.rank - 2, x = p.rank - 1;
-  const std::uint32_t down = static_cast<std::uint32_t>((p.extent[y] + tile_side - 1) / tile_side);
-  const std::uint32_t across = static_cast<std::uint32_t>((p.extent[x] + tile_side - 1) / tile_side);
+  const Divisor down((p.extent[y] + tile_side - 1) / tile_side), across((p.extent[x] + tile_side - 1) / tile_side);
   const int reads = lanes_along(p, p.in, y, in), writes = lanes_along(p, p.out, x, out);
   if constexpr (sizeof(In) <= 4 && sizeof(Out) <= 4) {
     if (reads == 8 && writes == 8) return transpose_blocks<8, 8>(r, p, in, out);
@@ -111,32 +140,30 @@ void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
     if (reads == 8 && writes == 4) return transpose_blocks<8, 4>(r, p, in, out);
     if (reads == 4 && writes == 4) return transpose_blocks<4, 4>(r, p, in, out);
   }
-  Index planes = 1;
-  for (int axis = 0; axis < y; ++axis) planes *= p.extent[axis];
+  const Walk<2> planes = outer_walk(p, 2);
+  const Index height = p.extent[y], width = p.extent[x], step_in = p.in[x], step_out = p.out[y];
   launch_blocks(
-      r, planes * down * across,
+      r, planes.items * down.by * across.by,
       [=] __device__(std::uint32_t block) {
         __shared__ Tile<Out> tile;
-        const Index left = static_cast<Index>(block % across) * tile_side;
-        const Index top = static_cast<Index>(block / across % down) * tile_side;
-        Index from = top, to = left;
-        locate(p, 2, block / across / down, &from, &to);
-        from += left * p.in[x];
-        to += top * p.out[y];
-        const Index rows = p.extent[y] - top, columns = p.extent[x] - left;
+        const std::uint32_t row = across.quotient(block), plane = down.quotient(row);
+        const Index left = Index{block - row * across.by} * tile_side, top = Index{row - plane * down.by} * tile_side;
+        Index at[2] = {top + left * step_in, left + top * step_out};
+        planes.go(plane, at);
+        const Index rows = height - top, columns = width - left;
         if (reads == 8)
-          read_columns<8>(tile, in + from, p.in[x], rows, columns);
+          read_columns<8>(tile, in + at[0], step_in, rows, columns);
         else if (reads == 4)
-          read_columns<4>(tile, in + from, p.in[x], rows, columns);
+          read_columns<4>(tile, in + at[0], step_in, rows, columns);
         else
-          read_columns<1>(tile, in + from, p.in[x], rows, columns);
+          read_columns<1>(tile, in + at[0], step_in, rows, columns);
         __syncthreads();
         if (writes == 8)
-          write_rows<8>(tile, out + to, p.out[y], rows, columns);
+          write_rows<8>(tile, out + at[1], step_out, rows, columns);
         else if (writes == 4)
-          write_rows<4>(tile, out + to, p.out[y], rows, columns);
+          write_rows<4>(tile, out + at[1], step_out, rows, columns);
         else
-          write_rows<1>(tile, out + to, p.out[y], rows, columns);
+          write_rows<1>(tile, out + at[1], step_out, rows, columns);
       },
       "transposition");
 }
@@ -158,7 +185,10 @@ __device__ inline void turn_pixels(const From& from, const To& to) {
     Lanes<Out, pixels> written;
 #pragma unroll
     for (int j = 0; j < pixels; ++j) written.at[j] = found[into ? i * pixels + j : j * few + i];
-    *reinterpret_cast<Lanes<Out, pixels>*>(to(i)) = written;
+    if constexpr (into)
+      *reinterpret_cast<Lanes<Out, pixels>*>(to(i)) = written;
+    else
+      put_lanes(to(i), written);
   }
 }
 
@@ -168,25 +198,26 @@ template <int few, typename In, typename Out>
 void interleave(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   constexpr int pixels = 4, together = block_threads * pixels;
   const int along = p.rank - 2, beside = p.rank - 1;
-  const std::uint32_t blocks = static_cast<std::uint32_t>((p.extent[along] + together - 1) / together);
-  Index planes = 1;
-  for (int axis = 0; axis < along; ++axis) planes *= p.extent[axis];
+  const Divisor blocks((p.extent[along] + together - 1) / together);
+  const Walk<2> planes = outer_walk(p, 2);
+  const Index length = p.extent[along], step = p.in[beside];
   launch_blocks(
-      r, planes * blocks,
+      r, planes.items * blocks.by,
       [=] __device__(std::uint32_t block) {
         __shared__ Lanes<Out, pixels> tile[block_threads * few];
-        Index from = 0, to = 0;
-        locate(p, 2, block / blocks, &from, &to);
-        const Index first = static_cast<Index>(block % blocks) * together, left = p.extent[along] - first;
+        const std::uint32_t plane = blocks.quotient(block);
+        Index at[2] = {};
+        planes.go(plane, at);
+        const Index first = Index{block - plane * blocks.by} * together, left = length - first;
         const int there = static_cast<int>(left < together ? left : together), own = threadIdx.x * pixels;
         if (own < there) {
-          const In* source = in + from + first + own;
-          turn_pixels<few, true, In, Out>([&](int i) { return source + i * p.in[beside]; },
+          const In* source = in + at[0] + first + own;
+          turn_pixels<few, true, In, Out>([&](int i) { return source + i * step; },
                                           [&](int i) { return &tile[threadIdx.x * few + i]; });
         }
         __syncthreads();
-        Lanes<Out, pixels>* const target = reinterpret_cast<Lanes<Out, pixels>*>(out + to + first * few);
-        for (int at = threadIdx.x; at < there / pixels * few; at += block_threads) target[at] = tile[at];
+        Lanes<Out, pixels>* const target = reinterpret_cast<Lanes<Out, pixels>*>(out + at[1] + first * few);
+        for (int i = threadIdx.x; i < there / pixels * few; i += block_threads) target[i] = tile[i];
       },
       "interleaving");
 }
@@ -196,19 +227,20 @@ template <int few, typename In, typename Out>
 void separate(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   constexpr int pixels = 4;
   const int beside = p.rank - 2, along = p.rank - 1;
-  const std::uint32_t groups = static_cast<std::uint32_t>(p.extent[along] / pixels);
-  Index planes = 1;
-  for (int axis = 0; axis < beside; ++axis) planes *= p.extent[axis];
+  const Divisor groups(p.extent[along] / pixels);
+  const Walk<2> planes = outer_walk(p, 2);
+  const Index step = p.out[beside];
   launch_each(
-      r, planes * groups,
+      r, planes.items * groups.by,
       [=] __device__(std::uint32_t item) {
-        Index from = 0, to = 0;
-        locate(p, 2, item / groups, &from, &to);
-        const Index first = static_cast<Index>(item % groups) * pixels;
-        const In* source = in + from + first * few;
-        Out* target = out + to + first;
+        const std::uint32_t plane = groups.quotient(item);
+        Index at[2] = {};
+        planes.go(plane, at);
+        const Index first = Index{item - plane * groups.by} * pixels;
+        const In* source = in + at[0] + first * few;
+        Out* target = out + at[1] + first;
         turn_pixels<few, false, In, Out>([&](int i) { return source + i * pixels; },
-                                         [&](int i) { return target + i * p.out[beside]; });
+                                         [&](int i) { return target + i * step; });
       },
       "interleaving");
 }
@@ -243,48 +275,74 @@ bool interleaved(const Run& r, const StridedCopy& p, const In* in, Out* out) {
 /// `lanes` neighbours a thread where both sides have them.
 template <int lanes, typename In, typename Out>
 void copy_lanes(const Run& r, const StridedCopy& p, const In* in, Out* out) {
-  Index items = 1;
-  for (int axis = 0; axis < p.rank; ++axis) items *= p.extent[axis];
+  StridedCopy whole = p;
+  const int last = p.rank - 1;
+  whole.extent[last] /= lanes;
+  whole.in[last] *= lanes;
+  whole.out[last] *= lanes;
+  const Walk<2> walk = outer_walk(whole, 0);
   launch_each(
-      r, items / lanes,
+      r, walk.items,
       [=] __device__(std::uint32_t item) {
-        Index from = 0, to = 0;
-        for (int axis = p.rank; axis-- > 0;) {
-          const int step = axis == p.rank - 1 ? lanes : 1;
-          const std::uint32_t extent = static_cast<std::uint32_t>(p.extent[axis] / step);
-          const Index index = static_cast<Index>(item % extent) * step;
-          item /= extent;
-          from += index * p.in[axis];
-          to += index * p.out[axis];
-        }
-        Lanes<In, lanes> read;
+        Index at[2] = {};
+        walk.go(item, at);
+        const Lanes<In, lanes> read = *reinterpret_cast<const Lanes<In, lanes>*>(in + at[0]);
         Lanes<Out, lanes> written;
-        if (lanes == 1) {
-          out[to] = converted<In, Out>(in[from]);
-          return;
-        }
-        read = *reinterpret_cast<const Lanes<In, lanes>*>(in + from);
 #pragma unroll
         for (int i = 0; i < lanes; ++i) written.at[i] = converted<In, Out>(read.at[i]);
-        *reinterpret_cast<Lanes<Out, lanes>*>(out + to) = written;
+        *reinterpret_cast<Lanes<Out, lanes>*>(out + at[1]) = written;
       },
       "copy");
 }
 
+/// Element by element.
 template <typename In, typename Out>
-void strided_copy(const Run& r, const StridedCopy& p, const void* input, void* output) {
+void copy_elements(const Run& r, const StridedCopy& p, const In* in, Out* out) {
+  const Walk<2> walk = outer_walk(p, 1);
+  const Index from = p.in[p.rank - 1], to = p.out[p.rank - 1];
+  launch_rows(
+      r, walk.items, p.extent[p.rank - 1],
+      [=] __device__(const RowPart& part) {
+        Index at[2] = {};
+        walk.go(part.row, at);
+        In read[row_elements];
+        each_of(part, [&](int i, std::uint32_t place) { read[i] = in[at[0] + place * from]; });
+        each_of(part, [&](int i, std::uint32_t place) { out[at[1] + place * to] = converted<In, Out>(read[i]); });
+      },
+      "copy");
+}
+
+/// The axes in another order: the one whose elements are neighbours in the input stands in front of the innermost, whose
+/// elements are neighbours in the output. False where there is none.
+inline bool turned(StridedCopy& p) {
+  const int last = p.rank - 1;
+  if (last < 1 || p.out[last] != 1 || p.in[last] == 1) return false;
+  int along = last - 1;
+  while (along >= 0 && p.in[along] != 1) --along;
+  if (along < 0) return false;
+  for (; along < last - 1; ++along) {
+    std::swap(p.extent[along], p.extent[along + 1]);
+    std::swap(p.in[along], p.in[along + 1]);
+    std::swap(p.out[along], p.out[along + 1]);
+  }
+  return true;
+}
+
+template <typename In, typename Out>
+void strided_copy(const Run& r, StridedCopy p, const void* input, void* output) {
   const In* in = static_cast<const In*>(input) + p.in_offset;
   Out* out = static_cast<Out*>(output) + p.out_offset;
   const int last = p.rank - 1;
-  const bool plane = p.rank >= 2 && p.in[last] != 1 && p.out[last] == 1 && p.in[last - 1] == 1;
-  if (plane && interleaved(r, p, in, out)) return;
-  if (plane && p.extent[last] >= 8) return transpose(r, p, in, out);
-  bool lanes = p.in[last] == 1 && p.out[last] == 1 && p.extent[last] % wide == 0 && aligned_to_16(in, out);
-  for (int axis = 0; axis < last; ++axis) lanes = lanes && p.in[axis] % wide == 0 && p.out[axis] % wide == 0;
-  if (lanes) {
-    copy_lanes<wide>(r, p, in, out);
-  } else {
-    copy_lanes<1>(r, p, in, out);
+  if (turned(p)) {
+    if (interleaved(r, p, in, out)) return;
+    if (p.extent[last] >= 8) return transpose(r, p, in, out);
+  }
+  const bool beside = p.in[last] == 1 && p.out[last] == 1;
+  const int lanes = beside ? std::min(lanes_along(p, p.in, last, in), lanes_along(p, p.out, last, out)) : 1;
+  switch (lanes) {
+    case wide: return copy_lanes<wide>(r, p, in, out);
+    case narrow: return copy_lanes<narrow>(r, p, in, out);
+    default: copy_elements(r, p, in, out);
   }
 }
 
@@ -293,12 +351,13 @@ template <int bytes, bool apart>
 void copy_rows(const Run& r, Index outer, const void* input, Index chunk, Index pitch, void* output, Index width) {
   const auto* in = static_cast<const unsigned char*>(input);
   auto* out = static_cast<unsigned char*>(output);
+  const Divisor row_items(chunk / bytes);
   launch_each(
-      r, outer * chunk / bytes,
+      r, outer * row_items.by,
       [=] __device__(std::uint32_t item) {
-        const std::uint32_t row_items = static_cast<std::uint32_t>(chunk / bytes);
-        const Index within = static_cast<Index>(item % row_items) * bytes, to = item / row_items * width + within;
-        const Index from = apart ? item / row_items * pitch + within : static_cast<Index>(item) * bytes;
+        const std::uint32_t row = row_items.quotient(item);
+        const Index within = Index{item - row * row_items.by} * bytes, to = row * width + within;
+        const Index from = apart ? row * pitch + within : Index{item} * bytes;
         *reinterpret_cast<Moved<bytes>*>(out + to) = *reinterpret_cast<const Moved<bytes>*>(in + from);
       },
       "copy");
@@ -330,29 +389,6 @@ void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, 
   }
 }
 
-template <PadMode mode, typename T>
-void pad(const Run& r, const Pad& p, T value, const void* input, void* output) {
-  const T* in = static_cast<const T*>(input);
-  T* out = static_cast<T*>(output);
-  Index items = 1;
-  for (int axis = 0; axis < p.rank; ++axis) items *= p.out[axis];
-  launch_each(
-      r, items,
-      [=] __device__(std::uint32_t item) {
-        Index from = 0, stride = 1;
-        bool inside = true;
-        std::uint32_t rest = item;
-        for (int axis = p.rank; axis-- > 0;) {
-          const std::uint32_t extent = static_cast<std::uint32_t>(p.out[axis]);
-          const Index index = pad_source<mode>(rest % extent, p.begin[axis], p.in[axis]);
-          rest /= extent;
-          inside = inside && index >= 0;
-          from += index * stride;
-          stride *= p.in[axis];
-        }
-        out[item] = inside ? in[from] : value;
-      },
-      "padding");
-}
-
 }  // namespace bolt::portable
+
+#include "bolt_portable/cuda/pad.h"

@@ -1,7 +1,7 @@
 // CUDA driver of pointwise.h.
 #pragma once
 
-#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
 
@@ -14,42 +14,45 @@ struct Points;
 template <int lanes, typename Function, std::size_t... I, typename Out, typename... In>
 struct Points<lanes, Function, std::index_sequence<I...>, Out, In...> {
   static constexpr int inputs = sizeof...(In);
-  Pointwise<inputs> p;
+  Walk<inputs> walk;
+  Index beside[inputs];  ///< steps along the innermost axis
   Function function;
   Out* out;
   const void* in[inputs];
 
   __device__ void operator()(std::uint32_t item) const {
-    const int last = p.rank - 1;
     Index at[inputs] = {};
-    std::uint32_t rest = item;
-    for (int axis = last; axis >= 0; --axis) {
-      const std::uint32_t extent = static_cast<std::uint32_t>(axis == last ? p.extent[axis] / lanes : p.extent[axis]);
-      const Index index = static_cast<Index>(rest % extent) * (axis == last ? lanes : 1);
-      rest /= extent;
-      for (int i = 0; i < inputs; ++i) at[i] += index * p.step[i][axis];
-    }
+    walk.go(item, at);
     Lanes<Out, lanes> made;
 #pragma unroll
     for (int lane = 0; lane < lanes; ++lane)
-      point(function, &made.at[lane], (static_cast<const In*>(in[I]) + at[I] + lane * p.step[I][last])...);
+      point(function, &made.at[lane], (static_cast<const In*>(in[I]) + at[I] + lane * beside[I])...);
     *reinterpret_cast<Lanes<Out, lanes>*>(out + static_cast<Index>(item) * lanes) = made;
   }
 };
 
+template <int lanes, typename Out, typename... In, typename Function, typename... Pointers>
+void points_in(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, Out* out, Pointers... inputs) {
+  constexpr int count = sizeof...(In);
+  Points<lanes, Function, std::index_sequence_for<In...>, Out, In...> body{{}, {}, function, out, {inputs...}};
+  for (int axis = p.rank; axis-- > 0;) {
+    const Index times = axis == p.rank - 1 ? lanes : 1;
+    Index steps[count];
+    for (int i = 0; i < count; ++i) steps[i] = p.step[i][axis] * times;
+    body.walk.add(p.extent[axis] / times, steps);
+  }
+  for (int i = 0; i < count; ++i) body.beside[i] = p.step[i][p.rank - 1];
+  launch_each(r, body.walk.items, body, "pointwise");
+}
+
 template <typename Out, typename... In, typename Function, typename... Pointers>
 void pointwise(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, void* output,
                Pointers... inputs) {
-  using Sequence = std::index_sequence_for<In...>;
   Out* out = static_cast<Out*>(output);
-  Index items = 1;
-  for (int axis = 0; axis < p.rank; ++axis) items *= p.extent[axis];
-  if (p.extent[p.rank - 1] % points == 0 && aligned_to_16(out)) {
-    const Points<points, Function, Sequence, Out, In...> body{p, function, out, {inputs...}};
-    launch_each(r, items / points, body, "pointwise");
+  if (p.extent[p.rank - 1] % points == 0 && in_lanes(out, points)) {
+    points_in<points, Out, In...>(r, p, function, out, inputs...);
   } else {
-    const Points<1, Function, Sequence, Out, In...> body{p, function, out, {inputs...}};
-    launch_each(r, items, body, "pointwise");
+    points_in<1, Out, In...>(r, p, function, out, inputs...);
   }
 }
 

@@ -1,0 +1,104 @@
+// Where a thread's elements stand in tensors of several axes, without a division by a number that the compiler does not know.
+#pragma once
+
+#include "bolt_portable/cuda/launch.h"
+
+namespace bolt::portable {
+
+/// Divides counts below 2^31 by a number that is known where a kernel is launched, with one product and a shift: a GPU's
+/// division is some twenty instructions, which would take longer than memory does.
+struct Divisor {
+  std::uint32_t by, factor, shift;
+
+  Divisor() = default;
+  explicit Divisor(Index number) : by(static_cast<std::uint32_t>(number)), shift(0) {
+    while ((std::uint64_t{1} << shift) < by) ++shift;
+    factor = static_cast<std::uint32_t>((std::uint64_t{1} << (31 + shift)) / (by > 0 ? by : 1) + 1);
+  }
+
+  BOLT_HD std::uint32_t quotient(std::uint32_t count) const {
+    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(2 * count) * factor >> 32) >> shift;
+  }
+};
+
+/// Axes that items are counted along, and the steps of `sides` tensors. The innermost is the first.
+template <int sides>
+struct Walk {
+  static constexpr int most = 8;
+  int rank = 0;
+  Divisor extent[most];
+  Index step[sides][most];
+  Index items = 1;
+
+  /// One axis more, outside of those before.
+  void add(Index many, const Index (&steps)[sides]) {
+    extent[rank] = Divisor(many);
+    for (int side = 0; side < sides; ++side) step[side][rank] = steps[side];
+    items *= many;
+    ++rank;
+  }
+
+  /// Calls with(axis, index) for every axis of an item.
+  template <typename With>
+  __device__ void each_index(std::uint32_t item, const With& with) const {
+#pragma unroll
+    for (int axis = 0; axis < most; ++axis) {
+      if (axis >= rank) break;
+      const std::uint32_t rest = axis + 1 < rank ? extent[axis].quotient(item) : 0u;
+      with(axis, item - rest * extent[axis].by);
+      item = rest;
+    }
+  }
+
+  /// Adds where an item stands on every side.
+  __device__ void go(std::uint32_t item, Index (&at)[sides]) const {
+    each_index(item, [&](int axis, std::uint32_t index) {
+#pragma unroll
+      for (int side = 0; side < sides; ++side) at[side] += static_cast<Index>(index) * step[side][axis];
+    });
+  }
+};
+
+/// Elements of a row that a thread takes at most, one by one.
+constexpr int row_elements = 8;
+
+/// Part of a row: elements `first`, `first + apart` and so on, `many` of them, at most `row_elements`.
+struct RowPart {
+  std::uint32_t row, first, apart;
+  int many;
+};
+
+/// Calls body(part) for `rows` rows of `run` neighbours, where no access takes several. Neighbouring threads take neighbouring
+/// elements, so that a warp's accesses are few lines of memory, and find their row once for several elements.
+template <typename Body>
+void launch_rows(const Run& r, Index rows, Index run, const Body& body, const char* what) {
+  if (rows == 0 || run == 0) return;
+  const std::uint32_t length = counted(run, what);
+  std::uint32_t apart = 1;
+  while (apart * 2 <= length && apart < 32) apart *= 2;
+  if (length > 32 * row_elements) apart = block_threads;
+  const std::uint32_t pieces = (length - 1) / (apart * row_elements) + 1;
+  const std::uint32_t each = (length - 1) / (apart * pieces) + 1;
+  const Divisor threads(apart), parts(pieces);
+  launch_each(
+      r, rows * pieces * apart,
+      [=] __device__(std::uint32_t item) {
+        const std::uint32_t piece = threads.quotient(item), row = parts.quotient(piece);
+        const std::uint32_t first = (piece - row * pieces) * each * apart + (item - piece * apart);
+        if (first >= length) return;
+        const std::uint32_t left = threads.quotient(length - 1 - first) + 1;
+        body(RowPart{row, first, apart, static_cast<int>(left < each ? left : each)});
+      },
+      what);
+}
+
+/// Calls with(i, at) for the elements of a part. The compiler unrolls it, so that a body which loads into an array has its loads
+/// under way at once.
+template <typename With>
+__device__ inline void each_of(const RowPart& part, const With& with) {
+#pragma unroll
+  for (int i = 0; i < row_elements; ++i)
+    if (i < part.many) with(i, part.first + i * part.apart);
+}
+
+}  // namespace bolt::portable

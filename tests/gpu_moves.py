@@ -1,0 +1,88 @@
+"""Kernels that move elements or combine two, in accesses of 16 and of 8 bytes, and element by element: rows that are odd, pads of
+every mode around whole accesses, sides that stand still, axes in every order."""
+
+from __future__ import annotations
+
+from families_harness import Input, Layer
+from families_layers import RELU, stage
+from gpu_harness import Trial, trials_of
+from gpu_products import TOLERANCE
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import EpilogueOp, Op
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.gather import GatherElements
+from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.shape import Cast, Pad, Slice, Transpose
+
+Shape = tuple[int, ...]
+
+
+def _moved(label: str, op: Op, *shapes: Shape, epilogue: tuple[EpilogueOp, ...] = ()) -> Layer:
+    inputs = tuple(Input(shape) for shape in shapes)
+    return Layer(f"move-{label}", op, inputs, epilogue, DType.F16, TOLERANCE)
+
+
+def _pads() -> list[Layer]:
+    """Axes in front of whole accesses, whole accesses themselves, and single elements; some are cropped."""
+    found = []
+    for mode in ("constant", "edge", "reflect", "wrap"):
+        for name, begin, end, shape in (
+            ("windows", (0, 2, 1, 0), (0, 2, 3, 0), (2, 5, 6, 24)),
+            ("fours", (1, 0, 3, 0), (0, 0, 1, 0), (2, 3, 5, 12)),
+            ("accesses", (0, 8), (1, 16), (3, 40)),
+            ("odd", (0, 0, 3, 2), (0, 0, 2, 4), (2, 3, 9, 7)),
+            ("long", (1, 300), (0, 5), (2, 611)),
+            ("crops", (0, -1, 2, -8), (0, 1, -4, 0), (2, 4, 9, 24)),
+        ):
+            found.append(_moved(f"pad-{mode}-{name}", Pad(begin, end, mode, -1.5), shape))
+    return found
+
+
+def _combined() -> list[Layer]:
+    """Sides of whole accesses, of one element each, and of odd rows."""
+    odd, each = (6, 1, 7, 7), (1, 3, 7, 7)
+    stages = (stage("mul", 2), RELU, stage("add", 3))
+    return [
+        _moved("add-odd", Binary("add"), odd, each),
+        _moved("sub-long", Binary("sub"), (3, 1, 49, 49), (1, 2, 49, 49)),
+        _moved("mul-fours", Binary("mul"), (6, 1, 5, 4), (1, 3, 5, 4)),
+        _moved("mul-of-pixels", Binary("mul"), (2, 24, 5, 3), (2, 1, 5, 3)),
+        _moved("mul-of-channels", Binary("mul"), (2, 16, 5, 3), (2, 16, 1, 1)),
+        _moved("div-outer", Binary("div"), (9, 1), (1, 33)),
+        _moved("sub-short", Binary("sub"), (40, 3), (40, 1)),
+        _moved("add-chain-odd", Binary("add"), odd, each, (3, 1, 1), (6, 3, 7, 7), epilogue=stages),
+        _moved("add-chain-pixels", Binary("add"), (2, 24, 5, 3), (2, 1, 5, 3), (24, 1, 1), (2, 24, 5, 3), epilogue=stages),
+        _moved("silu-fours", Activation("silu"), (2, 12, 3, 5), (12, 1, 1), epilogue=(stage("mul", 1),)),
+    ]
+
+
+def _copied() -> list[Layer]:
+    windows = (0, 1, 3, 2, 4, 5)
+    return [
+        *(_moved(f"windows-{width}", Transpose(windows), (2, 2, 3, 4, 5, width)) for width in (24, 12, 7)),
+        _moved("heads-of-few", Rearrange((2, 4, 6, 20), (0, 2, 1, 3), (2, 6, 80), 0, (2, 6, 80)), (2, 24, 20)),
+        _moved("turned-far", Transpose((0, 3, 2, 1)), (3, 16, 5, 24)),
+        _moved("turned-far-odd", Transpose((0, 3, 2, 1)), (3, 17, 5, 11)),
+        _moved("expand-odd", Expand((5, 3, 49)), (1, 3, 49)),
+        _moved("expand-fours", Expand((5, 3, 4)), (5, 1, 4)),
+        _moved("slice-steps", Slice((1, 8, 1), (2, 3, 300), (1, -2, 2)), (4, 9, 640)),
+        _moved("slice-fours", Slice((1, 2, 4), (2, 3, 12), (1, 1, 1)), (4, 9, 20)),
+        Layer("move-taken-along-keys", GatherElements(2),
+              (Input((3, 5, 60)), Input((3, 5, 37), low=-60.4, high=59.9, dtype=DType.I64)), (), DType.F16, TOLERANCE),
+        Layer("move-taken-along-rows", GatherElements(1),
+              (Input((3, 50, 7)), Input((3, 41, 7), low=-50.4, high=49.9, dtype=DType.I32)), (), DType.F16, TOLERANCE),
+        Layer("move-widens-fours", Cast(DType.F32), (Input((7, 20), dtype=DType.F16),)),
+        Layer("move-integers-odd", Transpose((1, 0, 2)), (Input((5, 6, 13), low=-90, high=90, dtype=DType.I64),)),
+        Layer("move-bytes", Pad((1, 3), (0, 2), "edge"), (Input((5, 301), low=-90, high=90, dtype=DType.I8),)),
+    ]  # fmt: skip
+
+
+MOVES = [*_pads(), *_combined(), *_copied()]
+
+
+def move_trials() -> list[Trial]:
+    """Every layout of each."""
+    return [trial for layer in MOVES for trial in trials_of(layer, "portable")]
