@@ -1,5 +1,5 @@
-"""Kernels that move elements or combine two, in accesses of 16 and of 8 bytes, and element by element: rows that are odd, pads of
-every mode around whole accesses, sides that stand still, axes in every order."""
+"""Kernels that move elements or combine two, in accesses of 16 and of 8 bytes, and element by element: rows that are
+odd, pads of every mode around whole accesses, sides that stand still, axes in every order."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def _pads() -> list[Layer]:
 
 def _combined() -> list[Layer]:
     """Sides of whole accesses, of one element each, and of odd rows."""
-    odd, each = (6, 1, 7, 7), (1, 3, 7, 7)
+    odd, each, pixels = (6, 1, 7, 7), (1, 3, 7, 7), (2, 24, 5, 3)
     stages = (stage("mul", 2), RELU, stage("add", 3))
     return [
         _moved("add-odd", Binary("add"), odd, each),
         _moved("sub-long", Binary("sub"), (3, 1, 49, 49), (1, 2, 49, 49)),
         _moved("mul-fours", Binary("mul"), (6, 1, 5, 4), (1, 3, 5, 4)),
-        _moved("mul-of-pixels", Binary("mul"), (2, 24, 5, 3), (2, 1, 5, 3)),
+        _moved("mul-of-pixels", Binary("mul"), pixels, (2, 1, 5, 3)),
         _moved("mul-of-channels", Binary("mul"), (2, 16, 5, 3), (2, 16, 1, 1)),
         _moved("div-outer", Binary("div"), (9, 1), (1, 33)),
         _moved("sub-short", Binary("sub"), (40, 3), (40, 1)),
         _moved("add-chain-odd", Binary("add"), odd, each, (3, 1, 1), (6, 3, 7, 7), epilogue=stages),
-        _moved("add-chain-pixels", Binary("add"), (2, 24, 5, 3), (2, 1, 5, 3), (24, 1, 1), (2, 24, 5, 3), epilogue=stages),
+        _moved("add-chain-pixels", Binary("add"), pixels, (2, 1, 5, 3), (24, 1, 1), pixels, epilogue=stages),
         _moved("silu-fours", Activation("silu"), (2, 12, 3, 5), (12, 1, 1), epilogue=(stage("mul", 1),)),
     ]
 

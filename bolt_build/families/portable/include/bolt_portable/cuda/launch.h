@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(block_threads) each_kernel(std::uint32_t items
   if (item < items) body(item);
 }
 
-template <int threads, typename Body>
-__global__ void __launch_bounds__(threads) blocks_kernel(const Body body) {
+template <int threads, int resident, typename Body>
+__global__ void __launch_bounds__(threads, resident) blocks_kernel(const Body body) {
   await_earlier();
   body(blockIdx.x);
 }
@@ -62,12 +62,13 @@ void launch_each(const Run& r, Index items, const Body& body, const char* what) 
   launch(r, (count + block_threads - 1) / block_threads, what, each_kernel<Body>, count, body);
 }
 
-/// Calls body(0) .. body(blocks - 1), each on the `threads` threads of a block.
-template <int threads = block_threads, typename Body>
+/// Calls body(0) .. body(blocks - 1), each on the `threads` threads of a block. A multiprocessor has registers for `resident` of
+/// them at least.
+template <int threads = block_threads, int resident = 1, typename Body>
 void launch_blocks(const Run& r, Index blocks, const Body& body, const char* what) {
   const std::uint32_t count = counted(blocks, what);
   if (count == 0) return;
-  launch<threads>(r, count, what, blocks_kernel<threads, Body>, body);
+  launch<threads>(r, count, what, blocks_kernel<threads, resident, Body>, body);
 }
 
 /// Neighbouring elements that one thread takes where the shapes allow it: 16 bytes of half precision.

@@ -2,33 +2,43 @@
 // warp or a block a result where the reduced elements are the neighbours.
 #pragma once
 
-#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
 
-/// Where result `item` begins in the input, and its index along the channel axis.
-__device__ inline Index reduce_start(const Reduce& p, std::uint32_t item, Index* channel) {
-  Index at = 0;
-  for (int axis = p.kept_rank; axis-- > 0;) {
-    const std::uint32_t extent = static_cast<std::uint32_t>(p.kept[axis]);
-    const Index index = item % extent;
-    item /= extent;
-    at += index * p.kept_stride[axis];
-    if (axis == p.channel_axis) *channel = index;
-  }
-  return at;
+/// Where a result begins in the input, and its index along the channel axis.
+inline Walk<2> kept_walk(const Reduce& p) {
+  Walk<2> walk;
+  for (int axis = p.kept_rank; axis-- > 0;) walk.add(p.kept[axis], {p.kept_stride[axis], axis == p.channel_axis ? 1 : 0});
+  return walk;
 }
 
-/// Offset of reduced element `item`.
-__device__ inline Index reduce_offset(const Reduce& p, std::uint32_t item) {
-  if (p.reduced_rank == 1) return item * p.reduced_stride[0];
-  Index at = 0;
-  for (int axis = p.reduced_rank; axis-- > 0;) {
-    const std::uint32_t extent = static_cast<std::uint32_t>(p.reduced[axis]);
-    at += item % extent * p.reduced_stride[axis];
-    item /= extent;
+/// Where a reduced element lies behind the first.
+inline Walk<1> reduced_walk(const Reduce& p) {
+  Walk<1> walk;
+  for (int axis = p.reduced_rank; axis-- > 0;) walk.add(p.reduced[axis], {p.reduced_stride[axis]});
+  return walk;
+}
+
+/// Joins the sums of a warp's threads which are `across` or more apart. Of `lanes` sums a thread keeps half at each distance
+/// and gives the other half away, until it has one. Returns the first of those that it has.
+template <int across, int lanes, int distance = 16, typename Mode>
+__device__ inline int scattered_sums(float* sum, const Mode& mode) {
+  if constexpr (distance < across) {
+    return 0;
+  } else if constexpr (lanes == 1) {
+    sum[0] = Mode::join(sum[0], __shfl_xor_sync(0xffffffffu, sum[0], distance));
+    return scattered_sums<across, 1, distance / 2>(sum, mode);
+  } else {
+    constexpr int half = lanes / 2;
+    const bool upper = (threadIdx.x & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float own = upper ? sum[half + i] : sum[i], given = upper ? sum[i] : sum[half + i];
+      sum[i] = Mode::join(own, __shfl_xor_sync(0xffffffffu, given, distance));
+    }
+    return scattered_sums<across, half, distance / 2>(sum, mode) + (upper ? half : 0);
   }
-  return at;
 }
 
 /// `across` times `lanes` neighbouring results a block: a thread has `lanes` of them, and `parts` threads share each sum,
@@ -36,27 +46,40 @@ __device__ inline Index reduce_offset(const Reduce& p, std::uint32_t item) {
 template <int across, int parts, int lanes, typename Mode, typename In, typename Out, typename Epilogue>
 void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
                   const Epilogue& epilogue) {
+  // So that a thread needs 64 registers, and 1024 threads of a multiprocessor have them.
+  constexpr int threads = across * parts, resident = 1024 / threads, batch = lanes * sizeof(In) > 16 ? 4 : 8;
   const std::uint32_t many = counted(results, "reduction");
-  launch_blocks<across * parts>(
+  const Walk<2> kept = kept_walk(p);
+  const Walk<1> reduced = reduced_walk(p);
+  const bool flat = p.reduced_rank == 1;
+  const Index step = flat ? p.reduced_stride[0] : 0;
+  launch_blocks<threads, resident>(
       r, (results + across * lanes - 1) / (across * lanes),
       [=] __device__(std::uint32_t block) {
-        constexpr int batch = 8;
-        __shared__ float partial[parts][across][lanes];
+        constexpr int warps = threads / 32, together = across * lanes;
+        __shared__ float partial[warps][together];
         const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across;
-        const std::uint32_t item = (block * across + lane) * lanes;
+        const std::uint32_t first_of_block = block * together, item = first_of_block + lane * lanes;
         float sum[lanes];
 #pragma unroll
         for (int i = 0; i < lanes; ++i) sum[i] = Mode::start();
-        Index channel = 0;
         if (item < many) {
-          const In* from = in + reduce_start(p, item, &channel);
+          Index start[2] = {};
+          kept.go(item, start);
+          const In* const from = in + start[0];
+          const auto place = [&](std::uint32_t i) {
+            if (flat) return i * step;
+            Index at[1] = {};
+            reduced.go(i, at);
+            return at[0];
+          };
           // Loads of several steps are under way at once, of the last ones too: a 7x7 image has six a thread.
           for (std::uint32_t first = part; first < count; first += parts * batch) {
             Lanes<In, lanes> held[batch];
 #pragma unroll
             for (int k = 0; k < batch; ++k)
               if (first + k * parts < count)
-                held[k] = *reinterpret_cast<const Lanes<In, lanes>*>(from + reduce_offset(p, first + k * parts));
+                held[k] = *reinterpret_cast<const Lanes<In, lanes>*>(from + place(first + k * parts));
 #pragma unroll
             for (int k = 0; k < batch; ++k)
               if (first + k * parts < count)
@@ -64,39 +87,46 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
                 for (int i = 0; i < lanes; ++i) sum[i] = Mode::step(sum[i], load(&held[k].at[i]));
           }
         }
+        // Of a warp's threads each has some sums of all, and where there are more threads than sums, several have one.
+        constexpr int sharing = across < 32 ? 32 / across : 1, left = lanes > sharing ? lanes / sharing : 1;
+        constexpr int alike = sharing > lanes ? sharing / lanes : 1;
+        const int own = scattered_sums<across, lanes>(sum, Mode{});
+        if (threadIdx.x % 32 / across % alike == 0) {
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) partial[part][lane][i] = sum[i];
-        for (int half = parts / 2; half > 0; half /= 2) {
-          __syncthreads();
-          if (part >= half) continue;
-#pragma unroll
-          for (int i = 0; i < lanes; ++i)
-            partial[part][lane][i] = sum[i] = Mode::join(sum[i], partial[part + half][lane][i]);
+          for (int i = 0; i < left; ++i) partial[threadIdx.x / 32][lane * lanes + own + i] = sum[i];
         }
-        if (part != 0 || item >= many) return;
-        const bool along = p.channel_axis == p.kept_rank - 1;
+        __syncthreads();
+        const std::uint32_t result = first_of_block + threadIdx.x;
+        if (threadIdx.x >= together || result >= many) return;
+        float all = partial[0][threadIdx.x];
 #pragma unroll
-        for (int i = 0; i < lanes; ++i)
-          sum[i] = epilogue(Mode::finish(sum[i], count), Place{Index{item} + i, along ? channel + i : channel});
-        store_lanes<lanes>(out + item, sum);
+        for (int warp = 1; warp < warps; ++warp) all = Mode::join(all, partial[warp][threadIdx.x]);
+        Index start[2] = {};
+        kept.go(result, start);
+        store(out + result, epilogue(Mode::finish(all, count), Place{result, start[1]}));
       },
       "reduction");
 }
 
 /// Threads that a GPU's multiprocessors hold, about: what loads are divided between while there are this many.
 constexpr Index busy_threads = 200 << 10;
-/// Loads of a thread that are under way at once: with fewer a thread is not worth its beginning.
-constexpr Index least_loads = 4;
+/// Loads of a thread: with fewer it is not worth its beginning. Of eight neighbours each, all of them are under way at once.
+constexpr Index least_loads = 4, wide_loads = 8;
 
 /// An image's mean over its rows and columns has few results and long sums: the fewer results there are, the more threads
 /// share each. Neighbouring threads' loads of half precision make a sector of memory at least.
 template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
 void reduce_neighbours(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
                        const Epilogue& epilogue) {
-  const Index loads = results / lanes * count / busy_threads;
-  const Index parts = count / (loads > least_loads ? loads : least_loads);
+  const Index columns = results / lanes, loads = columns * count / busy_threads;
+  const Index least = lanes == wide ? wide_loads : least_loads, parts = count / (loads > least ? loads : least);
   // Threads that lie side by side, of eight neighbours each half as many as of four.
   constexpr int narrow = lanes == wide ? 2 : 1;
+  if constexpr (lanes == wide) {
+    // Of enough results blocks on all multiprocessors have loads of 64 bytes that lie side by side.
+    if (parts >= 48 && columns * 64 >= busy_threads / 4)
+      return reduce_lanes<4, 64, lanes, Mode>(r, p, in, out, count, results, epilogue);
+  }
   if (parts >= 192) {
     reduce_lanes<4 / narrow, 256, lanes, Mode>(r, p, in, out, count, results, epilogue);
   } else if (parts >= 64) {
@@ -115,13 +145,15 @@ void reduce_rows(const Run& r, const Reduce& p, const In* in, Out* out, std::uin
                  const Epilogue& epilogue) {
   constexpr int together = block_threads / 32;
   const std::uint32_t many = counted(results, "reduction");
+  const Walk<2> kept = kept_walk(p);
   launch_blocks(
       r, (results + together - 1) / together,
       [=] __device__(std::uint32_t block) {
         const std::uint32_t item = block * together + threadIdx.x / 32;
         if (item >= many) return;
-        Index channel = 0;
-        const In* from = in + reduce_start(p, item, &channel);
+        Index start[2] = {};
+        kept.go(item, start);
+        const In* const from = in + start[0];
         float sum = Mode::start();
 #pragma unroll 4
         for (std::uint32_t i = threadIdx.x % 32 * lanes; i < count; i += 32 * lanes) {
@@ -131,7 +163,7 @@ void reduce_rows(const Run& r, const Reduce& p, const In* in, Out* out, std::uin
           for (int lane = 0; lane < lanes; ++lane) sum = Mode::step(sum, values[lane]);
         }
         sum = over_warp(sum, [](float a, float b) { return Mode::join(a, b); });
-        if (threadIdx.x % 32 == 0) store(out + item, epilogue(Mode::finish(sum, count), Place{item, channel}));
+        if (threadIdx.x % 32 == 0) store(out + item, epilogue(Mode::finish(sum, count), Place{item, start[1]}));
       },
       "reduction");
 }
@@ -153,16 +185,22 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
     const bool a_warp = p.reduced_rank == 1 && results >= many_results && count < long_rows;
     if (a_warp && runs) return reduce_rows<wide, Mode>(r, p, in, out, count, results, epilogue);
     if (a_warp) return reduce_rows<1, Mode>(r, p, in, out, count, results, epilogue);
+    const Walk<2> kept = kept_walk(p);
+    const Walk<1> reduced = reduced_walk(p);
     launch_blocks(
         r, results,
         [=] __device__(std::uint32_t item) {
-          Index channel = 0;
-          const In* from = in + reduce_start(p, item, &channel);
+          Index start[2] = {};
+          kept.go(item, start);
+          const In* const from = in + start[0];
           float sum = Mode::start();
-          for (std::uint32_t i = threadIdx.x; i < count; i += block_threads)
-            sum = Mode::step(sum, load(from + reduce_offset(p, i)));
+          for (std::uint32_t i = threadIdx.x; i < count; i += block_threads) {
+            Index at[1] = {};
+            reduced.go(i, at);
+            sum = Mode::step(sum, load(from + at[0]));
+          }
           sum = over_block(sum, [](float a, float b) { return Mode::join(a, b); });
-          if (threadIdx.x == 0) store(out + item, epilogue(Mode::finish(sum, count), Place{item, channel}));
+          if (threadIdx.x == 0) store(out + item, epilogue(Mode::finish(sum, count), Place{item, start[1]}));
         },
         "reduction");
     return;
