@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean
@@ -11,7 +11,7 @@ from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import norm_passes, norm_slabs, norm_turns
 from bolt_build.families.portable.kernels.norm_loops import loops_of, norm_text, pointers_text, types_text
-from bolt_build.families.portable.kernels.rows import WARP, RowTile, refuse_row
+from bolt_build.families.portable.kernels.rows import BLOCK, WARP, RowTile, refuse_row
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
@@ -73,6 +73,24 @@ def _bandwidth(problem: KernelProblem) -> float:
     return (0.7 if threads <= WARP else 0.8) if loads else 0.25
 
 
+_READINGS, _STEP, _UNROLLED = 3, 2.4e-7, 4
+"""How often elements are read that registers have no room for; seconds from one that a thread reads to its next, which
+wait for each other, as measured on an H200; and how many of neighbouring statistics are under way at once."""
+_COLUMNS = 2
+"""Threads of a block that lie side by side along neighbouring statistics."""
+
+
+def _latency(problem: KernelProblem) -> float:
+    """Seconds that a thread waits for its own elements where registers have no room for rows."""
+    loops = loops_of(problem)
+    if loops.in_registers[0]:
+        return 0.0
+    count = prod(loop.extent for loop in loops.reduced)
+    if loops.kept[-1].steps[0] == 1 and loops.reduced[-1].steps[0] != 1:
+        return _READINGS * _STEP * ceil(count * _COLUMNS / BLOCK) / _UNROLLED
+    return _READINGS * _STEP * ceil(count / BLOCK)
+
+
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = (
     Rule(
@@ -81,6 +99,7 @@ RULES = (
         _PLAIN.emit_usual,
         lambda problem: 0.05,
         gpu_bandwidth=_bandwidth,
+        gpu_latency=_latency,
         in_place=(0,),
         plain=_PLAIN,
         forms=(norm_slabs.FORM, norm_passes.FORM, norm_turns.FORM),

@@ -20,6 +20,22 @@ __device__ inline void slab_total(float* values, float* partial, std::uint32_t a
   const std::uint32_t lane = threadIdx.x % across;
   std::uint32_t rows = parts;
   __syncthreads();  // an earlier sum may still be read
+  if (statistics == 1) {
+    // All is one sum: of a thread, of its warp, of the block. No thread without positions has anything but zeros.
+    const auto add = [](float a, float b) { return a + b; };
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < wide; ++i) sum += values[i];
+    sum = over_warp(sum, add);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      sum = over_warp(threadIdx.x < blockDim.x / 32 ? partial[threadIdx.x] : 0.0f, add);
+      if (threadIdx.x == 0) put(0, sum);
+    }
+    __syncthreads();
+    return;
+  }
   if (across <= 32 && 32 % across == 0) {
     rows = blockDim.x / 32;
 #pragma unroll
