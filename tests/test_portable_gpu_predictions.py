@@ -8,9 +8,10 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Layout, Op
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.shape import Convert, Slice
 from bolt_build.targets import target_named
 
 ROW, LAST = Layout.ROW, Layout.CHANNELS_LAST
@@ -102,3 +103,48 @@ def test_means_over_images(shape: Shape, format: TensorFormat, measured: float) 
     out = (*shape[:2], 1, 1)
     found = predicted(Reduce("mean", (2, 3), keepdims=True), shape, format, out, format)
     assert measured / 2 < found < measured * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "taken", "measured"),
+    [((32, 56, 56, 256), (32, 56, 56, 80), 10.5), ((32, 14, 14, 1024), (32, 14, 14, 320), 3.2)],
+    ids=str,
+)
+def test_slices_read_only_what_they_take(shape: Shape, taken: Shape, measured: float) -> None:
+    found = predicted(Slice((0,) * 4, taken, (1,) * 4), shape, PLANES, taken, PLANES)
+    assert close(found, measured)
+
+
+def normalised(*shape: int) -> KernelProblem:
+    """An image of which everything has one statistic."""
+    x, each = Operand(shape, PIXELS), Operand((shape[1], 1, 1), SINGLE, constant=True)
+    return KernelProblem(Norm("variance", (1, 2, 3), 1e-5), (x, each, each), (x,), (), DType.F32, "h200")
+
+
+@pytest.mark.parametrize(
+    ("problem", "across", "cluster", "measured"),
+    [
+        (normalised(32, 64, 56, 56), 8, 8, 12.5),
+        (normalised(32, 128, 28, 28), 16, 4, 10.5),
+        (normalised(32, 320, 14, 14), 40, 4, 10.4),
+        (normalised(32, 512, 7, 7), 64, 4, 9.8),
+        (normalised(32, 64, 4, 256), 8, 4, 9.3),
+        (normalised(32, 96, 4, 64), 12, 4, 7.8),
+    ],
+    ids=["64x56", "128x28", "320x14", "512x7", "64x4x256", "96x4x64"],
+)
+def test_images_that_are_little_work_take_as_long_as_their_blocks_wait(
+    problem: KernelProblem, across: int, cluster: int, measured: float
+) -> None:
+    settings = (("across", across), ("cluster", cluster), ("chunks", 1), ("threads", 128))
+    slabs = Candidate("portable", (("algorithm", "slabs"),), settings)
+    found = Portable().predict(problem, slabs, target_named("h200")) * 1e6
+    assert measured / 1.3 < found < measured * 1.3
+
+
+def test_images_of_a_few_positions_are_normalised_in_slabs() -> None:
+    """The plain kernel took 24.7 us of an H200, and was expected to take 3."""
+    problem = normalised(32, 128, 4, 16)
+    direct = Portable().predict(problem, CANDIDATE, target_named("h200")) * 1e6
+    assert 24.7 / 1.3 < direct < 24.7 * 1.3
+    assert dict(Portable().candidates(problem, target_named("h200"))[0][0].parameters)["algorithm"] == "slabs"

@@ -44,15 +44,16 @@ def _reached(problem: KernelProblem) -> tuple[float, float]:
     if inner.steps[0] in (0, 1):
         short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
         return (_SCATTERED if short else 1.0), 0.0
-    turned = len(loops) > 1 and loops[-2].steps[0] == 1
-    blocks = turned and all(loop.extent % _BLOCK == 0 for loop in loops[-2:])
+    # The loop whose elements are neighbours in the input, wherever it stands.
+    turned = next((loop for loop in reversed(loops[:-1]) if loop.steps[0] == 1), None)
+    extents = (inner.extent, inner.extent if turned is None else turned.extent)
     # Of few columns the kernel takes whole pixels, so that only the other side counts.
-    few = turned and min(loop.extent for loop in loops[-2:]) <= _BLOCK
-    if blocks or (few and max(loop.extent for loop in loops[-2:]) % _BLOCK == 0):
+    few = min(extents) <= _BLOCK and max(extents) % _BLOCK == 0
+    if turned is not None and (few or all(extent % _BLOCK == 0 for extent in extents)):
         reached, latency = _BLOCKS, _TURNED
     else:
-        reached = _SCATTERED if inner.steps[0] < _TILE or not turned else _TRANSPOSED
-        latency = _STAGED if turned else 0.0
+        reached = _SCATTERED if inner.steps[0] < _TILE or turned is None else _TRANSPOSED
+        latency = _STAGED if turned is not None else 0.0
     # Elements take as long in fp32 as in half precision, so more bytes are a larger part.
     width = problem.nbytes / max(problem.outputs[0].type.elements, 1)
     return min(1.0, reached * width / 4), latency

@@ -143,6 +143,9 @@ class Slice(_Moves):
         picks = [b + s * np.arange(c) for b, c, s in zip(self.begin, self.count, self.step, strict=True)]
         return (inputs[0][np.ix_(*picks)] if picks else inputs[0],)
 
+    def unread(self, inputs: Sequence[TensorType]) -> int:
+        return inputs[0].elements - prod(self.count)
+
     def tails(self, node: Node, at: Padded) -> Tails:
         (name,), shape, found = node.inputs, at.shape(node.outputs[0]), dict[int, Tail]()
         for step, tail in at.tails(name).items():

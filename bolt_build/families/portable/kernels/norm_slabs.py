@@ -113,8 +113,8 @@ _BESIDE, _SUMS = 4.0, 0.1
 """What a thread computes beside its loads, in loads: addresses, statistics and waiting for others; and, of groups of
 channels, for each position that a block's threads have at once, for its sums are added up by a warp."""
 _ALONE = 5e-6
-"""Seconds of a block whose SM has no other: addresses, the first load, two sums, those of its cluster, the last store wait
-for each other. Measured on an H200 for images of 16 to 800 KB, with sums of groups that took a microsecond more."""
+"""Seconds of a block that has its multiprocessor alone: addresses, the first load, sums, those of its cluster and the
+last store wait for each other. Measured on an H200 for images of 16 to 400 KB, before sums of one group took less."""
 _BOUND = 0.99
 """Of the prediction where that is longer than memory: the rest tells kernels apart that wait alike."""
 _GPC = 16

@@ -169,9 +169,10 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
 _BLOCK, _WIDE = 5200.0, 1700.0
 """Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took, and what it took
 where whole loads make up what is reduced, of which a warp has one result."""
-_ACROSS, _POSITION = 2.2e-6, 5e-10
-"""Seconds in which blocks that each have some positions put their sums together, and those of a position. Fitted to 40
-times of an H200."""
+_ACROSS, _POSITION = 1.0e-6, 5e-10
+"""Seconds in which threads that each have some positions put their sums together, and those of a position. The latter
+was fitted to 40 times of an H200. The former took 2.2 us through shared memory, of which sums in registers are expected
+to take less than half."""
 
 
 def _reduce_bandwidth(problem: KernelProblem) -> float:
