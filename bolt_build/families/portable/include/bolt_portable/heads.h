@@ -55,26 +55,24 @@ BOLT_HD inline bool first_of_pair(Index i, Index turned) {
   return Turn::neighbours ? i % 2 == 0 : i < turned / 2;
 }
 
-template <typename Count>
-BOLT_HD inline HeadAt head_at(const Heads& p, Count item) {
-  HeadAt at{};
-  for (int axis = p.rank; axis-- > 0;) {
-    const HeadLoop& loop = p.loops[axis];
-    const Count extent = static_cast<Count>(loop.extent);
-    const Index index = axis > 0 ? item % extent : item;
-    item /= extent;
-    at = {at.x + index * loop.x,       at.y + index * loop.y,     at.scale + index * loop.scale,
-          at.bias + index * loop.bias, at.cos + index * loop.cos, at.sin + index * loop.sin};
-  }
-  return at;
-}
-
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/heads.h"
 #else
 namespace bolt::portable {
+
+inline HeadAt head_at(const Heads& p, Index item) {
+  HeadAt at{};
+  for (int axis = p.rank; axis-- > 0;) {
+    const HeadLoop& loop = p.loops[axis];
+    const Index index = axis > 0 ? item % loop.extent : item;
+    item /= loop.extent;
+    at = {at.x + index * loop.x,       at.y + index * loop.y,     at.scale + index * loop.scale,
+          at.bias + index * loop.bias, at.cos + index * loop.cos, at.sin + index * loop.sin};
+  }
+  return at;
+}
 
 /// The sum of what `term` makes of a head's elements, in partial sums that stay small.
 template <typename In, typename Term>

@@ -2,7 +2,7 @@
 // or from another one, which finds it in the L1 cache.
 #pragma once
 
-#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
 
@@ -23,6 +23,7 @@ struct HeadsKernel {
   static constexpr int together = block_threads / threads;
 
   Heads p;
+  Walk<6> walk;  ///< over the heads, with the steps of a `HeadAt`
   const In* in;
   Out* out;
   const Scale* scale;
@@ -35,7 +36,9 @@ struct HeadsKernel {
     // A warp's threads stay together for their sums: those behind the last head read it again, and store nothing.
     const std::uint32_t own = block * together + threadIdx.x / threads;
     const bool there = own < many;
-    const HeadAt at = head_at(p, there ? own : many - 1);
+    Index begin[6] = {};
+    walk.go(there ? own : many - 1, begin);
+    const HeadAt at{begin[0], begin[1], begin[2], begin[3], begin[4], begin[5]};
     const std::uint32_t depth = static_cast<std::uint32_t>(p.depth), turned = static_cast<std::uint32_t>(p.turned);
     float x[loads][lanes];
 #pragma unroll
@@ -110,12 +113,16 @@ template <int lanes, int threads, int loads, typename Statistic, typename Turn, 
           typename Scale, typename Bias, typename Cos, typename Sin>
 void heads(const Run& r, const Heads& p, const void* input, void* output, const void* scales, const void* biases,
            const void* cosines, const void* sines) {
-  Index count = 1;
-  for (int axis = 0; axis < p.rank; ++axis) count *= p.loops[axis].extent;
+  Walk<6> walk;
+  for (int axis = p.rank; axis-- > 0;) {
+    const HeadLoop& loop = p.loops[axis];
+    walk.add(loop.extent, {loop.x, loop.y, loop.scale, loop.bias, loop.cos, loop.sin});
+  }
   using Kernel = HeadsKernel<lanes, threads, loads, Statistic, Turn, In, Out, Scale, Bias, Cos, Sin>;
-  const std::uint32_t many = counted(count, "heads");
+  const std::uint32_t many = counted(walk.items, "heads");
   if (many == 0) return;
   const Kernel kernel{p,
+                      walk,
                       static_cast<const In*>(input),
                       static_cast<Out*>(output),
                       static_cast<const Scale*>(scales),
@@ -123,7 +130,7 @@ void heads(const Run& r, const Heads& p, const void* input, void* output, const 
                       static_cast<const Cos*>(cosines),
                       static_cast<const Sin*>(sines),
                       many};
-  launch_blocks(r, (count + Kernel::together - 1) / Kernel::together, kernel, "heads");
+  launch_blocks(r, (walk.items + Kernel::together - 1) / Kernel::together, kernel, "heads");
 }
 
 }  // namespace bolt::portable
