@@ -5,6 +5,7 @@
 #include "bolt_portable/cuda/norm_passes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
 #include "bolt_portable/cuda/norm_turns.h"
+#include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
 
@@ -117,6 +118,19 @@ __global__ void __launch_bounds__(block_threads) norm_rows_kernel(const Rows row
   rows(blockIdx.x);
 }
 
+/// Where elements of a statistic lie, or where statistics begin, with the steps of a `NormAt`.
+inline Walk<4> norm_walk(const NormLoop* loops, int rank) {
+  Walk<4> walk;
+  for (int axis = rank; axis-- > 0;)
+    walk.add(loops[axis].extent, {loops[axis].x, loops[axis].scale, loops[axis].bias, loops[axis].channel});
+  return walk;
+}
+__device__ inline NormAt along(NormAt at, const Walk<4>& walk, std::uint32_t item) {
+  Index steps[4] = {at.x, at.scale, at.bias, at.channel};
+  walk.go(item, steps);
+  return {steps[0], steps[1], steps[2], steps[3]};
+}
+
 /// `across` times `lanes` neighbouring statistics a block: each thread has `lanes` of them, and a part of their elements.
 /// An image's few channels are spread over many blocks, whose elements the second and third reading find in caches.
 template <int across, int lanes, typename Statistic, typename In, typename Out, typename End>
@@ -124,13 +138,14 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
                   const End& end) {
   constexpr int parts = block_threads / across, own = across * lanes;
   const std::uint32_t many = counted(rows, "normalisation");
+  const Walk<4> kept = norm_walk(p.kept, p.kept_rank), reduced = norm_walk(p.reduced, p.reduced_rank);
   launch_blocks(
       r, (rows + own - 1) / own,
       [=] __device__(std::uint32_t block) {
         __shared__ float partial[parts][own];
         const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across;
         const std::uint32_t item = (block * across + lane) * lanes;
-        const NormAt start = offset(NormAt{}, p.kept, p.kept_rank, item < many ? item : 0u);
+        const NormAt start = along(NormAt{}, kept, item < many ? item : 0u);
         const std::uint32_t stop = item < many ? count : 0u;
         const auto total = [&](float* values) {
           __syncthreads();
@@ -149,7 +164,7 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
         if (Statistic::centred) {
 #pragma unroll 4
           for (std::uint32_t k = part; k < stop; k += parts) {
-            load_lanes<lanes>(in + offset(start, p.reduced, p.reduced_rank, k).x, x);
+            load_lanes<lanes>(in + along(start, reduced, k).x, x);
 #pragma unroll
             for (int i = 0; i < lanes; ++i) mean[i] += x[i];
           }
@@ -159,7 +174,7 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
         }
 #pragma unroll 4
         for (std::uint32_t k = part; k < stop; k += parts) {
-          load_lanes<lanes>(in + offset(start, p.reduced, p.reduced_rank, k).x, x);
+          load_lanes<lanes>(in + along(start, reduced, k).x, x);
 #pragma unroll
           for (int i = 0; i < lanes; ++i) sum[i] += Statistic::term(x[i] - mean[i]);
         }
@@ -169,7 +184,7 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
         NormNeighbours<lanes, NormOperands::any, End> neighbours(p, p.kept[p.kept_rank - 1], end, start, mean, sum);
 #pragma unroll 2
         for (std::uint32_t k = part; k < stop; k += parts) {
-          const NormAt at = offset(start, p.reduced, p.reduced_rank, k);
+          const NormAt at = along(start, reduced, k);
           load_lanes<lanes>(in + at.x, x);
           neighbours.normalise(at, x);
           store_lanes<lanes>(out + at.x, x);
@@ -178,27 +193,40 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
       "normalisation");
 }
 
-/// A block a statistic.
+/// A block a statistic. A few loads of a thread are under way at once.
 template <typename Statistic, typename In, typename Out, typename End>
 void norm_blocks(const Run& r, const Norm& p, const In* in, Out* out, Index rows, std::uint32_t count, const End& end) {
+  const Walk<4> kept = norm_walk(p.kept, p.kept_rank), reduced = norm_walk(p.reduced, p.reduced_rank);
+  const float epsilon = p.epsilon;
   launch_blocks(
       r, rows,
       [=] __device__(std::uint32_t row) {
-        const NormAt start = offset(NormAt{}, p.kept, p.kept_rank, row);
+        constexpr int batch = 4;
+        const NormAt start = along(NormAt{}, kept, row);
+        // Calls with(element, where it lies) for this thread's, in their order.
+        const auto each = [&](const auto& with) {
+          for (std::uint32_t first = threadIdx.x; first < count; first += batch * block_threads) {
+            NormAt at[batch];
+            float x[batch];
+#pragma unroll
+            for (int i = 0; i < batch; ++i)
+              if (first + i * block_threads < count) {
+                at[i] = along(start, reduced, first + i * block_threads);
+                x[i] = load(in + at[i].x);
+              }
+#pragma unroll
+            for (int i = 0; i < batch; ++i)
+              if (first + i * block_threads < count) with(x[i], at[i]);
+          }
+        };
         float sum = 0.0f, mean = 0.0f;
         if (Statistic::centred) {
-          for (std::uint32_t k = threadIdx.x; k < count; k += block_threads)
-            mean += load(in + offset(start, p.reduced, p.reduced_rank, k).x);
+          each([&](float x, const NormAt&) { mean += x; });
           mean = norm_total<block_threads>(mean) / static_cast<float>(count);
         }
-        for (std::uint32_t k = threadIdx.x; k < count; k += block_threads)
-          sum += Statistic::term(load(in + offset(start, p.reduced, p.reduced_rank, k).x) - mean);
-        const float all = norm_total<block_threads>(sum);
-        const float factor = Statistic::factor(all, static_cast<float>(count), p.epsilon);
-        for (std::uint32_t k = threadIdx.x; k < count; k += block_threads) {
-          const NormAt at = offset(start, p.reduced, p.reduced_rank, k);
-          store(out + at.x, end((load(in + at.x) - mean) * factor, at));
-        }
+        each([&](float x, const NormAt&) { sum += Statistic::term(x - mean); });
+        const float factor = Statistic::factor(norm_total<block_threads>(sum), static_cast<float>(count), epsilon);
+        each([&](float x, const NormAt& at) { store(out + at.x, end((x - mean) * factor, at)); });
       },
       "normalisation");
 }
