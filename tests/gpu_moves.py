@@ -66,6 +66,7 @@ def _copied() -> list[Layer]:
         _moved("heads-of-few", Rearrange((2, 4, 6, 20), (0, 2, 1, 3), (2, 6, 80), 0, (2, 6, 80)), (2, 24, 20)),
         _moved("turned-far", Transpose((0, 3, 2, 1)), (3, 16, 5, 24)),
         _moved("turned-far-odd", Transpose((0, 3, 2, 1)), (3, 17, 5, 11)),
+        _moved("turned-far-short", Transpose((0, 3, 2, 1)), (3, 16, 5, 3)),
         _moved("expand-odd", Expand((5, 3, 49)), (1, 3, 49)),
         _moved("expand-fours", Expand((5, 3, 4)), (5, 1, 4)),
         _moved("slice-steps", Slice((1, 8, 1), (2, 3, 300), (1, -2, 2)), (4, 9, 640)),

@@ -44,8 +44,10 @@ def _reached(problem: KernelProblem) -> tuple[float, float]:
     if inner.steps[0] in (0, 1):
         short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
         return (_SCATTERED if short else 1.0), 0.0
-    # The loop whose elements are neighbours in the input, wherever it stands.
+    # The loop whose elements are neighbours in the input; a short one only if it is the next.
     turned = next((loop for loop in reversed(loops[:-1]) if loop.steps[0] == 1), None)
+    if turned is not None and turned is not loops[-2] and turned.extent < _TILE:
+        turned = None
     extents = (inner.extent, inner.extent if turned is None else turned.extent)
     # Of few columns the kernel takes whole pixels, so that only the other side counts.
     few = min(extents) <= _BLOCK and max(extents) % _BLOCK == 0

@@ -96,14 +96,13 @@ void broadcast_rows(const Run& r, const Broadcast& p, const A* a, const B* b, Ou
         Index at[3] = {};
         walk.go(part.row, at);
         const Index base = part.row * run;
-        float x[row_elements], y[row_elements];
-        each_of(part, [&](int i, std::uint32_t place) {
-          x[i] = load(a + at[0] + place * da);
-          y[i] = load(b + at[1] + place * db);
-        });
-        each_of(part, [&](int i, std::uint32_t place) {
+        A x[row_elements];
+        B y[row_elements];
+        load_part(part, a + at[0], da, x);
+        load_part(part, b + at[1], db, y);
+        each_of(part, out + base, [&](int i, std::uint32_t place, Out* to) {
           const Place here{base + place, at[2] + (along ? place : 0)};
-          store(out + here.element, epilogue(Function{}(x[i], y[i]), here));
+          store(to, epilogue(Function{}(load(&x[i]), load(&y[i])), here));
         });
       },
       "broadcast");

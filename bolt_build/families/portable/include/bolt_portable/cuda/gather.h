@@ -62,12 +62,14 @@ void gather_elements(const Run& r, const GatherElements& p, const void* data, co
         Index source[1] = {};
         walk.go(part.row, source);
         const Index row = part.row * run;
+        I index[row_elements];
         T found[row_elements];
+        load_part(part, at + row, 1, index);
         each_of(part, [&](int i, std::uint32_t place) {
-          const Index named = inside(static_cast<Index>(at[row + place]), length, fault, mark);
+          const Index named = inside(static_cast<Index>(index[i]), length, fault, mark);
           found[i] = from[source[0] + place * beside + named * along];
         });
-        each_of(part, [&](int i, std::uint32_t place) { to[row + place] = found[i]; });
+        each_of(part, to + row, [&](int i, std::uint32_t, T* place) { *place = found[i]; });
       },
       "gather");
 }

@@ -306,20 +306,20 @@ void copy_elements(const Run& r, const StridedCopy& p, const In* in, Out* out) {
         Index at[2] = {};
         walk.go(part.row, at);
         In read[row_elements];
-        each_of(part, [&](int i, std::uint32_t place) { read[i] = in[at[0] + place * from]; });
+        load_part(part, in + at[0], from, read);
         each_of(part, [&](int i, std::uint32_t place) { out[at[1] + place * to] = converted<In, Out>(read[i]); });
       },
       "copy");
 }
 
 /// The axes in another order: the one whose elements are neighbours in the input stands in front of the innermost, whose
-/// elements are neighbours in the output. False where there is none.
+/// elements are neighbours in the output. False where there is none, or only a short one further outside.
 inline bool turned(StridedCopy& p) {
   const int last = p.rank - 1;
   if (last < 1 || p.out[last] != 1 || p.in[last] == 1) return false;
   int along = last - 1;
   while (along >= 0 && p.in[along] != 1) --along;
-  if (along < 0) return false;
+  if (along < 0 || (along < last - 1 && p.extent[along] < wide)) return false;
   for (; along < last - 1; ++along) {
     std::swap(p.extent[along], p.extent[along + 1]);
     std::swap(p.in[along], p.in[along + 1]);

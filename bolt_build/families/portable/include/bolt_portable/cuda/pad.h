@@ -91,8 +91,8 @@ void pad_elements(const Run& r, PadAxes axes, T value, const T* in, T* out) {
           found[i] = value;
           if (row >= 0 && place >= 0) found[i] = in[row + place];
         });
-        T* const to = out + static_cast<Index>(part.row) * inner.out;
-        each_of(part, [&](int i, std::uint32_t at) { to[at] = found[i]; });
+        T* const row_of_output = out + static_cast<Index>(part.row) * inner.out;
+        each_of(part, row_of_output, [&](int i, std::uint32_t, T* to) { *to = found[i]; });
       },
       "padding");
 }

@@ -47,10 +47,10 @@ struct Walk {
 /// Elements of a row that a thread takes at most, one by one.
 constexpr int row_elements = 8;
 
-/// Part of a row: elements `first`, `first + apart` and so on, `many` of them, at most `row_elements`.
+/// Part of a row: elements `first`, `first + apart` and so on, `many` of them, of at most `each`, which all threads have alike.
 struct RowPart {
   std::uint32_t row, first, apart;
-  int many;
+  int many, each;
 };
 
 /// Calls body(part) for `rows` rows of `run` neighbours, where no access takes several. Neighbouring threads take neighbouring
@@ -72,18 +72,42 @@ void launch_rows(const Run& r, Index rows, Index run, const Body& body, const ch
         const std::uint32_t first = (piece - row * pieces) * each * apart + (item - piece * apart);
         if (first >= length) return;
         const std::uint32_t left = threads.quotient(length - 1 - first) + 1;
-        body(RowPart{row, first, apart, static_cast<int>(left < each ? left : each)});
+        body(RowPart{row, first, apart, static_cast<int>(left < each ? left : each), static_cast<int>(each)});
       },
       what);
 }
 
-/// Calls with(i, at) for the elements of a part. The compiler unrolls it, so that a body which loads into an array has its loads
-/// under way at once.
+/// Loads a part of the row that begins at `row` and whose elements lie `step` apart, as it is stored. No thread has a branch of its
+/// own, so all loads are under way at once: behind its last element a thread reads that again.
+template <typename T>
+__device__ inline void load_part(const RowPart& part, const T* row, Index step, T (&values)[row_elements]) {
+  const T* from = row + part.first * step;
+  const Index apart = part.apart * step;
+#pragma unroll
+  for (int i = 0; i < row_elements; ++i) {
+    if (i >= part.each) break;
+    values[i] = *from;
+    from += i + 1 < part.many ? apart : 0;
+  }
+}
+
+/// Calls with(i, place) for the elements of a part.
 template <typename With>
 __device__ inline void each_of(const RowPart& part, const With& with) {
 #pragma unroll
   for (int i = 0; i < row_elements; ++i)
     if (i < part.many) with(i, part.first + i * part.apart);
+}
+
+/// Calls with(i, place, where it is stored) for the elements of a part of the row that begins at `row`.
+template <typename T, typename With>
+__device__ inline void each_of(const RowPart& part, T* row, const With& with) {
+  T* to = row + part.first;
+#pragma unroll
+  for (int i = 0; i < row_elements; ++i) {
+    if (i < part.many) with(i, part.first + i * part.apart, to);
+    to += part.apart;
+  }
 }
 
 }  // namespace bolt::portable
