@@ -371,6 +371,7 @@ ATTENTION = [
               mask=Input((2, 1, 9, 140))),
     attention("attention-wide", Attention(1, 1, 0.05), (1, 3, 300), (1, 33, 300), (1, 33, 700),
               mask=Input((1, 3, 1))),
+    attention("attention-windows", Attention(2, 2, 0.5), (6, 9, 8), (6, 5, 8), (6, 5, 10), mask=Input((3, 2, 9, 5))),
     attention("attention-hidden", Attention(2, 2, 0.5), (3, 40, 6), (3, 2, 6), (3, 2, 10),
               mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
     attention("attention-hidden-safe", Attention(2, 1, 0.5, safe=True), (3, 40, 6), (3, 2, 3), (3, 2, 5),

@@ -12,6 +12,7 @@ from graph_models import bound, model, node, tensor
 from bolt_build.graph import reference
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.ops import OPS
+from bolt_build.graph.text import parse_graph
 
 torch = pytest.importorskip("torch", reason="torch is a peer, which tests need not have")
 
@@ -330,6 +331,12 @@ def test_attention_is_torchs_own(causal: int, masked: bool, kv_heads: int, tmp_p
     graph = bound(tmp_path, model([made], inputs, constants=constants, opset=23), batch=2)
     assert_as_reference(graph, arrays)
     assert called(graph).count("scaled_dot_product_attention") == 1
+
+
+def test_a_mask_of_fewer_images_begins_anew_behind_them() -> None:
+    attention = "%y = attention(%x, %x, %x, %m) heads=2 kv_heads=2 scale=0.5"
+    graph = parse_graph(f"graph g batch=6 (%x: f32[6,5,8], %m: f32[3,2,5,5]) -> (%y) {{\n  {attention}\n}}\n")
+    assert_as_reference(graph, {"x": numbers((6, 5, 8)), "m": numbers((3, 2, 5, 5), seed=1)})
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

@@ -42,6 +42,16 @@ def test_each_query_of_each_head_is_the_mean_of_values_that_softmax_weights(kv_h
         np.testing.assert_allclose(result[n, i, head * columns : (head + 1) * columns], wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_a_mask_of_fewer_images_begins_anew_behind_them() -> None:
+    q, mask = drawn(6, 5, 8), drawn(3, 2, 5, 5, seed=1)
+    op = Attention(2, 2, 0.5)
+    (again,) = op.evaluate([q, q, q, mask])
+    (whole,) = op.evaluate([q, q, q, np.tile(mask, (2, 1, 1, 1))])
+    np.testing.assert_array_equal(again, whole)
+    types = [TensorType(DType.F32, x.shape) for x in (q, q, q, mask)]
+    assert op.infer(types) == (TensorType(DType.F32, (6, 5, 8)),)
+
+
 def test_packed_rows_have_queries_then_keys_then_values() -> None:
     q, k, v = drawn(2, 5, 12), drawn(2, 5, 6, seed=1), drawn(2, 5, 6, seed=2)
     (apart,) = Attention(4, 2, 0.5).evaluate([q, k, v])
@@ -86,6 +96,8 @@ X = (1, 5, 12)
         (Attention(4, 4, 1.0), (X, X, X, (1, 1, 5, 6)),
          "shapes [1, 4, 5, 5] and [1, 1, 5, 6] do not broadcast"),
         (Attention(4, 4, 1.0), (X, X, X, (3, 1, 5, 5)), "mask [3, 1, 5, 5] does not broadcast to scores [1, 4, 5, 5]"),
+        (Attention(4, 4, 1.0), ((6, 5, 12),) * 3 + ((4, 1, 5, 5),),
+         "shapes [6, 4, 5, 5] and [4, 1, 5, 5] do not broadcast"),
         (Attention(4, 4, 1.0, packed=True), (X, X, X), "takes 1 to 2 inputs, not 3"),
     ],
 )  # fmt: skip

@@ -83,7 +83,7 @@ def test_scales_stand_on_scores_queries_and_keys(scores: str, said_of_it: str) -
 def test_a_constant_condition_that_is_too_large_to_be_stored_as_numbers_is_asked_by_the_engine(
     sides: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolt_build.planner.passes.attention._MOST_FOLDED", 24)
+    monkeypatch.setattr("bolt_build.planner.passes.attention.MOST_FOLDED", 24)
     before = spelled(QKV + SCORES + f"%m = where(%seen, {sides}); %p = softmax(%m) axis=3;" + END)
     after = run(RECOGNISE_ATTENTION, before).graph
     assert [node.inputs[0] for node in after.nodes if node.op == Where()] == ["seen"]

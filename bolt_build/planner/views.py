@@ -13,7 +13,7 @@ from math import prod
 from bolt_build.graph.ir import Node, Op
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.shape import Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.planner.rewrite import GraphEditor
 
 REPEATED = -1
@@ -63,6 +63,9 @@ class View:
                 return None if axes is None else replace(self, axes=axes)
             case Expand():
                 return replace(self, axes=_expanded(self.axes, shape))
+            case Pad() if repeats(op, self.shape):
+                times = (size // extent(axis) for axis, size in zip(self.axes, shape, strict=True))
+                return replace(self, axes=tuple((*_again(n), *axis) for n, axis in zip(times, self.axes, strict=True)))
             case Slice():
                 return self._sliced(op)
         return None
@@ -127,6 +130,8 @@ def step_back(editor: GraphEditor, node: Node) -> Op | None:
         return None
     if isinstance(node.op, Reshape | Transpose | Slice | Expand | Identity):
         return node.op
+    if isinstance(node.op, Pad) and repeats(node.op, editor.type(node.inputs[0]).shape):
+        return node.op
     if isinstance(node.op, Gather):
         index, shape = editor.constant(node.inputs[1]), editor.type(node.inputs[0]).shape
         if index is None or index.size != 1:
@@ -135,6 +140,12 @@ def step_back(editor: GraphEditor, node: Node) -> Op | None:
         count = tuple(1 if axis == node.op.axis else size for axis, size in enumerate(shape))
         return Slice(tuple(at if axis == node.op.axis else 0 for axis in range(len(shape))), count, (1,) * len(shape))
     return None
+
+
+def repeats(op: Pad, shape: tuple[int, ...]) -> bool:
+    """Whether the padding repeats a tensor of this shape as a whole, once or several times along each axis."""
+    whole_times = all(size and more % size == 0 for size, more in zip(shape, op.end, strict=True))
+    return op.mode == "wrap" and not any(op.begin) and min(op.end, default=0) >= 0 and whole_times
 
 
 def made_of(sizes: tuple[int, ...], view: View, groups: Sequence[Sequence[Digit]]) -> tuple[Op, ...] | None:
@@ -223,9 +234,11 @@ def uncut(axis: Axis) -> Axis:
 
 def _expanded(axes: tuple[Axis, ...], shape: tuple[int, ...]) -> tuple[Axis, ...]:
     old: tuple[Axis, ...] = ((),) * (len(shape) - len(axes)) + axes
-    repeated = ((Digit(size, REPEATED, 0),) if not axis and size != 1 else axis
-                for axis, size in zip(old, shape, strict=True))  # fmt: skip
-    return tuple(repeated)
+    return tuple(axis or _again(size) for axis, size in zip(old, shape, strict=True))
+
+
+def _again(times: int) -> Axis:
+    return (Digit(times, REPEATED, 0),) if times != 1 else ()
 
 
 def _advance(begin: list[int], digit: Digit, count: int) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention import Attention, images_of
 
 
 def attention(build: Builder, node: Node) -> fx.Node:
@@ -23,7 +23,7 @@ def attention(build: Builder, node: Node) -> fx.Node:
     rows = _rows(build, node, op, extents.depth)
     heads = (op.heads, op.kv_heads, op.kv_heads)
     q, k, v = (_by_head(build, x, count) for x, count in zip(rows, heads, strict=True))
-    mask = build.value(node.inputs[op.sources]) if len(node.inputs) > op.sources else None
+    mask = _mask(build, node, op, extents.batch) if len(node.inputs) > op.sources else None
     causal = op.causal
     if causal and mask is not None:
         hidden = np.where(np.tri(extents.queries, extents.keys, dtype=np.bool_), 0.0, -np.inf)
@@ -33,6 +33,13 @@ def attention(build: Builder, node: Node) -> fx.Node:
         enable_gqa=op.heads != op.kv_heads,
     )  # fmt: skip
     return build.call(torch.flatten, build.call(torch.transpose, made, 1, 2), 2)
+
+
+def _mask(build: Builder, node: Node, op: Attention, batch: int) -> fx.Node:
+    """The mask, once more for each run of images that it begins anew for."""
+    name = node.inputs[op.sources]
+    mask, images = build.value(name), images_of(build.graph.type(name).shape, batch)
+    return mask if images in (1, batch) else build.call(torch.Tensor.repeat, mask, (batch // images, 1, 1, 1))
 
 
 def _rows(build: Builder, node: Node, op: Attention, depth: int) -> list[fx.Node]:

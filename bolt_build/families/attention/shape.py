@@ -7,10 +7,9 @@ from math import e, log2, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
+from bolt_build.families.common.attention import mask_images, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED, HALVES, element
-from bolt_build.families.common.geometry import strides
-from bolt_build.families.common.stages import aligned as as_broadcast
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.attention import Attention
@@ -144,23 +143,13 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         k_rows=sources[1],
         v_rows=sources[2],
         y_rows=_rows(0, shape.queries, at.pitch(0) or output.row),
-        mask_steps=braces(_mask_steps(problem)),
+        mask_steps=braces(mask_steps(problem)),
+        mask_images=mask_images(problem),
     )
 
 
 def _rows(first: int, count: int, row: int) -> str:
     return braces((first, count * row, row))
-
-
-def _mask_steps(problem: KernelProblem) -> tuple[int, ...]:
-    """Elements from one image, head, query and key to the next; 0 where the mask is broadcast or there is none."""
-    op = problem.op
-    assert isinstance(op, Attention)
-    if len(problem.inputs) == op.sources:
-        return (0,) * 4
-    mask = problem.inputs[-1]
-    shape, steps = as_broadcast(mask.shape, 4), (0,) * (4 - len(mask.shape)) + strides(mask)
-    return tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True))
 
 
 def wide(*values: int) -> int:

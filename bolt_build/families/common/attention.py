@@ -5,7 +5,7 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.stages import aligned
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention import Attention, images_of
 
 
 def mask_steps(problem: KernelProblem) -> tuple[int, ...]:
@@ -18,6 +18,14 @@ def mask_steps(problem: KernelProblem) -> tuple[int, ...]:
     mask = problem.inputs[-1]
     steps = (0,) * (4 - len(mask.shape)) + strides(mask)
     return tuple(0 if extent == 1 else step for extent, step in zip(aligned(mask.shape, 4), steps, strict=True))
+
+
+def mask_images(problem: KernelProblem) -> int:
+    """Behind how many images the mask begins anew; 1 where they share it or there is none."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    batch = op.extents([operand.type for operand in problem.inputs]).batch
+    return 1 if len(problem.inputs) == op.sources else images_of(problem.inputs[-1].shape, batch)
 
 
 def keys_there(op: Attention) -> dict[str, str]:

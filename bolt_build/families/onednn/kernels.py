@@ -6,7 +6,7 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.attention import keys_there, mask_steps
+from bolt_build.families.common.attention import keys_there, mask_images, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned, may_share
@@ -241,6 +241,7 @@ def _emit_attention(problem: KernelProblem, at: StepExpressions) -> StepCode:
         columns=extents.columns,
         row=braces([operand.shape[2] for operand in problem.inputs[: op.sources]] * copies),
         mask=braces(mask_steps(problem)),
+        mask_images=mask_images(problem),
         scale=literal(op.scale),
         causal=boolean(op.causal),
         safe=boolean(op.safe),

@@ -26,6 +26,12 @@ class AttentionShape:
     columns: int
 
 
+def images_of(mask: tuple[int, ...], batch: int) -> int:
+    """How many images of a batch have a mask of their own, where they divide it: 1 where all share one."""
+    images = mask[0] if len(mask) == 4 else 1
+    return images if images > 0 and batch % images == 0 else 1
+
+
 @dataclass(frozen=True)
 class Attention(Op):
     """y = softmax(scale Q K^T + mask) V for each head, the softmax over keys.
@@ -33,7 +39,8 @@ class Attention(Op):
     Inputs: q [N, S, heads D], k [N, T, kv_heads D] and v [N, T, kv_heads Dv]. Rows hold the heads side by side, as the
     products leave them. If `packed` one tensor [N, S, heads D + 2 kv_heads D] has all three side by side in this order;
     then T is S and Dv is D. Head h reads key and value head h // (heads // kv_heads). Behind them optionally a mask
-    that broadcasts to [N, heads, S, T] and is added to the scaled scores; minus infinity in it hides a key.
+    that broadcasts to [N, heads, S, T] and is added to the scaled scores; minus infinity in it hides a key. A mask of
+    fewer images, which divide N, begins anew behind them: image n reads that of n % images.
     Output: [N, S, heads Dv].
 
     If `causal`, query i reads keys 0 to i alone, counted from the first of both where S and T differ. A query that
@@ -92,7 +99,8 @@ class Attention(Op):
                 )
         if len(inputs) > self.sources:
             mask, scores = inputs[-1], (shape.batch, self.heads, shape.queries, shape.keys)
-            if broadcast(scores, mask.shape) != scores:
+            repeated = (shape.batch, *mask.shape[1:]) if images_of(mask.shape, shape.batch) > 1 else mask.shape
+            if broadcast(scores, repeated) != scores:
                 raise ShapeError(f"mask {list(mask.shape)} does not broadcast to scores {list(scores)}")
         return (TensorType(inputs[0].dtype, (shape.batch, shape.queries, self.heads * shape.columns)),)
 
@@ -101,7 +109,9 @@ class Attention(Op):
         with np.errstate(all="ignore"):
             scores = q @ k.swapaxes(-1, -2) * self.scale
             if len(inputs) > self.sources:
-                scores = scores + widened(inputs[-1])
+                mask = widened(inputs[-1])
+                images = images_of(mask.shape, len(scores))
+                scores = scores + (np.tile(mask, (len(scores) // images, 1, 1, 1)) if images > 1 else mask)
             if self.causal:
                 scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
             top = scores.max(axis=-1, keepdims=True)

@@ -24,10 +24,10 @@ from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.planner.passes.attention_masks import MOST_FOLDED, Addend, mask_of
 from bolt_build.planner.passes.attention_operands import (
     Chain,
     Operand,
-    broadcast_mask,
     heads_of,
     operand,
     packed_rows,
@@ -42,8 +42,6 @@ from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
 
-_MOST_FOLDED = 1 << 20
-"""Elements of a mask that is computed here from constants."""
 _LONGEST = 256
 """Elements of a head, up to which its scores are worth being kept from memory: longer ones no GPU's kernel holds."""
 
@@ -134,20 +132,17 @@ def _build(
         sources = [*both, rows_of(editor, chain, v)]
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
-    causal, masks, dtype = False, list[str](), editor.type(softmax.inputs[0]).dtype
+    causal, masks, dtype = False, list[Addend](), editor.type(softmax.inputs[0]).dtype
     for mask in scores.masks:
         array = _array(editor, mask)
         if array is not None and _is_triangle(array, queries, keys) and (len(scores.masks) == 1 or _is_endless(array)):
             causal = True
             continue
-        masks.append(
-            broadcast_mask(editor, chain, _added(editor, chain, mask, array, dtype), mask.shape, images, heads)
-        )
-    while len(masks) > 1:
-        masks[-2:] = [chain.add(Binary("add"), masks[-2:])]
+        masks.append(Addend(_added(editor, chain, mask, array, dtype), mask.shape))
+    read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
     op = Attention(heads, heads // k.repeats, scale, causal, packed is not None, shares.safe and bool(masks))
-    return _put(editor, journal, op, (*sources, *masks), chain, result)
+    return _put(editor, journal, op, (*sources, *read), chain, result)
 
 
 def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) -> None:
@@ -172,6 +167,9 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
         masks, causal = (), True
     elif array is not None and array.shape != editor.type(masks[0]).shape:
         masks = (editor.new_constant(f"{masks[0]}.mask", array, editor.type(masks[0]).dtype), *masks[1:])
+    elif masks:
+        every = shape.batch, op.heads, shape.queries, shape.keys
+        masks = (mask_of(editor, chain, [Addend(masks[0], every)], shape.batch, op.heads),)
     made = replace(
         op, kv_heads=op.kv_heads // k.repeats, scale=op.scale * q.scale * k.scale, causal=causal,
         packed=packed is not None, safe=op.safe and bool(masks),
@@ -240,7 +238,7 @@ def _array(editor: GraphEditor, mask: Mask) -> Array | None:
         return array
     chosen = array if mask.where else ~array
     added = np.where(chosen, np.float32(mask.hidden), np.float32(0.0))
-    if added.size > _MOST_FOLDED and (added.ndim < 2 or not _is_triangle(added, *added.shape[-2:])):
+    if added.size > MOST_FOLDED and (added.ndim < 2 or not _is_triangle(added, *added.shape[-2:])):
         return None
     return added
 

@@ -229,36 +229,6 @@ def packed_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Op
     return chain.moved(view.source, ops) if ops is not None and covered else None
 
 
-def broadcast_mask(
-    editor: GraphEditor, chain: Chain, value: str, scores: tuple[int, ...], images: int, heads: int
-) -> str:
-    """A mask that broadcasts to `scores`, as one that broadcasts to [images, heads, queries, keys]."""
-    node = editor.producer(value)
-    if node is not None and isinstance(node.op, Expand) and not node.epilogue:
-        value = node.inputs[0]
-    shape = editor.type(value).shape
-    batch = scores[:-2]
-    if len(shape) <= 2 or (len(shape) <= 4 and batch == (images, heads)):
-        return value
-    own = (1,) * (len(scores) - len(shape)) + shape
-    if all(size == 1 for size in own[:-2]):
-        return chain.add(Reshape(own[-2:]), [value])
-    cut = next((i for i in range(len(batch) + 1) if prod(batch[i:]) == heads), None)
-    if cut is None:
-        everywhere = (*batch, *own[-2:])
-        value = value if shape == everywhere else chain.add(Expand(everywhere), [value])
-        return chain.add(Reshape((images, heads, *own[-2:])), [value])
-    parts, spread = [], list(own)
-    for first, last in ((0, cut), (cut, len(batch))):
-        is_one = all(size == 1 for size in own[first:last])
-        if not is_one:
-            spread[first:last] = batch[first:last]
-        parts.append(1 if is_one else prod(batch[first:last]))
-    if tuple(spread) != own:
-        value = chain.add(Expand(tuple(spread)), [value])
-    return chain.add(Reshape((*parts, *own[-2:])), [value])
-
-
 @dataclass(frozen=True)
 class Source:
     """A value as a view of the furthest tensor that it is moved from; what it is multiplied with on the way; the values

@@ -88,7 +88,7 @@ bool block(const AttentionShape& s, Index image, Index head, Index first, Index 
       float* row = score + i * count;
       const float* from =
           mask == nullptr ? nullptr
-                          : mask + image * s.mask[0] + head * s.mask[1] + (first + i) * s.mask[2] + key * s.mask[3];
+                          : mask + image % s.mask_images * s.mask[0] + head * s.mask[1] + (first + i) * s.mask[2] + key * s.mask[3];
       const float best = masked(row, count, s.causal ? first + i + 1 - key : count, from, s.mask[3]);
       const float old = top[i];
       top[i] = best > old ? best : old;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.attention import keys_there, mask_steps
+from bolt_build.families.common.attention import keys_there, mask_images, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
@@ -32,6 +32,7 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
         row=braces(rows * (3 // op.sources)),
         first=braces((0, own, own + kv) if op.packed else (0, 0, 0)),
         mask=braces(mask_steps(problem)),
+        mask_images=mask_images(problem),
         scale=literal(op.scale),
         **keys_there(op),
     )

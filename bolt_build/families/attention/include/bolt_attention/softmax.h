@@ -87,7 +87,8 @@ struct ScoreRow {
       : mask(nullptr), end(a.causal ? min(a.keys, query + 1) : a.keys) {
     if constexpr (masked) {
       const int there = min(query, a.queries - 1);
-      mask = static_cast<const Mask*>(a.mask) + image * a.mask_steps[0] + head * a.mask_steps[1] + there * a.mask_steps[2];
+      mask = static_cast<const Mask*>(a.mask) + image % a.mask_images * a.mask_steps[0] + head * a.mask_steps[1] +
+             there * a.mask_steps[2];
     }
   }
 };

@@ -8,11 +8,11 @@
 namespace bolt::onednn {
 
 /// `group` neighbouring heads share one head of keys and values. `row`: elements from a row of queries, keys and values
-/// to the next. `mask`: steps of the mask along image, head, query and key. `there`: how many keys are no padding, null
-/// where all are.
+/// to the next. `mask`: steps of the mask along image, head, query and key; behind `mask_images` images it begins anew.
+/// `there`: how many keys are no padding, null where all are.
 struct AttentionShape {
   std::int64_t batch, heads, group, queries, keys, depth, columns;
-  std::int64_t row[3], mask[4];
+  std::int64_t row[3], mask[4], mask_images;
   float scale;
   bool causal, safe;
   const std::int64_t* there = nullptr;

@@ -6,11 +6,11 @@
 namespace bolt::portable {
 
 /// Of queries, keys and values: elements from a row to the next, and the first element. `mask`: steps of the mask along
-/// image, head, query and key. `group` neighbouring heads share one head of keys and values. `there`: how many keys
-/// are no padding, null where all are.
+/// image, head, query and key, which begins anew behind `mask_images` images. `group` neighbouring heads share one head
+/// of keys and values. `there`: how many keys are no padding, null where all are.
 struct Attention {
   Index batch, heads, group, queries, keys, depth, columns;
-  Index row[3], first[3], mask[4];
+  Index row[3], first[3], mask[4], mask_images;
   float scale;
   const std::int64_t* there = nullptr;
 };
@@ -39,7 +39,7 @@ BOLT_HD inline AttentionRow<Q, K, V, Mask, Out> attention_row(const Attention& p
   return {q + p.first[0] + (image * p.queries + query) * p.row[0] + head * p.depth,
           k + p.first[1] + image * p.keys * p.row[1] + shared * p.depth,
           v + p.first[2] + image * p.keys * p.row[2] + shared * p.columns,
-          mask + (image * p.mask[0] + head * p.mask[1] + query * p.mask[2]),
+          mask + (image % p.mask_images * p.mask[0] + head * p.mask[1] + query * p.mask[2]),
           out + ((image * p.queries + query) * p.heads + head) * p.columns,
           query};
 }
