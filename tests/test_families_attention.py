@@ -212,7 +212,7 @@ def test_emits_strides_of_packed_rows_and_of_rows_apart() -> None:
         "bolt::attention::Unmasked{}, bolt::attention::Arguments{.batch = 32, .heads = 12, .group = 1, .queries = 128, "
         ".keys = 128, .scale = 0.2705053201666806f, .causal = false, .safe = false, "
         ".q_rows = {0, 296960, 2320}, .k_rows = {768, 296960, 2320}, .v_rows = {1536, 296960, 2320}, "
-        ".y_rows = {0, 99328, 776}, .mask_steps = {0, 0, 0, 0}, .mask_images = 1}, "
+        ".y_rows = {0, 99328, 776}, .mask_steps = {0, 0, 0, 0}, .mask_images = 1, .mask_scale = 5.333333333333333f}, "
         "r.arena(0), r.arena(0), r.arena(0), nullptr, r.arena(64));"
     )
 
@@ -223,9 +223,18 @@ def test_emits_strides_of_a_mask_that_heads_and_queries_share() -> None:
     call = FAMILY.emit(problem, candidate_of(TILE), H200, at).call
     assert ".group = 4, .queries = 100, .keys = 120," in call
     assert ".causal = true" in call
-    assert ".mask_steps = {120, 0, 0, 1}, .mask_images = 2}, r.input(0), r.input(1)," in call
+    assert ".mask_steps = {120, 0, 0, 1}, .mask_images = 2, .mask_scale = " in call
     assert call.endswith("r.input(2), r.input(3), r.output(0));")
     assert "bolt::portable::f16{}" in call
+
+
+def test_a_mask_takes_no_registers_beside_the_scores() -> None:
+    """Scores begin with it."""
+    tile = WarpgroupTile(1, 64, 1, ahead=False, blocks=6)
+    for mask in (None, Input((1, 2, 64, 64), True)):
+        layer = attention("windows", (64, 2, 64, 64), 32, mask=mask)
+        assert legality(tile, layer) is None
+        assert legality(replace(tile, blocks=5), layer) == "is for 5 blocks on a multiprocessor, there is room for 6"
 
 
 def test_one_unit_serves_every_number_of_images_and_rows() -> None:

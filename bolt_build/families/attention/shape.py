@@ -145,6 +145,7 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         y_rows=_rows(0, shape.queries, at.pitch(0) or output.row),
         mask_steps=braces(mask_steps(problem)),
         mask_images=mask_images(problem),
+        mask_scale=literal(1 / op.scale),
     )
 
 

@@ -26,8 +26,6 @@ _MOST = 6
 """Most warpgroups that a multiprocessor should have."""
 _OTHERS = 30
 """Registers of a thread beside scores, powers and results: those that nvcc took, with room for what it moves."""
-_MASKED = 8
-"""More of them where a mask is read."""
 _REACHED = 0.98
 """Part of what a multiprocessor can do that these kernels reach, products and powers one after the other: fitted."""
 _WIDEST = 256
@@ -75,7 +73,7 @@ class WarpgroupTile:
         """Scores and results in fp32; powers in half precision, where scores were if there are no next ones."""
         wide = shape.of_heads[1]
         powers = self.keys // 4 if self.ahead else 0
-        return self.keys // 2 + wide // 2 + powers + _OTHERS + (_MASKED if shape.mask else 0)
+        return self.keys // 2 + wide // 2 + powers + _OTHERS
 
     def room(self) -> int:
         """Registers that a thread may have."""

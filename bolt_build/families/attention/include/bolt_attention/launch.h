@@ -2,6 +2,8 @@
 // includes warp_kernel.h, or that of another kind, and instantiates launch explicitly.
 #pragma once
 
+#include <cstdint>
+
 #include "bolt/plan.h"
 #include "bolt_portable/element.h"
 
@@ -33,6 +35,21 @@ struct Unmasked {};
 /// padding, which is not read. Null: all.
 struct Counted {};
 
+/// Division of numbers from 0 to 2^31 by one that is known before the kernel begins, as a product and a shift: a block of
+/// a small window has little else to do than to find out which one it is.
+struct Divisor {
+  std::uint32_t factor = 1u << 31, shift = 31;
+
+  Divisor() = default;
+  explicit Divisor(int by) {
+    while (std::int64_t{1} << (shift - 31) < by) ++shift;
+    factor = static_cast<std::uint32_t>(((std::uint64_t{1} << shift) + by - 1) / by);
+  }
+  BOLT_HD int quotient(int number) const {
+    return static_cast<int>(static_cast<std::uint64_t>(static_cast<std::uint32_t>(number)) * factor >> shift);
+  }
+};
+
 /// Where rows of a tensor lie: elements from its beginning to the first head of the first row, from an image to the next
 /// and from a row to the next. Heads lie beside each other in a row.
 struct Rows {
@@ -41,8 +58,8 @@ struct Rows {
 
 /// y = softmax(scale q k^T + mask) v for each head. Head h reads head h / `group` of keys and values.
 /// `scale` is positive, and multiplied by log2(e) already. `mask_steps` are elements of the mask from one image, head,
-/// query and key to the next, 0 where they share it; behind `mask_images` images it begins anew. `causal`: query i reads
-/// keys 0 to i alone. A query that reads no key gives NaN, or 0 if `safe`.
+/// query and key to the next, 0 where they share it; behind `mask_images` images it begins anew, and `mask_scale` times
+/// `scale` is log2(e). `causal`: query i reads keys 0 to i alone. A query that reads no key gives NaN, or 0 if `safe`.
 struct Arguments {
   int batch, heads, group, queries, keys;
   float scale;
@@ -50,13 +67,26 @@ struct Arguments {
   Rows q_rows, k_rows, v_rows, y_rows;
   Index mask_steps[4];
   int mask_images;
+  float mask_scale;
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
   const void* mask = nullptr;
   void* y = nullptr;
   bool overlap = false;  // as in Run
+  // What `divided` sets.
+  Divisor by_tiles{}, by_heads{}, by_group{}, by_images{};
 };
+
+/// The same for a kernel that cuts queries in so many tiles.
+inline Arguments divided(const Arguments& a, Index tiles) {
+  Arguments own = a;
+  own.by_tiles = Divisor(static_cast<int>(tiles));
+  own.by_heads = Divisor(a.heads);
+  own.by_group = Divisor(a.group);
+  own.by_images = Divisor(a.mask_images);
+  return own;
+}
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
 /// Unmasked, Counted or the element type of the mask.

@@ -76,65 +76,64 @@ __device__ inline Arguments counted(const Arguments& a) {
   return own;
 }
 
-/// One query and its keys. Without a mask scores stay as they are; with one they are scaled, as powers of two want them.
 template <typename Mask>
-struct ScoreRow {
-  static constexpr bool masked = !std::is_same_v<Mask, Unmasked>;
-  const Mask* mask;  // of this query and key 0
-  int end;           // the first key that it does not read
+constexpr bool masked = !std::is_same_v<Mask, Unmasked> && !std::is_same_v<Mask, Counted>;
 
-  __device__ ScoreRow(const Arguments& a, int image, int head, int query)
-      : mask(nullptr), end(a.causal ? min(a.keys, query + 1) : a.keys) {
-    if constexpr (masked) {
-      const int there = min(query, a.queries - 1);
-      mask = static_cast<const Mask*>(a.mask) + image % a.mask_images * a.mask_steps[0] + head * a.mask_steps[1] +
-             there * a.mask_steps[2];
-    }
+/// Which queries a block computes, of which head and image.
+struct Place {
+  int tile, head, image;
+
+  __device__ Place(const Arguments& a, int block, int tiles) {
+    const int which = a.by_tiles.quotient(block);
+    image = a.by_heads.quotient(which);
+    head = which - image * a.heads;
+    // Of causal heads the last queries have most to do: they begin first.
+    tile = tiles - 1 - (block - which * tiles);
   }
 };
 
-/// A score with its mask.
-__device__ inline float masked_score(const Arguments& a, float score, float mask) {
-  constexpr float log2e = 1.4426950408889634f;
-  return fmaf(mask, log2e, score * a.scale);
+/// Where the mask of a head begins. Tensors have fewer than 2^31 elements.
+__device__ inline int mask_of(const Arguments& a, int image, int head) {
+  const int own = image - a.by_images.quotient(image) * a.mask_images;
+  return own * static_cast<int>(a.mask_steps[0]) + head * static_cast<int>(a.mask_steps[1]);
 }
 
-/// Adds the mask to scores of two rows, of which a lane has two columns of every eight, the first of them `key`. Those of
-/// keys that there are not stay as they are. A mask that both rows share is read once.
+/// What products of two rows, the second eight below the first, are added to: their mask in units of the scaled product.
+/// The head's begins at `of_head`. A lane has two columns of every eight, the first of them `key`; of keys that there are not it has zeros. So a mask is
+/// loaded while queries and keys are copied, takes no registers beside the scores, and no instruction adds it. A number
+/// beyond fp32 once it is divided by the scale hides its key as infinity does.
 template <typename Mask, int scores>
-__device__ inline void add_mask(const Arguments& a, const ScoreRow<Mask> (&row)[2], int key, float (&score)[scores][4]) {
-  const bool shared = row[0].mask == row[1].mask;
-  const bool whole = a.mask_steps[3] == 1 && key + 8 * scores <= a.keys &&
-                     (reinterpret_cast<std::uintptr_t>(row[0].mask) | reinterpret_cast<std::uintptr_t>(row[1].mask)) %
-                             (2 * sizeof(Mask)) == 0;
-  if (whole && shared) {
-#pragma unroll
-    for (int j = 0; j < scores; ++j) {
-      float mask[2];
-      portable::load_lanes<2>(row[0].mask + key + 8 * j, mask);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) score[j][i] = masked_score(a, score[j][i], mask[i % 2]);
-    }
-  } else if (whole) {
+__device__ inline void begin_with_mask(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
+  const auto row_of = [&](int query) {
+    const int there = min(query, a.queries - 1);
+    return static_cast<const Mask*>(a.mask) + (of_head + there * static_cast<int>(a.mask_steps[2]));
+  };
+  const Mask* const row[2] = {row_of(query), row_of(query + 8)};
+  const int end = a.keys - key;
+  const bool pairs = (reinterpret_cast<std::uintptr_t>(row[0]) | reinterpret_cast<std::uintptr_t>(row[1])) %
+                         (2 * sizeof(Mask)) == 0;
+  if (a.mask_steps[3] == 0) {
+    const float shared[2] = {static_cast<float>(*row[0]), static_cast<float>(*row[1])};
 #pragma unroll
     for (int j = 0; j < scores; ++j)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float mask[2];
-        portable::load_lanes<2>(row[r].mask + key + 8 * j, mask);
+      for (int i = 0; i < 4; ++i) score[j][i] = shared[i / 2];
+  } else if (pairs && 8 * scores <= end) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) score[j][2 * r + i] = masked_score(a, score[j][2 * r + i], mask[i]);
-      }
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) portable::load_lanes<2>(row[r] + key + 8 * j, score[j] + 2 * r);
   } else {
-    const int step = static_cast<int>(a.mask_steps[3]);
 #pragma unroll
     for (int j = 0; j < scores; ++j)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = key + 8 * j + i % 2;
-        if (at < a.keys) score[j][i] = masked_score(a, score[j][i], static_cast<float>(row[i / 2].mask[at * step]));
-      }
+      for (int i = 0; i < 4; ++i)
+        score[j][i] = 8 * j + i % 2 < end ? static_cast<float>(row[i / 2][key + 8 * j + i % 2]) : 0.0f;
   }
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
 }
 
 /// What is known of two rows, the second of them eight below the first, of which a lane has some columns.
@@ -147,23 +146,21 @@ struct TwoRows {
 /// first of them `key`, as tensor-core instructions leave sums. Leaves in `shrink` what all that was summed up before must
 /// be multiplied with. Where no key is hidden, one power of `every` (0: none) is computed by products: powers of two take
 /// a multiprocessor as long as products of heads of 64 elements. Polynomials know no NaN, so the largest score does then.
-template <typename Mask, int every = 0, int scores>
-__device__ inline void soften(const Arguments& a, int image, int head, int query, int key, float (&score)[scores][4],
-                              TwoRows& rows, float (&shrink)[2]) {
-  constexpr bool masked = ScoreRow<Mask>::masked;
+template <bool masked, int every = 0, int scores>
+__device__ inline void soften(const Arguments& a, int query, int key, float (&score)[scores][4], TwoRows& rows,
+                              float (&shrink)[2]) {
   const auto of_two = [](float a, float b) { return every > 0 ? larger_or_nan(a, b) : larger(a, b); };
-  const ScoreRow<Mask> both[2] = {{a, image, head, query}, {a, image, head, query + 8}};
-  if constexpr (masked) add_mask(a, both, key, score);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    // Behind the end of the row keys are hidden.
-    const bool hides = key - static_cast<int>(threadIdx.x) % 4 * 2 + 8 * scores > both[r].end;
+    // Behind the end of the row, the first key that it does not read, keys are hidden.
+    const int end = a.causal ? min(a.keys, query + 8 * r + 1) : a.keys;
+    const bool hides = key - static_cast<int>(threadIdx.x) % 4 * 2 + 8 * scores > end;
     if (hides) {
 #pragma unroll
       for (int j = 0; j < scores; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          if (key + 8 * j + i >= both[r].end) score[j][2 * r + i] = -INFINITY;
+          if (key + 8 * j + i >= end) score[j][2 * r + i] = -INFINITY;
     }
     float now = rows.most[r];
 #pragma unroll
@@ -171,8 +168,8 @@ __device__ inline void soften(const Arguments& a, int image, int head, int query
 #pragma unroll
       for (int i = 0; i < 2; ++i) now = of_two(now, score[j][2 * r + i]);
     now = largest_of_row(now, of_two);
-    // Without a mask scores are scaled with what is subtracted, in one instruction.
-    const float scale = masked ? 1.0f : a.scale, less = subtracted(now) * scale;
+    // Scores are scaled with what is subtracted, in one instruction.
+    const float scale = a.scale, less = subtracted(now) * scale;
     shrink[r] = power_of_two(fmaf(rows.most[r], scale, -less));
     rows.most[r] = now;
     float sum[2] = {rows.sum[r] * shrink[r], 0.0f};

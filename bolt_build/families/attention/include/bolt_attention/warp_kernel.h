@@ -80,16 +80,16 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     Half* const v_shared = k_shared + 2 * k_halves;
 
     const int tiles = (a.queries + rows - 1) / rows;
-    // Of causal heads the last queries have most to do: they begin first.
-    const int tile = tiles - 1 - static_cast<int>(blockIdx.x) % tiles, which = static_cast<int>(blockIdx.x) / tiles;
-    const int head = which % a.heads, image = which / a.heads, first_row = tile * rows;
+    const Place place(a, static_cast<int>(blockIdx.x), tiles);
+    const int head = place.head, image = place.image, first_row = place.tile * rows;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, beside = warp / down;
     const int own_row = warp % down * 16 * fragments;  // in the tile
     portable::await_earlier();
 
     const Half* const q = static_cast<const Half*>(a.q) + a.q_rows.first + image * a.q_rows.image + head * depth;
-    const Half* const k = static_cast<const Half*>(a.k) + a.k_rows.first + image * a.k_rows.image + head / a.group * depth;
-    const Half* const v = static_cast<const Half*>(a.v) + a.v_rows.first + image * a.v_rows.image + head / a.group * columns;
+    const int of_keys = a.by_group.quotient(head);
+    const Half* const k = static_cast<const Half*>(a.k) + a.k_rows.first + image * a.k_rows.image + of_keys * depth;
+    const Half* const v = static_cast<const Half*>(a.v) + a.v_rows.first + image * a.v_rows.image + of_keys * columns;
     const int end = a.causal ? min(a.keys, first_row + rows) : a.keys;
     const auto load_keys = [&](int from) {
       fill<keys, depth, deep, pitch, load>(k_shared + from / keys % 2 * k_halves, k, a.k_rows.row, from, a.keys);
@@ -109,6 +109,13 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 
 #pragma unroll 1
     for (int from = 0; from < end; from += keys) {
+      Scores score{};
+      const int first_key = from + beside * own_keys + lane % 4 * 2;
+      if constexpr (masked<Mask>) {
+#pragma unroll
+        for (int f = 0; f < fragments; ++f)
+          begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+      }
       settle<1>();
       __syncthreads();  // these keys are there for all, and what the step before used is free
       if (held && from == 0) {
@@ -122,13 +129,11 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         commit();
         commit();
       }
-      Scores score{};
       multiply_keys(score, left, q_shared, own_row, k_shared + from / keys % 2 * k_halves + beside * own_keys * pitch);
 #pragma unroll
       for (int f = 0; f < fragments; ++f) {
         float shrink[2];
-        soften<Mask>(a, image, head, first_row + own_row + 16 * f + lane / 4, from + beside * own_keys + lane % 4 * 2,
-                     score[f], two_rows[f], shrink);
+        soften<masked<Mask>>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f], two_rows[f], shrink);
         times(result[f], shrink);
       }
       settle<2>();
@@ -138,7 +143,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     settle<0>();
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
     if constexpr (across > 1)
-      combine(a, ScoreRow<Mask>::masked ? 1.0f : a.scale, result, two_rows, reinterpret_cast<float*>(memory), y, first_row,
+      combine(a, result, two_rows, reinterpret_cast<float*>(memory), y, first_row,
               own_row, beside);
     if constexpr (across == 1) {
 #pragma unroll
@@ -200,7 +205,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
   }
 
   /// Adds up what warps beside each other, with parts of the keys, summed up, and stores it.
-  static __device__ void combine(const Arguments& a, float scale, Results& result, const TwoRows (&two_rows)[fragments],
+  static __device__ void combine(const Arguments& a, Results& result, const TwoRows (&two_rows)[fragments],
                                  float* sums, Half* y, int first_row, int own_row, int beside) {
     const int lane = threadIdx.x % 32;
     float* const of_rows = sums + across * rows * pitch_sums;  // largest score and sum of each
@@ -228,10 +233,10 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       float all = -INFINITY, total = 0.0f, found[access] = {};
 #pragma unroll
       for (int i = 0; i < across; ++i) all = larger(all, of_rows[2 * (i * rows + row)]);
-      const float less = subtracted(all) * scale;
+      const float less = subtracted(all) * a.scale;
 #pragma unroll
       for (int i = 0; i < across; ++i) {
-        const float shrink = power_of_two(fmaf(of_rows[2 * (i * rows + row)], scale, -less));
+        const float shrink = power_of_two(fmaf(of_rows[2 * (i * rows + row)], a.scale, -less));
         total = fmaf(of_rows[2 * (i * rows + row) + 1], shrink, total);
 #pragma unroll
         for (int j = 0; j < access; ++j)
@@ -246,7 +251,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 };
 
 template <typename Tile, typename Mask>
-__global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(!std::is_same_v<Mask, Counted> && ScoreRow<Mask>::masked))
+__global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(masked<Mask>))
     warps_kernel(const __grid_constant__ Arguments a) {
   if constexpr (std::is_same_v<Mask, Counted>) {
     Warps<Tile>::compute(counted(a), static_cast<Unmasked*>(nullptr));
@@ -263,7 +268,7 @@ void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v
   using Kernel = Warps<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, blocks = tiles * a.batch * a.heads;
   if (blocks == 0) return;
-  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::shared_bytes, a, a.overlap, stream);
+  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::shared_bytes, divided(a, tiles), a.overlap, stream);
 }
 
 }  // namespace bolt::attention

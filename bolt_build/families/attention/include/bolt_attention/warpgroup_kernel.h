@@ -38,7 +38,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     Barrier q, k_full[stages], v_full[stages];
     Leavers k_free[stages], v_free[stages];
     // Of the block's queries, for what is done now and then: registers are few.
-    volatile int head, of_keys, image;
+    volatile int head, of_keys, image, mask;
   };
   static constexpr int shared_bytes = groups * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
 
@@ -78,9 +78,8 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     const auto v_stage = [&](int stage) { return reinterpret_cast<Half*>(v_memory + stage * v_bytes); };
 
     const int tiles = (a.queries + rows - 1) / rows;
-    // Of causal heads the last queries have most to do: they begin first.
-    const int tile = tiles - 1 - static_cast<int>(blockIdx.x) % tiles, which = static_cast<int>(blockIdx.x) / tiles;
-    const int head = which % a.heads, image = which / a.heads, first_row = tile * rows;
+    const Place place(a, static_cast<int>(blockIdx.x), tiles);
+    const int head = place.head, image = place.image, first_row = place.tile * rows;
     // The same in all threads of a warp, which the compiler does not see.
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
     const int lane = threadIdx.x % 32;
@@ -99,11 +98,11 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
         barriers.v_free[stage].count = 0;
       }
       barriers.head = head;
-      barriers.of_keys = head / a.group;
+      barriers.of_keys = a.by_group.quotient(head);
       barriers.image = image;
+      if constexpr (masked<Mask>) barriers.mask = mask_of(a, image, head);
       fence_barriers();
     }
-    __syncthreads();
     portable::await_earlier();
     // One thread asks for a step's keys, and for its values.
     const auto load_keys = [&](int step) {
@@ -135,7 +134,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
         load_values(step);
       }
     }
-    __syncwarp();
+    __syncthreads();
     const std::uint64_t q = describe<width>(q_part(group));
     Scores score;
     Results result;
@@ -147,6 +146,11 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     TwoRows two_rows;
     const int query = first_row + 16 * warp + lane / 4;
 
+    // Of a step, before its keys are waited for.
+    const auto load_mask = [&](int step) {
+      if constexpr (masked<Mask>)
+        begin_with_mask<Mask>(a, barriers.mask, query, step * keys + lane % 4 * 2, score);
+    };
     const auto begin_scores = [&](int step) {
       barriers.k_full[step % stages].wait(step / stages % 2);
       hold(score);
@@ -156,7 +160,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
       for (int i = 0; i < deep / 16; ++i) {
         const int part = i * 16 / width, column = i * 16 % width;
         multiply_keys<keys, width, Element>(q + (part * 64 * width + column) / 8, k + (part * keys * width + column) / 8,
-                                            i == 0, score[0]);
+                                            !masked<Mask> && i == 0, score[0]);
       }
       commit_products();
       hold(score);
@@ -188,17 +192,18 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     };
     float shrink[2];
     const auto powers = [&](int step) {
-      soften<Mask, every>(a, image, head, query, step * keys + lane % 4 * 2, score, two_rows, shrink);
+      soften<masked<Mask>, every>(a, query, step * keys + lane % 4 * 2, score, two_rows, shrink);
     };
     const auto take_powers = [&] {
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
     };
 
-    barriers.q.wait(0);
     if constexpr (!ahead) {
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
+        load_mask(step);
+        if (step == 0) barriers.q.wait(0);
         begin_scores(step);
         await_products<0>();
         hold(score);
@@ -215,6 +220,8 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
         free_values(step);
       }
     } else {
+      load_mask(0);
+      barriers.q.wait(0);
       // The first turn is the first warpgroup's.
       if (group == groups - 1) end_turn(group);
       await_turn(group);
@@ -225,6 +232,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
       free_keys(0);
       powers(0);
       take_powers();
+      if (steps > 1) load_mask(1);
 #pragma unroll 1
       for (int step = 0; step + 1 < steps; ++step) {
         await_turn(group);
@@ -241,6 +249,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
         free_values(step);
         times(result, shrink);
         take_powers();
+        if (step + 2 < steps) load_mask(step + 2);
       }
       await_turn(group);
       begin_results(steps - 1);
@@ -277,7 +286,7 @@ void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, bl
   if (count == 0) return;
   const int kv_heads = a.heads / a.group;
   const WarpgroupArguments p{
-      a, boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
+      divided(a, tiles), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
       boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys)};
   queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
