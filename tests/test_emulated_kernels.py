@@ -188,6 +188,8 @@ LABELS = (
     "at-form-attention-warpx1x4x1x64-f16/row-f16/row",
     "at-mask-keys-attention-warpgroupx",
     "at-windows-attention-warpx",
+    "at-turns-attention-windowsx",
+    "at-turns-groups-attention-windowsx",
     "at-windows-attention-warpgroupx",
     "at-windows-whole-attention-warpgroupx",
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",

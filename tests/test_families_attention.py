@@ -12,11 +12,15 @@ from proposed import one_problem, refusals
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.attention.family import Attention
-from bolt_build.families.attention.kind import Tile, candidate_of
+from bolt_build.families.attention.kind import Kind, Tile, candidate_of
 from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
+from bolt_build.families.attention.warp import KIND as WARP
 from bolt_build.families.attention.warp import WarpTile
+from bolt_build.families.attention.warpgroup import KIND as WARPGROUP
 from bolt_build.families.attention.warpgroup import WarpgroupTile
+from bolt_build.families.attention.windows import KIND as WINDOWS
+from bolt_build.families.attention.windows import WindowsTile
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
@@ -30,6 +34,8 @@ MASKED = attention("masked", (2, 8, 100, 120), 64, kv_heads=2, causal=True, mask
 TILE = WarpTile(4, 1, 1, 64)
 GROUPS = WarpgroupTile(2, 128, 1, ahead=False, blocks=2)
 LONG = attention("long", (8, 16, 1024, 1024), 64)
+SHIFTED = attention("shifted", (2048, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True))
+TURNS = WindowsTile(64, 5)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
@@ -146,6 +152,21 @@ def test_takes_nothing_of_a_cpu() -> None:
             H200,
             "takes 267336 bytes of shared memory, a block has 232448",
         ),
+        (TURNS, SHIFTED, H200, None),
+        (replace(TURNS, blocks=4), SHIFTED, H200, "is for 4 blocks on a multiprocessor, there is room for 5"),
+        (replace(TURNS, blocks=6), SHIFTED, H200, "takes 96 registers of a thread, there are 80 for 6 blocks"),
+        (
+            TURNS,
+            attention("few", (192, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True)),
+            H200,
+            "goes through 2 images of one mask or more, a block would have 1",
+        ),
+        (
+            WindowsTile(128, 1),
+            attention("wide", (2048, 3, 64, 128), 256),
+            H200,
+            "takes 361504 bytes of shared memory, a block has 232448",
+        ),
     ],
 )
 def test_says_why_a_tile_is_none(tile: Tile, layer: Layer, target: Target, why: str | None) -> None:
@@ -164,6 +185,45 @@ def test_instructions_of_four_warps_are_hoppers_and_take_whole_accesses() -> Non
     assert kinds_and_refusals(BERT, A100) == ({"warp"}, {"the GPU has no WGMMA"})
     why = "copies heads of whole 16 bytes, not of 84 and 84 elements"
     assert kinds_and_refusals(odd, H200) == ({"warp"}, {why})
+
+
+@pytest.mark.parametrize(
+    ("layer", "target", "why"),
+    [
+        (SHIFTED, H200, None),
+        (SHIFTED, A100, "the GPU has no WGMMA"),
+        (BERT, H200, "has images of at most 64 queries and 128 keys, not of 128 and 128"),
+        (attention("odd", (2048, 3, 49, 49), 36), H200, "copies heads of whole 16 bytes, not of 36 and 36 elements"),
+        (
+            with_op(attention("counted", (2048, 3, 49, 49), 32), AttentionOp(3, 3, 1.0, counted=1)),
+            H200,
+            "has no kernel that counts keys",
+        ),
+    ],
+    ids=lambda value: value.label if isinstance(value, Layer) else "",
+)
+def test_small_images_are_gone_through_in_turn_by_hopper(layer: Layer, target: Target, why: str | None) -> None:
+    assert target.gpu is not None
+    assert WINDOWS.serves(shape_of(problem_of(layer, target)), target.gpu) == why
+
+
+def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:
+    """A block loads its mask once, and a block of each image would do so for every one."""
+    found = FAMILY.candidates(problem_of(SHIFTED), H200)[0]
+    assert dict(found[0].parameters)["kind"] == "windows"
+    own = attention("own", (2048, 3, 49, 49), 32, mask=Input((2048, 3, 49, 49)))
+    kinds = {dict(candidate.parameters)["kind"] for candidate in FAMILY.candidates(problem_of(own), H200)[0]}
+    assert kinds == {"warp", "warpgroup"}
+
+
+@pytest.mark.parametrize("kind", [WARP, WARPGROUP], ids=lambda kind: kind.header)
+def test_a_mask_of_every_query_is_predicted_to_take_the_time_of_its_loads(kind: Kind) -> None:
+    """Eight rows of a load that lie apart take as long as so many loads; keys' masks that queries share do not."""
+    masks = (None, Input((32, 1, 1, 64)), Input((32, 1, 64, 64)))
+    layers = [attention("masked", (32, 24, 64, 64), 32, mask=mask) for mask in masks]
+    none, shared, own = (kind.offers(shape_of(problem_of(layer)), H200)[0][0].seconds for layer in layers)
+    assert none <= shared < 1.2 * none
+    assert own > 1.5 * none
 
 
 @pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)

@@ -117,11 +117,16 @@ _HIDDEN = 0.5
 """Part of the time of these, and of reads from shared memory, that passes while nothing else is computed."""
 
 
+_MASKED = 1.5
+"""Elements of masks that a multiprocessor loads a clock: a load has two neighbours of each of eight rows, wherever they
+lie. Fitted to 76 steps of six networks on an H200, where that was most of their time."""
+
+
 @dataclass(frozen=True)
 class Load:
     """What a block asks of a multiprocessor: threads, registers of each, bytes of shared memory; of a step of keys how
     many powers are computed by the function, other instructions of the softmax, the operations of both products, bytes
-    that they read from shared memory, and bytes of keys and values."""
+    that they read from shared memory, bytes of keys, values and masks, and elements of masks."""
 
     threads: int
     registers: int
@@ -130,7 +135,8 @@ class Load:
     others: int
     flops: int
     read: int
-    copied: int
+    copied: float
+    masked: float
 
 
 def beside(load: Load, gpu: Gpu) -> int:
@@ -138,12 +144,20 @@ def beside(load: Load, gpu: Gpu) -> int:
     return blocks.beside(load.threads, load.registers, load.shared, gpu)
 
 
+@dataclass(frozen=True)
+class Steps:
+    """Steps of keys that blocks take, on average and at most."""
+
+    mean: float
+    most: int
+
+
 def seconds_of(
-    shape: Shape, load: Load, blocks: int, steps: float, share: float, reached: float, target: Target
+    shape: Shape, load: Load, blocks: int, steps: Steps, share: float, reached: float, target: Target
 ) -> float:
-    """Predicted time of `blocks` blocks of `steps` steps of keys, whose instructions have `share` of the peak rate and
-    which reach `reached` of what the multiprocessor can do: what memory takes, what L2 takes, what the busiest
-    multiprocessor computes, how long blocks in turn wait, of which the longest counts most; and a launch.
+    """Predicted time of `blocks` blocks of `steps`, whose instructions have `share` of the peak rate and which reach
+    `reached` of what the multiprocessor can do: what memory takes, what L2 takes, what the busiest multiprocessor
+    computes, how long blocks in turn wait, of which the longest counts most; and a launch.
 
     Products and powers of a multiprocessor hardly overlap in these kernels. Constants were fitted to the times of some
     2,100 kernels for nine shapes on an H200; of other GPUs they are guesses."""
@@ -154,13 +168,15 @@ def seconds_of(
     products = load.flops / (target.rate("fp16") * share / gpu.sms)
     powers = load.powers / (_POWERS * clock)
     others = load.others / (lanes * clock), load.read / (128 * clock)
-    step = (products + powers + _HIDDEN * sum(others)) / reached
+    step = (products + powers + _HIDDEN * sum(others)) / reached + load.masked / (_MASKED * clock)
     busiest, resident = ceil(blocks / gpu.sms), beside(load, gpu)
     # A warp does one after the other, and has a quarter of the multiprocessor.
     alone = (products + powers + sum(others)) * max(1.0, 4 * 32 / load.threads) * _ALONE
-    waits = ceil(busiest / resident) * (_BEGIN + steps * (_STEP + alone))
-    copies = blocks * steps * load.copied / (_L2 * target.bandwidth)
-    return _norm((shape.nbytes / target.bandwidth, copies, busiest * steps * step, waits)) + target.launch_seconds
+    waits = ceil(busiest / resident) * (_BEGIN + steps.mean * (_STEP + alone)) + (steps.most - steps.mean) * (
+        _STEP + alone
+    )
+    copies = blocks * steps.mean * load.copied / (_L2 * target.bandwidth)
+    return _norm((shape.nbytes / target.bandwidth, copies, busiest * steps.mean * step, waits)) + target.launch_seconds
 
 
 def _norm(seconds: tuple[float, ...]) -> float:

@@ -25,7 +25,8 @@ class Shape:
     `depth` elements, those of values `columns`; `widths` are the elements of one access to queries and keys, to values
     and to the output. `mask` is the C++ type of the mask's elements, empty where there is none. `nbytes` are all that
     must move once. `dtype` is the type of queries, keys, values and results. `counted`: a run tells how many keys are
-    no padding."""
+    no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have masks
+    of their own."""
 
     batch: int
     heads: int
@@ -40,6 +41,8 @@ class Shape:
     nbytes: int
     dtype: DType = DType.F16
     counted: bool = False
+    masks: int = 1
+    by_query: bool = False
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -55,6 +58,16 @@ class Shape:
     def element(self) -> str:
         """What C++ types of tiles end with that do not compute in f16: `, bolt::portable::bf16`."""
         return element(self.dtype)
+
+    @property
+    def masked(self) -> float:
+        """Elements of a head's mask that are loaded: eight rows at once where queries share it."""
+        return self.queries * self.keys / (1 if self.by_query else 8) if self.mask else 0.0
+
+    @property
+    def mask_bytes(self) -> float:
+        """The bytes of these."""
+        return self.masked * (4 if self.mask == COMPUTED[DType.F32] else 2)
 
     @property
     def pairs(self) -> int:
@@ -112,7 +125,8 @@ def shape_of(problem: KernelProblem) -> Shape:
     return Shape(
         found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
-        problem.outputs[0].format.dtype, op.counted > 0,
+        problem.outputs[0].format.dtype, op.counted > 0, mask_images(problem),
+        mask_steps(problem)[2] != 0,
     )  # fmt: skip
 
 

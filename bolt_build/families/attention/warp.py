@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, gpu_of, seconds_of
+from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, Steps, gpu_of, seconds_of
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
@@ -91,9 +91,13 @@ class WarpTile:
         # Each warp reads all keys and values of its part.
         read = 2 * self.down * self.keys * (deep + wide)
         threads, shared = 32 * self._warps, self.shared_bytes(shape)
-        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
-        load = Load(threads, self._registers(shape), shared, scores, OPERATIONS * scores, products, read, copied)
-        steps = shape.steps(self.rows, self.keys)
+        parts = ceil(shape.queries / self.rows) * ceil(shape.keys / self.keys)
+        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide) + shape.mask_bytes / parts
+        masked = shape.masked / parts
+        load = Load(
+            threads, self._registers(shape), shared, scores, OPERATIONS * scores, products, read, copied, masked
+        )
+        steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
         return seconds_of(shape, load, self._blocks(shape), steps, gpu_of(target).warp_mma_share, _REACHED, target)
 
     def flops(self, shape: Shape) -> int:

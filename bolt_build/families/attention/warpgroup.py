@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
-from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, seconds_of
+from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, Steps, seconds_of
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
@@ -119,11 +119,14 @@ class WarpgroupTile:
         scores = self.rows * self.keys
         # Each warpgroup reads its queries, all keys and all values.
         read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
-        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
+        parts = ceil(shape.queries / self.rows) * ceil(shape.keys / self.keys)
+        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide) + shape.mask_bytes / parts
+        masked = shape.masked / parts
         # What polynomials and turns gain is left to measurement.
         shared = self.shared_bytes(shape)
-        load = Load(128 * self.groups, self.room(), shared, scores, OPERATIONS * scores, products, read, copied)
-        steps = shape.steps(self.rows, self.keys)
+        others = OPERATIONS * scores
+        load = Load(128 * self.groups, self.room(), shared, scores, others, products, read, copied, masked)
+        steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
         return seconds_of(shape, load, self._blocks(shape), steps, 1.0, _REACHED, target)
 
     def flops(self, shape: Shape) -> int:

@@ -29,6 +29,11 @@ template <int depth, int columns, int groups, int keys, int stages, bool ahead, 
           typename Element = portable::f16>
 struct WarpgroupTile {};
 
+/// WGMMA. A block computes all queries, at most 64, and all `keys` of a head for images in turn that have the same mask.
+/// `blocks`, `access` and `Element` are as above.
+template <int depth, int columns, int keys, int blocks, int access, typename Element = portable::f16>
+struct WindowsTile {};
+
 /// No mask is added to the scores.
 struct Unmasked {};
 /// The same; and instead of a mask there is a number of the device's memory, as many keys as there are: those behind are
@@ -99,6 +104,9 @@ template <int depth, int columns, int groups, int keys, int stages, bool ahead, 
           typename Element, typename Mask>
 void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>, Mask,
             const Arguments& arguments, void* stream);
+
+template <int depth, int columns, int keys, int blocks, int access, typename Element, typename Mask>
+void launch(WindowsTile<depth, columns, keys, blocks, access, Element>, Mask, const Arguments& arguments, void* stream);
 
 /// What plans call. Pointers in `shape` are not looked at.
 template <typename Tile, typename Mask>
