@@ -25,8 +25,8 @@ class Shape:
     `depth` elements, those of values `columns`; `widths` are the elements of one access to queries and keys, to values
     and to the output. `mask` is the C++ type of the mask's elements, empty where there is none. `nbytes` are all that
     must move once. `dtype` is the type of queries, keys, values and results. `counted`: a run tells how many keys are
-    no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have masks
-    of their own."""
+    no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have rows
+    of the mask of their own."""
 
     batch: int
     heads: int
@@ -65,9 +65,14 @@ class Shape:
         return self.queries * self.keys / (1 if self.by_query else 8) if self.mask else 0.0
 
     @property
+    def mask_size(self) -> int:
+        """Bytes of an element of the mask."""
+        return 4 if self.mask == COMPUTED[DType.F32] else 2
+
+    @property
     def mask_bytes(self) -> float:
         """The bytes of these."""
-        return self.masked * (4 if self.mask == COMPUTED[DType.F32] else 2)
+        return self.masked * self.mask_size
 
     @property
     def pairs(self) -> int:
@@ -126,7 +131,7 @@ def shape_of(problem: KernelProblem) -> Shape:
         found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
         problem.outputs[0].format.dtype, op.counted > 0, mask_images(problem),
-        mask_steps(problem)[2] != 0,
+        all(mask_steps(problem)[2:]),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from math import ceil
 from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, Steps, seconds_of
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -26,6 +27,9 @@ _MOST = 6
 """Most warpgroups that a multiprocessor should have."""
 _OTHERS = 30
 """Registers of a thread beside scores, powers and results: those that nvcc took, with room for what it moves."""
+_LINES = 4
+"""How many times as many elements of a mask a multiprocessor copies a clock as it loads, by reckoning: a copy has whole
+lines of memory, a load a sector of each of eight. No GPU has timed it."""
 _REACHED = 0.98
 """Part of what a multiprocessor can do that these kernels reach, products and powers one after the other: fitted."""
 _WIDEST = 256
@@ -84,7 +88,8 @@ class WarpgroupTile:
         deep, wide = shape.of_heads
         queries = aligned(_ROWS * 2 * max(deep, wide + 8), 1024)
         step = aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
-        return self.groups * queries + self.stages * step + 24 * (1 + self.stages)
+        mask = _ROWS * (self.keys + 8) * shape.mask_size if shape.by_query else 0
+        return self.groups * (queries + mask) + self.stages * step + 24 * (1 + self.stages)
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if (registers := self._registers(shape)) > self.room():
@@ -121,7 +126,7 @@ class WarpgroupTile:
         read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
         parts = ceil(shape.queries / self.rows) * ceil(shape.keys / self.keys)
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide) + shape.mask_bytes / parts
-        masked = shape.masked / parts
+        masked = shape.masked / (_LINES if shape.by_query else 1) / parts
         # What polynomials and turns gain is left to measurement.
         shared = self.shared_bytes(shape)
         others = OPERATIONS * scores
@@ -142,7 +147,8 @@ class WarpgroupTile:
             boolean(self.turns),
             *map(str, (self.blocks, self.every, shape.widths[2])),
         )
-        return f"{SPACE}::WarpgroupTile<{', '.join(words)}{shape.element}>"
+        staged = f", {COMPUTED[shape.dtype]}, true" if shape.by_query else shape.element
+        return f"{SPACE}::WarpgroupTile<{', '.join(words)}{staged}>"
 
 
 def tiles(shape: Shape) -> Iterator[WarpgroupTile]:

@@ -24,9 +24,10 @@ struct WarpTile {};
 /// WGMMA. A block computes 64 queries of a head with each of `groups` warpgroups. Steps of `keys` keys
 /// are copied `stages` steps ahead. With `ahead` the next step's scores are computed while this one's powers are multiplied
 /// with values; in `turns`, warpgroups begin their products one after the other. A multiprocessor has room for `blocks`
-/// blocks. One power of two of `every` (0: none) is a polynomial; `access` and `Element` are as above.
+/// blocks. One power of two of `every` (0: none) is a polynomial; `access` and `Element` are as above. A mask whose queries
+/// have rows of their own is `staged`: a step's part of it is copied to shared memory.
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element = portable::f16>
+          typename Element = portable::f16, bool staged = false>
 struct WarpgroupTile {};
 
 /// WGMMA. A block computes all queries, at most 64, and all `keys` of a head for images in turn that have the same mask.
@@ -101,8 +102,8 @@ void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v
             const Arguments& arguments, void* stream);
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element, typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>, Mask,
+          typename Element, bool staged, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>, Mask,
             const Arguments& arguments, void* stream);
 
 template <int depth, int columns, int keys, int blocks, int access, typename Element, typename Mask>

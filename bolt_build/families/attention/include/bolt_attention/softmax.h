@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "bolt_attention/launch.h"
+#include "bolt_portable/cuda/async_copy.h"
 #include "bolt_portable/cuda/halves.h"
 #include "bolt_portable/cuda/launch.h"
 
@@ -134,6 +135,61 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
   for (int j = 0; j < scores; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
+}
+
+/// Elements from a row of a staged mask to the next: eight rows that lanes read at once lie in different banks.
+constexpr int mask_pitch(int keys) { return keys + 8; }
+
+/// Begins to copy a warp's 16 rows of a mask from `query` on, `keys` of each from `key` on, and to zero those behind the
+/// last. Whole lines of memory are copied: a lane's part of a mask lies in eight rows, and loads of so many lines at once
+/// took a multiprocessor longer than all else of a small window.
+template <int keys, typename Mask>
+__device__ inline void copy_mask(const Arguments& a, int of_head, int query, int key, Mask* to) {
+  constexpr int halves = sizeof(Mask) / 2, wide = 8 / halves;
+  const int lane = threadIdx.x % 32, row_step = static_cast<int>(a.mask_steps[2]), end = a.keys - key;
+  const Mask* const from = static_cast<const Mask*>(a.mask) + (of_head + key);
+  const auto row_of = [&](int row) { return from + min(query + row, a.queries - 1) * row_step; };
+  const auto copy_part = [&](Mask* part, const Mask* there, bool inside, auto count) {
+    portable::copy<decltype(count)::value>(reinterpret_cast<Half*>(part),
+                                           reinterpret_cast<const Half*>(inside ? there : from), inside);
+  };
+  if ((reinterpret_cast<std::uintptr_t>(from) | row_step * sizeof(Mask)) % 16 == 0) {
+    constexpr int of_row = keys / wide;
+#pragma unroll 4
+    for (int part = lane; part < 16 * of_row; part += 32) {
+      const int row = part / of_row, at = part % of_row * wide;
+      copy_part(to + row * mask_pitch(keys) + at, row_of(row) + at, at < end, std::integral_constant<int, 8>{});
+    }
+  } else {
+#pragma unroll 4
+    for (int row = 0; row < 16; ++row) {
+      const Mask* const own = row_of(row) + lane;
+      Mask* const part = to + row * mask_pitch(keys) + lane;
+#pragma unroll
+      for (int at = 0; at < keys; at += 32)
+        if (keys - at >= 32 || lane < keys - at)
+          copy_part(part + at, own + at, lane + at < end, std::integral_constant<int, halves>{});
+    }
+  }
+  portable::commit();
+}
+
+/// `begin_with_mask` of a mask that the warp has copied.
+template <int keys, typename Mask, int scores>
+__device__ inline void begin_with_copied(const Arguments& a, const Mask* copied, float (&score)[scores][4]) {
+  portable::settle<0>();
+  __syncwarp();
+  const int lane = threadIdx.x % 32;
+  const Mask* const own = copied + lane / 4 * mask_pitch(keys) + lane % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) portable::load_lanes<2>(own + 8 * r * mask_pitch(keys) + 8 * j, score[j] + 2 * r);
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
+  __syncwarp();
 }
 
 /// What is known of two rows, the second of them eight below the first, of which a lane has some columns.

@@ -18,8 +18,9 @@ struct WarpgroupArguments {
 template <typename Tile>
 struct Warpgroups;
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element>
-struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>> {
+          typename Element, bool staged>
+struct Warpgroups<
+    WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>> {
   static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
   // Heads lie in parts of `width` elements, a box each.
@@ -40,7 +41,12 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     // Of the block's queries, for what is done now and then: registers are few.
     volatile int head, of_keys, image, mask;
   };
-  static constexpr int shared_bytes = groups * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
+  /// Of the rows of a warp's part of a step's mask, and of all.
+  template <typename Mask>
+  static constexpr int warp_mask = staged ? 16 * mask_pitch(keys) * static_cast<int>(sizeof(Mask)) : 0;
+  template <typename Mask>
+  static constexpr int shared_bytes =
+      groups * q_bytes + stages * (k_bytes + v_bytes) + 4 * groups * warp_mask<Mask> + sizeof(Barriers);
 
   using Scores = float[scores][4];
   using Results = float[results][4];
@@ -72,7 +78,8 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     extern __shared__ __align__(1024) unsigned char memory[];
     unsigned char* const k_memory = memory + groups * q_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
-    Barriers& barriers = *reinterpret_cast<Barriers*>(v_memory + stages * v_bytes);
+    unsigned char* const mask_memory = v_memory + stages * v_bytes;
+    Barriers& barriers = *reinterpret_cast<Barriers*>(mask_memory + 4 * groups * warp_mask<Mask>);
     const auto q_part = [&](int group) { return reinterpret_cast<Half*>(memory + group * q_bytes); };
     const auto k_stage = [&](int stage) { return reinterpret_cast<Half*>(k_memory + stage * k_bytes); };
     const auto v_stage = [&](int stage) { return reinterpret_cast<Half*>(v_memory + stage * v_bytes); };
@@ -147,10 +154,19 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     const int query = first_row + 16 * warp + lane / 4;
 
     // Of a step, before its keys are waited for.
-    const auto load_mask = [&](int step) {
-      if constexpr (masked<Mask>)
-        begin_with_mask<Mask>(a, barriers.mask, query, step * keys + lane % 4 * 2, score);
+    Mask* const copied = reinterpret_cast<Mask*>(mask_memory + warp * warp_mask<Mask>);
+    const auto stage_mask = [&](int step) {
+      if constexpr (staged) copy_mask<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied);
     };
+    const auto load_mask = [&](int step) {
+      if constexpr (staged) {
+        begin_with_copied<keys>(a, copied, score);
+        if (step + 1 < steps) stage_mask(step + 1);
+      } else if constexpr (masked<Mask>) {
+        begin_with_mask<Mask>(a, barriers.mask, query, step * keys + lane % 4 * 2, score);
+      }
+    };
+    stage_mask(0);
     const auto begin_scores = [&](int step) {
       barriers.k_full[step % stages].wait(step / stages % 2);
       hold(score);
@@ -277,10 +293,10 @@ __global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::b
 }
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element, typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>, Mask,
+          typename Element, bool staged, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>, Mask,
             const Arguments& a, void* stream) {
-  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>;
+  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>;
   using Kernel = Warpgroups<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
@@ -289,7 +305,7 @@ void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, bl
       divided(a, tiles), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
       boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys)};
-  queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
+  queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::template shared_bytes<Mask>, p, a.overlap, stream);
 }
 
 }  // namespace bolt::attention
