@@ -97,6 +97,13 @@ def test_so_is_what_an_exporter_has_repeated() -> None:
     assert mask_of(other) == ((6, 1, 3, 3), True)
 
 
+def test_what_repeats_in_the_middle_of_an_image_is_kept_whole() -> None:
+    """Three matrices again and again, of images of two heads each."""
+    numbers = ", ".join([", ".join(map(str, range(27)))] * 4)
+    apart = "%a = reshape(%s) shape=[12,3,3]\n %c = add(%a, %windows)\n %m = reshape(%c) shape=[6,2,3,3]"
+    assert mask_of(shifted(f"const %windows: f32[12,3,3] {{{numbers}}}", apart)) == ((3, 2, 3, 3), True)
+
+
 def test_a_mask_of_every_image_is_added_to_one_that_repeats() -> None:
     masked = REPEATED + "%a = add(%s, %r)\n %m = add(%a, %own)"
     assert mask_of(shifted("", masked, PART + ", %own: f32[6,1,1,3]")) == ((6, 1, 3, 3), False)

@@ -92,7 +92,7 @@ def _once(editor: GraphEditor, addend: Addend, images: int, heads: int) -> _Once
         view = viewed(editor, value, scales=False).view
         sizes = editor.type(view.source).shape
     else:
-        array, view = _cut(value, array)
+        array, view = _cut(value, array, shape, heads)
         sizes = array.shape
     axes = ((),) * (len(shape) - len(view.axes)) + view.axes
     every = [axis or _repeated(size) for axis, size in zip(axes, shape, strict=True)]
@@ -112,22 +112,25 @@ def _repeated(size: int) -> Axis:
     return (Digit(size, REPEATED, 0),) if size != 1 else ()
 
 
-def _cut(value: str, array: Array) -> tuple[Array, View]:
-    """A constant, cut along each axis in front of its matrices to what does not repeat; and its view that is all."""
-    axes = list[Axis]()
+def _cut(value: str, array: Array, shape: tuple[int, ...], heads: int) -> tuple[Array, View]:
+    """A constant that is added to scores of this shape, cut along images to what does not repeat; and its view that is
+    all. What heads have alike is a matter of weights' values, which a plan does not depend on."""
+    axes, ahead = list[Axis](), len(shape) - array.ndim
     for axis, size in enumerate(array.shape):
-        period = _period(array, axis) if axis < array.ndim - 2 else size
+        own = max(1, heads // max(1, prod(shape[ahead + axis + 1 : -2])))
+        period = _period(array, axis, own) if axis < array.ndim - 2 else size
         array = array[(slice(None),) * axis + (slice(0, period),)]
-        own = (Digit(period, axis, 1),) if period != 1 else ()
-        axes.append((*_repeated(size // period if period else 1), *own))
+        kept = (Digit(period, axis, 1),) if period != 1 else ()
+        axes.append((*_repeated(size // period if period else 1), *kept))
     return array, View(value, (0,) * array.ndim, tuple(axes))
 
 
-def _period(array: Array, axis: int) -> int:
-    """Behind how many elements of the axis it begins anew: the fewest that divide it."""
+def _period(array: Array, axis: int, own: int) -> int:
+    """Behind how many elements of the axis it begins anew: the fewest that divide it and are those of whole images, of
+    which each has `own`."""
     along = np.moveaxis(array, axis, 0)
     count = len(along)
-    for period in range(1, count // 2 + 1):
+    for period in range(own, count // 2 + 1, own):
         if count % period or not np.array_equal(along[period], along[0]):
             continue
         if np.array_equal(along[period:], along[:-period]):
