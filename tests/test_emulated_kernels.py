@@ -312,7 +312,7 @@ def library(shared_folder: SharedFolder) -> Library:
     return Library(folder)
 
 
-@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize("index", range(len(LABELS) + len(IN_BF16)), ids=[*LABELS, *(f"bf16-{x}" for x in IN_BF16)])
 def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None) -> None:
     if seed is not None:

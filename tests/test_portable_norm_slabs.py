@@ -114,6 +114,13 @@ def test_channels_of_images_with_one_statistic_are_a_slab() -> None:
     assert (bare.group, wide.group) == (64, 64)
 
 
+def test_a_single_image_with_one_statistic_is_cut_as_many_are() -> None:
+    op = Norm("variance", (1, 2, 3), 1e-5)
+    one, many = (in_slabs(problem((images, 64, 56, 56), op, scale=(64, 1, 1)))[0] for images in (1, 32))
+    assert (one.group, one.channels.extent, one.many, one.operands) == (64, 64, 3136, "fixed")
+    assert (many.group, many.channels.extent, many.many, many.operands) == (64, 64, 3136, "fixed")
+
+
 def test_rows_in_registers_and_hosts_have_none() -> None:
     rows = Norm("variance", (2,), 1e-5)
     assert all("slabs" not in str(each) for each in offered(problem((2, 5, 72), rows, Layout.ROW, scale=(72,))))

@@ -266,7 +266,8 @@ def test_a_library_of_candidates_can_be_listed(tmp_path: Path) -> None:
     # What is missing is what the kernels' own units define, and nothing else.
     symbols = _run(["nm", "-DC", "--undefined-only", library]).splitlines()
     ours = {re.sub(r"<.*", "", line.split(maxsplit=1)[1]) for line in symbols if "bolt::" in line}
-    assert ours == {"void bolt::cutlass_kernels::launch_conv", "void bolt::cutlass_kernels::launch_gemm"}
+    kinds = ("conv", "gemm", "stem")
+    assert ours == {f"void bolt::cutlass_kernels::launch_{kind}" for kind in kinds}
     listed = _run([supervisor(), "--candidates", library, "--list"])
     assert listed.splitlines()[0] == "bundle the bundle for h200 (sm_90 alone): 5 problems, 7 candidates"
     for trials in problems:

@@ -66,7 +66,7 @@ def nest_of(loops: Loops) -> Nest | str:
     kept, reduced = loops.kept, loops.reduced
     *outer, last = kept
     *positions, inner = reduced
-    if last.steps[0] == 1:
+    if last.steps[0] == 1 and last.extent > 1:
         nest = Nest(tuple(outer), reduced, last, 1)
     elif inner.steps[0] == 1 and positions and last.steps == _scaled(inner, inner.extent):
         channels = Loop(last.extent * inner.extent, inner.steps)
