@@ -384,17 +384,10 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
+    found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
     found += (
-        forms()
-        + rolling_trials()
-        + stem_trials()
-        + copies()
-        + row_trials()
-        + squeezes()
-        + pair_trials()
-        + grouped_trials()
+        grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
-    found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     found += sliced_norm_trials() + prenorm_trials() + slabs() + half_products() + sliding_pools()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()

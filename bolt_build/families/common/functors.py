@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bolt_build.families.common.cxx import literal
+from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.functions import FUNCTIONS as MORE_FUNCTIONS
@@ -35,9 +38,11 @@ _MANY = 10
 """Instructions of a function that is no simple one: those of softplus, say."""
 
 
-def instructions(op: Activation) -> int:
-    """That a GPU takes for one element, about (`benchmarks/activation_sass.py`); 0 for what is one or two."""
-    return _INSTRUCTIONS.get(op.function, _MANY if op.function in TRANSCENDENTAL else 0)
+def instructions(stages: Sequence[EpilogueOp]) -> int:
+    """That a GPU takes for the activations of one element, about (`benchmarks/activation_sass.py`); none for those of
+    one or two."""
+    functions = (stage.op.function for stage in stages if isinstance(stage.op, Activation))
+    return sum(_INSTRUCTIONS.get(name, _MANY if name in TRANSCENDENTAL else 0) for name in functions)
 
 
 def activation_type(op: Activation) -> str:

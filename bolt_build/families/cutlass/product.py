@@ -16,7 +16,6 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.fold import Fold, spread
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.activation import Activation
 
 ALIGNMENT = 8
 """Half-precision elements in the 16 bytes that the kernels load at once."""
@@ -185,10 +184,9 @@ def work(problem: KernelProblem, product: Product) -> Work:
     x = problem.inputs[own[0]].nbytes if product.widen is None else product.widen.nbytes
     weights = product.n * product.taps * product.depth * 2
     y = problem.outputs[0].nbytes * (1 if residual(problem) is None else 2)
-    functions = sum(instructions(stage.op) for stage in problem.epilogue if isinstance(stage.op, Activation))
     return Work(
         product.m, product.n, product.depth, product.taps, product.kernel == "Conv", x + weights + y,
-        stride=product.step, functions=functions,
+        stride=product.step, functions=instructions(problem.epilogue),
     )  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Gpu, Target
 
@@ -121,10 +120,10 @@ def _stem(problem: KernelProblem) -> StemConv:
     assert isinstance(op, Conv)
     own, (y,) = op_operands(problem), problem.outputs
     x, weights = problem.inputs[own[0]], problem.inputs[own[1]]
-    functions = sum(instructions(stage.op) for stage in problem.epilogue if isinstance(stage.op, Activation))
     return StemConv(
         x.shape[1], y.shape[1], _two(weights.shape[2:]), _two(op.strides), _two(op.pads_begin), _two(x.shape[2:]),
-        _two(y.shape[2:]), x.shape[0], x.format.layout is Layout.ROW, problem.nbytes, functions,
+        _two(y.shape[2:]), x.shape[0], x.format.layout is Layout.ROW, problem.nbytes,
+        instructions(problem.epilogue),
     )  # fmt: skip
 
 

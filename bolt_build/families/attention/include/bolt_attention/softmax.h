@@ -100,9 +100,9 @@ __device__ inline int mask_of(const Arguments& a, int image, int head) {
 }
 
 /// What products of two rows, the second eight below the first, are added to: their mask in units of the scaled product.
-/// The head's begins at `of_head`. A lane has two columns of every eight, the first of them `key`; of keys that there are not it has zeros. So a mask is
-/// loaded while queries and keys are copied, takes no registers beside the scores, and no instruction adds it. A number
-/// beyond fp32 once it is divided by the scale hides its key as infinity does.
+/// The head's begins at `of_head`. A lane has two columns of every eight, the first of them `key`; of keys that there are
+/// not it has zeros. So a mask is loaded while queries and keys are copied, takes no registers beside the scores, and no
+/// instruction adds it. A number beyond fp32 once it is divided by the scale hides its key as infinity does.
 template <typename Mask, int scores>
 __device__ inline void begin_with_mask(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
   const auto row_of = [&](int query) {

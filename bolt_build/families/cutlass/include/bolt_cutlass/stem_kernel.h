@@ -25,7 +25,8 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
   static constexpr int image_line = image_columns * channels, pitch = image_line / 2 * 2 + 2;
   // A fragment is eight positions of two rows. A warp has two of them at once, and all or a part of the channels.
   static constexpr int across = columns / 8, fragments = rows / 2 * across, eights = out / 8;
-  static constexpr int together = eights % 8 == 0 ? 8 : eights % 6 == 0 ? 6 : eights % 4 == 0 ? 4 : eights % 3 == 0 ? 3 : eights % 2 == 0 ? 2 : 1;
+  static constexpr int together =
+      eights % 8 == 0 ? 8 : eights % 6 == 0 ? 6 : eights % 4 == 0 ? 4 : eights % 3 == 0 ? 3 : eights % 2 == 0 ? 2 : 1;
   static constexpr int exchanged = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
   static_assert(rows % 2 == 0 && columns % 8 == 0 && fragments % 2 == 0 && out % 8 == 0);
   static_assert(stride_w * channels % 2 == 0, "windows begin on whole words");
