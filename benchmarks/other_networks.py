@@ -3,6 +3,7 @@
     python benchmarks/other_networks.py FOLDER export   # where torch and the networks' packages are: random weights
     python benchmarks/other_networks.py FOLDER build    # engines, their kernels chosen by prediction alone
     python benchmarks/other_networks.py FOLDER measure  # on the GPU, again until it says that no row is left
+    python benchmarks/other_networks.py FOLDER steps    # on the GPU: only their steps, without peers (`other_steps.py`)
     python benchmarks/other_networks.py FOLDER close    # anywhere: writes results/other_networks.json
     ... close --merge FOLDER... --keep                  # rows of folders beside it, one a GPU say, and of before
     ... --table other_encoders                          # the other table: attention in texts, images and sounds
@@ -126,6 +127,19 @@ def steps_of(directory: Path, batch: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def steps(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
+    """Times every step of the engines that were built, to `steps_NAME.json`."""
+    engines = load(arguments.folder / "engines.json") or {}
+    for each in rows:
+        if "directory" not in engines.get(each.model, {}):
+            print(f"{each.model}: no engine was built here", flush=True)
+            continue
+        taken = steps_of(arguments.folder / engines[each.model]["directory"], each.batch)
+        head = {"environment": record.environment(), "gpu": record.gpu_name()}
+        record.save(arguments.folder / f"steps_{each.name}.json", head | {"steps": taken})
+    return 0
+
+
 def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     peer_rows.offer_peers(arguments.folder, "source_models", SOURCE)
     packages = ("torch", "torchvision", "timm", "transformers")
@@ -142,10 +156,10 @@ def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 
 def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     found = peer_rows.measured(arguments, rows)
-    steps = {(each.model, each.batch): row["steps"] for each, row in found.items()}
+    taken = {(each.model, each.batch): row["steps"] for each, row in found.items()}
     lines = []
     for line in peer_rows.lines_of(arguments, arguments.table, rows, found):
-        ran = steps.get((line["model"], line["batch"]))
+        ran = taken.get((line["model"], line["batch"]))
         sums = {} if ran is None else {"steps": sum(step["us"] for step in ran),
                                        "bound_us": sum(step["bound_us"] for step in ran)}  # fmt: skip
         lines.append(compared(line) | sums)
@@ -162,12 +176,12 @@ def compared(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = peer_rows.parser_of(__doc__, "export", "build", "measure", "close")
+    parser = peer_rows.parser_of(__doc__, "export", "build", "measure", "steps", "close")
     parser.add_argument("--rows", nargs="+", metavar="MODEL", help="only these, swin_t say")
     parser.add_argument("--table", choices=TABLES, default="other_networks")
     arguments = peer_rows.parsed(parser)
     rows = [each for each in TABLES[arguments.table] if arguments.rows is None or each.model in arguments.rows]
-    stages = {"export": export, "build": build, "measure": measure, "close": close}
+    stages = {"export": export, "build": build, "measure": measure, "steps": steps, "close": close}
     return stages[arguments.stage](arguments, rows)
 
 

@@ -1,9 +1,9 @@
-"""Every step of the engines that `other_networks.py` measured, beside what is predicted of its kernel and its bound.
+"""Every step of the engines that `other_networks.py` timed, beside what is predicted of its kernel and its bound.
 
-    python benchmarks/other_steps.py FOLDER...      # no GPU: folders of `other_networks.py measure`
+    python benchmarks/other_steps.py FOLDER...      # no GPU: folders of `other_networks.py steps`, or of its `measure`
 
-A folder has `row_NETWORK_bBATCH.json`, whose steps were timed one by one, and the engines' plans beside it. Predictions
-are those of the code as it is, so the script may run again when they have changed. Equal steps of a network are one:
+A folder has `steps_NETWORK_bBATCH.json`, or a row that was measured beside peers, whose steps were timed one by one, and
+the engines' plans beside it. Predictions are those of the code as it is, so the script may run again when they have changed. Equal steps of a network are one:
 those of the same kernel on the same shapes, with the mean of their times. Writes `results/other_steps.json`.
 """
 
@@ -32,12 +32,12 @@ from bolt_build.planner.engine_plan import Step
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.targets import Target, target_named
 
-_ROW = re.compile(r"row_(?P<network>\w+)_b(?P<batch>\d+)\.json")
+_ROW = re.compile(r"(row|steps)_(?P<network>\w+)_b(?P<batch>\d+)\.json")
 
 
 def rows_of(folders: Sequence[Path]) -> Iterator[tuple[str, int, Path]]:
     """Network, batch and file of each row in the folders, in the order of the networks' names."""
-    found = ((_ROW.fullmatch(path.name), path) for folder in folders for path in folder.glob("row_*.json"))
+    found = ((_ROW.fullmatch(path.name), path) for folder in folders for path in folder.glob("*_b*.json"))
     yield from sorted((match["network"], int(match["batch"]), path) for match, path in found if match is not None)
 
 
@@ -70,7 +70,7 @@ def network_of(path: Path, network: str, batch: int, target: Target) -> dict[str
     us = {each["step"]: each["us"] for each in row["steps"]}
     steps = [(facts_of(step, target), us[step.name]) for step in plan.steps if not step.view]
     return {
-        "batch": batch, "gpu": row["bench"]["device"], "date": row["environment"]["date"],
+        "batch": batch, "gpu": row["gpu"] if "gpu" in row else row["bench"]["device"], "date": row["environment"]["date"],
         "steps": grouped(steps),
     }  # fmt: skip
 
