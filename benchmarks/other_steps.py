@@ -2,9 +2,10 @@
 
     python benchmarks/other_steps.py FOLDER...      # no GPU: folders of `other_networks.py steps`, or of its `measure`
 
-A folder has `steps_NETWORK_bBATCH.json`, or a row that was measured beside peers, whose steps were timed one by one, and
-the engines' plans beside it. Predictions are those of the code as it is, so the script may run again when they have changed. Equal steps of a network are one:
-those of the same kernel on the same shapes, with the mean of their times. Writes `results/other_steps.json`.
+A folder has `steps_NETWORK_bBATCH.json`, or a row that was measured beside peers, whose steps were timed one by one,
+and the engines' plans beside it. Predictions are those of the code as it is, so the script may run again when they have
+changed. Equal steps of a network are one: those of the same kernel on the same shapes, with the mean of their times.
+Writes `results/other_steps.json`.
 """
 
 from __future__ import annotations
@@ -69,10 +70,8 @@ def network_of(path: Path, network: str, batch: int, target: Target) -> dict[str
     (plan,) = (each for each in read_engine(engine.read_text()).plans if each.batch == batch)
     us = {each["step"]: each["us"] for each in row["steps"]}
     steps = [(facts_of(step, target), us[step.name]) for step in plan.steps if not step.view]
-    return {
-        "batch": batch, "gpu": row["gpu"] if "gpu" in row else row["bench"]["device"], "date": row["environment"]["date"],
-        "steps": grouped(steps),
-    }  # fmt: skip
+    gpu = row["gpu"] if "gpu" in row else row["bench"]["device"]
+    return {"batch": batch, "gpu": gpu, "date": row["environment"]["date"], "steps": grouped(steps)}
 
 
 def main() -> int:
