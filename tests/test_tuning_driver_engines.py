@@ -279,6 +279,14 @@ def test_time_that_is_over_ends_the_search_and_not_the_last_word(play: Play) -> 
     assert compared(found) == ["0 0", "0 1", "0 1", "0 1"]
 
 
+def test_a_long_engine_has_more_time_for_what_is_tried(play: Play) -> None:
+    """8000 times what it takes: of 1000 us that is 8 s."""
+    slow = {"0.0": 1000.0, "0.1": 900.0, "0.2": 800.0, "pause": 0.2}
+    found = play([[10.0, 10.1, 10.2]], slow, words=("--engine-budget", "0.1"))
+    assert engine(found).complete
+    assert chosen(found) == ["c0.2"]
+
+
 def test_both_stages_in_one_go_begin_with_what_was_measured_just_now(play: Play) -> None:
     found = play([[None, None]], {"0.0": 90.0}, words=("--stage", "engines"))
     assert [left.message for left in found.results.unplayed] == ["no candidate of conv 0 has a time"]

@@ -21,7 +21,7 @@ struct Arguments {
   Stage stage = Stage::kBoth;
   std::optional<double> budget;   // seconds of measuring, without the wait for a GPU
   double limit = 20;              // seconds of one candidate
-  double engine_budget = 30;      // seconds of trying swaps in one engine
+  double engine_budget = 30;      // seconds of trying swaps in one engine, or more where it takes long
   double preparing_limit = 120;   // seconds until a worker has its data and reference
   std::vector<int> gpus;          // CUDA's numbers; empty: all
   std::vector<int> problems;      // their places in the table; empty: all

@@ -10,6 +10,9 @@ namespace bolt_tuner {
 namespace {
 
 constexpr std::size_t kLongestAnswer = 1 << 16;
+// An engine's choices are tried for as long as so many replays take at least: a comparison has some 200 of them, so a
+// long engine would have few comparisons within the seconds that are enough for others.
+constexpr double kReplays = 8000;
 
 std::string percent(double part) {
   char text[32];
@@ -78,6 +81,7 @@ void PlayLane::begin_engine() {
     const std::string why = session_.over_budget() ? "the budget was used up" : search_->impossible();
     if (why.empty()) {
       begun_.reset();
+      allowed_ = session_.arguments.engine_budget;
       ask();
     } else {
       ++session_.unplayed;
@@ -103,7 +107,7 @@ void PlayLane::start_player() {
 }
 
 void PlayLane::ask() {
-  const bool over = begun_ && Clock::now() >= *begun_ + seconds(session_.arguments.engine_budget);
+  const bool over = begun_ && Clock::now() >= *begun_ + seconds(allowed_);
   question_ = search_->next(over || session_.over_budget());
   if (!question_) return end_engine();
   if (!player_.running()) return start_player();
@@ -165,6 +169,7 @@ void PlayLane::lost(const std::string& status, const std::string& why) {
 }
 
 void PlayLane::answer(const Comparison& comparison) {
+  if (comparison.ok()) allowed_ = std::max(allowed_, kReplays * 1e-6 * comparison.first.median);
   if (const std::optional<Tried> tried = search_->answered(comparison)) {
     ++(tried->place < 0 ? session_.plans : session_.swaps);
     session_.results.swap(session_.set, table(), *tried, place_);

@@ -55,6 +55,7 @@ class PlayLane {
   Child player_;
   std::string pending_;  // a line of the player that is not whole yet
   std::set<int> prepared_;  // plans that the player has played
+  double allowed_ = 0;      // seconds of trying swaps in the engine
   double limit_ = 0;        // seconds of the comparison that it makes
   bool preparing_ = false;
   std::optional<Time> wake_;
