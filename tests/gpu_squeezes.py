@@ -29,10 +29,16 @@ def squeezes() -> list[Trial]:
         gate("squeeze", 3, 96, 10, 96), gate("squeeze-8", 2, 40, 8, 600), gate("squeeze-odd", 5, 7, 3, 9, bias=False),
         gate("squeeze-4", 2, 1156, 100, 20), gate("squeeze-2", 200, 6, 2, 300, bias=False),
         gate("squeeze-wide", 3, 576, 144, 580), gate("squeeze-between", 2, 336, 88, 336, bias=False),
+        gate("squeeze-deep", 19, 2080, 12, 40), gate("squeeze-large", 9, 1536, 72, 776),
     ):  # fmt: skip
         graph, node = graph_of_both(layer)
         both = [each for each in Portable().propose(graph, node, TARGET, layer.precision)[0] if each.apart]
         for alternative in both:
             (step,) = alternative.steps
-            found += [Trial(layer, step, c) for c in Portable().candidates(step.problem, TARGET)[0]]
+            candidates = Portable().candidates(step.problem, TARGET)[0]
+            if layer.label.startswith(("squeeze-between", "squeeze-deep")):
+                # Clusters of all sizes: blocks share tiles of the first product, and the depth of one.
+                cores = next(each for each in candidates if each.parameters == (("algorithm", "tensor_cores"),))
+                candidates += Portable().variants(step.problem, cores, TARGET)
+            found += [Trial(layer, step, candidate) for candidate in candidates]
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from planner_checks import graph, random_inputs
 from planner_fakes import recipe
@@ -10,7 +12,7 @@ from test_planner_plans import compare
 
 from bolt_build.dtypes import DType
 from bolt_build.families import load
-from bolt_build.families.base import StepExpressions
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
@@ -51,22 +53,101 @@ def test_a_gate_is_one_kernel_between_a_mean_and_a_product_of_whole_tensors(targ
     assert gate == [("gate", "portable", "chain")]
 
 
-def test_its_call_names_the_products_their_stages_and_the_loads() -> None:
-    """20 channels between are padded to whole loads."""
-    (plan,) = planned("h200").plan.plans
+def gate_of(target: str, channels: int = 480, between: int = 20) -> KernelProblem:
+    (plan,) = planned(target, channels, between).plan.plans
     (step,) = [step for step in plan.steps if step.problem.op.kind == "chain"]
+    return step.problem
+
+
+def candidate(algorithm: str, **settings: int) -> Candidate:
+    return Candidate("portable", (("algorithm", algorithm),), tuple(settings.items()))
+
+
+def call(problem: KernelProblem, chosen: Candidate) -> tuple[tuple[str, ...], str]:
     names = tuple(f"x{index}" for index in range(5))
-    code = Portable().emit(
-        step.problem, step.candidate, target_named("h200"), StepExpressions(names, ("y",), (None,) * 5)
-    )
-    assert code.includes == ("bolt_portable/cuda/squeeze.h",)
-    p, f16 = "bolt::portable", "bolt::portable::f16"
-    assert code.call == (
-        f"{p}::squeeze<1024, 1, 1, 8, 8, {f16}, {f16}, {f16}, {f16}>(r, {p}::Squeeze{{.images = 2, .channels = 480, "
-        f".between = 24, .out = 480, .blocks = 2}}, x0, x1, x3, y, "
-        f"{p}::chain({p}::combine<{p}::Add>({p}::channel<float>(x2)), "
-        f"{p}::apply({p}::Relu{{}})), {p}::chain({p}::combine<{p}::Add>({p}::channel<float>(x4)), "
-        f"{p}::apply({p}::Sigmoid{{}})));"
+    code = Portable().emit(problem, chosen, target_named("h200"), StepExpressions(names, ("y",), (None,) * 5))
+    return code.includes, code.call
+
+
+P, F16 = "bolt::portable", "bolt::portable::f16"
+STAGES = (
+    f"x0, x1, x3, y, {P}::chain({P}::combine<{P}::Add>({P}::channel<float>(x2)), {P}::apply({P}::Relu{{}})), "
+    f"{P}::chain({P}::combine<{P}::Add>({P}::channel<float>(x4)), {P}::apply({P}::Sigmoid{{}})));"
+)
+"""Pointers, and the stages of both products."""
+
+
+def test_the_plain_kernel_s_call_names_the_loads() -> None:
+    """20 channels between are padded to whole loads."""
+    numbers = ".images = 2, .channels = 480, .between = 24, .out = 480, .blocks = 2"
+    how = f"squeeze<1024, 1, 1, 8, 8, {F16}, {F16}, {F16}, {F16}>(r, {P}::Squeeze{{{numbers}}}"
+    chosen = candidate("direct", blocks=2)
+    assert call(gate_of("h200"), chosen) == (("bolt_portable/cuda/squeeze.h",), f"{P}::{how}, {STAGES}")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "parts", "deep", "deep_behind"),
+    [(1, 1, 8, 1), (8, 2, 16, 1)],
+    ids=["15 steps by 8 warps a tile", "one step a warp"],
+)
+def test_the_call_on_tensor_cores_says_how_warps_share_the_products(
+    cluster: int, parts: int, deep: int, deep_behind: int
+) -> None:
+    """Two tiles of rows are between, of 15 steps each; 30 tiles behind, of one step."""
+    shares = f".cluster = {cluster}, .parts = {parts}, .deep = {deep}, .deep_behind = {deep_behind}"
+    numbers = f".images = 2, .channels = 480, .between = 24, .out = 480, {shares}"
+    how = f"half_gate<8, 8, {F16}, {F16}>(r, {P}::HalfGate{{{numbers}}}"
+    chosen = candidate("tensor_cores", cluster=cluster, parts=parts)
+    assert call(gate_of("h200"), chosen) == (("bolt_portable/cuda/half_gate.h",), f"{P}::{how}, {STAGES}")
+
+
+def test_blocks_read_many_weights_once_for_eight_images() -> None:
+    """Few weights have the plain kernel."""
+    chosen = {
+        (channels, between): Portable().candidates(gate_of("h200", channels, between), target_named("h200"))[0][0]
+        for channels, between in ((1536, 64), (64, 16))
+    }
+    assert chosen == {
+        (1536, 64): candidate("tensor_cores", cluster=8, parts=2),
+        (64, 16): candidate("direct", blocks=1),
+    }
+
+
+@pytest.mark.parametrize("target", ["a100", "t4"])
+def test_gpus_without_clusters_have_blocks_that_share_results_alone(target: str) -> None:
+    problem, chosen = gate_of(target, 1536, 64), target_named(target)
+    candidates, _ = Portable().candidates(problem, chosen)
+    (cores,) = [each for each in candidates if each.parameters == (("algorithm", "tensor_cores"),)]
+    offered = (cores, *Portable().variants(problem, cores, chosen))
+    assert {dict(each.settings)["cluster"] for each in offered} == {1}
+    cluster = candidate("tensor_cores", cluster=8, parts=1)
+    assert Portable().refuse(problem, cluster, chosen) == "blocks form clusters from sm_90 on"
+
+
+def test_gates_in_fp32_and_in_bf16_on_old_tensor_cores_have_the_plain_kernel() -> None:
+    cores = candidate("tensor_cores", cluster=1, parts=1)
+    half = gate_of("h200")
+
+    def stored(dtype: DType) -> KernelProblem:
+        inputs = (replace(each, format=replace(each.format, dtype=dtype)) for each in half.inputs)
+        return replace(half, inputs=tuple(inputs))
+
+    assert [
+        Portable().refuse(stored(dtype), cores, target_named(name))
+        for name, dtype in (("h200", DType.F32), ("t4", DType.BF16), ("h200", DType.BF16))
+    ] == [
+        "tensor_cores: multiplies weights and inputs that are all in f16, or all in bf16",
+        "tensor_cores: the GPU's tensor cores do not multiply bf16",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(("cluster", "parts"), [(3, 1), (1, 3)])
+def test_other_clusters_than_kernels_have_are_refused(cluster: int, parts: int) -> None:
+    stated = candidate("tensor_cores", cluster=cluster, parts=parts)
+    assert (
+        Portable().refuse(gate_of("h200"), stated, target_named("h200"))
+        == "there are kernels of 1, 2, 4 or 8 blocks a cluster, and of 1, 2 or 4 clusters"
     )
 
 

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.chains import chained, parts
+from bolt_build.families.common.chains import chained
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.epilogue import bias, chain, refuse_stages
-from bolt_build.families.common.problems import op_operands, problem_of
+from bolt_build.families.common.epilogue import refuse_stages
+from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.kernels.gates import PIXEL, Gate, gate_of, lanes_of, of_pixels
+from bolt_build.families.portable.kernels.half_gates import FORM
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
@@ -32,11 +34,10 @@ _FEW, _MANY = 256, 1024
 _LIGHT = 6144
 _WARP, _LOADS = 32, 8
 """Threads of a warp, and loads of a thread that are under way."""
-_PIXEL = (1, 1)
 
-_ROUND, _RATE = 0.25e-6, 1.1e11
-"""Seconds of a round of loads, which waits for the round before, and bytes of weights that come to a multiprocessor in
-a second. Guesses: of an H200 there are times of an earlier kernel alone, which had fewer loads under way."""
+_BEGIN, _MORE, _ROUND, _RATE = 1.55e-6, 1.1e-6, 0.5e-6, 6.5e10
+"""Seconds of a launch, what larger blocks take longer, and seconds of a round of loads, which waits for the one before;
+bytes of weights that come to a multiprocessor in a second. Fitted to 73 gates of an H200."""
 
 
 @dataclass(frozen=True)
@@ -58,29 +59,11 @@ class SqueezeTile:
         return SqueezeTile(reader.number("blocks"))
 
 
-def _products(problem: KernelProblem) -> tuple[KernelProblem, KernelProblem] | None:
-    """The two convolutions, where there are as many and each is of single pixels."""
-    problems = parts(problem)
-    if len(problems) != 2 or not all(_of_pixels(each) for each in problems):
-        return None
-    first, second = problems
-    return first, second
-
-
-def _of_pixels(problem: KernelProblem) -> bool:
-    op = problem.op
-    if not isinstance(op, Conv) or op.groups != 1 or any((*op.pads_begin, *op.pads_end)):
-        return False
-    x, weights = (problem.inputs[index] for index in op_operands(problem)[:2])
-    return x.shape[2:] == _PIXEL and weights.shape[2:] == _PIXEL and weights.constant
-
-
 def _refuse(problem: KernelProblem) -> str | None:
-    both = _products(problem)
-    if both is None:
+    gate = gate_of(problem)
+    if gate is None:
         return "computes two products in one kernel where both are of single pixels"
-    first, second = both
-    between, channels = first.outputs[0].shape[1], first.inputs[0].shape[1]
+    between, channels = gate.between, gate.channels
     if channels > _MOST or between > _MOST_BETWEEN:
         return Reason(
             "{} channels and {} between the products, at most {} and {} are supported",
@@ -91,7 +74,7 @@ def _refuse(problem: KernelProblem) -> str | None:
         )
     if any(stage.operand is not None and not problem.inputs[stage.operand].constant for stage in problem.epilogue):
         return "another tensor joins the second product"
-    return computed_only(problem) or refuse_stages(first, axis=1) or refuse_stages(second, axis=1)
+    return computed_only(problem) or refuse_stages(gate.first, axis=1) or refuse_stages(gate.second, axis=1)
 
 
 def _most_blocks(problem: KernelProblem) -> int:
@@ -110,11 +93,6 @@ def _refuse_tile(problem: KernelProblem, tile: SqueezeTile) -> str | None:
     return Reason("an image has results for {} blocks of {} threads, not for {}", most, _RESULTS, tile.blocks)
 
 
-def _lanes(extent: int) -> int:
-    """Neighbours of a row of so many that are read at once: as many as one load can have."""
-    return next(lanes for lanes in (8, 4, 2, 1) if extent % lanes == 0)
-
-
 @dataclass(frozen=True)
 class _Cut:
     """Threads of a block, rows of the first product that a warp has at once, and threads of a row of the second."""
@@ -124,40 +102,32 @@ class _Cut:
     beside: int
 
 
-def _cut(both: tuple[KernelProblem, KernelProblem]) -> _Cut:
+def _cut(gate: Gate) -> _Cut:
     """As many rows a warp as leave no warp without one; as few threads a row as read it in one round of loads."""
-    first, second = both
-    channels, between, out = first.inputs[0].shape[1], first.outputs[0].shape[1], second.outputs[0].shape[1]
-    threads = _MANY if max(channels, out) * between > _LIGHT else _FEW
+    between = gate.between
+    threads = _MANY if max(gate.channels, gate.out) * between > _LIGHT else _FEW
     rows = next(rows for rows in (4, 2, 1) if rows == 1 or between >= rows * threads // _WARP)
-    loads = ceil(between / _lanes(between))
+    loads = ceil(between / lanes_of(between))
     beside = next(count for count in (1, 2, 4, 8, 16, _WARP) if count == _WARP or 2 * loads <= _LOADS * count)
     return _Cut(threads, rows, beside)
 
 
 def _emit(problem: KernelProblem, tile: SqueezeTile | None, at: StepExpressions) -> StepCode:
-    both = _products(problem)
-    assert both is not None
+    gate = gate_of(problem)
+    assert gate is not None
     assert tile is not None, "every gate has blocks"
-    first, second = both
-    count = len(first.inputs)
-    behind = replace(at, inputs=("", *at.inputs[count:]))
-    images, channels = first.inputs[0].shape[:2]
-    between, out = first.outputs[0].shape[1], second.outputs[0].shape[1]
-    cut = _cut(both)
+    cut = _cut(gate)
     parameters = struct(
-        "bolt::portable::Squeeze", images=images, channels=channels, between=between, out=out, blocks=tile.blocks
+        "bolt::portable::Squeeze",
+        images=gate.images,
+        channels=gate.channels,
+        between=gate.between,
+        out=gate.out,
+        blocks=tile.blocks,
     )
-    ones, others = op_operands(first), op_operands(second)
-    operands = (first.inputs[0], first.inputs[ones[1]], second.inputs[others[1]], problem.outputs[0])
-    numbers = (cut.threads, cut.rows, cut.beside, _lanes(channels), _lanes(between))
-    types = ", ".join([*map(str, numbers), *(COMPUTED[o.format.dtype] for o in operands)])
-    call = (
-        f"bolt::portable::squeeze<{types}>(r, {parameters}, {at.inputs[0]}, {at.inputs[ones[1]]}, "
-        f"{behind.inputs[others[1]]}, {at.outputs[0]}, "
-        f"{chain(first, at, tuple(bias(first, at, index) for index in ones[2:]))}, "
-        f"{chain(second, behind, tuple(bias(second, behind, index) for index in others[2:]))});"
-    )
+    numbers = (cut.threads, cut.rows, cut.beside, lanes_of(gate.channels), lanes_of(gate.between))
+    types = ", ".join([*map(str, numbers), *(COMPUTED[o.format.dtype] for o in gate.operands)])
+    call = f"bolt::portable::squeeze<{types}>(r, {parameters}, {gate.arguments(at)});"
     return StepCode(("bolt_portable/cuda/squeeze.h",), None, "", call)
 
 
@@ -166,13 +136,13 @@ def squeezed(
 ) -> tuple[NodeChain, KernelProblem, tuple[KernelProblem, KernelProblem]] | None:
     """The product behind `node`, the problem of both in one kernel, and those of either: where both are of single
     pixels and a GPU computes them. Elsewhere products one by one leave nothing to gain."""
-    if target.gpu is None or not isinstance(node.op, Conv) or graph.type(node.outputs[0]).shape[2:] != _PIXEL:
+    if target.gpu is None or not isinstance(node.op, Conv) or graph.type(node.outputs[0]).shape[2:] != PIXEL:
         return None
     found = chain_from(graph, node)
     if found is None or found.obstacle is not None or not isinstance(found.second.op, Conv):
         return None
     first, second = (_problem(graph, each, target, precision) for each in (found.first, found.second))
-    if not (_of_pixels(first) and _of_pixels(second)):
+    if not (of_pixels(first) and of_pixels(second)):
         return None
     return found, chained(first, second), (first, second)
 
@@ -184,23 +154,28 @@ def _problem(graph: Graph, node: Node, target: Target, precision: DType) -> Kern
     return problem_of(graph, node, target, precision, tuple(layouts), Layout.CHANNELS_LAST)
 
 
-def _latency(problem: KernelProblem) -> float:
-    """Of the rounds, which are those of the input, of each warp's rows and of the rows behind; and of their bytes."""
-    both = _products(problem)
-    assert both is not None
-    cut, (first, second) = _cut(both), both
-    channels, between, out = first.inputs[0].shape[1], first.outputs[0].shape[1], second.outputs[0].shape[1]
+def _seconds(problem: KernelProblem, target: Target) -> float:
+    """Of the rounds, which are those of each warp's rows and of the rows behind, and of their bytes. A multiprocessor
+    has one large block at once."""
+    gate, gpu = gate_of(problem), target.gpu
+    assert gate is not None
+    assert gpu is not None, "there is no gate in one kernel on hosts"
+    cut, blocks = _cut(gate), _usual(problem).blocks
+    channels, between = gate.channels, gate.between
     rows = ceil(between / (cut.rows * cut.threads // _WARP))
-    along = ceil(channels / (_lanes(channels) * _WARP * _LOADS // cut.rows))
-    part = ceil(out / _usual(problem).blocks)
-    behind = ceil(part / (cut.threads // cut.beside)) * ceil(between / (_lanes(between) * cut.beside * _LOADS // 2))
-    return _ROUND * (1 + rows * along + behind) + 2 * between * (channels + part) / _RATE
+    along = ceil(channels / (lanes_of(channels) * _WARP * _LOADS // cut.rows))
+    part = ceil(gate.out / blocks)
+    behind = ceil(part / (cut.threads // cut.beside)) * ceil(between / (lanes_of(between) * cut.beside * _LOADS // 2))
+    waves = ceil(blocks * gate.images / (gpu.sms * (_MANY // cut.threads)))
+    width = gate.operands[1].format.dtype.nbytes
+    each = _ROUND * (rows * along + behind) + width * between * (channels + part) / _RATE
+    return _BEGIN + (_MORE if cut.threads == _MANY else 0.0) + max(waves * each, problem.nbytes / target.bandwidth)
 
 
 _PLAIN = Plain(_usual, SqueezeTile.read, _refuse_tile, _emit)
 RULES = (
     Rule(
-        Chain, _refuse, _PLAIN.emit_usual, lambda problem: 0.02, gpu_efficiency=0.005, gpu_latency=_latency,
-        plain=_PLAIN,
+        Chain, _refuse, _PLAIN.emit_usual, lambda problem: 0.02, gpu_seconds=_seconds,
+        plain=_PLAIN, forms=(FORM,),
     ),
 )  # fmt: skip
