@@ -36,8 +36,10 @@ _PORTABLE = ("614967c3", "bd9c42c9")
 """How digests of kernels begin under which locks were measured since copies, reductions, means and normalisations of
 rows were rewritten: what other locks have of the family `portable` are times of kernels that there are no more."""
 
-_REWRITTEN = ("portable chain",)
-"""Kinds whose kernels are others than those that were measured: no GPU has timed these."""
+_REWRITTEN = (
+    "portable chain", "portable binary", "portable convert", "portable reduce", "portable transpose",
+)  # fmt: skip
+"""Kinds whose kernels are others than those that locks and `results/kernel_times.json` have times of."""
 
 BAND, REGRET = (0.7, 1.4), 1.1
 """What a kind's ratio is within in geometric mean, and its regret below, where the next does not name it."""

@@ -33,7 +33,10 @@ def close(found: float, measured: float) -> bool:
 @pytest.mark.parametrize(
     ("shape", "source", "to", "measured"),
     [
-        ((128, 2048, 7, 7), PIXELS, PLANES, 70.64),
+        ((8, 197, 768), PLANES, PIXELS, 4.52),
+        ((8, 196, 768), PLANES, PIXELS, 2.85),
+        ((32, 64, 32, 32), PIXELS, PLANES, 2.82),
+        ((32, 128, 8, 8), PIXELS, PLANES, 2.19),
         ((128, 3, 224, 224), PLANES, SINGLE, 31.16),
         ((32, 3, 224, 224), SINGLE, PLANES, 8.33),
         ((1, 3, 224, 224), SINGLE, PLANES, 1.75),
@@ -48,6 +51,7 @@ def test_changes_of_layout(shape: Shape, source: TensorFormat, to: TensorFormat,
     ("shape", "source", "to", "measured"),
     [
         ((128, 3, 224, 224), PIXELS, PLANES, 667.28),
+        ((128, 2048, 7, 7), PIXELS, PLANES, 70.64),
         ((32, 3, 224, 224), PIXELS, SINGLE, 170.70),
         ((128, 64, 224, 224), PLANES, PIXELS, 1797.07),
         ((128, 64, 224, 224), PIXELS, PLANES, 1744.80),
@@ -62,7 +66,7 @@ def test_changes_of_layout(shape: Shape, source: TensorFormat, to: TensorFormat,
 def test_what_threads_turn_in_registers_takes_less_than_it_took_element_by_element(
     shape: Shape, source: TensorFormat, to: TensorFormat, measured: float
 ) -> None:
-    """The locks' times are of kernels that read one element at once."""
+    """The locks' times are of kernels that read one element at once, or turned images one behind the other."""
     bytes_alone = Operand(shape, source).nbytes / target_named("h200").bandwidth * 1e6
     assert bytes_alone < predicted(Convert(), shape, source, shape, to) < measured
 
@@ -95,7 +99,8 @@ def test_pooling(shape: Shape, window: int, format: TensorFormat, measured: floa
         ((32, 512, 7, 7), PLANES, 21.05),
         ((1, 1280, 7, 7), PLANES, 3.02),
         ((128, 2048, 7, 7), PIXELS, 11.11),
-        ((32, 512, 7, 7), PIXELS, 4.43),
+        ((32, 512, 7, 7), PIXELS, 2.15),
+        ((32, 256, 56, 56), PIXELS, 14.41),
     ],
     ids=str,
 )
@@ -107,7 +112,7 @@ def test_means_over_images(shape: Shape, format: TensorFormat, measured: float) 
 
 @pytest.mark.parametrize(
     ("shape", "taken", "measured"),
-    [((32, 56, 56, 256), (32, 56, 56, 80), 10.5), ((32, 14, 14, 1024), (32, 14, 14, 320), 3.2)],
+    [((32, 56, 56, 256), (32, 56, 56, 80), 9.6), ((32, 14, 14, 1024), (32, 14, 14, 320), 2.5)],
     ids=str,
 )
 def test_slices_read_only_what_they_take(shape: Shape, taken: Shape, measured: float) -> None:

@@ -11,17 +11,17 @@ from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.rearrange import Rearrange, axes_of
 from bolt_build.graph.ops.shape import Slice, Transpose
 
-_BLOCKS, _TRANSPOSED, _SCATTERED = 0.6, 0.25, 0.15
+_BLOCKS, _TRANSPOSED, _SCATTERED = 0.95, 0.35, 0.15
 """Parts of a GPU's bandwidth that elements of half precision reach where threads turn blocks of them in registers, in
 tiles of shared memory, and one by one."""
-_TURNED, _STAGED = 0.5e-6, 1.3e-6
-"""Seconds in which elements are turned in registers, and in which they go through shared memory. Fitted, as the parts
-are, to 130 times of an H200."""
-_PART = 1.0e-6
+_TURNED, _STAGED, _APART = 0.25e-6, 0.9e-6, 1.0e-6
+"""Seconds in which elements are turned in registers, in which they go through shared memory, and in which they come one
+by one. Fitted, as the parts are, to 150 times of an H200."""
+_PART = 0.9e-6
 """Seconds of a launch for each further part of a concatenation."""
-_TILE, _BLOCK, _RUN = 8, 4, 8
+_TILE, _BLOCK, _RUN, _LINE = 8, 4, 8, 128
 """From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
-below which threads copy one by one."""
+below which threads copy one by one, and of one that is in no whole blocks."""
 
 
 def copy_bandwidth(problem: KernelProblem) -> float:
@@ -43,7 +43,8 @@ def _reached(problem: KernelProblem) -> tuple[float, float]:
     inner = loops[-1]
     if inner.steps[0] in (0, 1):
         short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
-        return (_SCATTERED if short else 1.0), 0.0
+        broken = len(loops) > 1 and inner.extent % _BLOCK > 0 and inner.extent < _LINE
+        return (_SCATTERED if short or broken else 1.0), 0.0
     # The loop whose elements are neighbours in the input; a short one only if it is the next.
     turned = next((loop for loop in reversed(loops[:-1]) if loop.steps[0] == 1), None)
     if turned is not None and turned is not loops[-2] and turned.extent < _TILE:
@@ -55,7 +56,7 @@ def _reached(problem: KernelProblem) -> tuple[float, float]:
         reached, latency = _BLOCKS, _TURNED
     else:
         reached = _SCATTERED if inner.steps[0] < _TILE or turned is None else _TRANSPOSED
-        latency = _STAGED if turned is not None else 0.0
+        latency = _STAGED if turned is not None else _APART
     # Elements take as long in fp32 as in half precision, so more bytes are a larger part.
     width = problem.nbytes / max(problem.outputs[0].type.elements, 1)
     return min(1.0, reached * width / 4), latency

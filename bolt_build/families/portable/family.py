@@ -20,9 +20,10 @@ from bolt_build.families.base import (
     StepCode,
     StepExpressions,
     TensorFormat,
+    rate,
     same_bytes,
 )
-from bolt_build.families.common.cost import roofline
+from bolt_build.families.common.cost import OVERLAPPED, moved, roofline
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.families.common.problems import problem_of
@@ -50,7 +51,9 @@ def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
         efficiency = rule.gpu_single(problem)
     elif rule.gpu_efficiency is not None:
         efficiency = rule.gpu_efficiency
-    return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem)) + rule.gpu_latency(problem)
+    arithmetic = problem.flops / (rate(problem, target) * efficiency)
+    memory = moved(problem.nbytes, target) / rule.gpu_bandwidth(problem)
+    return max(memory, arithmetic) + OVERLAPPED * target.launch_seconds + rule.gpu_latency(problem)
 
 
 def _refuse(rule: Rule, problem: KernelProblem, target: Target) -> str | None:
@@ -141,7 +144,8 @@ class RuleFamily:
             return None
         if same_bytes(shape, source, to):
             return problem, 0.0
-        return problem, _seconds(rule, problem, target)
+        # A step that nothing in the graph asks for is to be worth its whole launch.
+        return problem, _seconds(rule, problem, target) + (1 - OVERLAPPED) * target.launch_seconds
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         rule = self._rules.get(type(problem.op))

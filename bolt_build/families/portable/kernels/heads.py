@@ -127,9 +127,22 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     )  # fmt: skip
 
 
+_NORMED, _TURNED, _BOTH = 0.73, 0.56, 0.34
+"""Parts of a GPU's bandwidth where heads are normalised or scaled, where pairs are turned, whose cosines and sines each
+row reads again, and where both are."""
+_WAITS = 0.5e-6
+"""Seconds in which threads of a head join their sums. All are fitted to 82 times of an H200."""
+
+
+def _bandwidth(problem: KernelProblem) -> float:
+    does = _form(problem).does
+    return _NORMED if not does.rotary else _BOTH if does.statistic else _TURNED
+
+
 RULES = tuple(
     Rule(
-        op, _refuse, _emit, lambda problem: 0.05, gpu_bandwidth=lambda problem: 0.7, layouts=row_major,
+        op, _refuse, _emit, lambda problem: 0.05, gpu_bandwidth=_bandwidth, gpu_latency=lambda problem: _WAITS,
+        layouts=row_major,
         reads_apart=lambda problem: (0,),
     )
     for op in (HeadRows, Rotary)

@@ -70,12 +70,15 @@ def _bandwidth(problem: KernelProblem) -> float:
     """Less of shorter rows, beside which sums and addresses are more, and where rows do not fit into registers: these
     are read three times."""
     loads, threads = loops_of(problem).in_registers
-    return (0.7 if threads <= WARP else 0.8) if loads else 0.25
+    return (0.65 if threads <= WARP else 0.75) if loads else 0.17
 
 
 _READINGS, _STEP, _UNROLLED = 3, 2.4e-7, 4
 """How often elements are read that registers have no room for; seconds from one that a thread reads to its next, which
 wait for each other, as measured on an H200; and how many of neighbouring statistics are under way at once."""
+_SUMS = 0.6e-6
+"""Seconds in which threads of a row join their sums. Fitted, as the parts of the bandwidth are, to 147 times of an
+H200."""
 _COLUMNS = 2
 """Threads of a block that lie side by side along neighbouring statistics."""
 
@@ -84,7 +87,7 @@ def _latency(problem: KernelProblem) -> float:
     """Seconds that a thread waits for its own elements where registers have no room for rows."""
     loops = loops_of(problem)
     if loops.in_registers[0]:
-        return 0.0
+        return _SUMS
     count = prod(loop.extent for loop in loops.reduced)
     if loops.kept[-1].steps[0] == 1 and loops.reduced[-1].steps[0] != 1:
         return _READINGS * _STEP * ceil(count * _COLUMNS / BLOCK) / _UNROLLED

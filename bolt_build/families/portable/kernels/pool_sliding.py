@@ -10,6 +10,7 @@ from itertools import product
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.text_form import Named, Reader
@@ -255,7 +256,7 @@ def _seconds(problem: KernelProblem, tile: SlidingTile, target: Target) -> float
     blocks = tile.threads(images) / THREADS / gpu.sms
     of_a_row = max(_WAIT / tile.ahead**_AHEAD, min(ceil(blocks), tile.resident) * THREADS * work)
     threads = max(1.0, blocks / tile.resident + _TAIL) * of_a_row * (rows + tile.ahead)
-    return float(threads + problem.nbytes / (target.bandwidth * _REACHED) + target.launch_seconds)
+    return float(threads + moved(problem.nbytes, target) / _REACHED + OVERLAPPED * target.launch_seconds)
 
 
 def _emit(problem: KernelProblem, tile: SlidingTile, at: StepExpressions) -> StepCode:

@@ -169,27 +169,29 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
 _BLOCK, _WIDE = 5200.0, 1700.0
 """Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took, and what it took
 where whole loads make up what is reduced, of which a warp has one result."""
-_ACROSS, _POSITION = 1.0e-6, 5e-10
-"""Seconds in which threads that each have some positions put their sums together, and those of a position. The latter
-was fitted to 40 times of an H200. The former took 2.2 us through shared memory, of which sums in registers are expected
-to take less than half."""
+_ACROSS, _POSITION = 0.4e-6, 3.4e-10
+"""Seconds in which threads that each have some positions put their sums together, and those of a position. Fitted to 82
+times of an H200."""
+_REACHED, _JOINED, _LINE = 0.88, 0.3e-6, 0.5e-6
+"""The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours, and those of a
+line after its greatest."""
 
 
 def _reduce_bandwidth(problem: KernelProblem) -> float:
     """Where the reduced elements are neighbours each result is a block's, which is little work where they are few."""
     kept, reduced = _reduce_loops(problem)
     if not reduced or reduced[-1].steps[0] != 1 or not kept:
-        return 0.7
+        return _REACHED
     results = max(problem.outputs[0].type.elements, 1)
     block = _BLOCK if reduced[-1].extent % LANES else _WIDE
-    return min(0.7, problem.inputs[0].nbytes / results / block)
+    return min(_REACHED, problem.inputs[0].nbytes / results / block)
 
 
 def _reduce_latency(problem: KernelProblem) -> float:
     """Where the reduced elements are no neighbours, as positions of channels-last images."""
     _, reduced = _reduce_loops(problem)
     if not reduced or reduced[-1].steps[0] == 1:
-        return 0.0
+        return _JOINED
     return _ACROSS + _POSITION * prod(loop.extent for loop in reduced)
 
 
@@ -206,7 +208,7 @@ RULES = (
     ),
     Rule(
         Softmax, _refuse_line, _SOFTMAX.emit_usual, lambda problem: 0.002, gpu_bandwidth=_softmax_bandwidth,
-        in_place=(0,), plain=_SOFTMAX,
+        gpu_latency=lambda problem: _LINE, in_place=(0,), plain=_SOFTMAX,
     ),
     Rule(Lrn, _refuse_line, _emit_lrn, lambda problem: 0.02),
 )  # fmt: skip

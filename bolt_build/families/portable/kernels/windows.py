@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
@@ -137,8 +138,8 @@ def _pool_seconds(problem: KernelProblem, target: Target) -> float:
     instructions = _RESULT + _CELL * cells * max(1.0, lanes * source.format.dtype.nbytes / 16)
     issued = output.type.elements / lanes * instructions / (target.rate("fp32") / 2)
     together = lanes > 1 and op.kernel in ((2, 2), (3, 3))
-    moved = problem.nbytes / (target.bandwidth * _REACHED)
-    return max(moved, issued, 0.0 if together else cells * _NEXT) + target.launch_seconds
+    memory = moved(problem.nbytes, target) / _REACHED
+    return max(memory, issued, 0.0 if together else cells * _NEXT) + OVERLAPPED * target.launch_seconds
 
 
 def _single(problem: KernelProblem) -> float:
