@@ -266,6 +266,19 @@ MOVES = [
         for axis in (2, 3)
     ),
     *(one(op.kind, op, IMAGE) for op in (CumSum(1, reverse=True), CumProd(1, True, True))),
+    *(
+        one(f"{op.kind}-{length}", op, (3, length))
+        for op, length in (
+            (CumSum(1), 40), (CumSum(1, True, True), 300), (CumProd(1, exclusive=True), 17),
+        )
+    ),
+    *(
+        Layer(f"{op.kind}-{length}", op, (Input((3, length), low=-9, high=9, dtype=dtype),))
+        for op, dtype, length in (
+            (CumSum(1), DType.I32, 128), (CumSum(1, exclusive=True), DType.I32, 1030),
+            (CumSum(1, reverse=True), DType.I64, 3000), (CumSum(1, True, True), DType.I64, 2048),
+        )
+    ),
     one("expand", Expand((4, 5, 6)), (4, 1, 6)),
     one("flatten-pixel", Reshape((2, 9)), (2, 9, 1, 1)),
     *(one(f"transpose-{''.join(map(str, perm))}", Transpose(perm), IMAGE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import boolean, braces, struct
@@ -33,6 +33,23 @@ def _lines(operand: Operand, axis: int) -> str:
     shape, place = [operand.shape[each] for each in order], order.index(axis)
     outer, inner = prod(shape[:place]), prod(shape[place + 1 :])
     return struct("bolt::portable::Lines", outer=outer, extent=shape[place], inner=inner)
+
+
+_ROUND, _AHEAD = 0.5e-6, 8
+"""A guess at the seconds of a round of loads on a GPU, which waits for the one before; and elements of a round where a
+thread has a line."""
+_OF_WARPS, _OF_BLOCKS = (16, 128), (1024, 1024)
+"""From how many neighbours on a warp scans a line, and a block; and elements of a round of either."""
+
+
+def _rounds(problem: KernelProblem) -> float:
+    """Seconds of a GPU in which a line's elements come, some at a time."""
+    op, x = problem.op, problem.inputs[0]
+    assert isinstance(op, CumSum | CumProd)
+    extent = x.shape[op.axis]
+    neighbours = prod(x.shape[op.axis :]) == extent
+    scans = (at_once for least, at_once in (_OF_BLOCKS, _OF_WARPS) if neighbours and extent >= least)
+    return _ROUND * ceil(extent / next(scans, _AHEAD))
 
 
 def _emit_cumulative(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -118,8 +135,8 @@ def _emit_interpolate(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 RULES = (
-    Rule(CumSum, no_epilogue, _emit_cumulative, _slow, layouts=row_major),
-    Rule(CumProd, no_epilogue, _emit_cumulative, _slow, layouts=row_major),
+    Rule(CumSum, no_epilogue, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
+    Rule(CumProd, no_epilogue, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
     Rule(Places, no_epilogue, _emit_places, _slow, layouts=row_major),
     Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
     Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),

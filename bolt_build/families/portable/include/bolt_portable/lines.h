@@ -5,6 +5,10 @@
 #include "bolt_portable/gather.h"
 #include "bolt_portable/typed.h"
 
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/scan.h"
+#endif
+
 namespace bolt::portable {
 
 /// A tensor as [outer, extent, inner]; lines lie along the middle.
@@ -20,17 +24,28 @@ void cumulative(const Run& r, const Lines& p, bool exclusive, bool reverse, cons
                 const char* name) {
   const T* from = static_cast<const T*>(input);
   T* to = static_cast<T*>(output);
+#if defined(__CUDACC__)
+  if (p.inner == 1 && p.extent >= long_scanned_line)
+    return scan_lines<block_threads, T, Function>(r, p.outer, p.extent, exclusive, reverse, from, to, first, name);
+  if (p.inner == 1 && p.extent >= scanned_line)
+    return scan_lines<32, T, Function>(r, p.outer, p.extent, exclusive, reverse, from, to, first, name);
+#endif
   for_each_item(
       r, p.outer * p.inner, p.extent,
       [=] BOLT_BODY(Index line) {
         using Value = typename Computed<T>::type;
-        Value found = static_cast<Value>(first);
-        for (Index i = 0; i < p.extent; ++i) {
-          const Index at = p.first(line) + (reverse ? p.extent - 1 - i : i) * p.inner;
-          const Value value = read(from + at);
-          if (exclusive) to[at] = element<T>(found);
-          found = Function{}(found, value);
-          if (!exclusive) to[at] = element<T>(found);
+        constexpr Index ahead = 8;  // that are read before the first of them is stored
+        Value found = static_cast<Value>(first), values[ahead];
+        const Index begin = p.first(line) + (reverse ? (p.extent - 1) * p.inner : 0), step = reverse ? -p.inner : p.inner;
+        for (Index base = 0; base < p.extent; base += ahead) {
+          for (Index i = 0; i < ahead; ++i)
+            values[i] = read(from + begin + (base + i < p.extent ? base + i : p.extent - 1) * step);
+          for (Index i = 0; i < ahead; ++i) {
+            if (base + i >= p.extent) break;
+            const Value before = found;
+            found = Function{}(found, values[i]);
+            to[begin + (base + i) * step] = element<T>(exclusive ? before : found);
+          }
         }
       },
       name);

@@ -168,8 +168,9 @@ void reduce_rows(const Run& r, const Reduce& p, const In* in, Out* out, std::uin
       "reduction");
 }
 
-/// Results from which on a GPU's multiprocessors are busy with warps alone, and elements that are work for a block.
-constexpr Index many_results = 2048, long_rows = 16384;
+/// Results from which on a GPU's multiprocessors are busy with warps alone, elements that are work for a block, and those in
+/// runs that a warp has in two rounds of loads.
+constexpr Index many_results = 2048, long_rows = 16384, short_runs = 2048;
 
 template <typename Mode, typename In, typename Out, typename Epilogue>
 void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
@@ -183,7 +184,7 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
     bool runs = p.reduced_rank == 1 && count % wide == 0 && aligned_to_16(in);
     for (int axis = 0; axis < p.kept_rank; ++axis) runs = runs && p.kept_stride[axis] % wide == 0;
     const bool a_warp = p.reduced_rank == 1 && results >= many_results && count < long_rows;
-    if (a_warp && runs) return reduce_rows<wide, Mode>(r, p, in, out, count, results, epilogue);
+    if (runs && (a_warp || count <= short_runs)) return reduce_rows<wide, Mode>(r, p, in, out, count, results, epilogue);
     if (a_warp) return reduce_rows<1, Mode>(r, p, in, out, count, results, epilogue);
     const Walk<2> kept = kept_walk(p);
     const Walk<1> reduced = reduced_walk(p);
