@@ -7,12 +7,19 @@ from gpu_harness import TARGET, Trial
 from gpu_pairs import graph_of_both, pair
 from gpu_products import SILU, conv
 
+from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 
 SIGMOID = (EpilogueOp(Activation("sigmoid")),)
 HARD = (EpilogueOp(Activation("hard_sigmoid", 1 / 6, 0.5)),)
+
+CLUSTERS = tuple(
+    Candidate("portable", (("algorithm", "tensor_cores"), ("warps", warps), ("cluster", cluster), ("parts", parts)))
+    for warps, cluster, parts in ((8, 1, 1), (16, 2, 4), (8, 4, 1), (16, 8, 1), (8, 8, 2), (16, 8, 2))
+)
+"""Blocks of both sizes, clusters of all."""
 
 
 def gate(label: str, images: int, channels: int, between: int, out: int, *, bias: bool = True) -> Layer:
@@ -35,10 +42,9 @@ def squeezes() -> list[Trial]:
         both = [each for each in Portable().propose(graph, node, TARGET, layer.precision)[0] if each.apart]
         for alternative in both:
             (step,) = alternative.steps
-            candidates = Portable().candidates(step.problem, TARGET)[0]
+            candidates = list(Portable().candidates(step.problem, TARGET)[0])
             if layer.label.startswith(("squeeze-between", "squeeze-deep")):
-                # Clusters of all sizes: blocks share tiles of the first product, and the depth of one.
-                cores = next(each for each in candidates if each.parameters == (("algorithm", "tensor_cores"),))
-                candidates += Portable().variants(step.problem, cores, TARGET)
-            found += [Trial(layer, step, candidate) for candidate in candidates]
+                # Blocks share tiles of the first product, and the depth of one.
+                candidates += [c for c in CLUSTERS if Portable().refuse(step.problem, c, TARGET) is None]
+            found += [Trial(layer, step, candidate) for candidate in dict.fromkeys(candidates)]
     return found

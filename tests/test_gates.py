@@ -59,8 +59,13 @@ def gate_of(target: str, channels: int = 480, between: int = 20) -> KernelProble
     return step.problem
 
 
-def candidate(algorithm: str, **settings: int) -> Candidate:
-    return Candidate("portable", (("algorithm", algorithm),), tuple(settings.items()))
+def direct(blocks: int) -> Candidate:
+    return Candidate("portable", (("algorithm", "direct"),), (("blocks", blocks),))
+
+
+def cores(warps: int, cluster: int, parts: int) -> Candidate:
+    stated = (("algorithm", "tensor_cores"), ("warps", warps), ("cluster", cluster), ("parts", parts))
+    return Candidate("portable", stated)
 
 
 def call(problem: KernelProblem, chosen: Candidate) -> tuple[tuple[str, ...], str]:
@@ -81,51 +86,41 @@ def test_the_plain_kernel_s_call_names_the_loads() -> None:
     """20 channels between are padded to whole loads."""
     numbers = ".images = 2, .channels = 480, .between = 24, .out = 480, .blocks = 2"
     how = f"squeeze<1024, 1, 1, 8, 8, {F16}, {F16}, {F16}, {F16}>(r, {P}::Squeeze{{{numbers}}}"
-    chosen = candidate("direct", blocks=2)
-    assert call(gate_of("h200"), chosen) == (("bolt_portable/cuda/squeeze.h",), f"{P}::{how}, {STAGES}")
+    assert call(gate_of("h200"), direct(2)) == (("bolt_portable/cuda/squeeze.h",), f"{P}::{how}, {STAGES}")
 
 
 @pytest.mark.parametrize(
-    ("cluster", "parts", "deep", "deep_behind"),
-    [(1, 1, 8, 1), (8, 2, 16, 1)],
-    ids=["15 steps by 8 warps a tile", "one step a warp"],
+    ("tile", "deep", "deep_behind"),
+    [((8, 1, 1), 4, 1), ((16, 1, 1), 8, 1), ((8, 8, 2), 16, 1)],
+    ids=["four warps a tile", "eight", "one step a warp"],
 )
 def test_the_call_on_tensor_cores_says_how_warps_share_the_products(
-    cluster: int, parts: int, deep: int, deep_behind: int
+    tile: tuple[int, int, int], deep: int, deep_behind: int
 ) -> None:
     """Two tiles of rows are between, of 15 steps each; 30 tiles behind, of one step."""
-    shares = f".cluster = {cluster}, .parts = {parts}, .deep = {deep}, .deep_behind = {deep_behind}"
-    numbers = f".images = 2, .channels = 480, .between = 24, .out = 480, {shares}"
-    how = f"half_gate<8, 8, {F16}, {F16}>(r, {P}::HalfGate{{{numbers}}}"
-    chosen = candidate("tensor_cores", cluster=cluster, parts=parts)
-    assert call(gate_of("h200"), chosen) == (("bolt_portable/cuda/half_gate.h",), f"{P}::{how}, {STAGES}")
+    numbers = ", ".join(map(str, (480, 24, 480, *tile, deep, deep_behind)))
+    how = f"half_gate<{P}::HalfGate<{numbers}>, {F16}, {F16}>(r, 2"
+    assert call(gate_of("h200"), cores(*tile)) == (("bolt_portable/cuda/half_gate.h",), f"{P}::{how}, {STAGES}")
 
 
 def test_blocks_read_many_weights_once_for_eight_images() -> None:
     """Few weights have the plain kernel."""
     chosen = {
         (channels, between): Portable().candidates(gate_of("h200", channels, between), target_named("h200"))[0][0]
-        for channels, between in ((1536, 64), (64, 16))
+        for channels, between in ((1536, 64), (48, 16))
     }
-    assert chosen == {
-        (1536, 64): candidate("tensor_cores", cluster=8, parts=2),
-        (64, 16): candidate("direct", blocks=1),
-    }
+    assert chosen == {(1536, 64): cores(8, 8, 4), (48, 16): direct(1)}
 
 
 @pytest.mark.parametrize("target", ["a100", "t4"])
 def test_gpus_without_clusters_have_blocks_that_share_results_alone(target: str) -> None:
     problem, chosen = gate_of(target, 1536, 64), target_named(target)
-    candidates, _ = Portable().candidates(problem, chosen)
-    (cores,) = [each for each in candidates if each.parameters == (("algorithm", "tensor_cores"),)]
-    offered = (cores, *Portable().variants(problem, cores, chosen))
-    assert {dict(each.settings)["cluster"] for each in offered} == {1}
-    cluster = candidate("tensor_cores", cluster=8, parts=1)
-    assert Portable().refuse(problem, cluster, chosen) == "blocks form clusters from sm_90 on"
+    offered = [dict(each.parameters) for each in Portable().candidates(problem, chosen)[0]]
+    assert {each["cluster"] for each in offered if each["algorithm"] == "tensor_cores"} == {1}
+    assert Portable().refuse(problem, cores(8, 8, 1), chosen) == "blocks form clusters from sm_90 on"
 
 
 def test_gates_in_fp32_and_in_bf16_on_old_tensor_cores_have_the_plain_kernel() -> None:
-    cores = candidate("tensor_cores", cluster=1, parts=1)
     half = gate_of("h200")
 
     def stored(dtype: DType) -> KernelProblem:
@@ -133,7 +128,7 @@ def test_gates_in_fp32_and_in_bf16_on_old_tensor_cores_have_the_plain_kernel() -
         return replace(half, inputs=tuple(inputs))
 
     assert [
-        Portable().refuse(stored(dtype), cores, target_named(name))
+        Portable().refuse(stored(dtype), cores(8, 1, 1), target_named(name))
         for name, dtype in (("h200", DType.F32), ("t4", DType.BF16), ("h200", DType.BF16))
     ] == [
         "tensor_cores: multiplies weights and inputs that are all in f16, or all in bf16",
@@ -142,13 +137,17 @@ def test_gates_in_fp32_and_in_bf16_on_old_tensor_cores_have_the_plain_kernel() -
     ]
 
 
-@pytest.mark.parametrize(("cluster", "parts"), [(3, 1), (1, 3)])
-def test_other_clusters_than_kernels_have_are_refused(cluster: int, parts: int) -> None:
-    stated = candidate("tensor_cores", cluster=cluster, parts=parts)
+@pytest.mark.parametrize("tile", [(4, 1, 1), (8, 3, 1), (8, 1, 3)])
+def test_other_clusters_than_kernels_have_are_refused(tile: tuple[int, int, int]) -> None:
     assert (
-        Portable().refuse(gate_of("h200"), stated, target_named("h200"))
-        == "there are kernels of 1, 2, 4 or 8 blocks a cluster, and of 1, 2 or 4 clusters"
+        Portable().refuse(gate_of("h200"), cores(*tile), target_named("h200"))
+        == "there are kernels of 8 or 16 warps, of 1, 2, 4 or 8 blocks a cluster, and of 1, 2 or 4 clusters"
     )
+
+
+def test_products_of_many_steps_are_not_written_out() -> None:
+    reason = Portable().refuse(gate_of("h200", 2048, 256), cores(8, 1, 1), target_named("h200"))
+    assert reason == "a warp has 128 steps of a product, at most 32 are written out"
 
 
 def test_more_channels_than_shared_memory_has_room_for_are_refused() -> None:

@@ -5,44 +5,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.gates import Gate, gate_of, lanes_of
+from bolt_build.families.portable.kernels.gates import Gate, gate_of
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-CLUSTERS, PARTS = (1, 2, 4, 8), (1, 2, 4)
-"""Blocks that share the rows of weights of both products, and parts of the second product's rows."""
-_WARPS, _IMAGES, _ROWS, _DEPTH, _HELD = 16, 8, 16, 32, 4
-"""Of a block, of a cluster, of a tile of weights, of a step, and steps of a warp that are under way: the kernel's."""
+WARPS, CLUSTERS, PARTS = (8, 16), (1, 2, 4, 8), (1, 2, 4)
+"""Warps of a block, blocks that share the rows of weights of both products, and parts of the second product's rows."""
+_IMAGES, _ROWS, _DEPTH, _HELD = 8, 16, 32, 8
+"""Of a cluster, of a tile of weights, of a step, and steps of a warp that are under way: the kernel's."""
 _SUMS = 4 * _IMAGES * (_ROWS + 4)
 """Bytes of shared memory that the sums of a tile take."""
+_MOST_STEPS = 32
+"""Of a warp in a product: the compiler writes out all of them."""
 
 
 @dataclass(frozen=True)
 class HalfGateTile:
-    """Eight images have `parts` clusters of `cluster` blocks."""
+    """Eight images have `parts` clusters of `cluster` blocks, of `warps` each."""
 
+    warps: int
     cluster: int
     parts: int
 
     @property
     def parameters(self) -> Named:
-        return ()
+        return ("warps", self.warps), ("cluster", self.cluster), ("parts", self.parts)
 
     @property
     def settings(self) -> Named:
-        return ("cluster", self.cluster), ("parts", self.parts)
+        return ()
 
     @staticmethod
     def read(reader: Reader) -> HalfGateTile:
-        return HalfGateTile(reader.number("cluster"), reader.number("parts"))
+        return HalfGateTile(*(reader.number(name) for name in ("warps", "cluster", "parts")))
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,6 @@ class _Share:
     deep: int
     tiles: int
     steps: int
-
-    @property
-    def weights(self) -> int:
-        """Bytes that the warps of a block read."""
-        return _WARPS * self.steps * _ROWS * _DEPTH * 2
 
 
 def _share(rows: int, depth: int, warps: int, deepest: int) -> _Share:
@@ -74,14 +73,14 @@ def _share(rows: int, depth: int, warps: int, deepest: int) -> _Share:
 
 def _shares(gate: Gate, tile: HalfGateTile) -> tuple[_Share, _Share]:
     """Of the first product, whose sums blocks of a cluster exchange, and of the second."""
-    warps = _WARPS * tile.cluster
+    warps = tile.warps * tile.cluster
     first = _share(gate.between, gate.channels, warps, warps)
-    return first, _share(gate.out, gate.between, warps * tile.parts, _WARPS)
+    return first, _share(gate.out, gate.between, warps * tile.parts, tile.warps)
 
 
 def _shared(gate: Gate, tile: HalfGateTile) -> int:
     """Bytes of shared memory of a block."""
-    sums = sum(share.tiles for share in _shares(gate, tile)) * _WARPS * _SUMS
+    sums = sum(share.tiles for share in _shares(gate, tile)) * tile.warps * _SUMS
     return sums + 2 * _IMAGES * _DEPTH * (ceil(gate.between / _DEPTH) | 1)
 
 
@@ -102,26 +101,27 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[HalfGateTile]:
     """Where no warp of a smaller cluster, or of fewer parts, has one step of either product alone."""
     gate = _gate(problem)
-    for cluster in CLUSTERS:
-        for parts in PARTS:
-            fewer = HalfGateTile(max(cluster // 2, 1), parts), HalfGateTile(cluster, max(parts // 2, 1))
-            if cluster > 1 and all(share.steps == 1 for share in _shares(gate, fewer[0])):
-                continue
-            if parts > 1 and _shares(gate, fewer[1])[1].steps == 1:
-                continue
-            yield HalfGateTile(cluster, parts)
+    for warps, cluster, parts in product(WARPS, CLUSTERS, PARTS):
+        if cluster > 1 and all(share.steps == 1 for share in _shares(gate, HalfGateTile(warps, cluster // 2, parts))):
+            continue
+        if parts > 1 and _shares(gate, HalfGateTile(warps, cluster, parts // 2))[1].steps == 1:
+            continue
+        yield HalfGateTile(warps, cluster, parts)
 
 
 def _refuse_tile(problem: KernelProblem, tile: HalfGateTile, gpu: Gpu) -> str | None:
-    if tile.cluster not in CLUSTERS or tile.parts not in PARTS:
-        return "there are kernels of 1, 2, 4 or 8 blocks a cluster, and of 1, 2 or 4 clusters"
+    if tile.warps not in WARPS or tile.cluster not in CLUSTERS or tile.parts not in PARTS:
+        return "there are kernels of 8 or 16 warps, of 1, 2, 4 or 8 blocks a cluster, and of 1, 2 or 4 clusters"
     if tile.cluster > 1 and not gpu.warpgroup_mma:
         return "blocks form clusters from sm_90 on"
-    return refuse_shared(_shared(_gate(problem), tile), gpu)
+    gate = _gate(problem)
+    if (steps := max(share.steps for share in _shares(gate, tile))) > _MOST_STEPS:
+        return Reason("a warp has {} steps of a product, at most {} are written out", steps, _MOST_STEPS)
+    return refuse_shared(_shared(gate, tile), gpu)
 
 
-_BEGIN, _MEET, _ROUND, _RATE = 2.2e-6, 0.6e-6, 0.5e-6, 6.5e10
-"""Guesses at seconds of a launch with sums in shared memory, and at those in which a cluster exchanges them; the rest,
+_BEGIN, _WARP, _MEET, _ROUND, _RATE = 2.4e-6, 0.02e-6, 0.5e-6, 0.5e-6, 6.5e10
+"""Guesses at seconds of a launch with sums in shared memory, of a warp more, and of an exchange in a cluster; the rest,
 seconds of a round of loads and bytes that come to a multiprocessor in a second, is what the plain kernel has."""
 
 
@@ -130,10 +130,12 @@ def _seconds(problem: KernelProblem, tile: HalfGateTile, target: Target) -> floa
     assert gpu is not None, "tensor cores are a GPU's"
     first, second = _shares(gate, tile)
     blocks = ceil(gate.images / _IMAGES) * tile.cluster * tile.parts
-    weights = min(first.weights, 2 * gate.between * gate.channels) + min(second.weights, 2 * gate.between * gate.out)
-    inputs = 2 * _IMAGES * gate.channels / max(first.deep // _WARPS, 1)
-    rounds = ceil(first.steps / _HELD) + ceil(second.steps / _HELD)
-    each = _ROUND * rounds + (weights + inputs) / _RATE + (_MEET if tile.cluster > 1 else 0.0)
+    step = 2 * _ROWS * _DEPTH
+    weights = min(tile.warps * first.steps * step, 2 * gate.between * gate.channels)
+    weights += min(tile.warps * second.steps * step, 2 * gate.between * gate.out)
+    inputs = 2 * _IMAGES * gate.channels / max(first.deep // tile.warps, 1)
+    rounds = ceil(first.steps / _HELD) + ceil(second.steps / _HELD) - 2
+    each = _WARP * tile.warps + _ROUND * rounds + (weights + inputs) / _RATE + (_MEET if tile.cluster > 1 else 0.0)
     memory = problem.nbytes / target.bandwidth
     return _BEGIN + max(ceil(blocks / gpu.sms) * each, memory)
 
@@ -141,22 +143,12 @@ def _seconds(problem: KernelProblem, tile: HalfGateTile, target: Target) -> floa
 def _emit(problem: KernelProblem, tile: HalfGateTile, at: StepExpressions) -> StepCode:
     gate = _gate(problem)
     first, second = _shares(gate, tile)
-    parameters = struct(
-        "bolt::portable::HalfGate",
-        images=gate.images,
-        channels=gate.channels,
-        between=gate.between,
-        out=gate.out,
-        cluster=tile.cluster,
-        parts=tile.parts,
-        deep=first.deep,
-        deep_behind=second.deep,
-    )
+    numbers = (gate.channels, gate.between, gate.out, tile.warps, tile.cluster, tile.parts, first.deep, second.deep)
     x, _, _, made = gate.operands
     types = f"{COMPUTED[x.format.dtype]}, {COMPUTED[made.format.dtype]}"
     call = (
-        f"bolt::portable::half_gate<{lanes_of(gate.channels)}, {lanes_of(gate.between)}, {types}>(r, {parameters}, "
-        f"{gate.arguments(at)});"
+        f"bolt::portable::half_gate<bolt::portable::HalfGate<{', '.join(map(str, numbers))}>, {types}>(r, "
+        f"{gate.images}, {gate.arguments(at)});"
     )
     return StepCode(("bolt_portable/cuda/half_gate.h",), None, "", call)
 
