@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
-from bolt_build.families.common.cost import roofline
+from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.geometry import Loop
@@ -112,9 +112,10 @@ _REACHED = 0.78
 _BESIDE, _SUMS = 4.0, 0.1
 """What a thread computes beside its loads, in loads: addresses, statistics and waiting for others; and, of groups of
 channels, for each position that a block's threads have at once, for its sums are added up by a warp."""
-_ALONE = 5e-6
+_ALONE, _SHARE = 4.1e-6, 0.78
 """Seconds of a block that has its multiprocessor alone: addresses, the first load, sums, those of its cluster and the
-last store wait for each other. Measured on an H200 for images of 16 to 400 KB, before sums of one group took less."""
+last store wait for each other; and the part of the bandwidth beside that. Measured on an H200 for images of 16 to
+400 KB."""
 _BOUND = 0.99
 """Of the prediction where that is longer than memory: the rest tells kernels apart that wait alike."""
 _GPC = 16
@@ -151,7 +152,7 @@ def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     nest = nest_for(problem)
     reached = bandwidth(tile, nest, element_bytes(problem), target.gpu) * operands_share(nest)
     streaming = seconds_of(problem, target, reached)
-    alone = roofline(problem, target, 1.0) + _ALONE
+    alone = moved(problem.nbytes, target) / _SHARE + OVERLAPPED * target.launch_seconds + _ALONE
     return _BOUND * max(streaming, alone) + (1 - _BOUND) * streaming
 
 

@@ -172,7 +172,7 @@ where whole loads make up what is reduced, of which a warp has one result."""
 _ACROSS, _POSITION = 0.4e-6, 3.4e-10
 """Seconds in which threads that each have some positions put their sums together, and those of a position. Fitted to 82
 times of an H200."""
-_REACHED, _JOINED, _LINE = 0.88, 0.3e-6, 0.5e-6
+_REACHED, _JOINED, _LINE = 0.88, 0.3e-6, 0.7e-6
 """The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours, and those of a
 line after its greatest."""
 
