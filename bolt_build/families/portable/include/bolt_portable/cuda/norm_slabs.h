@@ -161,8 +161,8 @@ struct NormSlabs {
 
     if (cluster > 1) meet();
     for (std::uint32_t at = threadIdx.x; at < statistics; at += blockDim.x) all[at] = joined(ours + at);
-    if (cluster > 1) arrive();
     __syncthreads();
+    if (cluster > 1) arrive();
     each_statistic(lane, [&](int i, std::uint32_t at) {
       const float2 found = all[at];
       mean[i] = found.x;
@@ -248,9 +248,10 @@ struct NormSlabs {
 #endif
     return found;
   }
+  /// Says that this block has read what it wants of the others.
   __device__ static void arrive() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 #endif
   }
   __device__ static void wait() {
@@ -258,9 +259,16 @@ struct NormSlabs {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #endif
   }
-  /// All threads of all blocks of the cluster have come here, and see what the others wrote to shared memory before.
+  /// All threads of all blocks of the cluster have come here, and see what the others wrote to shared memory before. A fence
+  /// takes long, and one warp's is for all that its block wrote.
   __device__ static void meet() {
-    arrive();
+    __syncthreads();
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x < 32)
+      asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    else
+      arrive();
+#endif
     wait();
   }
 };
