@@ -153,7 +153,7 @@ def test_hosts_have_none() -> None:
 
 
 @pytest.mark.parametrize("persistent", ["auto", "never"])
-@pytest.mark.parametrize("name", ["sum-gpt", "sum-given", "sum-vit", "sum-added"])
+@pytest.mark.parametrize("name", ["sum-gpt", "sum-given", "sum-vit"])
 def test_an_engine_has_the_step_where_the_recipe_leaves_a_choice(name: str, persistent: str) -> None:
     of = GRAPHS[name]
     wanted = replace(recipe(), policy=Policy(FusionPolicy(epilogue=True, persistent=persistent)))
