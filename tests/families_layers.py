@@ -108,6 +108,18 @@ BINARIES = [
     two("wide", "add", WIDE, WIDE),
     two("one-long-row", "add", (30000,), (30000,)),
     Layer("add-relu", Binary("add"), (Input(IMAGE), Input(IMAGE)), (RELU,)),
+    *(
+        Layer(f"stages-of-{channels}", Binary("mul"),
+              (*[Input((2, channels, 3, 4))] * 2, Input((channels, 1, 1), True), Input((2, channels, 3, 4)),
+               Input((), True)),
+              (stage("sub", 2, True), stage("sub", 3, True), stage("add", 4)))
+        for channels in (16, 12)
+    ),
+    *(
+        one(f"lanes-of-{channels}", Activation("abs"), (2, channels, 3, 4),
+            (stage("sub", 1, True), stage("sub", 2, True)), Input((channels, 1, 1), True), Input((2, channels, 3, 4)))
+        for channels in (16, 12)
+    ),
     Layer("add-mul-channel", Binary("add"), (Input(IMAGE), Input(IMAGE), Input((5, 1, 1), True)),
           (stage("mul", 2), CLIP)),
     Layer("broadcast-then-channel", Binary("mul"), (Input(IMAGE), Input((2, 1, 6, 7)), Input((1, 5, 1, 1), True)),

@@ -1,6 +1,7 @@
 // CUDA drivers of elementwise.h.
 #pragma once
 
+#include "bolt_portable/cuda/epilogue_lanes.h"
 #include "bolt_portable/cuda/walk.h"
 #include "bolt_portable/epilogue.h"
 
@@ -18,8 +19,7 @@ void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out* ou
         const Index channel = last ? (item - row * inner.by) * lanes : row - channels.quotient(row) * channels.by;
         float x[lanes];
         load_lanes<lanes>(in + (apart ? row * p.pitch + channel : base), x);
-#pragma unroll
-        for (int i = 0; i < lanes; ++i) x[i] = epilogue(x[i], Place{base + i, last ? channel + i : channel});
+        epilogue_lanes<lanes>(epilogue, x, Place{base, channel}, last);
         store_lanes<lanes>(out + base, x);
       },
       "elementwise");
@@ -30,7 +30,7 @@ void elementwise(const Run& r, const Elementwise& p, const void* input, void* ou
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const Index run = p.inner == 1 ? p.channels : p.inner;
-  const bool lanes = run % wide == 0 && p.pitch % wide == 0 && aligned_to_16(in, out);
+  const bool lanes = run % wide == 0 && p.pitch % wide == 0 && aligned_to_16(in, out) && epilogue_in_lanes(epilogue, wide);
   if (p.pitch) {
     if (lanes) return elementwise_lanes<wide, true>(r, p, in, out, epilogue);
     return elementwise_lanes<1, true>(r, p, in, out, epilogue);
@@ -75,9 +75,8 @@ void broadcast_lanes(const Run& r, const Broadcast& p, const A* a, const B* b, O
         float x[lanes], y[lanes];
         load_side<lanes>(a + at[0], da, x);
         load_side<lanes>(b + at[1], db, y);
-#pragma unroll
-        for (int i = 0; i < lanes; ++i)
-          x[i] = epilogue(Function{}(x[i], y[i]), Place{base + i, at[2] + (along ? i : 0)});
+        combine_lanes<false, Function>(x, y);
+        epilogue_lanes<lanes>(epilogue, x, Place{base, at[2]}, along);
         store_lanes<lanes>(out + base, x);
       },
       "broadcast");
@@ -126,7 +125,7 @@ void broadcast(const Run& r, const Broadcast& p, const void* left, const void* r
   Out* out = static_cast<Out*>(output);
   const auto fits = [&](int lanes) {
     return p.extent[p.rank - 1] % lanes == 0 && in_lanes(out, lanes) && side_in_lanes(p, p.a, a, lanes) &&
-           side_in_lanes(p, p.b, b, lanes);
+           side_in_lanes(p, p.b, b, lanes) && epilogue_in_lanes(epilogue, lanes);
   };
   if (fits(wide)) {
     broadcast_lanes<wide, Function>(r, p, a, b, out, epilogue);

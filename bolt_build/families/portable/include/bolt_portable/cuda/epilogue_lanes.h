@@ -1,0 +1,71 @@
+// Elementwise stages of neighbours that one thread has: operands come in whole accesses, not one by one.
+#pragma once
+
+#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/epilogue.h"
+
+namespace bolt::portable {
+
+/// Applies a stage to `lanes` neighbours, the first of which is at `at`, a multiple of `lanes`; `along` if they are neighbours
+/// along the channels. What has no form of its own is applied one by one.
+template <int lanes, typename Stage>
+__device__ inline void stage_lanes(const Stage& stage, float (&x)[lanes], Place at, bool along) {
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) x[i] = stage(x[i], Place{at.element + i, along ? at.channel + i : at.channel});
+}
+
+template <bool operand_first, typename Function, int lanes>
+__device__ inline void combine_lanes(float (&x)[lanes], const float (&y)[lanes]) {
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) x[i] = operand_first ? Function{}(y[i], x[i]) : Function{}(x[i], y[i]);
+}
+
+template <int lanes, typename Function, typename T, bool operand_first>
+__device__ inline void stage_lanes(const Combine<Function, Same<T>, operand_first>& stage, float (&x)[lanes], Place at, bool) {
+  float y[lanes];
+  load_lanes<lanes>(stage.operand.data + at.element, y);
+  combine_lanes<operand_first, Function>(x, y);
+}
+
+template <int lanes, typename Function, typename T, bool operand_first>
+__device__ inline void stage_lanes(const Combine<Function, Channel<T>, operand_first>& stage, float (&x)[lanes], Place at,
+                                   bool along) {
+  float y[lanes];
+  if (along) {
+    load_lanes<lanes>(stage.operand.data + at.channel, y);
+  } else {
+    const float all = load(stage.operand.data + at.channel);
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) y[i] = all;
+  }
+  combine_lanes<operand_first, Function>(x, y);
+}
+
+template <int lanes>
+__device__ inline void epilogue_lanes(const Chain<>&, float (&)[lanes], Place, bool) {}
+template <int lanes, typename First, typename... Rest>
+__device__ inline void epilogue_lanes(const Chain<First, Rest...>& chain, float (&x)[lanes], Place at, bool along) {
+  stage_lanes<lanes>(chain.first, x, at, along);
+  epilogue_lanes<lanes>(chain.rest, x, at, along);
+}
+
+/// Whether the operands of all stages begin where accesses of `lanes` neighbours may.
+template <typename Stage>
+bool stage_in_lanes(const Stage&, int) {
+  return true;
+}
+template <typename Function, typename T, bool operand_first>
+bool stage_in_lanes(const Combine<Function, Same<T>, operand_first>& stage, int lanes) {
+  return in_lanes(stage.operand.data, lanes);
+}
+template <typename Function, typename T, bool operand_first>
+bool stage_in_lanes(const Combine<Function, Channel<T>, operand_first>& stage, int lanes) {
+  return in_lanes(stage.operand.data, lanes);
+}
+inline bool epilogue_in_lanes(const Chain<>&, int) { return true; }
+template <typename First, typename... Rest>
+bool epilogue_in_lanes(const Chain<First, Rest...>& chain, int lanes) {
+  return stage_in_lanes(chain.first, lanes) && epilogue_in_lanes(chain.rest, lanes);
+}
+
+}  // namespace bolt::portable
