@@ -26,6 +26,21 @@ def stems(layer: Layer, tiles: Sequence[StemTile]) -> list[Trial]:
     return found
 
 
+def whole_rows() -> tuple[tuple[Layer, Sequence[StemTile]], ...]:
+    """Images whose rows are whole loads: windows that begin within a word and on one, several tiles a block, of which
+    one or two are in shared memory, and a stride with which planes are read number by number."""
+    small = StemTile(4, 16)
+    return (
+        (conv("stem-whole", (2, 3, 43, 56), 32, (3, 3), 2), (small, StemTile(8, 32))),
+        (conv("stem-whole-patch", (3, 3, 40, 64), 96, (4, 4), 4, ((0, 0), (0, 0)), epilogue=(), bias=False), (small,)),
+        (conv("stem-whole-7x7", (1, 3, 45, 40), 64, (7, 7), 2), (small,)),
+        (conv("stem-whole-grey", (2, 1, 33, 32), 24, (5, 5), 2, epilogue=SILU), (small,)),
+        (conv("stem-whole-four", (1, 4, 21, 24), 48, (3, 3), epilogue=RESIDUAL), (StemTile(4, 32),)),
+        (conv("stem-whole-far", (3, 3, 11, 16), 40, (2, 5), 2, ((2, 4), (1, 0))), (StemTile(4, 8),)),
+        (conv("stem-whole-many", (30, 3, 70, 64), 16, (3, 3), 2), (StemTile(16, 32), StemTile(4, 8))),
+    )
+
+
 def stem_trials() -> list[Trial]:
     """In the order in which they run."""
     small, wide, high = StemTile(4, 16), StemTile(8, 32), StemTile(16, 8)
@@ -38,6 +53,7 @@ def stem_trials() -> list[Trial]:
         (conv("stem-four", (1, 4, 21, 23), 48, (3, 3), epilogue=RESIDUAL), (StemTile(4, 32),)),
         (conv("stem-far", (3, 3, 11, 13), 40, (2, 5), 2, ((2, 4), (1, 0))), (StemTile(4, 8),)),
         (conv("stem-many", (9, 3, 70, 66), 16, (3, 3), 2), (StemTile(16, 64),)),
+        *whole_rows(),
     )
     found = [trial for layer, tiles in layers for trial in stems(layer, tiles)]
     plain = stems(conv("rows-stem", (2, 3, 23, 29), 24, (3, 3), 2, epilogue=RESIDUAL), (small,))

@@ -111,12 +111,14 @@ def test_its_call_says_where_pixels_results_and_residuals_lie() -> None:
     stages = f"{s}::Join<{p}::Add, false>, {s}::Map<{p}::Relu>"
     assert code.includes == ("bolt_cutlass/stem.h",)
     assert code.member_type == (
-        f"{s}::StemConv<{s}::StemTile<{p}::f16, {p}::f16, false, 3, 32, 3, 3, 2, 2, 8, 16>, {s}::Epilogue<{stages}>>"
+        f"{s}::StemConv<{s}::StemTile<{p}::f16, {p}::f16, false, 3, 32, 3, 3, 2, 2, -1, 8, 16>, "
+        f"{s}::Epilogue<{stages}>>"
     )
     assert code.member_arguments == (
         f"{s}::StemArguments{{.batch = 2, .height = 43, .width = 51, .out_h = 22, .out_w = 26, .above = 1, .left = 1, "
         f'.x_row = 5, .y_row = 48, .residual_row = 40, .blocks = 12}}, {s}::Constant{{w, "w"}}, '
-        f'{s}::StemFilter{{.outputs = 32, .channels = 3, .rows = 3, .taps = 3, .steps = 2}}, {s}::Constant{{b, "b"}}, '
+        f"{s}::StemFilter{{.outputs = 32, .channels = 3, .rows = 3, .taps = 3, .steps = 2, .planes = 1, .lead = 0}}, "
+        f'{s}::Constant{{b, "b"}}, '
         f"{s}::epilogue({s}::join<{p}::Add, false>(), {s}::map({p}::Relu{{}}))"
     )
     assert code.call == "kernel.run(r, x0, x3, y);"
@@ -125,7 +127,7 @@ def test_its_call_says_where_pixels_results_and_residuals_lie() -> None:
 def test_its_unit_names_what_is_instantiated() -> None:
     problem = problem_of(conv("unit", (2, 1, 43, 51), 24, (5, 5), 2, epilogue=SILU, bias=False), DType.F32, Layout.ROW)
     (unit,) = FAMILY.units([(problem, tile())], H200)
-    assert "StemTile<bolt::portable::f16, float, true, 1, 24, 5, 5, 2, 2, 8, 16>" in unit.text
+    assert "StemTile<bolt::portable::f16, float, true, 1, 24, 5, 5, 2, 2, -1, 8, 16>" in unit.text
     assert unit.label == "conv | silu, tile 8x16 positions of an image as it lies"
 
 

@@ -8,14 +8,15 @@
 namespace bolt::cutlass_kernels {
 
 /// A window of `taps_h` by `taps_w` positions, `stride_h` and `stride_w` from each other, over `channels` of `In`: in `planes`,
-/// or one pixel after the other. `out` channels of `Element`, in tiles of `rows` by `columns` positions.
+/// or one pixel after the other. `out` channels of `Element`, in tiles of `rows` by `columns` positions. Rows of whole loads of
+/// eight are read as such, from `ahead` elements in front of a tile's first window on; -1 where elements are read one by one.
 template <typename Element, typename In, bool planes, int channels, int out, int taps_h, int taps_w, int stride_h, int stride_w,
-          int rows, int columns>
+          int ahead, int rows, int columns>
 struct StemTile {
   static constexpr int outputs = out;
 };
 
-/// `x_row` are elements from a pixel to the next (of planes they are not looked at), `y_row` and `residual_row` those of the
+/// `x_row` are elements from a pixel to the next (of planes and of whole loads they are not looked at), `y_row` and `residual_row` those of the
 /// output and the residual. `blocks` share the tiles. Pointers in what a plan holds are not looked at; `bias` may be null.
 struct StemArguments {
   int batch, height, width, out_h, out_w, above, left, x_row, y_row, residual_row, blocks;
