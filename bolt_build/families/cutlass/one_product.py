@@ -312,11 +312,15 @@ def _other_slices(product: Product, kernel: Kernel[S], gpu: Gpu, stated: int) ->
     return tuple(sorted(others, key=lambda count: (max(count, stated) / min(count, stated), count)))
 
 
+# Fitted to 508 kernels on an H200, off by 9%: seconds in which the second kernel begins, which waits for the end of the
+# first one alone, and its part of the bandwidth.
+_ADDING, _SUMS = 0.6e-6, 0.52
+
+
 def sliced_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, count: int) -> float:
-    """Predicted time of both kernels of split-K. Sums in fp32 go from one to the other, for the most part through L2:
-    at twice the bandwidth."""
+    """Predicted time of both kernels of split-K. Sums in fp32 go from one to the other."""
     sums = count * product.m * product.n * 4
     # Not `replace`, which takes longer than the prediction, for every number of slices of every tile.
     moved = needed.nbytes + sums // 2
     part = Work(needed.m, needed.n, needed.depth, needed.taps, needed.windowed, moved, count, needed.stride)
-    return kernel.tile.seconds(product, part, target) + target.launch_seconds + sums / (2 * target.bandwidth)
+    return kernel.tile.seconds(product, part, target) + _ADDING + sums / (_SUMS * target.bandwidth)

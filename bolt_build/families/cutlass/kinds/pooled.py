@@ -15,6 +15,7 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
@@ -130,7 +131,7 @@ def tiles(product: Product, pool: int) -> tuple[PooledTile, ...]:
 
 # Not measured: what a warpgroup takes to pool and store a tile after its products, while no other one multiplies; in
 # seconds a position.
-_ALONE = 2.7e-9
+_ALONE = 0.9e-9
 
 
 def longest(tile: PooledTile, pooled: tuple[int, int]) -> int:
@@ -138,26 +139,34 @@ def longest(tile: PooledTile, pooled: tuple[int, int]) -> int:
     return ceil(pooled[0] / tile.extent[0]) if tile.overlaps else 1
 
 
-def length(tile: PooledTile, product: Product, pooled: tuple[int, int], target: Target) -> int:
+@dataclass(frozen=True)
+class PooledConv:
+    """A convolution, and what its results are pooled to: so many rows and columns. Activations in between take so many
+    instructions of a result."""
+
+    product: Product
+    pool: int
+    extents: tuple[int, int]
+    functions: int
+
+
+def length(tile: PooledTile, what: PooledConv, target: Target) -> int:
     """Tiles of a strip: as many as make the busiest SM be done soonest."""
-    return min(
-        range(longest(tile, pooled), 0, -1),
-        key=lambda tiles_of_strip: _busiest(tile, product, pooled, tiles_of_strip, target),
-    )
+    strips = range(longest(tile, what.extents), 0, -1)
+    return min(strips, key=lambda tiles_of_strip: _busiest(tile, what, tiles_of_strip, target))
 
 
-def seconds(
-    tile: PooledTile, product: Product, pooled: tuple[int, int], nbytes: int, target: Target, strip: int
-) -> float:
+def seconds(tile: PooledTile, what: PooledConv, nbytes: int, target: Target, strip: int) -> float:
     """Predicted time of a kernel that moves so many bytes: the busiest SM's strips of so many tiles, or memory."""
-    return seconds_of(2, _busiest(tile, product, pooled, strip, target) / 2, nbytes, target)
+    return seconds_of(2, _busiest(tile, what, strip, target) / 2, nbytes, target)
 
 
-def _busiest(tile: PooledTile, product: Product, pooled: tuple[int, int], length: int, target: Target) -> float:
+def _busiest(tile: PooledTile, what: PooledConv, length: int, target: Target) -> float:
     """Predicted time of the strips of the busiest SM."""
-    strips = tile.strips(dict(product.shape)["batch"], pooled, length)
+    product = what.product
+    strips = tile.strips(dict(product.shape)["batch"], what.extents, length)
     rounds = ceil(strips / max(1, gpu_of(target).sms // ceil(product.n / CHANNELS)))
-    one = tile_seconds(tile.rows, tile.width, CHANNELS, product, target)
+    one = tile_seconds(tile.rows, tile.width, CHANNELS, product, target, what.functions)
     # The last of an odd number of strips has no other one beside it.
     return rounds * length * one + rounds % 2 * length * tile.rows * tile.width * _ALONE
 
@@ -201,15 +210,6 @@ def _extents(problem: KernelProblem) -> tuple[int, int]:
     return height, width
 
 
-@dataclass(frozen=True)
-class PooledConv:
-    """A convolution, and what its results are pooled to: so many rows and columns."""
-
-    product: Product
-    pool: int
-    extents: tuple[int, int]
-
-
 class Pooled(TileKind[PooledTile, PooledConv]):
     """The kind of kernels for a convolution and the pooling of its maxima."""
 
@@ -224,7 +224,8 @@ class Pooled(TileKind[PooledTile, PooledConv]):
         return _refuse(problem, gpu)
 
     def computed(self, problem: KernelProblem) -> PooledConv:
-        return PooledConv(product_of(problem), _pool(problem), _extents(problem))
+        functions = instructions(parts(problem)[0].epilogue)
+        return PooledConv(product_of(problem), _pool(problem), _extents(problem), functions)
 
     def tiles_for(self, what: PooledConv, gpu: Gpu) -> tuple[tuple[PooledTile, ...], str | None]:
         return tiles(what.product, what.pool), None
@@ -233,7 +234,7 @@ class Pooled(TileKind[PooledTile, PooledConv]):
         return tile.refuse(gpu, what.product, what.extents)
 
     def usual(self, tile: PooledTile, what: PooledConv, target: Target) -> Named:
-        return _settings(tile, length(tile, what.product, what.extents, target))
+        return _settings(tile, length(tile, what, target))
 
     def refuse_settings(self, tile: PooledTile, what: PooledConv, candidate: Candidate) -> str | None:
         strips = range(1, longest(tile, what.extents) + 1)
@@ -313,4 +314,4 @@ def _predicted(problem: KernelProblem, what: PooledConv, tile: PooledTile, targe
     """With the bytes of the convolution, but of what it leaves only those that are pooled."""
     first = parts(problem)[0]
     nbytes = work(first, what.product).nbytes - first.outputs[0].nbytes + problem.outputs[0].nbytes
-    return copy_seconds(first, what.product, target) + seconds(tile, what.product, what.extents, nbytes, target, strip)
+    return copy_seconds(first, what.product, target) + seconds(tile, what, nbytes, target, strip)

@@ -115,7 +115,7 @@ class ResidentTile(WholeTile, OneOrderTile):
         gpu = gpu_of(target)
         rounds = ceil(self.tiles(product) / max(1, gpu.sms // self.groups(product)))
         waits = rounds * _RESIDUAL if product.residual else 0.0
-        one = tile_seconds(self.rows, self.width, self.channels, product, target)
+        one = tile_seconds(self.rows, self.width, self.channels, product, target, work.functions)
         return waits + seconds_of(rounds, one, work.nbytes, target)
 
     def __str__(self) -> str:
@@ -194,22 +194,35 @@ def side_by_side(product: Product) -> bool:
     return product.kernel == "Conv" and all(shape[name] == 1 for name in steps)
 
 
-# Fitted to 147 kernels on an H200, off by 9%. Products in a second of one SM, and bytes that come to it from L2;
+# Fitted to 206 kernels on an H200, off by 8%. Products in a second of one SM, and bytes that come to it from L2;
 # seconds in which a launch begins and weights come, and what each tile waits for the residual; bytes in a second from
-# memory, in parts of what the row states; the pixels that the narrowest instruction is as slow as.
-_MULTIPLIES, _LOADS = 2.7e12, 41e9
-_BEGINS, _RESIDUAL = 2.9e-6, 0.21e-6
+# memory, in parts of what the row states; the pixels that the narrowest instruction is as slow as. Seconds in which a
+# warpgroup stores a tile, and for each instruction that activations take of a result.
+_MULTIPLIES, _LOADS = 2.62e12, 48.4e9
+_BEGINS, _RESIDUAL = 2.9e-6, 0.204e-6
 _MEMORY = 0.77
 _NARROWEST = 48
+_STORE, FUNCTION = 0.517e-6, 8.3e-12
 
 
-def tile_seconds(rows: int, width: int, channels: int, product: Product, target: Target) -> float:
-    """Predicted time of a tile of an SM: its products, or its loads."""
-    assert target.gpu is not None
-    speed = target.rate("fp16") / target.gpu.sms / MEASURED_RATE
+def products_seconds(rows: int, width: int, channels: int, product: Product, target: Target) -> float:
+    """Predicted time of an SM for a tile's products, or for its loads."""
     window, steps = taps(product), ceil(product.depth / STEP)
     products = max(rows * width, _NARROWEST) * channels * window[0] * window[1] * steps * STEP
-    return max(products / (_MULTIPLIES * speed), window_bytes(rows, width, window) / (_LOADS * speed))
+    return max(products / _MULTIPLIES, window_bytes(rows, width, window) / _LOADS) / speed(target)
+
+
+def tile_seconds(rows: int, width: int, channels: int, product: Product, target: Target, functions: int) -> float:
+    """Predicted time of a tile of an SM, where one warpgroup multiplies while the other stores. Activations of a result
+    take so many instructions."""
+    products = products_seconds(rows, width, channels, product, target)
+    store = _STORE + rows * width * channels * functions * FUNCTION / speed(target)
+    return max(products, (products + store) / 2)
+
+
+def speed(target: Target) -> float:
+    """Of an SM, in parts of what an SM has on which constants were fitted."""
+    return target.rate("fp16") / gpu_of(target).sms / MEASURED_RATE
 
 
 def seconds_of(rounds: int, tile: float, nbytes: int, target: Target) -> float:

@@ -13,15 +13,16 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.resident import (
     CHANNELS,
+    FUNCTION,
     STEP,
     UNIT,
     ResidentTile,
     packed,
+    products_seconds,
     refuse_windows,
+    speed,
     taps,
-    tile_seconds,
 )
-from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.product_chain import ProductChain
 from bolt_build.families.reason import Reason
@@ -101,10 +102,10 @@ class ResidentChainTile:
     def seconds(self, chain: ProductChain, work: Work, target: Target) -> float:
         """The tiles of the busiest SM, or memory."""
         gpu, first = gpu_of(target), chain.first
-        speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
-        second = self.first.pixels * CHANNELS * self.n1 / (_MULTIPLIES * speed)
-        products = tile_seconds(self.rows, UNIT, CHANNELS, first, target) + second
-        store = self.groups * _STORE
+        second = self.first.pixels * CHANNELS * self.n1 / (_MULTIPLIES * speed(target))
+        products = products_seconds(self.rows, UNIT, CHANNELS, first, target) + second
+        instructions = self.first.pixels * (CHANNELS * work.between + self.n1 * work.functions)
+        store = self.groups * _STORE + instructions * FUNCTION / speed(target)
         # One warpgroup stores while the other multiplies.
         each = max(products, (products + store) / 2)
         compute = ceil(self.first.tiles(first) / gpu.sms) * each
@@ -121,7 +122,7 @@ _ROWS = (8, 14, 4)
 # Fitted to thirteen times measured on an H200, 32 to 112 pixels a tile, 48 to 256 columns, batches 1 to 128: off by 3%
 # on average. Products in a second of one SM; seconds in which a launch begins and weights come, and of a box on its way
 # to memory; bytes in a second from memory, in parts of what the row states.
-_MULTIPLIES = 2.9e12
+_MULTIPLIES = 2.2e12
 _BEGINS, _STORE = 3.5e-6, 0.2e-6
 _MEMORY = 0.8
 

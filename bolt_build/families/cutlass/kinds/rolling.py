@@ -160,9 +160,9 @@ class RollingTile(WholeTile):
         speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
         strip = self.usual(product, gpu).strip
         memory = work.nbytes / (_MEMORY * target.bandwidth)
-        return _BEGINS + max(self._busiest(product, strip, gpu.sms, speed), memory)
+        return _BEGINS + max(self._busiest(product, strip, gpu.sms, speed, work.functions), memory)
 
-    def _busiest(self, product: Product, strip: int, sms: int, speed: float) -> float:
+    def _busiest(self, product: Product, strip: int, sms: int, speed: float, functions: int = 0) -> float:
         """Predicted seconds of the busiest multiprocessor's tiles: what its warpgroups multiply in all, what one of
         them takes for its own rows, or their loads."""
         rows, columns = taps(product)
@@ -174,7 +174,9 @@ class RollingTile(WholeTile):
         row = self.runs(product) * columns * (self.k // 16) * max(products, reads)
         together, own = ceil(tiles / sms), ceil(tiles / (sms * self.teams))
         loads = self.strips * (self.columns + columns - 1) * self.runs(product) * self.k * 2 / _LOADS
-        return steps * max(together * row, own * (row + _ROW), together * loads) / speed
+        read = _RESIDUAL if product.residual else 0.0
+        store = _ROW + PIXELS * product.n * (_RESULT + read + _FUNCTION * functions)
+        return steps * max(together * row, own * (row + store), together * loads) / speed
 
     def __str__(self) -> str:
         teams = "a warpgroup" if self.teams == 1 else f"each of {self.teams} warpgroups"
@@ -185,13 +187,15 @@ ROLLING_TILES = tuple(
     RollingTile(columns, k, teams) for teams, k, columns in every((2, 1, 3), (64, 32, 16), (16, 32, 64, 8))
 )
 
-# Fitted to 114 kernels on an H200, off by 11% on average: products in a second of one multiprocessor, bytes that come
+# Fitted to 133 kernels on an H200, off by 11% on average: products in a second of one multiprocessor, bytes that come
 # to it from L2, and from its own shared memory, which are reckoned; seconds in which a launch begins and the weights
-# come, and after a row's products before the next row's; the part of the bandwidth that is reached; the columns that
-# the narrowest instruction is as slow as.
-_MULTIPLIES, _LOADS, _SHARED = 2.6e12, 2.9e10, 2.2e11
-_BEGINS, _ROW = 4.6e-6, 0.29e-6
-_MEMORY = 0.6
+# come, after a row's products before the next row's, for each result of that, for one of the residual and for each
+# instruction of its activations; the part of the bandwidth that is reached; the columns that the narrowest instruction
+# is as slow as.
+_MULTIPLIES, _LOADS, _SHARED = 2.33e12, 4.6e10, 2.2e11
+_BEGINS, _ROW = 3.9e-6, 0.14e-6
+_RESULT, _RESIDUAL, _FUNCTION = 1.5e-10, 0.9e-10, 1.5e-11
+_MEMORY = 0.65
 _NARROWEST = 48
 
 

@@ -175,13 +175,13 @@ def _tiles(product: Product) -> tuple[NormTile, ...]:
     )
 
 
-# Fitted to 17 kernels of BERT-base and ViT-B/16 on an H200, off by 15% on average: the part of all SMs that clusters of
-# several blocks find room on, seconds in which the blocks of a cluster wait for each other, those in which a tile of
-# 128 x 128 is normalised and stored, and those that a step takes longer for each other block that loads for it.
-_RESIDENT, _EXCHANGE, _AGAIN, _LOADED = 0.93, 2.0e-6, 1.2e-6, 7e-9
+# Fitted to 169 kernels on an H200, off by 12% on average: the part of all SMs that clusters of several blocks find room
+# on, seconds in which the blocks of a cluster wait for each other, those in which a tile of 128 x 128 is normalised and
+# stored, and those that a step takes longer for each other block that loads for it.
+_RESIDENT, _EXCHANGE, _AGAIN, _LOADED = 0.93, 1.4e-6, 0.47e-6, 1e-8
 _THROUGH_MEMORY = 2.5e-6
 """Seconds in which blocks wait for each other where they exchange through memory: two trips to L2 and back behind a
-fence. A guess, with which the first kernels of four products were off by 5% on average (`norm_exchanges.json`)."""
+fence. With the first kernels of four products it is off by 5% on average (`norm_exchanges.json`)."""
 
 
 class WgmmaNorm(TileKind[NormTile, Product]):
