@@ -21,7 +21,7 @@ from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.pooled import Pooled, PooledTile, length, product_of, seconds
+from bolt_build.families.cutlass.kinds.pooled import Pooled, PooledTile, length, seconds
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
 from bolt_build.graph.ops.pool import Pool
@@ -284,8 +284,8 @@ def test_it_moves_what_is_pooled_alone() -> None:
 
 def test_time_grows_with_the_strips_of_the_busiest_multiprocessor() -> None:
     def predicted(batch: int) -> float:
-        product = product_of(problem(stem(batch)))
-        return seconds(STEM, product, (56, 56), 0, H200, length(STEM, product, (56, 56), H200))
+        what = Pooled().computed(problem(stem(batch)))
+        return seconds(STEM, what, 0, H200, length(STEM, what, H200))
 
     times = [predicted(batch) for batch in (1, 8, 32, 33, 34, 128)]
     assert times == sorted(times)
@@ -295,10 +295,10 @@ def test_time_grows_with_the_strips_of_the_busiest_multiprocessor() -> None:
 
 def test_strips_are_shorter_where_there_are_few() -> None:
     def chosen(batch: int) -> int:
-        return length(STEM, product_of(problem(stem(batch))), (56, 56), H200)
+        return length(STEM, Pooled().computed(problem(stem(batch))), H200)
 
     assert [chosen(batch) for batch in (1, 2, 8, 32, 128)] == [1, 1, 2, 7, 7]
-    assert length(PooledTile(14, 8, 4, 2), product_of(problem(stem(1))), (56, 56), H200) == 1
+    assert length(PooledTile(14, 8, 4, 2), Pooled().computed(problem(stem(1))), H200) == 1
 
 
 NET = """

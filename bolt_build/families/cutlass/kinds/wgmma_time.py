@@ -75,7 +75,8 @@ def seconds(
 
     `then`: columns of a second product behind every tile, whose left factor is the tile, and which is stored instead.
     `before`: seconds in which the warpgroups of a tile transform the left factor of a step, before they multiply.
-    `beside`: those that their other instructions of a step take, while its products are under way.
+    `beside`: those that their other instructions of a step take, while its products are under way; activations of a
+    store of the warpgroup in turn with them are in the way of these.
     """
     gpu = target.gpu
     assert gpu is not None
@@ -94,7 +95,8 @@ def seconds(
     plain, functions = _STORE_BEGINS + _STORE * math.pow(size, _STORE_SIZE), _FUNCTION * work.functions * size / speed
     store = plain + functions
     together = rounds * (products * _TOGETHER + store)
-    compute = together if tile.cooperative else rounds * max(products, second + store) + store
+    shared = functions if beside > 0.0 else 0.0
+    compute = together if tile.cooperative else rounds * max(products + shared, second + store) + store
     if tile.pairs:
         products *= _TOGETHER * _PAIRS_MULTIPLY
         compute = rounds * max(products, _PAIRS_STORE * plain + functions) + store
