@@ -30,10 +30,12 @@ _FAMILIES = "bolt_build.families"
 
 @dataclass(frozen=True)
 class Fit:
-    """Kinds whose predictions depend on constants, each named by its module and itself: `grouped.kind._BEGIN`."""
+    """Kinds whose predictions depend on constants, each named by its module and itself: `grouped.kind._BEGIN`. `usual`:
+    of kernels in their usual order alone, where predictions know no other."""
 
     kinds: tuple[str, ...]
     constants: tuple[str, ...]
+    usual: bool = False
 
 
 def _of(module: str, *names: str) -> tuple[str, ...]:
@@ -73,15 +75,31 @@ FITS = {
     ),
     "rolling": Fit(
         ("cutlass rolling sums",),
-        _of("cutlass.kinds.rolling", "_MULTIPLIES", "_LOADS", "_SHARED", "_BEGINS", "_ROW", "_MEMORY"),
+        _of("cutlass.kinds.rolling", "_MULTIPLIES", "_LOADS", "_BEGINS", "_ROW", "_MEMORY")
+        + _of("cutlass.kinds.rolling", "_RESULT", "_RESIDUAL", "_FUNCTION"),
     ),
     "wgmma": Fit(
-        ("cutlass WGMMA", "cutlass two products"),
-        _of("cutlass.kinds.wgmma_time", "_PAIRS_STORE", "_PAIRS_MULTIPLY", "_FUNCTION", "_BETWEEN", "_FAR"),
+        ("cutlass WGMMA",),
+        _of("cutlass.kinds.wgmma_time", "_STEP", "_STORE_BEGINS", "_STORE", "_LAUNCH", "_MEMORY", "_L2_RATE")
+        + _of("cutlass.kinds.wgmma_time", "_OVERLAP", "_STORE_SIZE", "_IN_FLIGHT", "_WINDOWS", "_SHALLOW", "_TOGETHER")
+        + _of("cutlass.kinds.wgmma_time", "_FUNCTION", "_PAIRS_STORE", "_PAIRS_MULTIPLY", "_FAR", "_TWO_RUNS"),
+        usual=True,
     ),
+    "two products": Fit(("cutlass two products",), _of("cutlass.kinds.wgmma_time", "_BETWEEN", "_BETWEEN_FUNCTION")),
+    "split-K": Fit(("cutlass split-K",), _of("cutlass.one_product", "_ADDING", "_SUMS")),
+    "norms": Fit(
+        ("cutlass normalised rows",),
+        _of("cutlass.kinds.wgmma_norm", "_EXCHANGE", "_AGAIN", "_LOADED", "_THROUGH_MEMORY"),
+    ),
+    "warps": Fit(("cutlass warps",), _of("cutlass.kinds.warp", "_STORE", "_FUNCTION", "_BLOCK")),
     "resident": Fit(
         ("cutlass resident weights",),
-        _of("cutlass.kinds.resident", "_MULTIPLIES", "_LOADS", "_BEGINS", "_RESIDUAL", "_MEMORY"),
+        _of("cutlass.kinds.resident", "_MULTIPLIES", "_LOADS", "_BEGINS", "_RESIDUAL", "_MEMORY", "_STORE", "FUNCTION"),
+    ),
+    "stems": Fit(
+        ("cutlass images as they lie",),
+        _of("cutlass.kinds.stem", "_SINGLE", "_WHOLE", "_PRODUCT", "_RESULT", "_FUNCTION", "_TILE")
+        + _of("cutlass.kinds.stem", "_REACHED", "_SHOWN", "_WAIT"),
     ),
     "prologue": Fit(("cutlass prologue",), _of("cutlass.kinds.wgmma_prologue", "_AFFINE", "_GATE")),
     "prenorm": Fit(
@@ -95,7 +113,8 @@ class Fitted:
     """Points of some kinds, and their predictions as constants change."""
 
     def __init__(self, found: Sequence[Point], fit: Fit) -> None:
-        self._points = [each for each in found if each.kind in fit.kinds]
+        own = [each for each in found if each.kind in fit.kinds]
+        self._points = [each for each in own if not (fit.usual and each.candidate.settings)]
         self.constants = [(importlib.import_module(f"{_FAMILIES}.{name.rpartition('.')[0]}"), name.rpartition(".")[2])
                           for name in fit.constants]  # fmt: skip
 
@@ -113,7 +132,7 @@ class Fitted:
         problems: dict[str, list[Point]] = {}
         for each in self.predicted(False):
             problems.setdefault(each.problem.digest, []).append(each)
-        return sum(map(_error, problems.values())) / len(problems)
+        return sum(map(_error, problems.values())) / max(1, len(problems))
 
     def shown(self, held_out: bool) -> str:
         rows = {kind: [each for each in self.predicted(held_out) if each.kind == kind] for kind in self._kinds()}

@@ -94,7 +94,9 @@ def kind_of(problem: KernelProblem, candidate: Candidate) -> str:
         name = str(stated["kind"])
         name = f"{name} + means" if isinstance(problem.op, Averaged) else name
     if candidate.family == "cutlass":
-        if "resident" in stated or "rows" in stated:
+        if "stem" in stated:
+            name = "images as they lie"
+        elif "resident" in stated or "rows" in stated:
             pools = [member.op.kind for member in problem.op.sequence[1:]]
             name = "resident weights" if not pools else f"resident weights + {pools[0]}"
         else:
