@@ -222,8 +222,10 @@ def _seconds(what: StemConv, tile: StemTile, target: Target) -> float:
     products = 2 * tile.rows * tile.columns * what.out * what.steps * _STEP
     multiplied = products / (target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _MULTIPLIED)
     work = max(busiest * issued / rate, busiest * multiplied, each * _ALONE * issued / rate + waits * _WAIT)
-    memory = what.nbytes / (target.bandwidth * _REACHED)
-    return target.launch_seconds + max(work, memory) + _SHOWN * min(work, memory)
+    # Nothing is multiplied before the first tiles are there.
+    first = 0 if what.ahead is None else min(what.nbytes, blocks * what.image_bytes(tile))
+    begin, memory = (nbytes / (target.bandwidth * _REACHED) for nbytes in (first, what.nbytes - first))
+    return target.launch_seconds + begin + max(work, memory) + _SHOWN * min(work, memory)
 
 
 class Stem(TileKind[StemTile, StemConv]):
