@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from families_harness import Layer, graph_with
-from gpu_products import RESIDUAL, SILU, conv
+from gpu_products import GELU, RESIDUAL, SILU, conv
 from gpu_stems import stem_trials
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.stem import StemTile
+from bolt_build.families.cutlass.kinds.stem import Stem, StemTile
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import target_named
 
@@ -129,6 +129,51 @@ def test_its_unit_names_what_is_instantiated() -> None:
     (unit,) = FAMILY.units([(problem, tile())], H200)
     assert "StemTile<bolt::portable::f16, float, true, 1, 24, 5, 5, 2, 2, -1, 8, 16>" in unit.text
     assert unit.label == "conv | silu, tile 8x16 positions of an image as it lies"
+
+
+def cxx_of(problem: KernelProblem) -> str:
+    """Numbers of the kernel's type, from the channels on."""
+    (unit,) = FAMILY.units([(problem, tile())], H200)
+    return unit.text.split("StemTile<")[1].split(">")[0].split(", ", 3)[3]
+
+
+@pytest.mark.parametrize(
+    ("layer", "dtype", "layout", "numbers"),
+    [
+        # One pixel of padding, three numbers: five are in front of them in a load of eight, and two in one of four.
+        (STEM, DType.F16, Layout.CHANNELS_LAST, "3, 32, 3, 3, 2, 2, 5, 8, 16"),
+        (STEM, DType.F32, Layout.CHANNELS_LAST, "3, 32, 3, 3, 2, 2, 1, 8, 16"),
+        # Of a plane's row one number is padding.
+        (STEM, DType.F16, Layout.ROW, "3, 32, 3, 3, 2, 2, 7, 8, 16"),
+        (STEM, DType.F32, Layout.ROW, "3, 32, 3, 3, 2, 2, 3, 8, 16"),
+        # A row of 299 pixels is no whole loads, another type becomes the factors' number by number, and windows of a
+        # plane that are a position apart begin within words.
+        (conv("odd", (8, 3, 299, 299), 32, (3, 3), 2), DType.F16, Layout.CHANNELS_LAST, "3, 32, 3, 3, 2, 2, -1, 8, 16"),
+        (STEM, DType.BF16, Layout.CHANNELS_LAST, "3, 32, 3, 3, 2, 2, -1, 8, 16"),
+        (conv("one", (8, 4, 224, 224), 32, (3, 3)), DType.F16, Layout.ROW, "4, 32, 3, 3, 1, 1, -1, 8, 16"),
+        # Planes of a 7x7 window would be eleven steps deep.
+        (conv("deep", (8, 3, 224, 224), 32, (7, 7), 2), DType.F16, Layout.ROW, "3, 32, 7, 7, 2, 2, -1, 8, 16"),
+        (conv("deep", (8, 3, 224, 224), 32, (7, 7), 2), DType.F16, Layout.CHANNELS_LAST, "3, 32, 7, 7, 2, 2, 7, 8, 16"),
+    ],
+)  # fmt: skip
+def test_rows_of_whole_loads_are_copied_as_they_are(layer: Layer, dtype: DType, layout: Layout, numbers: str) -> None:
+    assert cxx_of(problem_of(layer, dtype, layout)) == numbers
+
+
+def test_pixels_that_lie_apart_are_read_one_by_one_alone() -> None:
+    odd = conv("odd", (8, 3, 299, 299), 32, (3, 3), 2)
+    assert [Stem().reads_apart(problem_of(layer)) for layer in (STEM, odd)] == [(), (0,)]
+
+
+def test_whole_loads_are_predicted_to_take_less_than_single_numbers() -> None:
+    whole, single = problem_of(STEM), problem_of(STEM, DType.BF16)
+    assert FAMILY.predict(whole, tile(), H200) < 0.8 * FAMILY.predict(single, tile(), H200)
+
+
+def test_activations_are_part_of_the_prediction() -> None:
+    many = [conv("stem", (32, 3, 224, 224), 64, (3, 3), 2, epilogue=epilogue) for epilogue in ((), GELU)]
+    plain, gelu = (FAMILY.predict(problem_of(layer), tile(), H200) for layer in many)
+    assert gelu > 1.1 * plain
 
 
 def test_what_is_tried_on_gpus_has_every_form_of_an_image() -> None:
