@@ -117,7 +117,8 @@ def test_its_call_says_where_pixels_results_and_residuals_lie() -> None:
     assert code.member_arguments == (
         f"{s}::StemArguments{{.batch = 2, .height = 43, .width = 51, .out_h = 22, .out_w = 26, .above = 1, .left = 1, "
         f'.x_row = 5, .y_row = 48, .residual_row = 40, .blocks = 12}}, {s}::Constant{{w, "w"}}, '
-        f"{s}::StemFilter{{.outputs = 32, .channels = 3, .rows = 3, .taps = 3, .steps = 2, .planes = 1, .lead = 0}}, "
+        f"{s}::StemFilter{{.outputs = 32, .channels = 3, .rows = 3, .taps = 3, .steps = 2, .planes = 1, .lead = 0, "
+        f".neighbours = 4}}, "
         f'{s}::Constant{{b, "b"}}, '
         f"{s}::epilogue({s}::join<{p}::Add, false>(), {s}::map({p}::Relu{{}}))"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product as every
-from math import ceil
+from math import ceil, gcd
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
@@ -107,6 +107,17 @@ class StemConv:
         return 0 if self.ahead is None else self.ahead % 2
 
     @property
+    def together(self) -> int:
+        """Eights of channels whose sums a warp has at once."""
+        eights = self.out // 8
+        return next(count for count in (8, 6, 4, 3, 2, 1) if eights % count == 0)
+
+    @property
+    def neighbours(self) -> int:
+        """Of these, those of which a lane's channels lie beside each other."""
+        return gcd(self.together, 4)
+
+    @property
     def words(self) -> int:
         """Of a row of a window, two numbers each."""
         return ceil((self.lead + self.taps[1] * self.inner) / 2)
@@ -202,9 +213,8 @@ _ISSUED, _REACHED, _SHOWN, _ALONE, _WAIT, _MULTIPLIED = 0.88, 0.84, 0.28, 2.0, 0
 def _issued(what: StemConv, tile: StemTile) -> float:
     """Instructions of a warp for a tile."""
     eights, fragments = what.out // 8, ceil(tile.rows * tile.columns / _THREADS)
-    together = next(count for count in (8, 6, 4, 3, 2, 1) if eights % count == 0)
     left = 8 if what.ahead is None or what.itemsize == 2 else 24
-    products = eights // together * what.steps * (left + 3 * together) * _PRODUCT
+    products = eights // what.together * what.steps * (left + 3 * what.together) * _PRODUCT
     results = 8 * eights * (_RESULT + _FUNCTION * what.functions)
     copies = what.loads(tile)[0] * (_SINGLE if what.ahead is None else _WHOLE)
     return copies + fragments * (products + results) + _TILE
@@ -299,7 +309,7 @@ class Stem(TileKind[StemTile, StemConv]):
         packed = struct(
             f"{SPACE}::StemFilter",
             outputs=what.out, channels=what.channels, rows=what.taps[0], taps=what.taps[1], steps=what.steps,
-            planes=what.kept_planes, lead=what.lead,
+            planes=what.kept_planes, lead=what.lead, neighbours=what.neighbours,
         )  # fmt: skip
         member = f"{SPACE}::StemConv<{_cxx(problem, tile)}, {epilogue_type(problem)}>"
         arguments = (shape, constant(at, own[1]), packed, constant(at, *own[2:]), epilogue_value(problem))

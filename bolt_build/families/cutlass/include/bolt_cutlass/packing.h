@@ -129,18 +129,19 @@ struct ResidentFilter {
 
 /// Weights [outputs, channels, rows, taps] as a lane's two registers of a right factor: steps of eight words, eights of outputs,
 /// lanes. A word is two neighbours of a row of the window, pixel after pixel or, in `planes`, of one channel after the other,
-/// behind `lead` zeros; zeros fill a row's last word.
+/// behind `lead` zeros; zeros fill a row's last word. Of `neighbours` eights a lane's outputs lie beside each other.
 struct StemFilter {
-  int outputs, channels, rows, taps, steps, planes, lead;
+  int outputs, channels, rows, taps, steps, planes, lead, neighbours;
 
-  std::string key() const { return "/stem" + in_key(outputs, channels, rows, taps, steps, planes, lead); }
+  std::string key() const { return "/stem" + in_key(outputs, channels, rows, taps, steps, planes, lead, neighbours); }
   std::size_t count() const { return static_cast<std::size_t>(steps) * outputs * 16; }
   /// To zeros.
   void write(const std::uint16_t* from, std::uint16_t* to) const {
     const int inner = channels / planes, line = taps * inner, words = (lead + line + 1) / 2;
     for (int i = 0; i < static_cast<int>(count()); ++i) {
       const int lane = i / 4 % 32, eight = i / 128 % (outputs / 8), step = i / 128 / (outputs / 8);
-      const int output = eight * 8 + lane / 4, word = step * 8 + i / 2 % 2 * 4 + lane % 4;
+      const int pair = lane / 8 * neighbours + eight % neighbours, word = step * 8 + i / 2 % 2 * 4 + lane % 4;
+      const int output = eight / neighbours * 8 * neighbours + pair * 2 + lane / 4 % 2;
       const int row = word / words, place = word % words * 2 + i % 2 - lead;
       if (row >= planes * rows || place < 0 || place >= line) continue;
       const int channel = row / rows + place % inner;

@@ -44,7 +44,8 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
   static constexpr int across = columns / 8, fragments = rows / 2 * across, eights = out / 8;
   static constexpr int together =
       eights % 8 == 0 ? 8 : eights % 6 == 0 ? 6 : eights % 4 == 0 ? 4 : eights % 3 == 0 ? 3 : eights % 2 == 0 ? 2 : 1;
-  static constexpr int exchanged = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
+  // Eights of which a lane's channels lie beside each other, so that it stores them at once: `StemConv.neighbours`.
+  static constexpr int neighbours = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
   static_assert(rows % 2 == 0 && columns % 8 == 0 && fragments % 2 == 0 && out % 8 == 0);
   static_assert(stride_w * inner % 2 == 0, "windows begin on whole words");
   static_assert(sizeof(Element) == 2);
@@ -140,42 +141,35 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
     }
   }
 
-  /// Results of channels 8 `eight` on, of the position that a lane has of a fragment.
-  __device__ void finish(const float (&sum)[together][4], int half, int eight, portable::Index position, bool inside) const {
-    const int pair = threadIdx.x % 4 * 2;
-    const Element* residual = static_cast<const Element*>(a.residual) + position * a.residual_row;
-    Element* y = static_cast<Element*>(a.y) + position * a.y_row;
+  /// The first of a lane's two channels of eight `eight`: a lane's channels of `neighbours` eights lie beside each other.
+  __device__ static int channel_of(int eight) {
+    return eight / neighbours * 8 * neighbours + threadIdx.x % 4 * 2 * neighbours + eight % neighbours * 2;
+  }
+
+  /// Stores what a lane has of a position: channels of eights `eight` on, from `half` of its sums. `at` counts positions of the
+  /// image that `y` and `residual` point to.
+  __device__ void finish(Element* y, const Element* residual, const float (&sum)[together][4], int half, int eight, int at) const {
 #pragma unroll
-    for (int j = 0; j < together; j += exchanged) {
-      std::uint32_t found[exchanged];
+    for (int j = 0; j < together; j += neighbours) {
+      const int channel = channel_of(eight + j);
+      portable::Lanes<Element, 2 * neighbours> found;
 #pragma unroll
-      for (int f = 0; f < exchanged; ++f) {
-        const int channel = (eight + j + f) * 8 + pair;
-        portable::Lanes<Element, 2> two;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float other = 0.0f;
-          if constexpr (Stages::reads_residual)
-            if (inside) other = portable::load(residual + channel + i);
-          portable::store(&two.at[i], stages(sum[j + f][2 * half + i], other));
-        }
-        found[f] = *reinterpret_cast<const std::uint32_t*>(&two);
+      for (int i = 0; i < 2 * neighbours; ++i) {
+        // Its rows may lie apart by any number of elements.
+        float other = 0.0f;
+        if constexpr (Stages::reads_residual) other = portable::load(residual + at * a.residual_row + channel + i);
+        portable::store(&found.at[i], stages(sum[j + i / 2][2 * half + i % 2], other));
       }
-      const int lane = threadIdx.x % 4, first = (eight + j) * 8;
-      if constexpr (exchanged > 1) portable::exchange_fragments(found);
-      if (!inside) continue;
-      if constexpr (exchanged == 4)
-        *reinterpret_cast<uint4*>(y + first + 8 * lane) = {found[0], found[1], found[2], found[3]};
-      else if constexpr (exchanged == 2)
-        *reinterpret_cast<uint2*>(y + first + 8 * (lane % 2) + lane / 2 * 4) = {found[0], found[1]};
-      else
-        *reinterpret_cast<std::uint32_t*>(y + first + pair) = found[0];
+      *reinterpret_cast<portable::Lanes<Element, 2 * neighbours>*>(y + at * a.y_row + channel) = found;
     }
   }
 
   /// All channels of a tile, whose image is there.
   __device__ void compute(const Shared& shared, const Kept* image, const int (&words_at)[2 * steps], const At& at) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const portable::Index before = static_cast<portable::Index>(at.image) * a.out_h * a.out_w;
+    Element* results = static_cast<Element*>(a.y) + before * a.y_row;
+    const Element* residual = static_cast<const Element*>(a.residual) + before * a.residual_row;
     const auto word = [=](int i) {
       if constexpr (sizeof(Kept) == 4) {
         const float2 two = reinterpret_cast<const float2*>(image)[first_word + i];
@@ -199,7 +193,7 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
         float sum[2][together][4];
 #pragma unroll
         for (int j = 0; j < together; ++j) {
-          const float2 bias = *reinterpret_cast<const float2*>(&shared.bias[(eight + j) * 8 + lane % 4 * 2]);
+          const float2 bias = *reinterpret_cast<const float2*>(&shared.bias[channel_of(eight + j)]);
 #pragma unroll
           for (int m = 0; m < 2; ++m)
 #pragma unroll
@@ -224,8 +218,7 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const int y = at.top + (fragment + m) / across * 2 + half, x = at.left + (fragment + m) % across * 8 + lane / 4;
-            const bool inside = y < a.out_h && x < a.out_w;
-            finish(sum[m], half, eight, (static_cast<portable::Index>(at.image) * a.out_h + y) * a.out_w + x, inside);
+            if (y < a.out_h && x < a.out_w) finish(results, residual, sum[m], half, eight, y * a.out_w + x);
           }
       }
     }
