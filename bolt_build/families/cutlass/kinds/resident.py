@@ -202,7 +202,7 @@ _MULTIPLIES, _LOADS = 2.62e12, 48.4e9
 _BEGINS, _RESIDUAL = 2.9e-6, 0.204e-6
 _MEMORY = 0.77
 _NARROWEST = 48
-_STORE, FUNCTION = 0.517e-6, 8.3e-12
+_STORE, FUNCTION = 0.517e-6, 1.3e-11
 
 
 def products_seconds(rows: int, width: int, channels: int, product: Product, target: Target) -> float:
