@@ -201,8 +201,8 @@ def _two(values: tuple[int, ...]) -> tuple[int, int]:
     return height, width
 
 
-# Fitted to 76 kernels on an H200 that read single numbers, off by 12% on average; what whole loads take is a guess, with
-# which six kernels on an H100 were off by 12%.
+# Fitted to 76 kernels on an H200 that read single numbers, off by 12% on average; what whole loads take is a guess,
+# with which six kernels on an H100 were off by 12%.
 # Instructions of a warp: for a load of single numbers and for one of 16 bytes, for each of a product, for a result and
 # each of its activations', for a tile. Parts of the rate of instructions and of the bandwidth that are reached, what of
 # the lesser of both shows, and how much longer a warp takes alone; seconds of a round of loads. The part of the rate of
