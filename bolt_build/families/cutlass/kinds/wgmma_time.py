@@ -84,8 +84,8 @@ def seconds(
     steps = ceil(work.taps * ceil(work.depth / tile.k) / work.slices)
     blocks = tile.blocks(work.m, work.n) * work.slices
     rounds = ceil(blocks / gpu.sms)
-    step = max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP, beside)
-    products = steps * step * (_SHALLOW if tile.k < 64 else 1.0) * (_WINDOWS if work.windowed else 1.0)
+    slow = (_SHALLOW if tile.k < 64 else 1.0) * (_WINDOWS if work.windowed else 1.0)
+    products = steps * max(slow * max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP), beside)
     size = tile.m * (tile.n if then is None else then) / (128 * 128)
     second = 0.0
     if then is not None:
@@ -100,7 +100,9 @@ def seconds(
     if tile.pairs:
         products *= _TOGETHER * _PAIRS_MULTIPLY
         compute = rounds * max(products, _PAIRS_STORE * plain + functions) + store
-    memory = work.nbytes / (_MEMORY * target.bandwidth * math.pow(size, _IN_FLIGHT))
+    # Columns beyond the product's bring nothing under way.
+    wanted = size if then is not None else tile.m * min(tile.n, work.n) / (128 * 128)
+    memory = work.nbytes / (_MEMORY * target.bandwidth * math.pow(wanted, _IN_FLIGHT))
     # Blocks of a cluster share loads, which gains or loses up to a tenth: no rule was found for when it does which.
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
     slowest = max(compute, memory, traffic)
