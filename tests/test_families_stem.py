@@ -52,10 +52,10 @@ def test_an_image_is_read_as_it_lies_in_fewer_bytes_than_by_any_kernel_that_copi
     assert FAMILY.expense(problem, copied).nbytes > problem.nbytes + problem.inputs[0].nbytes
 
 
-def test_deep_windows_wait_for_their_products() -> None:
-    """A 7x7 window over three channels is ten steps deep, one of 3x3 two."""
-    deep, flat = (problem_of(conv("deep", (32, 3, 224, 224), 64, (size, size), 2)) for size in (7, 3))
-    assert FAMILY.predict(deep, tile(), H200) > 1.25 * FAMILY.predict(flat, tile(), H200)
+def test_deep_windows_are_left_to_kernels_that_multiply_faster() -> None:
+    """A 7x7 window over three channels is ten steps deep."""
+    first, *_ = FAMILY.candidates(problem_of(conv("deep", (32, 3, 224, 224), 64, (7, 7), 2)), H200)[0]
+    assert "stem" not in dict(first.parameters)
 
 
 def test_gpus_before_hopper_have_it_too() -> None:

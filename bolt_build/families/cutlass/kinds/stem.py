@@ -208,7 +208,7 @@ def _two(values: tuple[int, ...]) -> tuple[int, int]:
 # the lesser of both shows, and how much longer a warp takes alone; seconds of a round of loads. The part of the rate of
 # products, which no window that was timed is deep enough to wait for, is one too.
 _SINGLE, _WHOLE, _PRODUCT, _RESULT, _FUNCTION, _TILE = 32.0, 22.0, 2.0, 2.0, 0.9, 122.0
-_ISSUED, _REACHED, _SHOWN, _ALONE, _WAIT, _MULTIPLIED = 0.88, 0.84, 0.28, 2.0, 0.45e-6, 0.65
+_ISSUED, _REACHED, _SHOWN, _ALONE, _WAIT, _MULTIPLIED = 0.88, 0.84, 0.28, 2.0, 0.45e-6, 0.5
 
 
 def _issued(what: StemConv, tile: StemTile) -> float:
