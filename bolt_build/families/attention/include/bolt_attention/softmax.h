@@ -21,13 +21,6 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
-/// The same where it is no normal number too.
-__device__ inline float any_power_of_two(float x) {
-  float y;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 /// 2^x for x up to 0 by products and sums, which other lanes of the multiprocessor compute: 2^x is 2^n 2^f with |f| at
 /// most 1/2, of which the second factor is a polynomial, within 7.5e-5 of it. Below -126 it stays at 2^-126.
 __device__ inline float power_by_products(float x) {
@@ -97,6 +90,37 @@ struct Place {
 __device__ inline int mask_of(const Arguments& a, int image, int head) {
   const int own = image - a.by_images.quotient(image) * a.mask_images;
   return own * static_cast<int>(a.mask_steps[0]) + head * static_cast<int>(a.mask_steps[1]);
+}
+
+/// The first key that a query does not read.
+__device__ inline int end_of(const Arguments& a, int query) { return a.causal ? min(a.keys, query + 1) : a.keys; }
+
+/// Whether a key in front of `end` is hidden from a query from `query` on: the same for all of them.
+__device__ inline bool hides(const Arguments& a, int query, int end) { return end > end_of(a, query); }
+
+/// Scores of two rows, the second eight below the first, begin with minus infinity where a key is hidden: products are
+/// added to it. A lane has two columns of every eight, the first of them `key`. So no instruction behind the product
+/// looks at which keys there are, and this is done while queries and keys are copied.
+template <int scores>
+__device__ inline void hide(const Arguments& a, int query, int key, float (&score)[scores][4]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int end = end_of(a, query + 8 * r) - key;
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (8 * j + i >= end) score[j][2 * r + i] = -INFINITY;
+  }
+}
+/// The same of scores that have no mask.
+template <int scores>
+__device__ inline void begin_hidden(const Arguments& a, int query, int key, float (&score)[scores][4]) {
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[j][i] = 0.0f;
+  hide(a, query, key, score);
 }
 
 /// What products of two rows, the second eight below the first, are added to: their mask in units of the scaled product.
@@ -198,26 +222,15 @@ struct TwoRows {
   float sum[2] = {0.0f, 0.0f};  // of this lane's columns
 };
 
-/// Scores of two rows become powers, of the largest score of each row so far. A lane has two columns of every eight, the
-/// first of them `key`, as tensor-core instructions leave sums. Leaves in `shrink` what all that was summed up before must
-/// be multiplied with. Where no key is hidden, one power of `every` (0: none) is computed by products: powers of two take
-/// a multiprocessor as long as products of heads of 64 elements. Polynomials know no NaN, so the largest score does then.
-template <bool masked, int every = 0, int scores>
-__device__ inline void soften(const Arguments& a, int query, int key, float (&score)[scores][4], TwoRows& rows,
-                              float (&shrink)[2]) {
+/// Scores of two rows become powers, of the largest score of each row so far. A lane has two columns of every eight, as
+/// tensor-core instructions leave sums. Leaves in `shrink` what all that was summed up before must be multiplied with. One
+/// power of `every` (0: none) is computed by products: powers of two take a multiprocessor as long as products of heads of
+/// 64 elements. Polynomials know no NaN, so the largest score does then; of hidden keys they leave 2^-126.
+template <int every = 0, int scores>
+__device__ inline void soften(float scale, float (&score)[scores][4], TwoRows& rows, float (&shrink)[2]) {
   const auto of_two = [](float a, float b) { return every > 0 ? larger_or_nan(a, b) : larger(a, b); };
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    // Behind the end of the row, the first key that it does not read, keys are hidden.
-    const int end = a.causal ? min(a.keys, query + 8 * r + 1) : a.keys;
-    const bool hides = key - static_cast<int>(threadIdx.x) % 4 * 2 + 8 * scores > end;
-    if (hides) {
-#pragma unroll
-      for (int j = 0; j < scores; ++j)
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-          if (key + 8 * j + i >= end) score[j][2 * r + i] = -INFINITY;
-    }
     float now = rows.most[r];
 #pragma unroll
     for (int j = 0; j < scores; ++j)
@@ -225,29 +238,19 @@ __device__ inline void soften(const Arguments& a, int query, int key, float (&sc
       for (int i = 0; i < 2; ++i) now = of_two(now, score[j][2 * r + i]);
     now = largest_of_row(now, of_two);
     // Scores are scaled with what is subtracted, in one instruction.
-    const float scale = a.scale, less = subtracted(now) * scale;
+    const float less = subtracted(now) * scale;
     shrink[r] = power_of_two(fmaf(rows.most[r], scale, -less));
     rows.most[r] = now;
     float sum[2] = {rows.sum[r] * shrink[r], 0.0f};
-    const auto take_powers = [&](auto&& power) {
 #pragma unroll
-      for (int j = 0; j < scores; ++j)
+    for (int j = 0; j < scores; ++j)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& x = score[j][2 * r + i];
-          x = power(fmaf(x, scale, -less), 2 * j + i);
-          sum[i] += x;
-        }
-    };
-    if (hides && !masked) {
-      // Not the same instruction: one piece of code for both would be mixed with that of the other row, and there are not
-      // registers enough for two.
-      take_powers([](float x, int) { return any_power_of_two(x); });
-    } else {
-      take_powers([](float x, int i) {
-        return every > 0 && i % (every > 0 ? every : 1) == every - 1 ? power_by_products(x) : power_of_two(x);
-      });
-    }
+      for (int i = 0; i < 2; ++i) {
+        float& x = score[j][2 * r + i];
+        x = fmaf(x, scale, -less);
+        x = every > 0 && (2 * j + i) % (every > 0 ? every : 1) == every - 1 ? power_by_products(x) : power_of_two(x);
+        sum[i] += x;
+      }
     rows.sum[r] = sum[0] + sum[1];
   }
 }

@@ -116,6 +116,10 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         for (int f = 0; f < fragments; ++f)
           begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
       }
+      if (hides(a, first_row + own_row, from + (beside + 1) * own_keys)) {
+#pragma unroll
+        for (int f = 0; f < fragments; ++f) hide(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+      }
       settle<1>();
       __syncthreads();  // these keys are there for all, and what the step before used is free
       if (held && from == 0) {
@@ -133,7 +137,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 #pragma unroll
       for (int f = 0; f < fragments; ++f) {
         float shrink[2];
-        soften<masked<Mask>>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f], two_rows[f], shrink);
+        soften(a.scale, score[f], two_rows[f], shrink);
         times(result[f], shrink);
       }
       settle<2>();

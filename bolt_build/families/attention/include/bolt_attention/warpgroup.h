@@ -161,12 +161,14 @@ __device__ inline void issue(std::uint64_t left, std::uint64_t right, bool fresh
   Instruction<columns, Element>::Shared::fma(left, right, sums[i]..., fresh ? Scale::Zero : Scale::One);
 }
 template <int columns, typename Element, int... i>
-__device__ inline void issue(const std::uint32_t (&left)[4], std::uint64_t right, float* sums,
+__device__ inline void issue(const std::uint32_t (&left)[4], std::uint64_t right, bool fresh, float* sums,
                              std::integer_sequence<int, i...>) {
-  Instruction<columns, Element>::Registers::fma(left[0], left[1], left[2], left[3], right, sums[i]...);
+  using Scale = cute::SM90::GMMA::ScaleOut;
+  Instruction<columns, Element>::Registers::fma(left[0], left[1], left[2], left[3], right, sums[i]...,
+                                                fresh ? Scale::Zero : Scale::One);
 }
 
-/// sums[64, columns] += left[64, 16] * right[columns, 16]^T. `right` has rows of `width` halves.
+/// sums[64, columns] += left[64, 16] * right[columns, 16]^T, or what is added if `fresh`. `right` has rows of `width` halves.
 template <int columns, int width, typename Element>
 __device__ inline void multiply_keys(std::uint64_t left, std::uint64_t right, bool fresh, float* sums) {
   constexpr int now = instruction_width(columns);
@@ -178,12 +180,13 @@ __device__ inline void multiply_keys(std::uint64_t left, std::uint64_t right, bo
 /// sums[64, columns] += left[64, 16] * right[16, columns], the left factor in registers. Of `right` each `width` columns
 /// lie `apart` bytes behind the ones in front.
 template <int columns, int width, typename Element>
-__device__ inline void multiply_values(const std::uint32_t (&left)[4], std::uint64_t right, int apart, float* sums) {
+__device__ inline void multiply_values(const std::uint32_t (&left)[4], std::uint64_t right, int apart, bool fresh,
+                                       float* sums) {
   constexpr int now = instruction_width(columns);
   static_assert(now % width == 0 || columns == now);
-  issue<now, Element>(left, right, sums, std::make_integer_sequence<int, now / 2>{});
+  issue<now, Element>(left, right, fresh, sums, std::make_integer_sequence<int, now / 2>{});
   if constexpr (columns > now)
-    multiply_values<columns - now, width, Element>(left, right + now / width * (apart / 16), apart, sums + now / 2);
+    multiply_values<columns - now, width, Element>(left, right + now / width * (apart / 16), apart, fresh, sums + now / 2);
 }
 
 /// What was written to registers is there for the instructions that follow.

@@ -146,10 +146,6 @@ struct Warpgroups<
     Scores score;
     Results result;
     Powers power;
-#pragma unroll
-    for (int j = 0; j < results; ++j)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) result[j][i] = 0.0f;
     TwoRows two_rows;
     const int query = first_row + 16 * warp + lane / 4;
 
@@ -159,27 +155,42 @@ struct Warpgroups<
       if constexpr (staged) copy_mask<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied);
     };
     const auto load_mask = [&](int step) {
+      if constexpr (!masked<Mask>) return;
+      const int key = step * keys + lane % 4 * 2;
       if constexpr (staged) {
         begin_with_copied<keys>(a, copied, score);
         if (step + 1 < steps) stage_mask(step + 1);
       } else if constexpr (masked<Mask>) {
-        begin_with_mask<Mask>(a, barriers.mask, query, step * keys + lane % 4 * 2, score);
+        begin_with_mask<Mask>(a, barriers.mask, query, key, score);
       }
+      if (hides(a, first_row + 64 * group, (step + 1) * keys)) hide(a, query, key, score);
     };
     stage_mask(0);
     const auto begin_scores = [&](int step) {
-      barriers.k_full[step % stages].wait(step / stages % 2);
-      hold(score);
-      begin_products();
-      const std::uint64_t k = describe<width>(k_stage(step % stages));
+      const auto multiply = [&](auto fresh) {
+        if (step == 0) barriers.q.wait(0);
+        barriers.k_full[step % stages].wait(step / stages % 2);
+        hold(score);
+        begin_products();
+        const std::uint64_t k = describe<width>(k_stage(step % stages));
 #pragma unroll
-      for (int i = 0; i < deep / 16; ++i) {
-        const int part = i * 16 / width, column = i * 16 % width;
-        multiply_keys<keys, width, Element>(q + (part * 64 * width + column) / 8, k + (part * keys * width + column) / 8,
-                                            !masked<Mask> && i == 0, score[0]);
+        for (int i = 0; i < deep / 16; ++i) {
+          const int part = i * 16 / width, column = i * 16 % width;
+          multiply_keys<keys, width, Element>(q + (part * 64 * width + column) / 8,
+                                              k + (part * keys * width + column) / 8, fresh.value && i == 0, score[0]);
+        }
+        commit_products();
+        hold(score);
+      };
+      if constexpr (masked<Mask>) {
+        multiply(std::false_type{});
+      } else if (hides(a, first_row + 64 * group, (step + 1) * keys)) {
+        begin_hidden(a, query, step * keys + lane % 4 * 2, score);
+        multiply(std::false_type{});
+      } else {
+        // A piece of code of its own: registers of scores that were read would stay taken while values are used.
+        multiply(std::true_type{});
       }
-      commit_products();
-      hold(score);
     };
     const auto begin_results = [&](int step) {
       barriers.v_full[step % stages].wait(step / stages % 2);
@@ -190,7 +201,7 @@ struct Warpgroups<
       const std::uint64_t v = describe<width_v>(v_stage(step % stages), apart);
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
-        multiply_values<wide, width_v, Element>(power[i], v + i * 16 * width_v / 8, apart, result[0]);
+        multiply_values<wide, width_v, Element>(power[i], v + i * 16 * width_v / 8, apart, step == 0 && i == 0, result[0]);
       commit_products();
       hold(result);
       hold(power);
@@ -207,9 +218,7 @@ struct Warpgroups<
       __syncwarp();
     };
     float shrink[2];
-    const auto powers = [&](int step) {
-      soften<masked<Mask>, every>(a, query, step * keys + lane % 4 * 2, score, two_rows, shrink);
-    };
+    const auto powers = [&] { soften<every>(a.scale, score, two_rows, shrink); };
     const auto take_powers = [&] {
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
@@ -219,14 +228,13 @@ struct Warpgroups<
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
         load_mask(step);
-        if (step == 0) barriers.q.wait(0);
         begin_scores(step);
         await_products<0>();
         hold(score);
         if (stages == 1) free_keys(step);
-        powers(step);
+        powers();
         take_powers();
-        times(result, shrink);
+        if (step > 0) times(result, shrink);
         begin_results(step);
         // Where a step's keys are two steps ahead, this has the time of the product, and scores need no registers.
         if (stages > 1) free_keys(step);
@@ -237,7 +245,6 @@ struct Warpgroups<
       }
     } else {
       load_mask(0);
-      barriers.q.wait(0);
       // The first turn is the first warpgroup's.
       if (group == groups - 1) end_turn(group);
       await_turn(group);
@@ -246,7 +253,7 @@ struct Warpgroups<
       await_products<0>();
       hold(score);
       free_keys(0);
-      powers(0);
+      powers();
       take_powers();
       if (steps > 1) load_mask(1);
 #pragma unroll 1
@@ -258,7 +265,7 @@ struct Warpgroups<
         await_products<1>();
         hold(score);
         free_keys(step + 1);
-        powers(step + 1);
+        powers();
         await_products<0>();
         hold(result);
         hold(power);

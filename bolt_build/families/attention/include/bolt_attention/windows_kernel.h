@@ -86,43 +86,50 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
     }
     __syncthreads();
     float bias[masked<Mask> ? scores : 1][4];
-    if constexpr (masked<Mask>) begin_with_mask<Mask>(a, mask_of(a, place.image, head), query, lane % 4 * 2, bias);
+    if constexpr (masked<Mask>) {
+      begin_with_mask<Mask>(a, mask_of(a, place.image, head), query, lane % 4 * 2, bias);
+      hide(a, query, lane % 4 * 2, bias);
+    }
 
     float score[scores][4], result[results][4];
     std::uint32_t power[keys / 16][4];
     int stage = 0, parity = 0;
 #pragma unroll 1
     for (int image = first; image < a.batch; image += apart) {
+      const auto multiply = [&](auto fresh) {
+        barriers.scored[stage].wait(parity);
+        hold(score);
+        begin_products();
+        const std::uint64_t q = describe<width>(part_of(stage, 0)), k = describe<width>(part_of(stage, q_bytes));
+#pragma unroll
+        for (int i = 0; i < deep / 16; ++i) {
+          const int part = i * 16 / width, column = i * 16 % width;
+          multiply_keys<keys, width, Element>(q + (part * rows * width + column) / 8,
+                                              k + (part * keys * width + column) / 8, fresh.value && i == 0, score[0]);
+        }
+        commit_products();
+        hold(score);
+      };
       if constexpr (masked<Mask>) {
 #pragma unroll
         for (int j = 0; j < scores; ++j)
 #pragma unroll
           for (int i = 0; i < 4; ++i) score[j][i] = bias[j][i];
+        multiply(std::false_type{});
+      } else if (hides(a, 0, keys)) {
+        begin_hidden(a, query, lane % 4 * 2, score);
+        multiply(std::false_type{});
+      } else {
+        multiply(std::true_type{});
       }
-      barriers.scored[stage].wait(parity);
-      hold(score);
-      begin_products();
-      const std::uint64_t q = describe<width>(part_of(stage, 0)), k = describe<width>(part_of(stage, q_bytes));
-#pragma unroll
-      for (int i = 0; i < deep / 16; ++i) {
-        const int part = i * 16 / width, column = i * 16 % width;
-        multiply_keys<keys, width, Element>(q + (part * rows * width + column) / 8, k + (part * keys * width + column) / 8,
-                                            !masked<Mask> && i == 0, score[0]);
-      }
-      commit_products();
-      hold(score);
       await_products<0>();
       hold(score);
 
       TwoRows two_rows;
       float shrink[2];  // of nothing: an image's keys are one step
-      soften<masked<Mask>>(a, query, lane % 4 * 2, score, two_rows, shrink);
+      soften(a.scale, score, two_rows, shrink);
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
-#pragma unroll
-      for (int j = 0; j < results; ++j)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) result[j][i] = 0.0f;
 
       barriers.values[stage].wait(parity);
       hold(result);
@@ -132,7 +139,7 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       const std::uint64_t v = describe<width_v>(part_of(stage, q_bytes + k_bytes), between);
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
-        multiply_values<wide, width_v, Element>(power[i], v + i * 16 * width_v / 8, between, result[0]);
+        multiply_values<wide, width_v, Element>(power[i], v + i * 16 * width_v / 8, between, i == 0, result[0]);
       commit_products();
       hold(result);
       hold(power);
