@@ -79,6 +79,10 @@ LAYERS = [
     attention("at-hidden", (3, 2, 40, 2), 32, mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
     attention("at-hidden-safe", (3, 2, 40, 2), 32, safe=True, mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
     attention("at-hidden-first", (1, 1, 20, 400), 64, mask=Input((400,), low=6 * HIDING, high=0.0)),
+    attention("at-bias-causal", (2, 2, 100, 140), 64, causal=True, mask=Input((2, 1, 100, 140), True, HIDING, 0.0)),
+    attention("at-bias-low", (2, 3, 40, 75), 32, mask=Input((3, 40, 75), True, -3e38, -1e38)),
+    attention("at-bias-hidden", (3, 2, 40, 2), 32, safe=True,
+              mask=Input((3, 1, 40, 2), True, HIDING, 0.0, DType.F16)),
     packed("at-packed", 2, 3, 90, 64),
     packed("at-packed-groups", 2, 4, 50, 40, kv_heads=2),
     packed("at-packed-odd", 1, 3, 50, 21),
@@ -87,6 +91,7 @@ LAYERS = [
 FORMS = [
     attention("at-form", (1, 2, 150, 210), 64),
     attention("at-form-mask", (1, 1, 70, 140), 64, causal=True, mask=Input((70, 140))),
+    attention("at-form-bias", (2, 2, 150, 210), 64, mask=Input((1, 2, 150, 210), True)),
     attention("at-form-128", (1, 1, 70, 140), 128, causal=True),
 ]
 

@@ -216,15 +216,33 @@ def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:
     assert kinds == {"warp", "warpgroup"}
 
 
-@pytest.mark.parametrize(("kind", "longer"), [(WARP, 1.5), (WARPGROUP, 1.1)], ids=["loaded", "copied"])
+@pytest.mark.parametrize(("kind", "longer"), [(WARP, 1.5), (WARPGROUP, 1.04)], ids=["loaded", "copied"])
 def test_a_mask_of_every_query_is_predicted_to_take_the_time_of_its_loads(kind: Kind, longer: float) -> None:
     """Eight rows of a load that lie apart take as long as so many loads, copies of whole lines less; keys' masks that
-    queries share take nearly none."""
-    masks = (None, Input((32, 1, 1, 64)), Input((32, 1, 64, 64)))
+    queries share take nearly none, and constants that lie as scores do."""
+    masks = (None, Input((32, 1, 1, 64)), Input((1, 1, 64, 64), True), Input((32, 1, 64, 64)))
     layers = [attention("masked", (32, 24, 64, 64), 32, mask=mask) for mask in masks]
-    none, shared, own = (kind.offers(shape_of(problem_of(layer)), H200)[0][0].seconds for layer in layers)
+    none, shared, constant, own = (kind.offers(shape_of(problem_of(layer)), H200)[0][0].seconds for layer in layers)
     assert none <= shared < 1.2 * none
+    assert constant < 1.1 * none
     assert own > longer * none
+
+
+def test_rows_that_are_no_whole_lines_are_predicted_to_be_copied_more_slowly() -> None:
+    shapes = [shape_of(problem_of(attention("own", (512, 6, n, n), 32, mask=Input((512, 1, n, n))))) for n in (64, 63)]
+    whole, odd = (WARPGROUP.offers(shape, H200)[0][0].seconds for shape in shapes)
+    assert odd > 1.1 * whole
+
+
+def test_keys_are_predicted_to_be_copied_ahead_where_no_other_block_computes_meanwhile() -> None:
+    """Steps of one block on a multiprocessor wait for their keys; of several, others compute."""
+    for images, gains in ((1, True), (64, False)):
+        problem = problem_of(packed("long", images, 6, 1500, 64))
+        one, two = (
+            FAMILY.predict(problem, candidate_of(WarpgroupTile(1, 128, stages, ahead=False, blocks=blocks)), H200)
+            for stages, blocks in ((1, 4), (2, 2))
+        )
+        assert (two < 0.9 * one) is gains
 
 
 @pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)
@@ -301,8 +319,9 @@ def test_a_mask_takes_no_registers_beside_the_scores() -> None:
 @pytest.mark.parametrize(
     ("mask", "staged"),
     [
-        (Input((1, 2, 64, 64), True), True),
+        (Input((1, 2, 64, 64)), True),
         (Input((64, 64)), True),
+        (Input((1, 2, 64, 64), True), False),
         (Input((64, 1, 1, 64)), False),
         (Input((64, 1, 64, 1)), False),
         (None, False),
@@ -314,8 +333,43 @@ def test_masks_whose_queries_have_rows_of_their_own_are_copied_to_shared_memory(
     tile, layer = WarpgroupTile(1, 64, 1, ahead=False, blocks=5), attention("own", (64, 2, 64, 64), 64, mask=mask)
     shape = shape_of(problem_of(layer))
     assert tile.cxx(shape).endswith("5, 0, 8, bolt::portable::f16, true>" if staged else "5, 0, 8>")
-    rows = 64 * (64 + 8) * (4 if mask is not None and mask.constant else 2)
-    assert tile.shared_bytes(shape) == 9216 + 2 * 8192 + 48 + (rows if staged else 0)
+    assert tile.shared_bytes(shape) == 9216 + 2 * 8192 + 48 + (64 * (64 + 8) * 2 if staged else 0)
+
+
+def test_constant_masks_are_put_in_the_order_of_scores_ahead() -> None:
+    problem = problem_of(attention("bias", (8, 3, 49, 49), 32, mask=Input((4, 3, 49, 49), True)))
+    at = StepExpressions(("r.input(0)", "r.input(1)", "r.input(2)", "r.weight(7)"), ("r.output(0)",),
+                         (None, None, None, "p.weight(7)"))  # fmt: skip
+    code = FAMILY.emit(problem, candidate_of(WarpTile(4, 1, 1, 32)), H200, at)
+    assert code.includes == ("bolt_attention/prepared.h",)
+    assert code.member_type == "bolt::attention::Masked<bolt::attention::WarpTile<32, 32, 4, 1, 1, 32, 8, 8, 8>>"
+    assert ".mask_steps = {7203, 2401, 49, 1}, .mask_images = 4, " in code.member_arguments
+    # With the keys of whole steps.
+    assert code.member_arguments.endswith(
+        'bolt::attention::Constant<float>{static_cast<const float*>(p.weight(7)), "p.weight(7)"}, 64'
+    )
+    assert code.call == "kernel.run(r, r.input(0), r.input(1), r.input(2), r.output(0));"
+    (unit,) = FAMILY.units([(problem, candidate_of(WarpTile(4, 1, 1, 32)))], H200)
+    assert "    bolt::attention::Prepared, const bolt::attention::Arguments&, void*);\n" in unit.text
+
+
+@pytest.mark.parametrize(
+    ("layer", "prepared"),
+    [
+        (attention("bias", (2, 2, 40, 75), 32, mask=Input((40, 75), True)), True),
+        (attention("computed", (2, 2, 40, 75), 32, mask=Input((40, 75))), False),
+        (attention("shared", (2, 2, 40, 75), 32, mask=Input((1, 75), True)), False),
+        # Half precision would not hide what is 100 below the rest.
+        (with_op(attention("flat", (2, 2, 40, 75), 32, mask=Input((40, 75), True)), AttentionOp(2, 2, 0.001)), False),
+    ],
+    ids=lambda value: value.label if isinstance(value, Layer) else "",
+)
+def test_masks_of_queries_are_prepared_where_nothing_else_is_constant(layer: Layer, prepared: bool) -> None:
+    problem = problem_of(layer)
+    assert shape_of(problem).prepared is prepared
+    # A kernel that prepares a constant reads no others when it runs.
+    keys = replace(problem.inputs[1], constant=True)
+    assert not shape_of(replace(problem, inputs=(problem.inputs[0], keys, *problem.inputs[2:]))).prepared
 
 
 def test_one_unit_serves_every_number_of_images_and_rows() -> None:

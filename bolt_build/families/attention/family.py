@@ -8,7 +8,7 @@ from pathlib import Path
 from bolt_build.dtypes import DType
 from bolt_build.families.attention.kind import FAMILY, Kind, Tile
 from bolt_build.families.attention.registry import KINDS, kind_of
-from bolt_build.families.attention.shape import SPACE, arguments, refuse, shape_of
+from bolt_build.families.attention.shape import SPACE, aligned, arguments, refuse, shape_of
 from bolt_build.families.base import (
     Alternative,
     Candidate,
@@ -97,10 +97,16 @@ class Attention:
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         op, (_, tile), shape = problem.op, _read(candidate), shape_of(problem)
         assert isinstance(op, AttentionOp)
-        sources = at.inputs[: op.sources] * (3 // op.sources)
+        sources = ", ".join(at.inputs[: op.sources] * (3 // op.sources))
+        if shape.prepared:
+            expression, own = at.prepare_inputs[-1], arguments(problem, at)
+            mask = f'{SPACE}::Constant<{shape.mask}>{{static_cast<const {shape.mask}*>({expression}), "{expression}"}}'
+            member, call = f"{SPACE}::Masked<{tile.cxx(shape)}>", f"kernel.run(r, {sources}, {at.outputs[0]});"
+            padded = aligned(shape.keys, tile.keys)
+            return StepCode(("bolt_attention/prepared.h",), member, f"{own}, {mask}, {padded}", call)
         mask = at.inputs[-1] if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
         types = f"{tile.cxx(shape)}{{}}, {shape.mask_type}{{}}"
-        call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {', '.join(sources)}, {mask}, {at.outputs[0]});"
+        call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {sources}, {mask}, {at.outputs[0]});"
         return StepCode(("bolt_attention/launch.h",), None, "", call)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:

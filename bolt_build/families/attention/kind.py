@@ -27,7 +27,10 @@ class Offer:
 
 
 class Tile(Protocol):
-    """What a block of a kind's kernels computes."""
+    """What a block of a kind's kernels computes, in steps of `keys`."""
+
+    @property
+    def keys(self) -> int: ...
 
     @property
     def parameters(self) -> Named:
@@ -101,42 +104,67 @@ def candidate_of(tile: Tile) -> Candidate:
     return Candidate(FAMILY, tile.parameters)
 
 
-_BEGIN = 1.45e-6
-"""Seconds that a block takes until its first keys are there, and from its last product to its end."""
-_STEP = 0.23e-6
-"""Seconds of a step of keys in which warps wait for copies, for each other and for what they have just computed."""
-_ALONE = 0.34
-"""Part of the time of a step that warps without any others beside them take for what they compute."""
-_L2 = 1.75
+_WAIT = 0.6e-6
+"""Seconds that a step waits for its keys where they are asked for behind the last product of the step before, and no$
+other block computes meanwhile."""
+_MEMORY = 0.72
+"""Part of the memory's bandwidth that is reached."""
+_L2 = 1.2
 """Bandwidth of the L2 cache, in that of the memory: of keys and values, which every block of a head reads again."""
 _POWERS = 16
 """Powers of two that a multiprocessor computes a clock."""
 OPERATIONS = 6
 """Instructions for each score beside its power: scaling, the largest one, the sum, and rounding to half precision."""
-_HIDDEN = 0.5
+POLYNOMIAL = 29
+"""Instructions that count for a power that is a polynomial: no shape on an H200 gained from those."""
+_HIDDEN = 0.29
 """Part of the time of these, and of reads from shared memory, that passes while nothing else is computed."""
 
+_IN_ORDER = 20.0
+"""Elements of masks that a multiprocessor loads a clock where a lane's lie beside each other. By reckoning; those that
+follow were fitted."""
+_SHARED_ROW = 16.0
+"""Where queries share them."""
+_ALIGNED_LINES, _LINES = 10.5, 4.7
+"""Where lines of memory are copied first: 16 bytes at a time, and one element."""
+_EIGHT_ROWS = 1.2
+"""Where a load has two neighbours of each of eight rows, wherever they lie."""
 
-_MASKED = 1.5
-"""Elements of masks that a multiprocessor loads a clock: a load has two neighbours of each of eight rows, wherever they
-lie. Fitted to 76 steps of six networks on an H200, where that was most of their time."""
+
+@dataclass(frozen=True)
+class Pace:
+    """Constants of a kind: seconds that a block takes until its first keys are there, and from its last product to its
+    end (`begin`); seconds of a step in which warps wait for copies, for each other and for what they have just computed
+    (`step`); the part of the time of a step that warps without any others beside them take for what they compute
+    (`alone`); and the part that is `reached` of what a multiprocessor can do, products and powers one by one."""
+
+    begin: float
+    step: float
+    alone: float
+    reached: float
+
+
+WARPS = Pace(1.55e-6, 0.49e-6, 1.03, 0.71)
+WARPGROUPS = Pace(1.0e-6, 0.82e-6, 0.51, 1.13)
 
 
 @dataclass(frozen=True)
 class Load:
     """What a block asks of a multiprocessor: threads, registers of each, bytes of shared memory; of a step of keys how
     many powers are computed by the function, other instructions of the softmax, the operations of both products, bytes
-    that they read from shared memory, bytes of keys, values and masks, and elements of masks."""
+    that they read from shared memory, bytes of keys, values and masks, and clocks of loads of masks. `waits`: a step's
+    keys are not asked for before those of the step in front are used."""
 
     threads: int
     registers: int
     shared: int
-    powers: int
-    others: int
+    powers: float
+    others: float
     flops: int
     read: int
     copied: float
     masked: float
+    waits: bool = False
 
 
 def beside(load: Load, gpu: Gpu) -> int:
@@ -152,31 +180,45 @@ class Steps:
     most: int
 
 
-def seconds_of(
-    shape: Shape, load: Load, blocks: int, steps: Steps, share: float, reached: float, target: Target
-) -> float:
-    """Predicted time of `blocks` blocks of `steps`, whose instructions have `share` of the peak rate and which reach
-    `reached` of what the multiprocessor can do: what memory takes, what L2 takes, what the busiest multiprocessor
-    computes, how long blocks in turn wait, of which the longest counts most; and a launch.
+def mask_clocks(shape: Shape, scores: int, copies: bool = False) -> float:
+    """Clocks in which a multiprocessor loads what a step's scores begin with; `copies`: through shared memory where
+    queries have rows of their own."""
+    if not shape.mask:
+        return 0.0
+    if shape.prepared:
+        return scores / _IN_ORDER
+    if not shape.by_query:
+        return scores / _SHARED_ROW
+    if not copies:
+        return scores / _EIGHT_ROWS
+    return scores / (_LINES if shape.keys * shape.mask_size % 16 else _ALIGNED_LINES)
+
+
+def seconds_of(shape: Shape, load: Load, blocks: int, steps: Steps, share: float, pace: Pace, target: Target) -> float:
+    """Predicted time of `blocks` blocks of `steps` whose instructions have `share` of the peak rate: what memory takes,
+    what L2 takes, what the busiest multiprocessor computes, how long blocks in turn wait, of which the longest counts
+    most; and a launch.
 
     Products and powers of a multiprocessor hardly overlap in these kernels. Constants were fitted to the times of some
-    2,100 kernels for nine shapes on an H200; of other GPUs they are guesses."""
+    950 kernels for 50 shapes on an H200; of other GPUs they are guesses."""
     gpu = gpu_of(target)
     # Multiprocessors of a data centre's GPUs before Hopper have half as many lanes.
     lanes = 64 if gpu.sm in (75, 80) else 128
     clock = target.rate("fp32") / (2 * lanes * gpu.sms)
     products = load.flops / (target.rate("fp16") * share / gpu.sms)
-    powers = load.powers / (_POWERS * clock)
-    others = load.others / (lanes * clock), load.read / (128 * clock)
-    step = (products + powers + _HIDDEN * sum(others)) / reached + load.masked / (_MASKED * clock)
+    powers, masked = load.powers / (_POWERS * clock), load.masked / clock
+    others = load.others / (lanes * clock) + load.read / (128 * clock)
+    step = (products + powers + _HIDDEN * others) / pace.reached + masked
     busiest, resident = ceil(blocks / gpu.sms), beside(load, gpu)
     # A warp does one after the other, and has a quarter of the multiprocessor.
-    alone = (products + powers + sum(others)) * max(1.0, 4 * 32 / load.threads) * _ALONE
-    waits = ceil(busiest / resident) * (_BEGIN + steps.mean * (_STEP + alone)) + (steps.most - steps.mean) * (
-        _STEP + alone
-    )
+    alone = (products + powers + others) * max(1.0, 4 * 32 / load.threads) * pace.alone
+    chain = pace.step + alone + masked / 2
+    waits = ceil(busiest / resident) * (pace.begin + steps.mean * chain) + (steps.most - steps.mean) * chain
+    if load.waits and busiest < resident:
+        waits += (steps.most - 1) * _WAIT
     copies = blocks * steps.mean * load.copied / (_L2 * target.bandwidth)
-    return _norm((shape.nbytes / target.bandwidth, copies, busiest * steps.mean * step, waits)) + target.launch_seconds
+    moved = shape.nbytes / (_MEMORY * target.bandwidth)
+    return _norm((moved, copies, busiest * steps.mean * step, waits)) + target.launch_seconds
 
 
 def _norm(seconds: tuple[float, ...]) -> float:

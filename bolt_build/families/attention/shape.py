@@ -17,6 +17,8 @@ from bolt_build.graph.ops.attention import Attention
 SPACE = "bolt::attention"
 MOST = 256
 """Elements of the longest heads that kernels have."""
+_LEAST_SCALE = 2**-8
+"""Of scores whose constant mask is kept in half precision: its least number is -256 beside the largest of its row."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Shape:
     and to the output. `mask` is the C++ type of the mask's elements, empty where there is none. `nbytes` are all that
     must move once. `dtype` is the type of queries, keys, values and results. `counted`: a run tells how many keys are
     no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have rows
-    of the mask of their own."""
+    of the mask of their own. `prepared`: these are a constant, which is put in the kernels' order ahead."""
 
     batch: int
     heads: int
@@ -43,6 +45,7 @@ class Shape:
     counted: bool = False
     masks: int = 1
     by_query: bool = False
+    prepared: bool = False
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -52,6 +55,8 @@ class Shape:
     @property
     def mask_type(self) -> str:
         """What the kernels are instantiated with."""
+        if self.prepared:
+            return f"{SPACE}::Prepared"
         return self.mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
 
     @property
@@ -60,19 +65,14 @@ class Shape:
         return element(self.dtype)
 
     @property
-    def masked(self) -> float:
-        """Elements of a head's mask that are loaded: eight rows at once where queries share it."""
-        return self.queries * self.keys / (1 if self.by_query else 8) if self.mask else 0.0
+    def staged(self) -> bool:
+        """Whether a step's part of the mask is copied to shared memory where kernels have room for it."""
+        return self.by_query and not self.prepared
 
     @property
     def mask_size(self) -> int:
-        """Bytes of an element of the mask."""
-        return 4 if self.mask == COMPUTED[DType.F32] else 2
-
-    @property
-    def mask_bytes(self) -> float:
-        """The bytes of these."""
-        return self.masked * self.mask_size
+        """Bytes of an element of the mask as kernels load it."""
+        return 4 if self.mask == COMPUTED[DType.F32] and not self.prepared else 2
 
     @property
     def pairs(self) -> int:
@@ -126,13 +126,23 @@ def shape_of(problem: KernelProblem) -> Shape:
     found = op.extents([operand.type for operand in problem.inputs])
     rows = [operand.row for operand in problem.inputs[: op.sources]] * (3 // op.sources)
     widths = (wide(found.depth, rows[0], rows[1]), wide(found.columns, rows[2]), wide(found.columns))
-    masks = problem.inputs[op.sources :]
+    masks, by_query = problem.inputs[op.sources :], all(mask_steps(problem)[2:])
     return Shape(
         found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
         problem.outputs[0].format.dtype, op.counted > 0, mask_images(problem),
-        all(mask_steps(problem)[2:]),
+        by_query, by_query and _prepared(problem),
     )  # fmt: skip
+
+
+def _prepared(problem: KernelProblem) -> bool:
+    """Whether the mask is put in the kernels' order when the model is created: other constants than it and input 0 a
+    kernel that does so could not read. Divided by a smaller scale, half precision would not hide what is far below the
+    rest of its row."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    constants = [operand.constant for operand in problem.inputs[1:]]
+    return constants[-1:] == [True] and not any(constants[:-1]) and op.scale >= _LEAST_SCALE
 
 
 def arguments(problem: KernelProblem, at: StepExpressions) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, Steps, gpu_of, seconds_of
+from bolt_build.families.attention.kind import OPERATIONS, WARPS, Kind, Load, Steps, gpu_of, mask_clocks, seconds_of
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
@@ -21,9 +21,6 @@ _HELD = 176
 """Registers of scores, results and queries with which queries stay there too: `held` of warp_kernel.h."""
 _OTHERS = 56
 """Registers of a thread beside these."""
-_REACHED = 0.52
-"""Part of what a multiprocessor can do that these kernels reach, products and powers one after the other: fitted to
-times on an H200."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +88,12 @@ class WarpTile:
         # Each warp reads all keys and values of its part.
         read = 2 * self.down * self.keys * (deep + wide)
         threads, shared = 32 * self._warps, self.shared_bytes(shape)
-        parts = ceil(shape.queries / self.rows) * ceil(shape.keys / self.keys)
-        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide) + shape.mask_bytes / parts
-        masked = shape.masked / parts
-        load = Load(
-            threads, self._registers(shape), shared, scores, OPERATIONS * scores, products, read, copied, masked
-        )
+        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
+        others = OPERATIONS * scores + 2 * self.rows * wide
+        masked = mask_clocks(shape, scores)
+        load = Load(threads, self._registers(shape), shared, scores, others, products, read, copied, masked)
         steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
-        return seconds_of(shape, load, self._blocks(shape), steps, gpu_of(target).warp_mma_share, _REACHED, target)
+        return seconds_of(shape, load, self._blocks(shape), steps, gpu_of(target).warp_mma_share, WARPS, target)
 
     def flops(self, shape: Shape) -> int:
         scores = self.rows * self.keys * shape.steps(self.rows, self.keys)

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
-from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, Steps, seconds_of
+from bolt_build.families.attention.kind import (
+    OPERATIONS,
+    POLYNOMIAL,
+    WARPGROUPS,
+    Kind,
+    Load,
+    Steps,
+    mask_clocks,
+    seconds_of,
+)
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import COMPUTED
@@ -27,11 +36,8 @@ _MOST = 6
 """Most warpgroups that a multiprocessor should have."""
 _OTHERS = 30
 """Registers of a thread beside scores, powers and results: those that nvcc took, with room for what it moves."""
-_LINES = 4
-"""How many times as many elements of a mask a multiprocessor copies a clock as it loads, by reckoning: a copy has whole
-lines of memory, a load a sector of each of eight. No GPU has timed it."""
-_REACHED = 0.98
-"""Part of what a multiprocessor can do that these kernels reach, products and powers one after the other: fitted."""
+_AHEAD = 1.26
+"""How much longer a step of scores ahead takes warpgroups without any others beside them: fitted."""
 _WIDEST = 256
 """Columns of the widest instruction."""
 
@@ -88,7 +94,7 @@ class WarpgroupTile:
         deep, wide = shape.of_heads
         queries = aligned(_ROWS * 2 * max(deep, wide + 8), 1024)
         step = aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
-        mask = _ROWS * (self.keys + 8) * shape.mask_size if shape.by_query else 0
+        mask = _ROWS * (self.keys + 8) * shape.mask_size if shape.staged else 0
         return self.groups * (queries + mask) + self.stages * step + 24 * (1 + self.stages)
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
@@ -124,15 +130,16 @@ class WarpgroupTile:
         scores = self.rows * self.keys
         # Each warpgroup reads its queries, all keys and all values.
         read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
-        parts = ceil(shape.queries / self.rows) * ceil(shape.keys / self.keys)
-        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide) + shape.mask_bytes / parts
-        masked = shape.masked / (_LINES if shape.by_query else 1) / parts
-        # What polynomials and turns gain is left to measurement.
-        shared = self.shared_bytes(shape)
-        others = OPERATIONS * scores
-        load = Load(128 * self.groups, self.room(), shared, scores, others, products, read, copied, masked)
+        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
+        polynomials = scores / self.every if self.every else 0.0
+        others = OPERATIONS * scores + POLYNOMIAL * polynomials + 2 * self.rows * wide
+        load = Load(
+            128 * self.groups, self.room(), self.shared_bytes(shape), scores - polynomials, others, products, read,
+            copied, mask_clocks(shape, scores, copies=True), waits=self.stages == 1,
+        )  # fmt: skip
         steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
-        return seconds_of(shape, load, self._blocks(shape), steps, 1.0, _REACHED, target)
+        pace = replace(WARPGROUPS, alone=_AHEAD * WARPGROUPS.alone) if self.ahead else WARPGROUPS
+        return seconds_of(shape, load, self._blocks(shape), steps, 1.0, pace, target)
 
     def flops(self, shape: Shape) -> int:
         scores = self.rows * self.keys * shape.steps(self.rows, self.keys)
@@ -147,7 +154,7 @@ class WarpgroupTile:
             boolean(self.turns),
             *map(str, (self.blocks, self.every, shape.widths[2])),
         )
-        staged = f", {COMPUTED[shape.dtype]}, true" if shape.by_query else shape.element
+        staged = f", {COMPUTED[shape.dtype]}, true" if shape.staged else shape.element
         return f"{SPACE}::WarpgroupTile<{', '.join(words)}{staged}>"
 
 

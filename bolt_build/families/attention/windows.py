@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, Steps, gpu_of, seconds_of
+from bolt_build.families.attention.kind import (
+    OPERATIONS,
+    WARPGROUPS,
+    Kind,
+    Load,
+    Steps,
+    gpu_of,
+    mask_clocks,
+    seconds_of,
+)
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
@@ -18,11 +27,6 @@ _OTHERS, _UNMASKED = 16, 8
 """Registers of a thread beside its mask, scores and results, and more where there is no mask: those that nvcc took."""
 _MOST = 6
 """Most blocks that a multiprocessor should have."""
-_REACHED = 0.98
-"""As in kernels of a step each, which were timed; these were not."""
-_UNTIMED = 1.15
-"""What is predicted of these kernels, which no GPU has timed, is made so much longer: where little would be gained,
-others are taken."""
 _LEAST = 2
 """Images that a block has at least: for fewer nothing is gained."""
 
@@ -94,11 +98,11 @@ class WindowsTile:
         scores = _ROWS * self.keys
         read = 2 * (_ROWS * deep + self.keys * (deep + wide))
         images = self._images(shape, gpu)
-        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide) + shape.mask_bytes / images
-        shared, others, masked = self.shared_bytes(shape), OPERATIONS * scores, shape.masked / images
-        load = Load(128, self.room(), shared, scores, others, products, read, copied, masked)
+        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
+        others, masked = OPERATIONS * scores + 2 * _ROWS * wide, mask_clocks(shape, scores) / images
+        load = Load(128, self.room(), self.shared_bytes(shape), scores, others, products, read, copied, masked)
         blocks = shape.masks * shape.heads * self._turns(shape, gpu)
-        return _UNTIMED * seconds_of(shape, load, blocks, Steps(images, images), 1.0, _REACHED, target)
+        return seconds_of(shape, load, blocks, Steps(images, images), 1.0, WARPGROUPS, target)
 
     def flops(self, shape: Shape) -> int:
         return 2 * shape.pairs * _ROWS * self.keys * sum(shape.of_heads)

@@ -40,6 +40,12 @@ struct Unmasked {};
 /// The same; and instead of a mask there is a number of the device's memory, as many keys as there are: those behind are
 /// padding, which is not read. Null: all.
 struct Counted {};
+/// A constant mask in half precision, in the order in which lanes hold scores. Sixteen queries by sixteen keys lie together,
+/// eight elements of each lane: two neighbours of a row and of the eighth row below it, and the same eight keys further.
+/// Blocks of the next keys follow, then of the next queries. It is divided by the scale already, and of each row the
+/// largest element is subtracted, which changes no softmax: so those that count are rounded least. Keys that a query does
+/// not read are minus infinity.
+struct Prepared {};
 
 /// Division of numbers from 0 to 2^31 by one that is known before the kernel begins, as a product and a shift: a block of
 /// a small window has little else to do than to find out which one it is.
@@ -95,7 +101,7 @@ inline Arguments divided(const Arguments& a, Index tiles) {
 }
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
-/// Unmasked, Counted or the element type of the mask.
+/// Unmasked, Counted, Prepared or the element type of the mask.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
           typename Element, typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,

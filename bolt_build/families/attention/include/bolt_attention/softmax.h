@@ -161,6 +161,16 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
     for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
 }
 
+/// The same of a mask that lies as scores do, keys that are hidden included: a load has half a kilobyte of one piece.
+template <int scores>
+__device__ inline void begin_with_prepared(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
+  const int lane = threadIdx.x % 32, band = min(query, a.queries - 1) / 16;
+  const Half* const own =
+      static_cast<const Half*>(a.mask) + (of_head + band * static_cast<int>(a.mask_steps[2]) + key * 16 + lane * 8);
+#pragma unroll
+  for (int two = 0; two < scores / 2; ++two) portable::load_lanes<8>(own + 256 * two, score[2 * two]);
+}
+
 /// Elements from a row of a staged mask to the next: eight rows that lanes read at once lie in different banks.
 constexpr int mask_pitch(int keys) { return keys + 8; }
 

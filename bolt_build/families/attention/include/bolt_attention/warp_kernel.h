@@ -111,14 +111,20 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     for (int from = 0; from < end; from += keys) {
       Scores score{};
       const int first_key = from + beside * own_keys + lane % 4 * 2;
-      if constexpr (masked<Mask>) {
+      if constexpr (std::is_same_v<Mask, Prepared>) {
 #pragma unroll
         for (int f = 0; f < fragments; ++f)
-          begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
-      }
-      if (hides(a, first_row + own_row, from + (beside + 1) * own_keys)) {
+          begin_with_prepared(a, mask_of(a, image, head), first_row + own_row + 16 * f, from + beside * own_keys, score[f]);
+      } else {
+        if constexpr (masked<Mask>) {
 #pragma unroll
-        for (int f = 0; f < fragments; ++f) hide(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+          for (int f = 0; f < fragments; ++f)
+            begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+        }
+        if (hides(a, first_row + own_row, from + (beside + 1) * own_keys)) {
+#pragma unroll
+          for (int f = 0; f < fragments; ++f) hide(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+        }
       }
       settle<1>();
       __syncthreads();  // these keys are there for all, and what the step before used is free

@@ -155,15 +155,18 @@ struct Warpgroups<
       if constexpr (staged) copy_mask<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied);
     };
     const auto load_mask = [&](int step) {
-      if constexpr (!masked<Mask>) return;
       const int key = step * keys + lane % 4 * 2;
-      if constexpr (staged) {
-        begin_with_copied<keys>(a, copied, score);
-        if (step + 1 < steps) stage_mask(step + 1);
+      if constexpr (std::is_same_v<Mask, Prepared>) {
+        begin_with_prepared(a, barriers.mask, first_row + 16 * warp, step * keys, score);
       } else if constexpr (masked<Mask>) {
-        begin_with_mask<Mask>(a, barriers.mask, query, key, score);
+        if constexpr (staged) {
+          begin_with_copied<keys>(a, copied, score);
+          if (step + 1 < steps) stage_mask(step + 1);
+        } else {
+          begin_with_mask<Mask>(a, barriers.mask, query, key, score);
+        }
+        if (hides(a, first_row + 64 * group, (step + 1) * keys)) hide(a, query, key, score);
       }
-      if (hides(a, first_row + 64 * group, (step + 1) * keys)) hide(a, query, key, score);
     };
     stage_mask(0);
     const auto begin_scores = [&](int step) {

@@ -86,7 +86,9 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
     }
     __syncthreads();
     float bias[masked<Mask> ? scores : 1][4];
-    if constexpr (masked<Mask>) {
+    if constexpr (std::is_same_v<Mask, Prepared>) {
+      begin_with_prepared(a, mask_of(a, place.image, head), 16 * warp, 0, bias);
+    } else if constexpr (masked<Mask>) {
       begin_with_mask<Mask>(a, mask_of(a, place.image, head), query, lane % 4 * 2, bias);
       hide(a, query, lane % 4 * 2, bias);
     }
