@@ -87,16 +87,22 @@ struct Arguments {
   void* y = nullptr;
   bool overlap = false;  // as in Run
   // What `divided` sets.
-  Divisor by_tiles{}, by_heads{}, by_group{}, by_images{};
+  Divisor by_tiles{}, by_heads{}, by_group{}, by_images{}, by_pairs{};
+  bool longest_first = false;
 };
 
-/// The same for a kernel that cuts queries in so many tiles.
-inline Arguments divided(const Arguments& a, Index tiles) {
+/// The same for a kernel that cuts queries in so many tiles, whose heads are `length` elements of a key and its value.
+/// Causal tiles of all heads begin with the longest, if L2 keeps all keys and values: where tiles of a head follow each
+/// other and divide the number of multiprocessors, some of these have the longest tiles of all their heads.
+inline Arguments divided(const Arguments& a, Index tiles, int length = 0) {
+  constexpr Index kept = 24 << 20;  // bytes, about half of Hopper's L2
   Arguments own = a;
   own.by_tiles = Divisor(static_cast<int>(tiles));
   own.by_heads = Divisor(a.heads);
   own.by_group = Divisor(a.group);
   own.by_images = Divisor(a.mask_images);
+  own.by_pairs = Divisor(a.batch * a.heads);
+  own.longest_first = a.causal && length > 0 && Index{2} * a.batch * (a.heads / a.group) * a.keys * length <= kept;
   return own;
 }
 

@@ -78,11 +78,18 @@ struct Place {
   int tile, head, image;
 
   __device__ Place(const Arguments& a, int block, int tiles) {
-    const int which = a.by_tiles.quotient(block);
+    // Of causal heads the last queries have most to do: they begin first.
+    int which, before;
+    if (a.longest_first) {
+      before = a.by_pairs.quotient(block);
+      which = block - before * a.batch * a.heads;
+    } else {
+      which = a.by_tiles.quotient(block);
+      before = block - which * tiles;
+    }
+    tile = tiles - 1 - before;
     image = a.by_heads.quotient(which);
     head = which - image * a.heads;
-    // Of causal heads the last queries have most to do: they begin first.
-    tile = tiles - 1 - (block - which * tiles);
   }
 };
 
@@ -98,9 +105,9 @@ __device__ inline int end_of(const Arguments& a, int query) { return a.causal ? 
 /// Whether a key in front of `end` is hidden from a query from `query` on: the same for all of them.
 __device__ inline bool hides(const Arguments& a, int query, int end) { return end > end_of(a, query); }
 
-/// Scores of two rows, the second eight below the first, begin with minus infinity where a key is hidden: products are
-/// added to it. A lane has two columns of every eight, the first of them `key`. So no instruction behind the product
-/// looks at which keys there are, and this is done while queries and keys are copied.
+/// Scores of two rows, the second eight below the first, become minus infinity where a key is hidden. A lane has two
+/// columns of every eight, the first of them `key`. Where scores begin with something, with zeros too, this is done to that
+/// while queries and keys are copied, for products are added to it; and powers are the same for all keys.
 template <int scores>
 __device__ inline void hide(const Arguments& a, int query, int key, float (&score)[scores][4]) {
 #pragma unroll
@@ -112,15 +119,6 @@ __device__ inline void hide(const Arguments& a, int query, int key, float (&scor
       for (int i = 0; i < 2; ++i)
         if (8 * j + i >= end) score[j][2 * r + i] = -INFINITY;
   }
-}
-/// The same of scores that have no mask.
-template <int scores>
-__device__ inline void begin_hidden(const Arguments& a, int query, int key, float (&score)[scores][4]) {
-#pragma unroll
-  for (int j = 0; j < scores; ++j)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) score[j][i] = 0.0f;
-  hide(a, query, key, score);
 }
 
 /// What products of two rows, the second eight below the first, are added to: their mask in units of the scaled product.

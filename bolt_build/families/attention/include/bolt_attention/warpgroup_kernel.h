@@ -170,30 +170,19 @@ struct Warpgroups<
     };
     stage_mask(0);
     const auto begin_scores = [&](int step) {
-      const auto multiply = [&](auto fresh) {
-        if (step == 0) barriers.q.wait(0);
-        barriers.k_full[step % stages].wait(step / stages % 2);
-        hold(score);
-        begin_products();
-        const std::uint64_t k = describe<width>(k_stage(step % stages));
+      if (step == 0) barriers.q.wait(0);
+      barriers.k_full[step % stages].wait(step / stages % 2);
+      hold(score);
+      begin_products();
+      const std::uint64_t k = describe<width>(k_stage(step % stages));
 #pragma unroll
-        for (int i = 0; i < deep / 16; ++i) {
-          const int part = i * 16 / width, column = i * 16 % width;
-          multiply_keys<keys, width, Element>(q + (part * 64 * width + column) / 8,
-                                              k + (part * keys * width + column) / 8, fresh.value && i == 0, score[0]);
-        }
-        commit_products();
-        hold(score);
-      };
-      if constexpr (masked<Mask>) {
-        multiply(std::false_type{});
-      } else if (hides(a, first_row + 64 * group, (step + 1) * keys)) {
-        begin_hidden(a, query, step * keys + lane % 4 * 2, score);
-        multiply(std::false_type{});
-      } else {
-        // A piece of code of its own: registers of scores that were read would stay taken while values are used.
-        multiply(std::true_type{});
+      for (int i = 0; i < deep / 16; ++i) {
+        const int part = i * 16 / width, column = i * 16 % width;
+        multiply_keys<keys, width, Element>(q + (part * 64 * width + column) / 8, k + (part * keys * width + column) / 8,
+                                            !masked<Mask> && i == 0, score[0]);
       }
+      commit_products();
+      hold(score);
     };
     const auto begin_results = [&](int step) {
       barriers.v_full[step % stages].wait(step / stages % 2);
@@ -221,7 +210,13 @@ struct Warpgroups<
       __syncwarp();
     };
     float shrink[2];
-    const auto powers = [&] { soften<every>(a.scale, score, two_rows, shrink); };
+    const auto powers = [&](int step) {
+      if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
+        // Scores without a mask begin with nothing: registers that hold something then are not left for what is behind.
+        hide(a, query, step * keys + lane % 4 * 2, score);
+      }
+      soften<every>(a.scale, score, two_rows, shrink);
+    };
     const auto take_powers = [&] {
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
@@ -235,7 +230,7 @@ struct Warpgroups<
         await_products<0>();
         hold(score);
         if (stages == 1) free_keys(step);
-        powers();
+        powers(step);
         take_powers();
         if (step > 0) times(result, shrink);
         begin_results(step);
@@ -256,7 +251,7 @@ struct Warpgroups<
       await_products<0>();
       hold(score);
       free_keys(0);
-      powers();
+      powers(0);
       take_powers();
       if (steps > 1) load_mask(1);
 #pragma unroll 1
@@ -268,7 +263,7 @@ struct Warpgroups<
         await_products<1>();
         hold(score);
         free_keys(step + 1);
-        powers();
+        powers(step + 1);
         await_products<0>();
         hold(result);
         hold(power);
@@ -312,7 +307,7 @@ void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, bl
   if (count == 0) return;
   const int kv_heads = a.heads / a.group;
   const WarpgroupArguments p{
-      divided(a, tiles), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
+      divided(a, tiles, depth + columns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
       boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys)};
   queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::template shared_bytes<Mask>, p, a.overlap, stream);

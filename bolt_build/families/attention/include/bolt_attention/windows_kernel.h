@@ -98,34 +98,30 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
     int stage = 0, parity = 0;
 #pragma unroll 1
     for (int image = first; image < a.batch; image += apart) {
-      const auto multiply = [&](auto fresh) {
-        barriers.scored[stage].wait(parity);
-        hold(score);
-        begin_products();
-        const std::uint64_t q = describe<width>(part_of(stage, 0)), k = describe<width>(part_of(stage, q_bytes));
-#pragma unroll
-        for (int i = 0; i < deep / 16; ++i) {
-          const int part = i * 16 / width, column = i * 16 % width;
-          multiply_keys<keys, width, Element>(q + (part * rows * width + column) / 8,
-                                              k + (part * keys * width + column) / 8, fresh.value && i == 0, score[0]);
-        }
-        commit_products();
-        hold(score);
-      };
       if constexpr (masked<Mask>) {
 #pragma unroll
         for (int j = 0; j < scores; ++j)
 #pragma unroll
           for (int i = 0; i < 4; ++i) score[j][i] = bias[j][i];
-        multiply(std::false_type{});
-      } else if (hides(a, 0, keys)) {
-        begin_hidden(a, query, lane % 4 * 2, score);
-        multiply(std::false_type{});
-      } else {
-        multiply(std::true_type{});
       }
+      barriers.scored[stage].wait(parity);
+      hold(score);
+      begin_products();
+      const std::uint64_t q = describe<width>(part_of(stage, 0)), k = describe<width>(part_of(stage, q_bytes));
+#pragma unroll
+      for (int i = 0; i < deep / 16; ++i) {
+        const int part = i * 16 / width, column = i * 16 % width;
+        multiply_keys<keys, width, Element>(q + (part * rows * width + column) / 8, k + (part * keys * width + column) / 8,
+                                            !masked<Mask> && i == 0, score[0]);
+      }
+      commit_products();
+      hold(score);
       await_products<0>();
       hold(score);
+      if (!masked<Mask> && hides(a, 0, keys)) {
+        hide(a, query, lane % 4 * 2, score);
+        hold(score);
+      }
 
       TwoRows two_rows;
       float shrink[2];  // of nothing: an image's keys are one step
