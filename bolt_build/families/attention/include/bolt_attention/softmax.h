@@ -21,6 +21,14 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
+/// The same in other words. Where the compiler sees that both sides of a branch end alike it makes one piece of code of
+/// them, for which registers did not suffice: products then waited for each other.
+__device__ inline float worded_power_of_two(float x) {
+  float y;
+  asm("{ ex2.approx.ftz.f32 %0, %1; }" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// 2^x for x up to 0 by products and sums, which other lanes of the multiprocessor compute: 2^x is 2^n 2^f with |f| at
 /// most 1/2, of which the second factor is a polynomial, within 7.5e-5 of it. Below -126 it stays at 2^-126.
 __device__ inline float power_by_products(float x) {
@@ -233,8 +241,9 @@ struct TwoRows {
 /// Scores of two rows become powers, of the largest score of each row so far. A lane has two columns of every eight, as
 /// tensor-core instructions leave sums. Leaves in `shrink` what all that was summed up before must be multiplied with. One
 /// power of `every` (0: none) is computed by products: powers of two take a multiprocessor as long as products of heads of
-/// 64 elements. Polynomials know no NaN, so the largest score does then; of hidden keys they leave 2^-126.
-template <int every = 0, int scores>
+/// 64 elements. Polynomials know no NaN, so the largest score does then; of hidden keys they leave 2^-126. `worded`: for
+/// one side of a branch.
+template <int every = 0, bool worded = false, int scores>
 __device__ inline void soften(float scale, float (&score)[scores][4], TwoRows& rows, float (&shrink)[2]) {
   const auto of_two = [](float a, float b) { return every > 0 ? larger_or_nan(a, b) : larger(a, b); };
 #pragma unroll
@@ -256,7 +265,7 @@ __device__ inline void soften(float scale, float (&score)[scores][4], TwoRows& r
       for (int i = 0; i < 2; ++i) {
         float& x = score[j][2 * r + i];
         x = fmaf(x, scale, -less);
-        x = every > 0 && (2 * j + i) % (every > 0 ? every : 1) == every - 1 ? power_by_products(x) : power_of_two(x);
+        x = every > 0 && (2 * j + i) % (every > 0 ? every : 1) == every - 1 ? power_by_products(x) : worded ? worded_power_of_two(x) : power_of_two(x);
         sum[i] += x;
       }
     rows.sum[r] = sum[0] + sum[1];

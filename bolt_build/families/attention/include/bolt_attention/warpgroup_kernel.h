@@ -212,10 +212,12 @@ struct Warpgroups<
     float shrink[2];
     const auto powers = [&](int step) {
       if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
-        // Scores without a mask begin with nothing: registers that hold something then are not left for what is behind.
+        // Scores without a mask begin with nothing: registers that hold something in some steps are taken in all.
         hide(a, query, step * keys + lane % 4 * 2, score);
+        soften<every, true>(a.scale, score, two_rows, shrink);
+      } else {
+        soften<every>(a.scale, score, two_rows, shrink);
       }
-      soften<every>(a.scale, score, two_rows, shrink);
     };
     const auto take_powers = [&] {
 #pragma unroll

@@ -118,14 +118,15 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       hold(score);
       await_products<0>();
       hold(score);
-      if (!masked<Mask> && hides(a, 0, keys)) {
-        hide(a, query, lane % 4 * 2, score);
-        hold(score);
-      }
 
       TwoRows two_rows;
       float shrink[2];  // of nothing: an image's keys are one step
-      soften(a.scale, score, two_rows, shrink);
+      if (!masked<Mask> && hides(a, 0, keys)) {
+        hide(a, query, lane % 4 * 2, score);
+        soften<0, true>(a.scale, score, two_rows, shrink);
+      } else {
+        soften(a.scale, score, two_rows, shrink);
+      }
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
 
