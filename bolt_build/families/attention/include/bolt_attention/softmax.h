@@ -167,12 +167,29 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
     for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
 }
 
-/// The same of a mask that lies as scores do, keys that are hidden included: a load has half a kilobyte of one piece.
+/// Where a warp's 16 rows of a mask that lies as scores do begin.
+__device__ inline const Half* prepared_rows(const Arguments& a, int of_head, int query, int key) {
+  const int band = min(query, a.queries - 1) / 16;
+  return static_cast<const Half*>(a.mask) + (of_head + band * static_cast<int>(a.mask_steps[2]) + key * 16);
+}
+
+/// A warp's part of such a mask is asked for from L2: a constant need not wait for the kernel in front, and an engine whose
+/// constants exceed L2 finds it in memory alone.
+template <int keys>
+__device__ inline void ask_for_prepared(const Arguments& a, int of_head, int query, int key) {
+  constexpr int line = 64, lines = 16 * keys / line;  // of 128 bytes
+  const Half* const own = prepared_rows(a, of_head, query, key);
+#pragma unroll
+  for (int i = 0; i < (lines + 31) / 32; ++i) {
+    const int at = 32 * i + static_cast<int>(threadIdx.x) % 32;
+    if (lines % 32 == 0 || at < lines) asm volatile("prefetch.global.L2 [%0];" ::"l"(own + line * at));
+  }
+}
+
+/// `begin_with_mask` of such a mask, keys that are hidden included: a load has half a kilobyte of one piece.
 template <int scores>
 __device__ inline void begin_with_prepared(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
-  const int lane = threadIdx.x % 32, band = min(query, a.queries - 1) / 16;
-  const Half* const own =
-      static_cast<const Half*>(a.mask) + (of_head + band * static_cast<int>(a.mask_steps[2]) + key * 16 + lane * 8);
+  const Half* const own = prepared_rows(a, of_head, query, key) + threadIdx.x % 32 * 8;
 #pragma unroll
   for (int two = 0; two < scores / 2; ++two) portable::load_lanes<8>(own + 256 * two, score[2 * two]);
 }

@@ -84,6 +84,11 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     const int head = place.head, image = place.image, first_row = place.tile * rows;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, beside = warp / down;
     const int own_row = warp % down * 16 * fragments;  // in the tile
+    if constexpr (std::is_same_v<Mask, Prepared>) {
+#pragma unroll
+      for (int f = 0; f < fragments; ++f)
+        ask_for_prepared<own_keys>(a, mask_of(a, image, head), first_row + own_row + 16 * f, beside * own_keys);
+    }
     portable::await_earlier();
 
     const Half* const q = static_cast<const Half*>(a.q) + a.q_rows.first + image * a.q_rows.image + head * depth;

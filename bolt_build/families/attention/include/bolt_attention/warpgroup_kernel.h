@@ -110,6 +110,8 @@ struct Warpgroups<
       if constexpr (masked<Mask>) barriers.mask = mask_of(a, image, head);
       fence_barriers();
     }
+    if constexpr (std::is_same_v<Mask, Prepared>)
+      ask_for_prepared<keys>(a, mask_of(a, image, head), first_row + 16 * warp, 0);
     portable::await_earlier();
     // One thread asks for a step's keys, and for its values.
     const auto load_keys = [&](int step) {
@@ -158,6 +160,7 @@ struct Warpgroups<
       const int key = step * keys + lane % 4 * 2;
       if constexpr (std::is_same_v<Mask, Prepared>) {
         begin_with_prepared(a, barriers.mask, first_row + 16 * warp, step * keys, score);
+        if (step + 1 < steps) ask_for_prepared<keys>(a, barriers.mask, first_row + 16 * warp, step * keys + keys);
       } else if constexpr (masked<Mask>) {
         if constexpr (staged) {
           begin_with_copied<keys>(a, copied, score);

@@ -63,6 +63,8 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       }
       fence_barriers();
     }
+    if constexpr (std::is_same_v<Mask, Prepared>)
+      ask_for_prepared<keys>(a, mask_of(a, place.image, head), 16 * warp, 0);
     portable::await_earlier();
     // One thread asks for an image.
     const auto load = [&](int image, int stage) {
