@@ -149,6 +149,15 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
     for (int j = 0; j < scores; ++j)
 #pragma unroll
       for (int i = 0; i < 4; ++i) score[j][i] = shared[i / 2];
+  } else if (pairs && 8 * scores <= end && a.mask_steps[2] == 0) {
+    // Both rows begin alike.
+#pragma unroll
+    for (int j = 0; j < scores; ++j) {
+      portable::load_lanes<2>(row[0] + key + 8 * j, score[j]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[j][i] = i < 2 ? score[j][i] * a.mask_scale : score[j][i - 2];
+    }
+    return;
   } else if (pairs && 8 * scores <= end) {
 #pragma unroll
     for (int j = 0; j < scores; ++j)
