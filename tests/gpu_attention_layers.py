@@ -68,6 +68,7 @@ LAYERS = [
     attention("at-mask-keys", (2, 3, 70, 75), 64, mask=Input((2, 1, 1, 75), low=HIDING, high=0.0)),
     attention("at-mask-heads", (2, 3, 40, 75), 32, mask=Input((3, 1, 75))),
     attention("at-mask-queries", (2, 3, 40, 75), 32, mask=Input((2, 1, 40, 1))),
+    attention("at-mask-far", (2, 3, 40, 75), 32, safe=True, mask=Input((2, 1, 40, 1), low=HIDING, high=0.0)),
     attention("at-mask-constant", (2, 2, 40, 75), 32, causal=True, mask=Input((40, 75), True)),
     attention("at-windows", (6, 3, 49, 49), 32, mask=Input((2, 3, 49, 49), True)),
     attention("at-windows-whole", (6, 2, 64, 64), 32, mask=Input((3, 1, 64, 64))),

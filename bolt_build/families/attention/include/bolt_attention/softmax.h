@@ -144,7 +144,9 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
   const bool pairs = (reinterpret_cast<std::uintptr_t>(row[0]) | reinterpret_cast<std::uintptr_t>(row[1])) %
                          (2 * sizeof(Mask)) == 0;
   if (a.mask_steps[3] == 0) {
-    const float shared[2] = {static_cast<float>(*row[0]), static_cast<float>(*row[1])};
+    // What all keys of a query share changes no softmax, unless it hides them; large ones would round scores.
+    const auto kept = [](float x) { return fabsf(x) < INFINITY ? 0.0f : x; };
+    const float shared[2] = {kept(static_cast<float>(*row[0])), kept(static_cast<float>(*row[1]))};
 #pragma unroll
     for (int j = 0; j < scores; ++j)
 #pragma unroll
