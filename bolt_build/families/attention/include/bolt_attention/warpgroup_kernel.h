@@ -213,8 +213,12 @@ struct Warpgroups<
       __syncwarp();
     };
     float shrink[2];
+    // A warp without queries has products alone, for those are its warpgroup's.
+    const bool idle = first_row + 16 * warp >= a.queries;
     const auto powers = [&](int step) {
-      if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
+      if (idle) {
+        shrink[0] = shrink[1] = 1.0f;
+      } else if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
         // Scores without a mask begin with nothing: registers that hold something in some steps are taken in all.
         hide(a, query, step * keys + lane % 4 * 2, score);
         soften<every, true>(a.scale, score, two_rows, shrink);
