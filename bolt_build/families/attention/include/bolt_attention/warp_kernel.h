@@ -89,6 +89,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       for (int f = 0; f < fragments; ++f)
         ask_for_prepared<own_keys>(a, mask_of(a, image, head), first_row + own_row + 16 * f, beside * own_keys);
     }
+    // A warp without queries copies and waits alone.
+    const bool idle = first_row + own_row >= a.queries;
     portable::await_earlier();
 
     const Half* const q = static_cast<const Half*>(a.q) + a.q_rows.first + image * a.q_rows.image + head * depth;
@@ -144,16 +146,18 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         commit();
         commit();
       }
-      multiply_keys(score, left, q_shared, own_row, k_shared + from / keys % 2 * k_halves + beside * own_keys * pitch);
+      if (!idle) {
+        multiply_keys(score, left, q_shared, own_row, k_shared + from / keys % 2 * k_halves + beside * own_keys * pitch);
 #pragma unroll
-      for (int f = 0; f < fragments; ++f) {
-        float shrink[2];
-        soften(a.scale, score[f], two_rows[f], shrink);
-        times(result[f], shrink);
+        for (int f = 0; f < fragments; ++f) {
+          float shrink[2];
+          soften(a.scale, score[f], two_rows[f], shrink);
+          times(result[f], shrink);
+        }
       }
       settle<2>();
       __syncthreads();  // these values are there for all
-      multiply_values(result, score, v_shared + from / keys % 2 * v_halves + beside * own_keys * pitch_v);
+      if (!idle) multiply_values(result, score, v_shared + from / keys % 2 * v_halves + beside * own_keys * pitch_v);
     }
     settle<0>();
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
