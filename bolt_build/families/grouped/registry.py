@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.grouped import chain, deep, depthwise, diagonal, normed, rows, sliding, tensor_core
+from bolt_build.families.grouped import banded, chain, deep, depthwise, diagonal, normed, rows, sliding, tensor_core
 from bolt_build.families.grouped.kind import Kind
 from bolt_build.families.grouped.shape import Shape
 from bolt_build.families.grouped.sort import Sort
 
-KINDS: tuple[Kind, ...] = (depthwise.KIND, rows.KIND, diagonal.KIND, tensor_core.KIND, sliding.KIND, deep.KIND)
+KINDS: tuple[Kind, ...] = (
+    depthwise.KIND, rows.KIND, diagonal.KIND, tensor_core.KIND, sliding.KIND, deep.KIND, banded.KIND,
+)  # fmt: skip
 
 SORTS: tuple[Sort, ...] = (chain, normed)
 

@@ -1,0 +1,192 @@
+"""Kernels for large filters of one channel each on tensor cores whose windows go down an image: a row of the window is a
+band of a matrix, and the sums of all rows of the output that a row of the input is part of are in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+from typing import ClassVar
+
+from bolt_build.dtypes import DType
+from bolt_build.families.common.blocks import refuse_held, refuse_shared
+from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
+from bolt_build.families.grouped.tensor_core import instruction
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+_OCTET, _RUNS = 8, 16
+"""Positions of a row that are one row of a product, and the rows that it has."""
+_WIDEST = 9
+"""Columns of a window: eight neighbours read 16."""
+_STAGES = 6
+"""Rows of the input in shared memory, of which all but one are still being copied."""
+_LEAST_TAPS = 20
+"""Taps below which memory takes longer than arithmetic, whatever unit does it."""
+_OTHERS = 36
+"""Registers of a thread beside bands, sums, a row's factors and what it copies and stores: what nvcc took, at most."""
+_REGISTERS = 200
+_THREADS = (128, 512)
+_CHANNELS = (16, 24, 32, 48)
+"""Channels that a block should have: whole sectors of memory."""
+_ROWS = (1, 2, 3, 4, 6, 8)
+"""Parts of an image along its rows."""
+_EFFICIENCY = 0.6
+"""Part of the multiprocessor's instructions a second that these kernels reach. A guess: not measured yet."""
+_PRODUCT = 8
+"""Clocks of a scheduler for a product of 16 x 16 by 16 x 8: what the kernels of `diagonal.py` take on an H200."""
+_ROW = 350
+"""Clocks from one row of the input to the next where nothing else keeps a multiprocessor busy. A guess."""
+
+
+@dataclass(frozen=True)
+class BandedTile:
+    """`pairs` pairs of channels, a warp each, of `segments` segments: `rows` rows of an image, 8 * `across` positions
+    wide. A block goes down all segments at once."""
+
+    pairs: int
+    across: int
+    segments: int
+    rows: int
+    halves: ClassVar[tuple[DType, ...]] = HALVES
+
+    @property
+    def parameters(self) -> Named:
+        names = ("pairs", "across", "segments", "rows")
+        return (("kind", "banded"), *((name, getattr(self, name)) for name in names))
+
+    @classmethod
+    def read(cls, reader: Reader) -> BandedTile:
+        reader.word("kind", {"banded": "banded"})
+        return cls(*(reader.number(name) for name in ("pairs", "across", "segments", "rows")))
+
+    def __str__(self) -> str:
+        return f"{self.segments} times {self.rows} rows of {self.columns} with {self.channels} channels as bands"
+
+    @property
+    def channels(self) -> int:
+        """Channels of a block."""
+        return 2 * self.pairs
+
+    @property
+    def columns(self) -> int:
+        return _OCTET * self.across
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.pairs
+
+    @property
+    def pixels(self) -> int:
+        """Of a row of the input, in all segments: as Banded has them."""
+        return self.segments * (self.columns + _OCTET)
+
+    @property
+    def used(self) -> int:
+        """Rows of a product that there are."""
+        return self.across * self.segments
+
+    def parts(self, shape: Shape) -> int:
+        """Blocks beside each other along the channels."""
+        return ceil(shape.filters / self.channels)
+
+    def blocks(self, shape: Shape, run: int) -> int:
+        """Each has its segments, whatever `run` says."""
+        groups = ceil(shape.batch * ceil(shape.out[0] / self.rows) / self.segments)
+        return self.parts(shape) * ceil(shape.out[1] / self.columns) * groups
+
+    def shared_bytes(self, shape: Shape) -> int:
+        """Rows of the input, and two rows of sums on their way to memory."""
+        return 4 * _STAGES * self.pairs * (self.pixels + 4) + 16 * self.pairs * (_OCTET * self.used + 2)
+
+    def copies(self) -> int:
+        """Of a thread, of a row of the input."""
+        return ceil(self.pixels / 32)
+
+    def stores(self, shape: Shape) -> int:
+        """Of a thread, of a row of the output."""
+        return ceil(_OCTET * self.used * self.channels / wide(shape.filters, self.channels) / self.threads)
+
+    def registers(self, shape: Shape) -> int:
+        """Of a thread: bands and sums of two channels, where copies come from and where stores go, and others."""
+        return 12 * shape.kernel[0] + 2 * (self.copies() + self.stores(shape)) + _OTHERS
+
+    def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
+        if instruction(gpu) != _RUNS:
+            return "multiplies 16 columns of the input at once, with instructions of depth 16"
+        if shape.filters % 2:
+            return "computes two channels a warp, which an odd number of them has not"
+        if not _THREADS[0] <= self.threads <= _THREADS[1]:
+            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
+        if self.used > _RUNS:
+            return Reason("a product has {} rows of eight positions, not {}", _RUNS, self.used)
+        if (reason := refuse_held(self.registers(shape), _REGISTERS, self.threads, gpu)) is not None:
+            return reason
+        if shape.waste(self.rows, self.columns) > 2:
+            return Reason(
+                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
+            )
+        return refuse_shared(self.shared_bytes(shape), gpu)
+
+    def seconds(self, shape: Shape, target: Target, run: int) -> float:
+        gpu = gpu_of(target)
+        high = shape.kernel[0]
+        # Rows of zeros above whole images are left out.
+        rows = self.rows + high - 1 - (shape.pads[0] if self.rows >= shape.out[0] else 0)
+        access = wide(shape.filters, self.channels)
+        # Of a warp, of a row of the input: instructions, and the clocks of a scheduler for its products.
+        of_store = 14 + access // 2 + access // 2 + (shape.epilogue - 4) * access
+        of_row = 60 + 8 * self.copies() + 2 * high + of_store * self.stores(shape)
+        clocks = max(of_row / _EFFICIENCY, 2 * high * _PRODUCT)
+        clock = 128 / (target.rate("fp32") / 2 / gpu.sms)
+        busy = rows * self.pairs / 4 * clocks * clock
+        read = 2 * rows * self.pixels * self.channels
+        load = Load(self.threads, self.registers(shape), self.shared_bytes(shape), read, busy)
+        blocks = self.blocks(shape, run)
+        busiest = ceil(blocks / gpu.sms)
+        rounds = ceil(busiest / beside(load, gpu))
+        alone = rounds * rows * (_ROW + self.pairs / 4 * of_row) * clock
+        return limited_by(shape, load, blocks, max(busiest * busy, alone), target)
+
+    def sums(self, shape: Shape) -> Sums | None:
+        """None: neighbouring positions of a channel lie in several threads."""
+        return None
+
+    def flops(self, shape: Shape) -> int:
+        return shape.flops_of_singles
+
+    def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
+        return planes(shape, self.parts(shape) * self.channels)
+
+    def cxx(self, shape: Shape, gpu: Gpu) -> str:
+        """`bolt::grouped::BandedTile<bolt::grouped::Window<7, 7, 1, 1, 1, 1>, 8, 7, 2, 56, 6, 8>`"""
+        sizes = (self.pairs, self.across, self.segments, self.rows, _STAGES, wide(shape.filters, self.channels))
+        return f"{SPACE}::BandedTile<{shape.window}, {', '.join(map(str, sizes))}{shape.element}>"
+
+
+def tiles(shape: Shape) -> Iterator[BandedTile]:
+    """The tiles that may be some for a problem."""
+    found = dict.fromkeys(aligned(ceil(shape.filters / max(1, round(shape.filters / wanted)))) for wanted in _CHANNELS)
+    octets = ceil(shape.out[1] / _OCTET)
+    least = ceil(octets / _RUNS)
+    widths = dict.fromkeys(ceil(octets / parts) for parts in (least, least + 1, 2 * least))
+    heights = dict.fromkeys(ceil(shape.out[0] / parts) for parts in _ROWS)
+    for channels, across, rows in product(found, widths, heights):
+        together = _RUNS // across
+        segments = shape.batch * ceil(shape.out[0] / rows)
+        for count in dict.fromkeys((together, ceil(together / 2), ceil(together / 4), 1)):
+            if count <= segments:
+                yield BandedTile(channels // 2, across, count, rows)
+
+
+def _serves(shape: Shape) -> bool:
+    """One result a channel, and large windows side by side."""
+    plain = shape.of_group == (1, 1) and shape.stride == (1, 1) and shape.dilation == (1, 1) and shape.out[0] > 1
+    return plain and shape.taps >= _LEAST_TAPS and 1 < min(shape.kernel) and max(shape.kernel) <= _WIDEST
+
+
+KIND = Kind("banded", _serves, tiles, BandedTile.read, ("bolt_grouped/banded.h",))

@@ -1,0 +1,248 @@
+// Depthwise convolutions on tensor cores whose windows go down an image: the window's row is a band of a matrix.
+//
+// Eight neighbouring results of a row are what 16 neighbours of the input give with a matrix of 16 x 8, in whose columns the
+// taps lie one further down each: see bands.h. Here the 16 rows of a product are 16 times eight neighbours of one row of the
+// image, or of that row of several images. So what is read once is part of as many rows of the output as the window has,
+// whose sums are in registers, as are the bands.
+//
+// Neighbours of a row of one channel must lie beside each other. Copies of two channels each leave planes of them in shared
+// memory, and two neighbours of both channels are two words whose halves change places.
+#pragma once
+
+#include "bolt_grouped/banded.h"
+#include "bolt_grouped/grouped_kernel.h"
+
+namespace bolt::grouped {
+
+/// d[16, 8] = a[16, 16] * b[16, 8] + c[16, 8]: sums move on without instructions of their own.
+template <typename Element>
+__device__ inline void multiply_onto(const std::uint32_t (&a)[4], const Right<2>& b, const float (&c)[4], float (&d)[4]) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<Element, portable::bf16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%10, %11, %12, %13};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.at[0]), "r"(b.at[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+    return;
+  }
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.at[0]), "r"(b.at[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+#endif
+}
+
+template <typename Tile>
+struct Banded;
+template <typename W, int pairs, int across, int segments, int rows, int stages, int access, typename Half>
+struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>> {
+  static constexpr int channels = 2 * pairs, threads = 32 * pairs, columns = 8 * across;
+  /// Rows of the output whose sums are under way at once.
+  static constexpr int live = W::taps_h;
+  static_assert(W::step_h == 1 && W::step_w == 1 && W::gap_h == 1 && W::gap_w == 1);
+  static_assert(W::taps_w <= 9 && threads <= 1024 && stages > 2);
+  /// Rows of a product that there are, and whether they fill more than half of one.
+  static constexpr int used = across * segments, halves = used > 8 ? 2 : 1;
+  static_assert(used <= 16 && channels % access == 0);
+  /// Columns of a segment, with those that the last eight results read beyond them; words from a plane to the next, so many
+  /// that copies of a warp go to different banks.
+  static constexpr int width = columns + 8, pixels = segments * width, plane = pixels + 4, line = pairs * plane;
+  static constexpr int passes = (pixels + 31) / 32;
+  /// Of sums on their way to memory: two channels of a position beside each other, planes of these.
+  static constexpr int positions = 8 * used, staged = positions + 2, chunks = channels / access;
+  static constexpr int ring_bytes = 4 * stages * line, staged_bytes = 2 * 8 * pairs * staged;
+  static constexpr int aligned_ring = (ring_bytes + 15) / 16 * 16, shared_bytes = aligned_ring + staged_bytes;
+  static constexpr int stores = (positions * chunks + threads - 1) / threads;
+  static constexpr int nowhere = -(1 << 30);
+
+  /// Where a segment lies.
+  struct Segment {
+    int image, y;
+    bool there;
+
+    __device__ Segment(const Arguments& a, int number) {
+      const int of_image = (a.out_h + rows - 1) / rows;
+      image = number / of_image;
+      y = (number - image * of_image) * rows;
+      there = image < a.batch;
+    }
+  };
+
+  /// Two neighbouring numbers of one channel, of two words of two channels each.
+  static __device__ std::uint32_t neighbours(std::uint32_t one, std::uint32_t other, int channel) {
+    return __byte_perm(one, other, channel == 0 ? 0x5410 : 0x7632);
+  }
+
+  /// The lane's part of the bands of both channels: rows lane % 4 * 2 and the next, and those eight behind, of column
+  /// lane / 4.
+  static __device__ void load_bands(const std::uint32_t* packed, int pitch, Right<2> (&band)[2][live]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int row = 0; row < live; ++row) {
+      std::uint32_t word[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int tap = lane % 4 * 2 + i % 2 + i / 2 * 8 - lane / 4;
+        const bool has = tap >= 0 && tap < W::taps_w;
+        word[i] = has ? packed[(row * W::taps_w + tap) * pitch] : 0u;
+      }
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        band[c][row].at[0] = neighbours(word[0], word[1], c);
+        band[c][row].at[1] = neighbours(word[2], word[3], c);
+      }
+    }
+  }
+
+  template <typename Epilogue>
+  static __device__ void run(const Arguments& a, const Epilogue& epilogue) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    std::uint32_t* const ring = reinterpret_cast<std::uint32_t*>(memory);
+    float2* const sums = reinterpret_cast<float2*>(memory + aligned_ring);
+    const int parts = (a.out_channels + channels - 1) / channels, part = blockIdx.x % parts;
+    const int tiles_x = (a.out_w + columns - 1) / columns, tile = blockIdx.x / parts;
+    const int left = tile % tiles_x * columns, first_segment = tile / tiles_x * segments, first = part * channels;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+    // Constants, which no kernel in front writes.
+    Right<2> band[2][live];
+    load_bands(static_cast<const std::uint32_t*>(a.weights) + first / 2 + warp, parts * pairs, band);
+    float bias[2][4] = {};
+    if (a.bias != nullptr) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) bias[c][i] = a.bias[first + 2 * warp + c];
+    }
+
+    // What the thread copies of a row: two channels of a pixel each time; `y` is the row of the image that the first one is.
+    const int pitch_x = x_pitch(a), on = a.width * pitch_x;
+    int from[passes], y[passes];
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      const int pixel = threadIdx.x / pairs + 32 * i, channel = first + threadIdx.x % pairs * 2;
+      const Segment segment(a, first_segment + pixel / width);
+      const int column = left - a.pad_w + pixel % width;
+      const bool there = segment.there && static_cast<unsigned>(column) < static_cast<unsigned>(a.width) && channel < a.channels;
+      y[i] = there ? segment.y - a.pad_h : nowhere;
+      from[i] = ((segment.image * a.height + segment.y - a.pad_h) * a.width + column) * pitch_x + channel;
+    }
+    const auto fill = [&](std::uint32_t* to, int row) {
+      const Half* const x = static_cast<const Half*>(a.x);
+      to += threadIdx.x % pairs * plane + threadIdx.x / pairs;
+#pragma unroll
+      for (int i = 0; i < passes; ++i) {
+        if (32 * (i + 1) > pixels && static_cast<int>(threadIdx.x) / pairs + 32 * i >= pixels) continue;
+        const bool inside = static_cast<unsigned>(y[i] + row) < static_cast<unsigned>(a.height);
+        copy<2>(reinterpret_cast<Half*>(to + 32 * i), inside ? x + (from[i] + row * on) : x, inside);
+      }
+    };
+
+    // What the thread stores of a row: `access` channels of a position each time.
+    int pixel[stores], outs[stores];
+#pragma unroll
+    for (int i = 0; i < stores; ++i) {
+      const int position = (threadIdx.x + i * threads) / chunks, run = position / 8;
+      const Segment segment(a, first_segment + run / across);
+      const int x = left + run % across * 8 + position % 8;
+      outs[i] = segment.there && position < positions && x < a.out_w ? min(rows, a.out_h - segment.y) : 0;
+      pixel[i] = (segment.image * a.out_h + segment.y) * a.out_w + x;
+    }
+    const auto leave = [&](const float2* of, int out) {
+#pragma unroll
+      for (int i = 0; i < stores; ++i) {
+        if (static_cast<unsigned>(out) >= static_cast<unsigned>(outs[i])) continue;
+        const int position = (threadIdx.x + i * threads) / chunks, chunk = (threadIdx.x + i * threads) % chunks;
+        float value[access];
+#pragma unroll
+        for (int j = 0; j < access / 2; ++j) {
+          const float2 two = of[(chunk * (access / 2) + j) * staged + position];
+          value[2 * j] = two.x;
+          value[2 * j + 1] = two.y;
+        }
+        put<access, access, Half>(a, epilogue, value, pixel[i] + out * a.out_w, first + chunk * access);
+      }
+    };
+    portable::await_earlier();
+
+    // Where segments are whole images, what lies above them adds nothing.
+    const int begin = a.out_h <= rows ? min(a.pad_h, live - 1) : 0, last = min(rows, a.out_h) + live - 1;
+#pragma unroll 1
+    for (int i = 0; i < stages - 1; ++i) {
+      if (begin + i < last) fill(ring + i * line, begin + i);
+      commit();
+    }
+    // Of the output `age` rows above the one that begins: what was added up so far.
+    float sum[live][2][4];
+#pragma unroll
+    for (int age = 0; age < live; ++age)
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[age][c][i] = bias[c][i];
+
+    // Where the lane's neighbours lie, of its two rows of a product.
+    const std::uint32_t* at[halves];
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      const int run = lane / 4 + 8 * half, own = run < used ? run : 0;
+      at[half] = ring + warp * plane + own / across * width + own % across * 8 + lane % 4 * 2;
+    }
+    int slot = 0;
+#pragma unroll 1
+    for (int row = begin; row < last; ++row) {
+      settle<stages - 2>();
+      __syncthreads();  // this row is there for all, what the row before lay in is free, and its sums are there
+      if (row + stages - 1 < last) fill(ring + (slot == 0 ? stages - 1 : slot - 1) * line, row + stages - 1);
+      commit();
+      std::uint32_t factor[2][4] = {};
+#pragma unroll
+      for (int half = 0; half < halves; ++half)
+#pragma unroll
+        for (int eight = 0; eight < 2; ++eight) {
+          const uint2 two = *reinterpret_cast<const uint2*>(at[half] + slot * line + 8 * eight);
+#pragma unroll
+          for (int c = 0; c < 2; ++c) factor[c][half + 2 * eight] = neighbours(two.x, two.y, c);
+        }
+#pragma unroll
+      for (int age = live - 1; age >= 0; --age)
+#pragma unroll
+        for (int c = 0; c < 2; ++c)
+          multiply_onto<Half>(factor[c], band[c][age], age > 0 ? sum[age - 1][c] : bias[c], sum[age][c]);
+      leave(sums + (row + 1) % 2 * pairs * staged, row - live);
+      float2* const to = sums + (row % 2 * pairs + warp) * staged + lane % 4 * 2;
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        const int run = lane / 4 + 8 * half;
+        if (run >= used) continue;
+        const auto& done = sum[live - 1];
+        *reinterpret_cast<float4*>(to + run * 8) =
+            make_float4(done[0][2 * half], done[1][2 * half], done[0][2 * half + 1], done[1][2 * half + 1]);
+      }
+      slot = slot + 1 == stages ? 0 : slot + 1;
+    }
+    __syncthreads();  // the last sums are there
+    leave(sums + (last + 1) % 2 * pairs * staged, last - live);
+  }
+};
+
+template <typename Tile, typename Epilogue>
+__global__ void __launch_bounds__(Banded<Tile>::threads) banded_kernel(Arguments a, Epilogue epilogue) {
+  Banded<Tile>::run(a, epilogue);
+}
+
+template <typename W, int pairs, int across, int segments, int rows, int stages, int access, typename Half, typename Epilogue>
+void launch(BandedTile<W, pairs, across, segments, rows, stages, access, Half>, const Arguments& a, const Epilogue& epilogue,
+            void* stream) {
+  using Tile = BandedTile<W, pairs, across, segments, rows, stages, access, Half>;
+  using Kernel = Banded<Tile>;
+  const int parts = (a.out_channels + Kernel::channels - 1) / Kernel::channels;
+  const int tiles_x = (a.out_w + Kernel::columns - 1) / Kernel::columns;
+  const int groups = (a.batch * ((a.out_h + rows - 1) / rows) + segments - 1) / segments;
+  if (groups * tiles_x == 0) return;
+  queue(banded_kernel<Tile, Epilogue>, parts * tiles_x * groups, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream);
+}
+
+}  // namespace bolt::grouped
