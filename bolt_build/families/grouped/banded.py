@@ -101,7 +101,7 @@ class BandedTile:
 
     def shared_bytes(self, shape: Shape) -> int:
         """Rows of the input, and two rows of sums on their way to memory."""
-        return 4 * _STAGES * self.pairs * (self.pixels + 4) + 16 * self.pairs * (_OCTET * self.used + 2)
+        return 4 * _STAGES * self.pairs * (32 * self.copies() + 4) + 16 * self.pairs * (_OCTET * self.used + 2)
 
     def copies(self) -> int:
         """Of a thread, of a row of the input."""
@@ -139,8 +139,8 @@ class BandedTile:
         rows = self.rows + high - 1 - (shape.pads[0] if self.rows >= shape.out[0] else 0)
         access = wide(shape.filters, self.channels)
         # Of a warp, of a row of the input: instructions, and the clocks of a scheduler for its products.
-        of_store = 14 + access // 2 + access // 2 + (shape.epilogue - 4) * access
-        of_row = 60 + 8 * self.copies() + 2 * high + of_store * self.stores(shape)
+        of_store = 18 + access + (shape.epilogue - 4) * access
+        of_row = 56 + 7 * self.copies() + 2 * high + of_store * self.stores(shape)
         clocks = max(of_row / _EFFICIENCY, 2 * high * _PRODUCT)
         clock = 128 / (target.rate("fp32") / 2 / gpu.sms)
         busy = rows * self.pairs / 4 * clocks * clock

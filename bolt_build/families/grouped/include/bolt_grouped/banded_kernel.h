@@ -46,15 +46,18 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
   /// Rows of a product that there are, and whether they fill more than half of one.
   static constexpr int used = across * segments, halves = used > 8 ? 2 : 1;
   static_assert(used <= 16 && channels % access == 0);
-  /// Columns of a segment, with those that the last eight results read beyond them; words from a plane to the next, so many
-  /// that copies of a warp go to different banks.
-  static constexpr int width = columns + 8, pixels = segments * width, plane = pixels + 4, line = pairs * plane;
-  static constexpr int passes = (pixels + 31) / 32;
+  /// Columns of a segment, with those that the last eight results read beyond them; copies of a row by a thread; words from a
+  /// plane to the next, so many that copies of a warp go to different banks.
+  static constexpr int width = columns + 8, passes = (segments * width + 31) / 32, plane = 32 * passes + 4, line = pairs * plane;
   /// Of sums on their way to memory: two channels of a position beside each other, planes of these.
   static constexpr int positions = 8 * used, staged = positions + 2, chunks = channels / access;
-  static constexpr int ring_bytes = 4 * stages * line, staged_bytes = 2 * 8 * pairs * staged;
-  static constexpr int aligned_ring = (ring_bytes + 15) / 16 * 16, shared_bytes = aligned_ring + staged_bytes;
-  static constexpr int stores = (positions * chunks + threads - 1) / threads;
+  static constexpr int ring_bytes = 4 * stages * line, staged_bytes = 8 * pairs * staged;
+  static constexpr int shared_bytes = ring_bytes + 2 * staged_bytes;
+  static_assert(ring_bytes % 16 == 0 && staged_bytes % 16 == 0);
+  static constexpr int of_pass = threads / chunks, stores = (positions + of_pass - 1) / of_pass;
+  static_assert(threads % chunks == 0);
+  /// Blocks that a multiprocessor has room for where a thread takes 128 registers: with windows of up to seven rows it can.
+  static constexpr int beside = live > 7 || threads > 512 ? 1 : 512 / threads;
   static constexpr int nowhere = -(1 << 30);
 
   /// Where a segment lies.
@@ -100,7 +103,7 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
   static __device__ void run(const Arguments& a, const Epilogue& epilogue) {
     extern __shared__ __align__(16) unsigned char memory[];
     std::uint32_t* const ring = reinterpret_cast<std::uint32_t*>(memory);
-    float2* const sums = reinterpret_cast<float2*>(memory + aligned_ring);
+    float2* const sums = reinterpret_cast<float2*>(memory + ring_bytes);
     const int parts = (a.out_channels + channels - 1) / channels, part = blockIdx.x % parts;
     const int tiles_x = (a.out_w + columns - 1) / columns, tile = blockIdx.x / parts;
     const int left = tile % tiles_x * columns, first_segment = tile / tiles_x * segments, first = part * channels;
@@ -117,7 +120,9 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
         for (int i = 0; i < 4; ++i) bias[c][i] = a.bias[first + 2 * warp + c];
     }
 
-    // What the thread copies of a row: two channels of a pixel each time; `y` is the row of the image that the first one is.
+    // Indices count from the first image of the block.
+    const int first_image = Segment(a, first_segment).image;
+    // What the thread copies of a row: two channels of a pixel each time, first those of row `y` of the image.
     const int pitch_x = x_pitch(a), on = a.width * pitch_x;
     int from[passes], y[passes];
 #pragma unroll
@@ -125,44 +130,52 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
       const int pixel = threadIdx.x / pairs + 32 * i, channel = first + threadIdx.x % pairs * 2;
       const Segment segment(a, first_segment + pixel / width);
       const int column = left - a.pad_w + pixel % width;
-      const bool there = segment.there && static_cast<unsigned>(column) < static_cast<unsigned>(a.width) && channel < a.channels;
+      const bool there = pixel < segments * width && segment.there && channel < a.channels &&
+                         static_cast<unsigned>(column) < static_cast<unsigned>(a.width);
       y[i] = there ? segment.y - a.pad_h : nowhere;
-      from[i] = ((segment.image * a.height + segment.y - a.pad_h) * a.width + column) * pitch_x + channel;
+      from[i] = (((segment.image - first_image) * a.height + segment.y - a.pad_h) * a.width + column) * pitch_x + channel;
     }
-    const auto fill = [&](std::uint32_t* to, int row) {
-      const Half* const x = static_cast<const Half*>(a.x);
-      to += threadIdx.x % pairs * plane + threadIdx.x / pairs;
+    std::uint32_t* const copied = ring + threadIdx.x % pairs * plane + threadIdx.x / pairs;
+    const Half* const x = static_cast<const Half*>(a.x) + Index{first_image} * a.height * on;
+    const auto fill = [&](int slot, int row) {
 #pragma unroll
       for (int i = 0; i < passes; ++i) {
-        if (32 * (i + 1) > pixels && static_cast<int>(threadIdx.x) / pairs + 32 * i >= pixels) continue;
+        // Nothing is read where it is not inside.
         const bool inside = static_cast<unsigned>(y[i] + row) < static_cast<unsigned>(a.height);
-        copy<2>(reinterpret_cast<Half*>(to + 32 * i), inside ? x + (from[i] + row * on) : x, inside);
+        copy<2>(reinterpret_cast<Half*>(copied + slot * line + 32 * i), x + (from[i] + row * on), inside);
       }
     };
 
-    // What the thread stores of a row: `access` channels of a position each time.
+    // What the thread stores of a row: `access` channels of a position each time, of so many rows.
+    const int pitch_y = a.y_row == 0 ? a.out_channels : a.y_row;
+    const int chunk = threadIdx.x % chunks, channel = first + chunk * access;
+    const float2* const own_sums = sums + chunk * (access / 2) * staged + threadIdx.x / chunks;
     int pixel[stores], outs[stores];
 #pragma unroll
     for (int i = 0; i < stores; ++i) {
-      const int position = (threadIdx.x + i * threads) / chunks, run = position / 8;
+      const int position = threadIdx.x / chunks + i * of_pass, run = position / 8;
       const Segment segment(a, first_segment + run / across);
-      const int x = left + run % across * 8 + position % 8;
-      outs[i] = segment.there && position < positions && x < a.out_w ? min(rows, a.out_h - segment.y) : 0;
-      pixel[i] = (segment.image * a.out_h + segment.y) * a.out_w + x;
+      const int column = left + run % across * 8 + position % 8;
+      const bool there = position < positions && segment.there && column < a.out_w && channel < a.out_channels;
+      outs[i] = there ? min(rows, a.out_h - segment.y) : 0;
+      pixel[i] = ((segment.image - first_image) * a.out_h + segment.y) * a.out_w + column;
     }
-    const auto leave = [&](const float2* of, int out) {
+    const Index before = Index{first_image} * a.out_h * a.out_w;
+    Half* const to = static_cast<Half*>(a.y) + before * pitch_y + channel;
+    const auto leave = [&](int turn, int out) {
 #pragma unroll
       for (int i = 0; i < stores; ++i) {
         if (static_cast<unsigned>(out) >= static_cast<unsigned>(outs[i])) continue;
-        const int position = (threadIdx.x + i * threads) / chunks, chunk = (threadIdx.x + i * threads) % chunks;
         float value[access];
 #pragma unroll
         for (int j = 0; j < access / 2; ++j) {
-          const float2 two = of[(chunk * (access / 2) + j) * staged + position];
+          const float2 two = own_sums[(turn * pairs + j) * staged + i * of_pass];
           value[2 * j] = two.x;
           value[2 * j + 1] = two.y;
         }
-        put<access, access, Half>(a, epilogue, value, pixel[i] + out * a.out_w, first + chunk * access);
+        const int place = pixel[i] + out * a.out_w;
+        along<access>(epilogue, value, Place{(before + place) * a.out_channels + channel, channel});
+        portable::store_lanes<access>(to + place * pitch_y, value);
       }
     };
     portable::await_earlier();
@@ -171,7 +184,7 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     const int begin = a.out_h <= rows ? min(a.pad_h, live - 1) : 0, last = min(rows, a.out_h) + live - 1;
 #pragma unroll 1
     for (int i = 0; i < stages - 1; ++i) {
-      if (begin + i < last) fill(ring + i * line, begin + i);
+      if (begin + i < last) fill(i, begin + i);
       commit();
     }
     // Of the output `age` rows above the one that begins: what was added up so far.
@@ -184,25 +197,26 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
         for (int i = 0; i < 4; ++i) sum[age][c][i] = bias[c][i];
 
     // Where the lane's neighbours lie, of its two rows of a product.
-    const std::uint32_t* at[halves];
+    const std::uint32_t* read[halves];
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
       const int run = lane / 4 + 8 * half, own = run < used ? run : 0;
-      at[half] = ring + warp * plane + own / across * width + own % across * 8 + lane % 4 * 2;
+      read[half] = ring + warp * plane + own / across * width + own % across * 8 + lane % 4 * 2;
     }
-    int slot = 0;
+    float2* const leaves = sums + warp * staged + lane / 4 * 8 + lane % 4 * 2;
+    int slot = 0, turn = 0;
 #pragma unroll 1
     for (int row = begin; row < last; ++row) {
       settle<stages - 2>();
       __syncthreads();  // this row is there for all, what the row before lay in is free, and its sums are there
-      if (row + stages - 1 < last) fill(ring + (slot == 0 ? stages - 1 : slot - 1) * line, row + stages - 1);
+      if (row + stages - 1 < last) fill(slot == 0 ? stages - 1 : slot - 1, row + stages - 1);
       commit();
       std::uint32_t factor[2][4] = {};
 #pragma unroll
       for (int half = 0; half < halves; ++half)
 #pragma unroll
         for (int eight = 0; eight < 2; ++eight) {
-          const uint2 two = *reinterpret_cast<const uint2*>(at[half] + slot * line + 8 * eight);
+          const uint2 two = *reinterpret_cast<const uint2*>(read[half] + slot * line + 8 * eight);
 #pragma unroll
           for (int c = 0; c < 2; ++c) factor[c][half + 2 * eight] = neighbours(two.x, two.y, c);
         }
@@ -211,25 +225,24 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
 #pragma unroll
         for (int c = 0; c < 2; ++c)
           multiply_onto<Half>(factor[c], band[c][age], age > 0 ? sum[age - 1][c] : bias[c], sum[age][c]);
-      leave(sums + (row + 1) % 2 * pairs * staged, row - live);
-      float2* const to = sums + (row % 2 * pairs + warp) * staged + lane % 4 * 2;
+      leave(1 - turn, row - live);
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
-        const int run = lane / 4 + 8 * half;
-        if (run >= used) continue;
+        if (lane / 4 + 8 * half >= used) continue;
         const auto& done = sum[live - 1];
-        *reinterpret_cast<float4*>(to + run * 8) =
+        *reinterpret_cast<float4*>(leaves + turn * pairs * staged + 64 * half) =
             make_float4(done[0][2 * half], done[1][2 * half], done[0][2 * half + 1], done[1][2 * half + 1]);
       }
+      turn = 1 - turn;
       slot = slot + 1 == stages ? 0 : slot + 1;
     }
     __syncthreads();  // the last sums are there
-    leave(sums + (last + 1) % 2 * pairs * staged, last - live);
+    leave(1 - turn, last - live);
   }
 };
 
 template <typename Tile, typename Epilogue>
-__global__ void __launch_bounds__(Banded<Tile>::threads) banded_kernel(Arguments a, Epilogue epilogue) {
+__global__ void __launch_bounds__(Banded<Tile>::threads, Banded<Tile>::beside) banded_kernel(Arguments a, Epilogue epilogue) {
   Banded<Tile>::run(a, epilogue);
 }
 
