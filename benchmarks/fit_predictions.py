@@ -69,6 +69,10 @@ FITS = {
         ("grouped sliding", "grouped sliding + means"),
         _of("grouped.sliding", "_EFFICIENCY", "_ALONE"),
     ),
+    "banded": Fit(
+        ("grouped banded",),
+        _of("grouped.banded", "_EFFICIENCY", "_ROW"),
+    ),
     "normed": Fit(
         ("grouped normed",),
         _of("grouped.band_tile", "_EFFICIENCY", "_SLAB", "_POSITION"),

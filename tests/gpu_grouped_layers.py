@@ -10,6 +10,7 @@ from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
+from bolt_build.families.grouped import banded
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
 from bolt_build.families.grouped.registry import kinds_for
@@ -31,9 +32,6 @@ DEPTHWISE = [
     *(conv(f"dw-3x3s{s}", (2, 48, 13, 19), 48, (3, 3), s, groups=48) for s in (1, 2, 3)),
     *(conv(f"dw-3x3d{d}s{s}", (2, 40, 17, 15), 40, (3, 3), s, dilation=d, groups=40) for d in (2, 3) for s in (1, 2)),
     *(conv(f"dw-{k}x{k}s{s}", (1, 24, 15, 17), 24, (k, k), s, groups=24) for k in (5, 7) for s in (1, 2)),
-    conv("dw-7x7-images", (5, 40, 7, 7), 40, (7, 7), groups=40, epilogue=SILU),
-    conv("dw-7x7-wide", (2, 24, 5, 150), 24, (7, 7), groups=24, epilogue=RESIDUAL),
-    conv("dw-9x3-valid", (3, 22, 15, 12), 22, (9, 3), pads=NO_PADS, groups=22),
     conv("dw-11x11", (1, 16, 14, 13), 16, (11, 11), groups=16),
     conv("dw-21x21s2d2", (1, 16, 31, 30), 16, (21, 21), 2, dilation=2, groups=16),
     conv("dw-2x2-valid", (2, 32, 9, 11), 32, (2, 2), pads=NO_PADS, groups=32),
@@ -56,6 +54,14 @@ DEPTHWISE = [
         (40, 1, 1), (1,),
     ),
 ]  # fmt: skip
+
+BANDS = [
+    conv("dw-7x7-form", (3, 96, 30, 29), 96, (7, 7), groups=96, epilogue=RESIDUAL),
+    conv("dw-7x7-images", (5, 40, 7, 7), 40, (7, 7), groups=40, epilogue=SILU),
+    conv("dw-7x7-wide", (2, 24, 5, 150), 24, (7, 7), groups=24, epilogue=RESIDUAL),
+    conv("dw-9x3-valid", (3, 22, 15, 12), 22, (9, 3), pads=NO_PADS, groups=22),
+]
+"""Depthwise windows whose rows are bands of matrices: one image beside another, and images in several tiles."""
 
 DEEP = [
     conv("deep-1d", (3, 96, 37), 96, (40,), pads=((20,), (20,)), groups=2),
@@ -116,7 +122,9 @@ def grouped_trials() -> list[Trial]:
         found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
     for layer in FORMS:
         found += _forms(layer)
-    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2]):
+    for layer in BANDS:
+        found += _bands(layer)
+    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2], BANDS[0]):
         (first, *_) = trials_of(layer, "grouped")
         row = first.step.problem.outputs[0].row
         found += [replace(first, pitch=row + more) for more in (8, 104)]
@@ -147,3 +155,13 @@ def _forms(layer: Layer) -> list[Trial]:
         if FAMILY.refuse(step.problem, candidate, TARGET) is None:
             chosen.append(candidate)
     return [Trial(layer, step, candidate) for candidate in dict.fromkeys(chosen)]
+
+
+def _bands(layer: Layer) -> list[Trial]:
+    """Every eighth tile of bands, from many rows to one."""
+    graph, node = graph_with(layer)
+    step = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps[0]
+    assert TARGET.gpu is not None
+    shape, gpu = shape_of(step.problem), TARGET.gpu
+    legal = [tile for tile in banded.KIND.tiles(shape) if tile.refuse(shape, gpu) is None]
+    return [Trial(layer, step, candidate_of(tile, 1)) for tile in legal[::8]]

@@ -331,7 +331,7 @@ _READ_APART = (
     "rolling-8-cutlass-16x64x2x6-", "pair-resident-odd+72-cutlass-14x128x3xturns-",
     "pool-3x3+max3-cutlass-", "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-", "rows-pair+56-cutlass-",
     "dw-form-grouped-depthwisex4x8x8x16x4xregistersx2-", "dw-form-grouped-rowsx", "dw-form-7x7-grouped-diagonalx",
-    "dw-form-grouped-slidingx",
+    "dw-form-grouped-slidingx", "dw-7x7-form-grouped-bandedx",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-", "deep-64s2-grouped-deepx",
     "chain-3x3s2+24-grouped-chainx", "inverted-3x3s2+24-grouped-invertedx",
     "expanded-3x3s2+dw+mean-grouped-expandedx", "mean-3x3-grouped-rowsx",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpu_products import conv
 
+from bolt_build.families.grouped.banded import BandedTile
 from bolt_build.families.grouped.deep import DeepTile
 from bolt_build.families.grouped.depthwise import DepthwiseTile
 from bolt_build.families.grouped.diagonal import DiagonalTile
@@ -17,6 +18,7 @@ TILE = DepthwiseTile(8, 12, 8, 8, 4, held=True)
 PRODUCTS = TensorCoreTile(8, 8, 8, 4, 2, 4, 1, held=True)
 ROWS = RowsTile(4, 24, 28, 4, 14, 4)
 DIAGONAL = DiagonalTile(4, 2, 14)
+BANDED = BandedTile(8, 7, 2, 14)
 SLIDING = SlidingTile(4, 12, 7, 8, 14, 1, 1)
 LINE = conv("line", (8, 768, 99), 768, (128,), pads=((64,), (64,)), groups=16)
 DEEP = DeepTile(2, 1, 100, 2, 4, 6, 2, 3)

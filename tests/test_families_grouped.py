@@ -8,7 +8,7 @@ import pytest
 from families_harness import Input, Layer, graph_with
 from families_layers import CLIP, RELU, stage
 from gpu_products import conv, matmul
-from grouped_tiles import DEPTHWISE, DIAGONAL, GROUPED, LINE, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
+from grouped_tiles import BANDED, DEPTHWISE, DIAGONAL, GROUPED, LINE, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
 from proposed import one_problem, refusals
 
 from bolt_build.dtypes import DType
@@ -148,6 +148,22 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
             conv("wide", (1, 128, 56, 56), 128, (3, 3), groups=128),
             T4,
             "takes 89088 bytes of shared memory, a block has 65536",
+        ),
+        (BANDED, SEVENS, H200, None),
+        (BANDED, SEVENS, T4, "multiplies 16 columns of the input at once, with instructions of depth 16"),
+        (
+            BANDED,
+            conv("odd", (32, 33, 56, 56), 33, (7, 7), groups=33),
+            H200,
+            "computes two channels a warp, which an odd number of them has not",
+        ),
+        (replace(BANDED, pairs=24), SEVENS, H200, "blocks have 128 to 512 threads, not 768"),
+        (replace(BANDED, segments=3), SEVENS, H200, "a product has 16 rows of eight positions, not 21"),
+        (
+            BANDED,
+            conv("small", (32, 96, 7, 7), 96, (7, 7), groups=96),
+            H200,
+            "over half of the positions would be beyond the 7x7 of an image",
         ),
         (DIAGONAL, SEVENS, H200, None),
         (DIAGONAL, SEVENS, T4, "multiplies two taps at once, with instructions of depth 16"),
@@ -301,10 +317,12 @@ def test_large_windows_go_to_tensor_cores_where_there_are_positions_for_them() -
         found = FAMILY.candidates(problem_of(layer), H200)[0]
         return list(dict.fromkeys(dict(candidate.parameters)["kind"] for candidate in found))
 
-    assert kinds(SEVENS)[0] == "diagonal"
-    # Seven of 16 positions are there: threads of their own waste less.
-    assert kinds(conv("small", (32, 768, 7, 7), 768, (7, 7), groups=768))[0] == "sliding"
-    assert "diagonal" not in kinds(DEPTHWISE)
+    assert kinds(SEVENS)[:2] == ["banded", "diagonal"]
+    # Images that are 7 wide lie beside each other in a product of bands. Of one that is cut into diagonals, seven of 16
+    # positions are there: threads of their own waste less.
+    assert kinds(conv("small", (32, 768, 7, 7), 768, (7, 7), groups=768))[:2] == ["banded", "sliding"]
+    assert not {"banded", "diagonal"} & {*kinds(DEPTHWISE)}
+    assert "banded" not in kinds(conv("wide", (32, 96, 56, 56), 96, (3, 11), groups=96))
 
 
 @pytest.mark.parametrize(

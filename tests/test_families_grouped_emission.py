@@ -8,7 +8,7 @@ import pytest
 from families_harness import Input, Layer
 from families_layers import CLIP, RELU, stage
 from gpu_products import RESIDUAL, conv
-from grouped_tiles import DEEP, DEPTHWISE, DIAGONAL, GROUPED, LINE, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
+from grouped_tiles import BANDED, DEEP, DEPTHWISE, DIAGONAL, GROUPED, LINE, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
 from proposed import one_problem
 
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
@@ -113,6 +113,20 @@ def test_emits_a_large_window_on_tensor_cores() -> None:
         f'#include "bolt_grouped/diagonal_kernel.h"\n\ntemplate void bolt::grouped::launch(\n    {tile},\n'
     )
     assert FAMILY.variants(problem_of(SEVENS), candidate_of(DIAGONAL, 1), H200) == ()
+
+
+def test_emits_a_large_window_as_bands() -> None:
+    candidate = candidate_of(BANDED, 1)
+    assert str(candidate) == "grouped kind=banded pairs=8 across=7 segments=2 rows=14 run=1"
+    member, arguments, _ = emitted(SEVENS, candidate, declared=("bolt_grouped/banded.h",))
+    tile = "bolt::grouped::BandedTile<bolt::grouped::Window<7, 7, 1, 1, 1, 1>, 8, 7, 2, 14, 6, 8>"
+    assert member == f"bolt::grouped::Conv<{tile}>"
+    assert "bolt::grouped::Planes{.outputs = 96, .taps = 49, .to_outputs = 96}" in arguments
+    (unit,) = FAMILY.units([(problem_of(SEVENS), candidate)], H200)
+    assert unit.text.startswith(
+        f'#include "bolt_grouped/banded_kernel.h"\n\ntemplate void bolt::grouped::launch(\n    {tile},\n'
+    )
+    assert FAMILY.variants(problem_of(SEVENS), candidate, H200) == ()
 
 
 def test_emits_groups_as_products() -> None:

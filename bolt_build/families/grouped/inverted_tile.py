@@ -79,19 +79,19 @@ class InvertedTile(SlabTile):
         return ChainTile(self.rows, self.columns, self.pairs, self.across, self.slab, 2, self.parts)
 
     def _pixels(self, chain: ChainShape) -> int:
-        height, width = chain.conv.halo(self.rows, self.columns)
+        height, width = stored(chain.conv, self.rows, self.columns)
         return height * width
 
     def slab_bytes(self, chain: ChainShape) -> int:
-        """Shared memory for the channels given, two slabs of the halo, and constants of three."""
+        """Shared memory for the channels given, two slabs of the halo, constants of three, and which pixels are inside."""
         shape, tile = chain.conv, self.behind
         depth, n = aligned(chain.given, STEP), tile.n(chain)
         pitch = self.slab + (0 if self.slab // OCTET % 2 else OCTET)
-        height, width = stored(shape, self.rows, self.columns)
-        given = self._pixels(chain) * (depth + (0 if depth // OCTET % 2 else OCTET))
-        halos = 2 * (aligned(given) + 2 * height * width * pitch)
+        pixels = self._pixels(chain)
+        given = pixels * (depth + (0 if depth // OCTET % 2 else OCTET))
+        halos = 2 * (given + 2 * aligned(pixels) * pitch)
         constants = self.slab * (2 * depth + 8 + 2 * shape.kernel[1] * tall(shape) + 2 * OCTET * n)
-        return halos + 3 * constants
+        return halos + 3 * constants + aligned(4 * ceil(pixels / 32), 16)
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """The same; or sums, which lie there afterwards."""

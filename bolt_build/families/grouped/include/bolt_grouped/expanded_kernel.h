@@ -27,6 +27,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     alignas(16) Half halo[2][Front::halo_halves];
     alignas(16) Half staged[warps][positions * staged_pitch];
     Constants constants[3];
+    std::uint32_t inside[Front::runs];
   };
   static constexpr int shared_bytes = static_cast<int>(sizeof(Shared));
 
@@ -103,12 +104,13 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     if (first < end) Front::fill(shared.constants[0], a, slabs, first);
     if (first + 1 < end) Front::fill(shared.constants[1], a, slabs, first + 1);
     for (Constants& some : shared.constants) Front::without_bias(some, a);
+    Front::mark(shared.inside, conv, corner);
     portable::await_earlier();
     if (first < end) Front::Given::template fill<threads>(shared.given, conv, corner, 0);
     commit();
     settle<0>();
     __syncthreads();
-    if (first < end) Front::expand(shared.given, shared.constants[0], conv, corner, before, shared.halo[0]);
+    if (first < end) Front::expand(shared.given, shared.constants[0], shared.inside, before, shared.halo[0]);
     int slot = 0;
 #pragma unroll 1
     for (int at = first; at < end; ++at) {
@@ -117,7 +119,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
       const int next = slot == 2 ? 0 : slot + 1, turn = (at - first) % 2;
       if (at + 2 < end) Front::fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2);
       commit();
-      if (at + 1 < end) Front::expand(shared.given, shared.constants[next], conv, corner, before, shared.halo[1 - turn]);
+      if (at + 1 < end) Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[1 - turn]);
       const Constants& now = shared.constants[slot];
       const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[turn])) + place;
       const int steps = min(slab / 16, (a.expanded - at * slab + 15) / 16);

@@ -3,6 +3,7 @@
 
 #include "bolt_grouped/chain.h"
 #include "bolt_grouped/depthwise_factor.h"
+#include "bolt_grouped/turned_halo.h"
 
 namespace bolt::grouped {
 
@@ -15,13 +16,15 @@ struct Expansion {
   static constexpr int threads = 32 * warps;
   // Odd numbers of 16-byte chunks, so that eight neighbours lie in all banks.
   static constexpr int pitch = slab + (slab / 8 % 2 == 0 ? 8 : 0), given_pitch = depth + (depth / 8 % 2 == 0 ? 8 : 0);
-  using Given = Halo<W, rows, columns, 1, depth, depth, given_pitch, load>;
-  static constexpr int width = Given::width, pixels = Given::height * width;
+  /// Pixels lie in the same order as in the halo: they are found without division.
+  using Given = TurnedHalo<W, rows, columns, 1, depth, depth, given_pitch, load>;
   using Turned = TurnedColumns<W, columns>;
+  static_assert(Given::width == Turned::width);
+  static constexpr int width = Given::width, pixels = Given::height * width;
   using Factor = DepthwiseFactor<W, pairs, Turned, pitch, Element>;
-  static constexpr int octets = slab / 8, depths = depth / 16, halo_halves = Given::height * Turned::width * pitch;
-  /// A warp computes 32 pixels of the halo at once.
-  static constexpr int runs = (pixels + 31) / 32;
+  /// A warp computes 32 pixels of the halo at once, and leaves eight at once.
+  static constexpr int runs = (pixels + 31) / 32, eights = (pixels + 7) / 8;
+  static constexpr int octets = slab / 8, depths = depth / 16, halo_halves = 8 * eights * pitch;
 
   struct Constants {
     alignas(16) Right<2> first[depths][octets * 32];
@@ -31,43 +34,67 @@ struct Expansion {
   };
 
   /// Begins the copy of `count` times 16 bytes.
-  static __device__ void copy_all(void* to, const void* from, int count) {
-    for (int i = threadIdx.x; i < count; i += threads)
-      copy<8>(static_cast<Half*>(to) + i * 8, static_cast<const Half*>(from) + i * 8, true);
+  template <int count>
+  static __device__ void copy_all(void* to, const void* from) {
+#pragma unroll
+    for (int first = 0; first < count; first += threads) {
+      const int i = first + threadIdx.x;
+      if (first + threads <= count || i < count)
+        copy<8>(static_cast<Half*>(to) + i * 8, static_cast<const Half*>(from) + i * 8, true);
+    }
   }
 
   /// Begins the copies of a slab's constants, one of `slabs`, which have zeros behind them up to whole slabs.
   static __device__ void fill(Constants& to, const InvertedArguments& a, int slabs, int at) {
     const Arguments& conv = a.chain.conv;
-    const Right<2>* const first = static_cast<const Right<2>*>(a.first_weights) + Index{at} * octets * 32;
-    for (int step = 0; step < depths; ++step)
-      copy_all(to.first[step], first + Index{step} * slabs * octets * 32, octets * 16);
-    if (a.first_bias != nullptr) copy_all(to.first_bias, a.first_bias + at * slab, slab / 4);
-    copy_all(to.weights, static_cast<const Half*>(conv.weights) + Index{at} * slab * Factor::taps, slab * Factor::taps / 8);
-    if (conv.bias != nullptr) copy_all(to.bias, conv.bias + at * slab, slab / 4);
+    const Right<2>* first = static_cast<const Right<2>*>(a.first_weights) + Index{at} * octets * 32;
+#pragma unroll 2
+    for (int step = 0; step < depths; ++step, first += Index{slabs} * octets * 32)
+      copy_all<octets * 16>(to.first[step], first);
+    if (a.first_bias != nullptr) copy_all<slab / 4>(to.first_bias, a.first_bias + at * slab);
+    copy_all<slab * Factor::taps / 8>(to.weights, static_cast<const Half*>(conv.weights) + Index{at} * slab * Factor::taps);
+    if (conv.bias != nullptr) copy_all<slab / 4>(to.bias, conv.bias + at * slab);
   }
 
   /// Zeros where there are no biases, which no copy overwrites.
   static __device__ void without_bias(Constants& to, const InvertedArguments& a) {
+    if (a.first_bias != nullptr && a.chain.conv.bias != nullptr) return;
+#pragma unroll 1
     for (int i = threadIdx.x; i < slab; i += threads) {
       if (a.first_bias == nullptr) to.first_bias[i] = 0.0f;
       if (a.chain.conv.bias == nullptr) to.bias[i] = 0.0f;
     }
   }
 
+  /// Which pixels of a run are inside the image, a bit each: a warp leaves them for the runs that it computes.
+  static __device__ void mark(std::uint32_t (&inside)[runs], const Arguments& a, const Corner& corner) {
+    const int lane = threadIdx.x % 32, top = corner.y * W::step_h - a.pad_h, left = corner.x * W::step_w - a.pad_w;
+#pragma unroll 1
+    for (int run = threadIdx.x / 32; run < runs; run += warps) {
+      const int pixel = run * 32 + lane, y = top + pixel / width, column = pixel % width;
+      const int x = left + column % Turned::each * W::step_w + column / Turned::each;
+      const bool there = static_cast<unsigned>(y) < static_cast<unsigned>(a.height) &&
+                         static_cast<unsigned>(x) < static_cast<unsigned>(a.width);
+      const std::uint32_t all = __ballot_sync(0xffffffffu, there);
+      if (lane == 0) inside[run] = all;
+    }
+    __syncwarp();
+  }
+
   /// A slab of the halo from its pixels' channels: zero where a window leaves the image.
   template <typename Before>
-  static __device__ void expand(const Half* given, const Constants& constants, const Arguments& a, const Corner& corner,
+  static __device__ void expand(const Half* given, const Constants& constants, const std::uint32_t (&inside)[runs],
                                 const Before& before, Half* halo) {
-    const int lane = threadIdx.x % 32, top = corner.y * W::step_h - a.pad_h, left = corner.x * W::step_w - a.pad_w;
+    const int lane = threadIdx.x % 32;
     const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(given)) + lane / 16 * 16;
+    Half* const own = halo + lane / 4 * pitch + lane % 4 * 2;
 #pragma unroll 1
     for (int run = threadIdx.x / 32; run < runs; run += warps) {
       std::uint32_t from[2];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int pixel = run * 32 + half * 16 + lane % 16;
-        from[half] = base + static_cast<std::uint32_t>((pixel < pixels ? pixel : 0) * given_pitch * 2);
+        from[half] = base + static_cast<std::uint32_t>(min(pixel, pixels - 1) * given_pitch * 2);
       }
       float sum[2][octets][4];
 #pragma unroll
@@ -89,18 +116,17 @@ struct Expansion {
           for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(factor[half].a, b, sum[half][j]);
         }
       }
+      const std::uint32_t of_lane = inside[run] >> lane / 4;
+      Half* const to = own + run * 32 * pitch;
 #pragma unroll
       for (int quarter = 0; quarter < 4; ++quarter) {
-        const int pixel = run * 32 + quarter * 8 + lane / 4, y = top + pixel / width, x = left + pixel % width;
-        if (pixel >= pixels) continue;
-        const bool inside = static_cast<unsigned>(y) < static_cast<unsigned>(a.height) &&
-                            static_cast<unsigned>(x) < static_cast<unsigned>(a.width);
-        Half* const to = halo + (pixel / width * Turned::width + Turned::place(pixel % width)) * pitch + lane % 4 * 2;
+        if (quarter > (eights - 1) % 4 && run == runs - 1) continue;  // no pixels of the halo
+        const bool there = of_lane >> quarter * 8 & 1;
 #pragma unroll
         for (int j = 0; j < octets; ++j) {
           const float* const two = sum[quarter / 2][j] + quarter % 2 * 2;
           const std::uint32_t value = portable::paired<Element>(before(two[0], Place{}), before(two[1], Place{}));
-          *reinterpret_cast<std::uint32_t*>(to + j * 8) = inside ? value : 0u;
+          *reinterpret_cast<std::uint32_t*>(to + quarter * 8 * pitch + j * 8) = there ? value : 0u;
         }
       }
     }

@@ -26,6 +26,7 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
     alignas(16) Half given[Front::Given::halves];
     alignas(16) Half halo[2][Front::halo_halves];
     Constants constants[3];
+    std::uint32_t inside[Front::runs];
   };
   static constexpr int slab_bytes = static_cast<int>(sizeof(Shared));
   static constexpr int shared_bytes = slab_bytes > Sums::bytes ? slab_bytes : Sums::bytes;
@@ -37,9 +38,11 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
     const int steps = min(slab / 16, (a.expanded + 15) / 16 - at * (slab / 16));
     const Right<2>* const from =
         static_cast<const Right<2>*>(chain.second_weights) + (Index{at} * (slab / 16) * chain.parts + part) * factors_of_step;
-    for (int step = 0; step < steps; ++step)
-      Front::copy_all(to.factors + step * factors_of_step, from + Index{step} * chain.parts * factors_of_step,
-                      factors_of_step / 2);
+#pragma unroll
+    for (int step = 0; step < slab / 16; ++step)
+      if (step < steps)
+        Front::template copy_all<factors_of_step / 2>(to.factors + step * factors_of_step,
+                                                      from + Index{step} * chain.parts * factors_of_step);
   }
 
   template <typename Before, typename Between, typename After>
@@ -59,12 +62,13 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
     fill(shared.constants[0], a, slabs, 0, part);
     if (slabs > 1) fill(shared.constants[1], a, slabs, 1, part);
     for (Constants& each : shared.constants) Front::without_bias(each, a);
+    Front::mark(shared.inside, conv, corner);
     portable::await_earlier();
     Front::Given::template fill<threads>(shared.given, conv, corner, 0);
     commit();
     settle<0>();
     __syncthreads();
-    Front::expand(shared.given, shared.constants[0], conv, corner, before, shared.halo[0]);
+    Front::expand(shared.given, shared.constants[0], shared.inside, before, shared.halo[0]);
     Sums sums;
     int slot = 0;
 #pragma unroll 1
@@ -74,7 +78,7 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
       const int next = slot == 2 ? 0 : slot + 1;
       if (at + 2 < slabs) fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2, part);
       commit();
-      if (at + 1 < slabs) Front::expand(shared.given, shared.constants[next], conv, corner, before, shared.halo[(at + 1) % 2]);
+      if (at + 1 < slabs) Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[(at + 1) % 2]);
       const Constants& now = shared.constants[slot];
       const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[at % 2])) + place;
       const int steps = min(slab / 16, (a.expanded - at * slab + 15) / 16);
