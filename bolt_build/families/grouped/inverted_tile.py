@@ -91,7 +91,7 @@ class InvertedTile(SlabTile):
         given = pixels * (depth + (0 if depth // OCTET % 2 else OCTET))
         halos = 2 * (given + 2 * aligned(pixels) * pitch)
         constants = self.slab * (2 * depth + 8 + 2 * shape.kernel[1] * tall(shape) + 2 * OCTET * n)
-        return halos + 3 * constants + aligned(4 * ceil(pixels / 32), 16)
+        return halos + 3 * constants + 32 * ceil(pixels / 32)
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """The same; or sums, which lie there afterwards."""

@@ -27,7 +27,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     alignas(16) Half halo[2][Front::halo_halves];
     alignas(16) Half staged[warps][positions * staged_pitch];
     Constants constants[3];
-    std::uint32_t inside[Front::runs];
+    alignas(16) typename Front::Inside inside;
   };
   static constexpr int shared_bytes = static_cast<int>(sizeof(Shared));
 

@@ -66,24 +66,23 @@ struct Expansion {
     }
   }
 
-  /// Which pixels of a run are inside the image, a bit each: a warp leaves them for the runs that it computes.
-  static __device__ void mark(std::uint32_t (&inside)[runs], const Arguments& a, const Corner& corner) {
-    const int lane = threadIdx.x % 32, top = corner.y * W::step_h - a.pad_h, left = corner.x * W::step_w - a.pad_w;
+  /// Which pixels are inside the image: a word for those of a run that a lane has, a byte each.
+  using Inside = std::uint32_t[8 * runs];
+  static __device__ void mark(Inside& inside, const Arguments& a, const Corner& corner) {
+    const int top = corner.y * W::step_h - a.pad_h, left = corner.x * W::step_w - a.pad_w;
 #pragma unroll 1
-    for (int run = threadIdx.x / 32; run < runs; run += warps) {
-      const int pixel = run * 32 + lane, y = top + pixel / width, column = pixel % width;
+    for (int pixel = threadIdx.x; pixel < pixels; pixel += threads) {
+      const int y = top + pixel / width, column = pixel % width;
       const int x = left + column % Turned::each * W::step_w + column / Turned::each;
       const bool there = static_cast<unsigned>(y) < static_cast<unsigned>(a.height) &&
                          static_cast<unsigned>(x) < static_cast<unsigned>(a.width);
-      const std::uint32_t all = __ballot_sync(0xffffffffu, there);
-      if (lane == 0) inside[run] = all;
+      reinterpret_cast<unsigned char*>(inside)[(pixel / 32 * 8 + pixel % 8) * 4 + pixel % 32 / 8] = there;
     }
-    __syncwarp();
   }
 
   /// A slab of the halo from its pixels' channels: zero where a window leaves the image.
   template <typename Before>
-  static __device__ void expand(const Half* given, const Constants& constants, const std::uint32_t (&inside)[runs],
+  static __device__ void expand(const Half* given, const Constants& constants, const Inside& inside,
                                 const Before& before, Half* halo) {
     const int lane = threadIdx.x % 32;
     const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(given)) + lane / 16 * 16;
@@ -116,12 +115,12 @@ struct Expansion {
           for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(factor[half].a, b, sum[half][j]);
         }
       }
-      const std::uint32_t of_lane = inside[run] >> lane / 4;
+      const std::uint32_t of_lane = inside[run * 8 + lane / 4];
       Half* const to = own + run * 32 * pitch;
 #pragma unroll
       for (int quarter = 0; quarter < 4; ++quarter) {
         if (quarter > (eights - 1) % 4 && run == runs - 1) continue;  // no pixels of the halo
-        const bool there = of_lane >> quarter * 8 & 1;
+        const bool there = of_lane >> 8 * quarter & 1;
 #pragma unroll
         for (int j = 0; j < octets; ++j) {
           const float* const two = sum[quarter / 2][j] + quarter % 2 * 2;

@@ -26,7 +26,7 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
     alignas(16) Half given[Front::Given::halves];
     alignas(16) Half halo[2][Front::halo_halves];
     Constants constants[3];
-    std::uint32_t inside[Front::runs];
+    alignas(16) typename Front::Inside inside;
   };
   static constexpr int slab_bytes = static_cast<int>(sizeof(Shared));
   static constexpr int shared_bytes = slab_bytes > Sums::bytes ? slab_bytes : Sums::bytes;
