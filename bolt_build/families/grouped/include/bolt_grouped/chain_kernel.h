@@ -44,22 +44,40 @@ struct ChainSums {
         }
     __syncthreads();
     const Arguments& a = chain.conv;
-    constexpr int runs = results / access;
+    constexpr int runs = results / access, items = positions * runs;
+    constexpr int at_once = items > 3 * threads ? 4 : items > threads ? 2 : 1;
+    const int pitch_y = a.y_row == 0 ? a.out_channels : a.y_row;
+    Element* const y = static_cast<Element*>(a.y);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < positions * runs; i += threads) {
-      const int position = i / runs, result = i % runs * access, channel = part * results + result;
-      const int y = corner.y + position / columns, x = corner.x + position % columns;
-      if (y >= a.out_h || x >= a.out_w || channel >= a.out_channels) continue;
-      float value[access] = {};
-      if (chain.second_bias != nullptr) portable::load_lanes<access>(chain.second_bias + channel, value);
+    for (int begin = threadIdx.x; begin < items; begin += at_once * threads) {
+      float value[at_once][access];
+      Index pixel[at_once];
+      int channel[at_once];
+      bool there[at_once];
+      // No store stands between loads: so none waits for another, and what is not there is read at the tile's corner.
 #pragma unroll
-      for (int w = 0; w < across; ++w) {
-        float part_of_depth[access];
-        portable::load_lanes<access>(shared + (w * positions + position) * pitch + result, part_of_depth);
+      for (int k = 0; k < at_once; ++k) {
+        const int i = begin + k * threads, at = i < items ? i : 0, down = at / runs / columns, right = at / runs % columns;
+        const int own = part * results + at % runs * access;
+        there[k] = i < items && corner.y + down < a.out_h && corner.x + right < a.out_w && own < a.out_channels;
+        const int item = there[k] ? at : 0, position = item / runs, result = item % runs * access;
+        channel[k] = there[k] ? own : part * results;
+        pixel[k] = (corner.image * a.out_h + corner.y + (there[k] ? down : 0)) * a.out_w + corner.x + (there[k] ? right : 0);
 #pragma unroll
-        for (int k = 0; k < access; ++k) value[k] += part_of_depth[k];
+        for (int c = 0; c < access; ++c) value[k][c] = 0.0f;
+        if (chain.second_bias != nullptr) portable::load_lanes<access>(chain.second_bias + channel[k], value[k]);
+#pragma unroll
+        for (int w = 0; w < across; ++w) {
+          float part_of_depth[access];
+          portable::load_lanes<access>(shared + (w * positions + position) * pitch + result, part_of_depth);
+#pragma unroll
+          for (int c = 0; c < access; ++c) value[k][c] += part_of_depth[c];
+        }
+        along<access>(after, value[k], Place{pixel[k] * a.out_channels + channel[k], channel[k]});
       }
-      put<access, access, Element>(a, after, value, (corner.image * a.out_h + y) * a.out_w + x, channel);
+#pragma unroll
+      for (int k = 0; k < at_once; ++k)
+        if (there[k]) portable::store_lanes<access>(y + pixel[k] * pitch_y + channel[k], value[k]);
     }
   }
 };
