@@ -9,6 +9,7 @@
 // memory, and two neighbours of both channels are two words whose halves change places.
 #pragma once
 
+#include "bolt_grouped/ahead.h"
 #include "bolt_grouped/banded.h"
 #include "bolt_grouped/grouped_kernel.h"
 
@@ -162,6 +163,18 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     }
     const Index before = Index{first_image} * a.out_h * a.out_w;
     Half* const to = static_cast<Half*>(a.y) + before * pitch_y + channel;
+    const auto place = [&](int i, int out) {
+      return Place{(before + pixel[i] + out * a.out_w) * a.out_channels + channel, channel};
+    };
+    // What the epilogue reads for the next row that is stored.
+    Ahead<access, Epilogue> ahead[stores];
+    const auto load_ahead = [&](int out) {
+      if constexpr (Ahead<access, Epilogue>::any) {
+#pragma unroll
+        for (int i = 0; i < stores; ++i)
+          if (static_cast<unsigned>(out) < static_cast<unsigned>(outs[i])) ahead[i].load(epilogue, place(i, out));
+      }
+    };
     const auto leave = [&](int turn, int out) {
 #pragma unroll
       for (int i = 0; i < stores; ++i) {
@@ -173,10 +186,10 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
           value[2 * j] = two.x;
           value[2 * j + 1] = two.y;
         }
-        const int place = pixel[i] + out * a.out_w;
-        along<access>(epilogue, value, Place{(before + place) * a.out_channels + channel, channel});
-        portable::store_lanes<access>(to + place * pitch_y, value);
+        ahead[i].apply(epilogue, value, place(i, out));
+        portable::store_lanes<access>(to + (pixel[i] + out * a.out_w) * pitch_y, value);
       }
+      load_ahead(out + 1);
     };
     portable::await_earlier();
 

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "bolt_grouped/ahead.h"
 #include "bolt_grouped/depthwise_kernel.h"
 #include "bolt_grouped/sliding.h"
 
@@ -131,16 +132,30 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
     const bool whole = x + each <= limit && channel + vector <= a.out_channels;
     int pixel = ((first_image + own) * a.out_h + corner.y + y) * a.out_w + x;
     Half* to = static_cast<Half*>(a.y) + Index{pixel} * row + channel;
+    constexpr int one = access < vector ? access : vector;
+    // What the epilogue reads for the next row that is stored.
+    Ahead<one, Epilogue> ahead[each][vector / one];
+    const auto place = [&](int j, int i) { return Place{Index{pixel + j} * a.out_channels + channel + i, channel + i}; };
+    const auto load_ahead = [&](bool there) {
+      if constexpr (Ahead<one, Epilogue>::any) {
+        if (!there) return;
+#pragma unroll
+        for (int j = 0; j < each; ++j)
+#pragma unroll
+          for (int i = 0; i < vector; i += one)
+            if (whole || (x + j < limit && channel + i < a.out_channels)) ahead[j][i / one].load(epilogue, place(j, i));
+      }
+    };
     const auto leave = [&](float (&result)[vector], int j) {
-      constexpr int one = access < vector ? access : vector;
 #pragma unroll
       for (int i = 0; i < vector; i += one) {
         if (!whole && channel + i >= a.out_channels) continue;
-        along<one>(epilogue, result + i, Place{Index{pixel + j} * a.out_channels + channel + i, channel + i});
+        ahead[j][i / one].apply(epilogue, result + i, place(j, i));
         portable::store_lanes<one>(to + j * row + i, result + i);
       }
       if constexpr (sums) of_tile.add(result);
     };
+    load_ahead(outs > 0);
 
     int arrived = 0;
     [[maybe_unused]] int waited = 0;
@@ -202,6 +217,7 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
           }
           pixel += apart * a.out_w;
           to += Index{apart * a.out_w} * row;
+          load_ahead(out < last);
         }
         line += W::gap_h * width * pitch;
       }
