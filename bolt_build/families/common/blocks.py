@@ -7,6 +7,8 @@ from bolt_build.targets import Gpu
 
 _BLOCKS, _THREADS = 32, 2048
 """Of a multiprocessor at once, at most."""
+_SCHEDULERS = 4
+"""Of a multiprocessor, each of which has as many of its registers and every so-manieth warp of a block."""
 _RESERVED = 1024
 """Bytes of shared memory that each block costs beside its own."""
 
@@ -31,7 +33,8 @@ def refuse_shared(nbytes: int, gpu: Gpu) -> str | None:
 def refuse_held(registers: int, most: int, threads: int, gpu: Gpu) -> str | None:
     """Why the threads of a block do not hold weights and sums in so many registers, None where they do; `most` is what
     a kind's threads have, whatever the GPU."""
-    if registers > min(most, gpu.registers // threads):
+    together = 32 * _SCHEDULERS
+    if registers > min(most, gpu.registers // (-(-threads // together) * together)):
         what = "weights and sums take {} registers of a thread, {} threads have not as many"
         return Reason(what, registers, threads)
     return None
