@@ -201,6 +201,13 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
             "weights and sums take 466 registers of a thread, 96 threads have not as many",
         ),
         (
+            # Of 13 warps one scheduler has four, and a quarter of the registers.
+            replace(SLIDING, lanes=8, each=5, across=13, rows=4, down=4),
+            conv("warps", (32, 32, 128, 128), 32, (3, 3), groups=32),
+            H200,
+            "weights and sums take 146 registers of a thread, 416 threads have not as many",
+        ),
+        (
             replace(SLIDING, lanes=48, each=2, across=4),
             conv("small", (1, 192, 7, 7), 192, (3, 3), groups=192),
             H200,

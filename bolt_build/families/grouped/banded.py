@@ -1,5 +1,5 @@
-"""Kernels for large filters of one channel each on tensor cores whose windows go down an image: a row of the window is a
-band of a matrix, and the sums of all rows of the output that a row of the input is part of are in registers."""
+"""Kernels for large filters of one channel each on tensor cores whose windows go down an image: a row of the window is
+a band of a matrix, and the sums of all rows of the output that a row of the input is part of are in registers."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def tiles(shape: Shape) -> Iterator[BandedTile]:
 def _serves(shape: Shape) -> bool:
     """One result a channel, and large windows side by side."""
     plain = shape.of_group == (1, 1) and shape.stride == (1, 1) and shape.dilation == (1, 1) and shape.out[0] > 1
-    return plain and shape.taps >= _LEAST_TAPS and 1 < min(shape.kernel) and max(shape.kernel) <= _WIDEST
+    return plain and shape.taps >= _LEAST_TAPS and min(shape.kernel) > 1 and max(shape.kernel) <= _WIDEST
 
 
 KIND = Kind("banded", _serves, tiles, BandedTile.read, ("bolt_grouped/banded.h",))
