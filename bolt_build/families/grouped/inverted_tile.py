@@ -83,7 +83,7 @@ class InvertedTile(SlabTile):
         return height * width
 
     def slab_bytes(self, chain: ChainShape) -> int:
-        """Shared memory for the channels given, two slabs of the halo, constants of three, and pixels that are inside."""
+        """Shared memory for the channels given, two slabs of the halo, constants of three, and pixels inside."""
         shape, tile = chain.conv, self.behind
         depth, n = aligned(chain.given, STEP), tile.n(chain)
         pitch = self.slab + (0 if self.slab // OCTET % 2 else OCTET)
