@@ -97,6 +97,19 @@ def test_a_depthwise_convolution_and_the_product_in_front_are_one_kernel() -> No
     assert unit.text.startswith('#include "bolt_grouped/expanded_kernel.h"\n')
 
 
+@pytest.mark.parametrize(("slab", "parts", "halos"), [(48, 1, 2), (48, 2, 2), (64, 2, 2), (80, 2, 1), (16, 2, 2)])
+def test_a_block_with_one_slab_of_channels_has_one_halo(slab: int, parts: int, halos: int) -> None:
+    """Of 144 channels: nothing is expanded while another slab is convolved."""
+    of = inverted(more='%t = tanh(%y) // "t"', outputs="%z, %t")
+    (alternative,), _ = proposed(of, 0, without="")
+    (step,) = alternative.steps
+    sizes = {"rows": 8, "columns": 16, "pairs": 2, "across": 1, "slab": slab, "parts": parts}
+    candidate = Candidate("grouped", (("kind", "expanded"), *sizes.items()))
+    assert FAMILY.refuse(step.problem, candidate, H200) is None
+    (unit,) = FAMILY.units([(step.problem, candidate)], H200)
+    assert f", 32, 8, 2, 2, 1, {slab}, {halos}, 8, 8>" in unit.text
+
+
 def test_a_residual_that_windows_read_keeps_its_memory() -> None:
     """Neighbours still read the input that is also added; of two operators it is no input of the window."""
     shares = [proposed(inverted(), node)[0][0].steps[0].may_share for node in (0, 1)]
@@ -218,7 +231,7 @@ def test_a_call_names_weights_and_layouts_of_all_three() -> None:
         "bolt::portable::same<bolt::portable::f16>(x7))));"
     )
     window = f"{SPACE}::Window<3, 3, 1, 1, 1, 1>"
-    kernel = f"{SPACE}::InvertedTile<{window}, 32, 8, 2, 2, 1, 32, 3, 8, 8>"
+    kernel = f"{SPACE}::InvertedTile<{window}, 32, 8, 2, 2, 1, 32, 2, 3, 8, 8>"
     assert code.member_type == f"{SPACE}::InvertedResidual<{kernel}, {CLIP}, {CLIP}>"
     assert code.member_arguments == (
         f"{SPACE}::InvertedArguments{{.chain = {SPACE}::ChainArguments{{.conv = {SPACE}::Arguments{{.batch = 4, "

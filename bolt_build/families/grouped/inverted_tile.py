@@ -82,22 +82,27 @@ class InvertedTile(SlabTile):
         height, width = stored(chain.conv, self.rows, self.columns)
         return height * width
 
-    def slab_bytes(self, chain: ChainShape) -> int:
-        """Shared memory for the channels given, two slabs of the halo, constants of three, and pixels inside."""
+    def slabs(self, chain: ChainShape) -> int:
+        """Of a block."""
+        return ceil(chain.conv.channels / self.slab)
+
+    def slab_bytes(self, chain: ChainShape, slabs: int) -> int:
+        """Shared memory for the channels given, two slabs of the halo and constants of three, or of the only one that a
+        block has, and pixels inside."""
         shape, tile = chain.conv, self.behind
         depth, n = aligned(chain.given, STEP), tile.n(chain)
         pitch = self.slab + (0 if self.slab // OCTET % 2 else OCTET)
         pixels = self._pixels(chain)
         given = pixels * (depth + (0 if depth // OCTET % 2 else OCTET))
-        halos = 2 * (given + 2 * aligned(pixels) * pitch)
+        halos = 2 * (given + kept(slabs) * aligned(pixels) * pitch)
         constants = self.slab * (2 * depth + 8 + 2 * shape.kernel[1] * tall(shape) + 2 * OCTET * n)
-        return halos + 3 * constants + 32 * ceil(pixels / 32)
+        return halos + (1 if slabs == 1 else 3) * constants + 32 * ceil(pixels / 32)
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """The same; or sums, which lie there afterwards."""
         n = self.n(chain)
         sums = 4 * self.across * self.rows * self.columns * (OCTET * n + (0 if n % 2 else OCTET))
-        return max(self.slab_bytes(chain), sums)
+        return max(self.slab_bytes(chain, self.slabs(chain)), sums)
 
     def refuse_registers(self, chain: ChainShape, gpu: Gpu) -> str | None:
         """Why its warps have no room for their sums, None where they have."""
@@ -148,9 +153,8 @@ class InvertedTile(SlabTile):
         busy = tile.busy(part, target).plus(self._expands(part, target)).plus(copies).longest
         load = Load(32 * tile.warps, tile.registers(chain), shared, read + constants, busy)
         slabs, runs = ceil(shape.channels / self.slab), ceil(ceil(self._pixels(chain) / 32) / tile.warps)
-        # While a slab is expanded, the one in front of it is convolved.
         instructions = tile.of_slab(part) + runs * self._of_run(part)
-        return seconds_of(chain, load, tile.blocks(chain), slabs + 1, instructions, target)
+        return seconds_of(chain, load, tile.blocks(chain), slabs, instructions, target)
 
     def flops(self, chain: ChainShape) -> int:
         """Operations, those with zeros and those on the halo included."""
@@ -158,11 +162,11 @@ class InvertedTile(SlabTile):
         return self.behind.flops(chain) + multiplies * MULTIPLY * self.behind.blocks(chain)
 
     def cxx(self, chain: ChainShape) -> str:
-        """`bolt::grouped::InvertedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 3, 8, 8>`"""
+        """`bolt::grouped::InvertedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 2, 3, 8, 8>`"""
         tile, depth = self.behind, aligned(chain.given, STEP)
-        sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab, tile.n(chain))
-        widths = (wide(chain.given), wide(chain.results))
-        words = ", ".join(map(str, (*sizes, *widths)))
+        sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab)
+        others = (kept(self.slabs(chain)), tile.n(chain), wide(chain.given), wide(chain.results))
+        words = ", ".join(map(str, (*sizes, *others)))
         return f"{SPACE}::InvertedTile<{chain.conv.window}, {words}{chain.conv.element}>"
 
     def n(self, chain: ChainShape) -> int:
@@ -194,7 +198,7 @@ class ExpandedTile(SlabTile):
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """As of an inverted residual without sums, and what warps store."""
-        return self.front.slab_bytes(chain) + 32 * self.pairs * 24 * self.front.behind.warps
+        return self.front.slab_bytes(chain, self._slabs(chain)) + 32 * self.pairs * 24 * self.front.behind.warps
 
     def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
         """Why no kernel with the tile computes both on this GPU, None where one does."""
@@ -220,12 +224,17 @@ class ExpandedTile(SlabTile):
         return self.front.flops(replace(chain, results=0))
 
     def cxx(self, chain: ChainShape) -> str:
-        """`bolt::grouped::ExpandedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 8, 8>`"""
+        """`bolt::grouped::ExpandedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 2, 8, 8>`"""
         depth = aligned(chain.given, STEP)
         sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab)
-        widths = (wide(chain.given), wide(chain.conv.channels))
-        words = ", ".join(map(str, (*sizes, *widths)))
+        others = (kept(self._slabs(chain)), wide(chain.given), wide(chain.conv.channels))
+        words = ", ".join(map(str, (*sizes, *others)))
         return f"{SPACE}::ExpandedTile<{chain.conv.window}, {words}{chain.conv.element}>"
+
+
+def kept(slabs: int) -> int:
+    """Slabs of the halo in shared memory: while one is expanded, the one in front of it is convolved."""
+    return min(slabs, 2)
 
 
 @functools.lru_cache(maxsize=64)
@@ -234,7 +243,7 @@ def _part(chain: ChainShape, channels: int) -> ChainShape:
     return replace(chain, conv=replace(chain.conv, channels=channels))
 
 
-_EXPANDED = (16, 32, 48, 64)
+_EXPANDED = (16, 32, 48, 64, 80, 96)
 """Channels of a slab that a first product makes."""
 _BESIDE = (1, 2, 4, 8)
 """Blocks that share the channels of a tile."""

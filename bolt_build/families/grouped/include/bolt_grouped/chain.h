@@ -15,21 +15,21 @@ template <typename Window, int rows, int octets, int pairs, int across, int slab
 struct ChainTile {};
 
 /// The same behind a product of single positions, which computes the halo of each slab in shared memory from all `depth`
-/// channels (a multiple of 16) of its pixels.
-template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
-          typename Element = portable::f16>
+/// channels (a multiple of 16) of its pixels. `halos` of these lie there: two, or one where a block has one slab alone.
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int n, int load,
+          int access, typename Element = portable::f16>
 struct InvertedTile {};
 
 /// The same without the product behind: a block has some of the channels, which it stores.
-template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
-          typename Element = portable::f16>
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
+          int access, typename Element = portable::f16>
 struct ExpandedTile {};
 
 /// The type of an expanding tile WithSums: of each image it leaves those of its tiles, and of each of these one for 8 by
 /// 2 * `pairs` positions.
-template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
-          typename Element>
-struct ElementOf<WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, load, access, Element>>> {
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
+          int access, typename Element>
+struct ElementOf<WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, halos, load, access, Element>>> {
   using Type = Element;
 };
 
@@ -59,19 +59,19 @@ template <typename Window, int rows, int octets, int pairs, int across, int slab
 void launch_chain(ChainTile<Window, rows, octets, pairs, across, slab, stages, n, load, access, Element>,
                   const ChainArguments& arguments, const Between& between, const After& after, void* stream);
 /// `before` follows the first product.
-template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
-          typename Element, typename Before, typename Between, typename After>
-void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab, n, load, access, Element>,
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int n, int load,
+          int access, typename Element, typename Before, typename Between, typename After>
+void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab, halos, n, load, access, Element>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
                   void* stream);
 /// `chain.conv` is the convolution with its own `y`; `parts` blocks beside each other have different channels of it.
-template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
-          typename Element, typename Before, typename Between>
-void launch_chain(ExpandedTile<Window, depth, rows, octets, pairs, across, slab, load, access, Element>,
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
+          int access, typename Element, typename Before, typename Between>
+void launch_chain(ExpandedTile<Window, depth, rows, octets, pairs, across, slab, halos, load, access, Element>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
-template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
-          typename Element, typename Before, typename Between>
-void launch_chain(WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, load, access, Element>>,
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
+          int access, typename Element, typename Before, typename Between>
+void launch_chain(WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, halos, load, access, Element>>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
 
 }  // namespace bolt::grouped

@@ -10,10 +10,10 @@ namespace bolt::grouped {
 
 template <typename Tile>
 struct ExpandedDepthwise;
-template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
-          typename Element>
-struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>> {
-  static constexpr int given = depth, down = rows;
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
+          int access, typename Element>
+struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>> {
+  static constexpr int given = depth, down = rows, width = slab, halos_of_block = halos;
   static constexpr int columns = 8 * octets, high = 2 * pairs, strips = rows / high * octets, warps = strips * across;
   static constexpr int threads = 32 * warps;
   static_assert(rows % high == 0 && threads <= 1024);
@@ -24,9 +24,9 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
   static constexpr int staged_pitch = 24, positions = 8 * high;
   struct Shared {
     alignas(16) Half given[Front::Given::halves];
-    alignas(16) Half halo[2][Front::halo_halves];
+    alignas(16) Half halo[halos][Front::halo_halves];
     alignas(16) Half staged[warps][positions * staged_pitch];
-    Constants constants[3];
+    Constants constants[halos == 1 ? 1 : 3];
     alignas(16) typename Front::Inside inside;
   };
   static constexpr int shared_bytes = static_cast<int>(sizeof(Shared));
@@ -94,7 +94,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     const Tiles<rows, columns> tiles(conv);
     const Corner corner = tiles.corner(blockIdx.x / a.chain.parts);
     const int slabs = (a.expanded + slab - 1) / slab, each = (slabs + a.chain.parts - 1) / a.chain.parts;
-    const int first = part * each, end = min(first + each, slabs);
+    const int first = part * each, end = min(first + (halos == 1 ? 1 : each), slabs);
     const int warp = threadIdx.x / 32, strip = warp % strips, own = warp / strips;
     const int row = strip / octets * high, column = strip % octets * 8;
     const std::uint32_t place = Factor::place(row, column);
@@ -102,7 +102,8 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
 
     // Constants, which no kernel in front writes.
     if (first < end) Front::fill(shared.constants[0], a, slabs, first);
-    if (first + 1 < end) Front::fill(shared.constants[1], a, slabs, first + 1);
+    if constexpr (halos > 1)
+      if (first + 1 < end) Front::fill(shared.constants[1], a, slabs, first + 1);
     for (Constants& some : shared.constants) Front::without_bias(some, a);
     Front::mark(shared.inside, conv, corner);
     portable::await_earlier();
@@ -116,10 +117,12 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     for (int at = first; at < end; ++at) {
       settle<0>();
       __syncthreads();  // this slab is expanded, the next one's constants are there, and those of the last one are free
-      const int next = slot == 2 ? 0 : slot + 1, turn = (at - first) % 2;
-      if (at + 2 < end) Front::fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2);
-      commit();
-      if (at + 1 < end) Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[1 - turn]);
+      const int next = slot == 2 ? 0 : slot + 1, turn = (at - first) % halos;
+      if constexpr (halos > 1) {
+        if (at + 2 < end) Front::fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2);
+        commit();
+        if (at + 1 < end) Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[1 - turn]);
+      }
       const Constants& now = shared.constants[slot];
       const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[turn])) + place;
       const int steps = min(slab / 16, (a.expanded - at * slab + 15) / 16);
@@ -148,7 +151,7 @@ template <bool sums, typename Tile, typename Before, typename Between>
 void launch_expanded(const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   using Kernel = ExpandedDepthwise<Tile>;
   const Arguments& conv = a.chain.conv;
-  if (conv.channels > Kernel::given)
+  if (conv.channels > Kernel::given || (Kernel::halos_of_block == 1 && a.expanded > Kernel::width * a.chain.parts))
     throw std::runtime_error("could not launch a product with a depthwise convolution: a block takes fewer channels");
   const int tiles = Tiles<Kernel::down, Kernel::columns>(conv).count(conv);
   if (tiles == 0) return;
@@ -156,19 +159,19 @@ void launch_expanded(const InvertedArguments& a, const Before& before, const Bet
               conv.overlap, stream, a, before, between);
 }
 
-template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
-          typename Element, typename Before, typename Between>
-void launch_chain(ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>,
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
+          int access, typename Element, typename Before, typename Between>
+void launch_chain(ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
-  using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>;
+  using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>;
   launch_expanded<false, Tile>(a, before, between, stream);
 }
 
-template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
-          typename Element, typename Before, typename Between>
-void launch_chain(WithSums<ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>>,
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
+          int access, typename Element, typename Before, typename Between>
+void launch_chain(WithSums<ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>>,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
-  using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>;
+  using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>;
   launch_expanded<true, Tile>(a, before, between, stream);
 }
 

@@ -9,9 +9,9 @@ namespace bolt::grouped {
 
 template <typename Tile>
 struct InvertedResidual;
-template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
-          typename Element>
-struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access, Element>> {
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int n, int load,
+          int access, typename Element>
+struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab, halos, n, load, access, Element>> {
   using Sums = ChainSums<rows, octets, pairs, across, n, access, Element>;
   static constexpr int threads = Sums::threads;
   using Front = Expansion<W, depth, rows, Sums::columns, pairs, slab, load, threads / 32, Element>;
@@ -21,11 +21,11 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
   struct Constants : Front::Constants {
     alignas(16) Right<2> factors[slab / 16 * factors_of_step];
   };
-  /// Constants of three slabs: of the one that is expanded, the one in front of it, and the next.
+  /// Constants of three slabs: of the one that is expanded, the one in front of it, and the next; or of the only one.
   struct Shared {
     alignas(16) Half given[Front::Given::halves];
-    alignas(16) Half halo[2][Front::halo_halves];
-    Constants constants[3];
+    alignas(16) Half halo[halos][Front::halo_halves];
+    Constants constants[halos == 1 ? 1 : 3];
     alignas(16) typename Front::Inside inside;
   };
   static constexpr int slab_bytes = static_cast<int>(sizeof(Shared));
@@ -53,14 +53,15 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
     const int part = blockIdx.x % a.chain.parts;
     const Tiles<rows, Sums::columns> tiles(conv);
     const Corner corner = tiles.corner(blockIdx.x / a.chain.parts);
-    const int slabs = (a.expanded + slab - 1) / slab;
+    const int slabs = halos == 1 ? 1 : (a.expanded + slab - 1) / slab;
     const int warp = threadIdx.x / 32, strip = warp % Sums::strips, own = warp / Sums::strips;
     const std::uint32_t place = Factor::place(strip / octets * Sums::high, strip % octets * 8);
     const typename Factor::Diagonal diagonal;
 
     // Constants, which no kernel in front writes.
     fill(shared.constants[0], a, slabs, 0, part);
-    if (slabs > 1) fill(shared.constants[1], a, slabs, 1, part);
+    if constexpr (halos > 1)
+      if (slabs > 1) fill(shared.constants[1], a, slabs, 1, part);
     for (Constants& each : shared.constants) Front::without_bias(each, a);
     Front::mark(shared.inside, conv, corner);
     portable::await_earlier();
@@ -76,11 +77,14 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
       settle<0>();
       __syncthreads();  // this slab is expanded, the next one's constants are there, and those of the last one are free
       const int next = slot == 2 ? 0 : slot + 1;
-      if (at + 2 < slabs) fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2, part);
-      commit();
-      if (at + 1 < slabs) Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[(at + 1) % 2]);
+      if constexpr (halos > 1) {
+        if (at + 2 < slabs) fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2, part);
+        commit();
+        if (at + 1 < slabs)
+          Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[(at + 1) % halos]);
+      }
       const Constants& now = shared.constants[slot];
-      const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[at % 2])) + place;
+      const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[at % halos])) + place;
       const int steps = min(slab / 16, (a.expanded - at * slab + 15) / 16);
 #pragma unroll 1
       for (int step = own; step < steps; step += across) {
@@ -103,15 +107,15 @@ __global__ void __launch_bounds__(InvertedResidual<Tile>::threads)
   InvertedResidual<Tile>::run(arguments, before, between, after);
 }
 
-template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
-          typename Element, typename Before, typename Between, typename After>
-void launch_chain(InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access, Element>,
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int n, int load,
+          int access, typename Element, typename Before, typename Between, typename After>
+void launch_chain(InvertedTile<W, depth, rows, octets, pairs, across, slab, halos, n, load, access, Element>,
                   const InvertedArguments& a, const Before& before, const Between& between, const After& after,
                   void* stream) {
-  using Tile = InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access, Element>;
+  using Tile = InvertedTile<W, depth, rows, octets, pairs, across, slab, halos, n, load, access, Element>;
   using Kernel = InvertedResidual<Tile>;
   const Arguments& conv = a.chain.conv;
-  if (conv.channels > depth)
+  if (conv.channels > depth || (halos == 1 && a.expanded > slab))
     throw std::runtime_error("could not launch an inverted residual: a block takes fewer channels than there are");
   const int tiles = Tiles<rows, 8 * octets>(conv).count(conv);
   if (tiles == 0) return;
