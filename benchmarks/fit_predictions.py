@@ -46,11 +46,18 @@ FITS = {
     "chains": Fit(
         ("grouped inverted", "grouped expanded", "grouped expanded + means"),
         _of("grouped.chain_tile", "_EFFICIENCY", "_CLOCKS", "_SLAB", "_LOADS")
-        + _of("grouped.shape", "_TRANSCENDENTAL"),
+        + _of("grouped.chain", "_TRANSCENDENTAL"),
     ),
     "copied chains": Fit(
         ("grouped chain",),
-        _of("grouped.chain_tile", "_COPIED_BEGIN", "_COPIED_CLOCKS", "_COPIED_SLAB", "_COPIED_LOADS"),
+        _of(
+            "grouped.chain_tile",
+            "_COPIED_EFFICIENCY",
+            "_COPIED_BEGIN",
+            "_COPIED_CLOCKS",
+            "_COPIED_SLAB",
+            "_COPIED_LOADS",
+        ),
     ),
     "grouped products": Fit(
         ("grouped tensor_core", "grouped deep"),
@@ -71,7 +78,7 @@ FITS = {
     ),
     "banded": Fit(
         ("grouped banded",),
-        _of("grouped.banded", "_EFFICIENCY", "_ROW"),
+        _of("grouped.banded", "_BEGIN", "_ROW", "_COPY"),
     ),
     "normed": Fit(
         ("grouped normed",),

@@ -36,7 +36,7 @@ _CHANNELS = (16, 24, 32, 48)
 _ROWS = (1, 2, 3, 4, 6, 8)
 """Parts of an image along its rows."""
 _BEGIN = 1.4e-6
-"""Seconds until the first rows of blocks in turn are there, and their bands. Fitted, as the next two are, to 11 times of
+"""Seconds until the first rows of blocks in turn and their bands are there. Fitted, as the next two are, to 11 times of
 an H100: off by 3% on average, and by 10% at most."""
 _ROW, _COPY = 58, 4.8
 """Clocks of a multiprocessor for a warp's row of the input, and for each copy of a thread there: what its loads, copies

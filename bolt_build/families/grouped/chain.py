@@ -39,6 +39,8 @@ from bolt_build.graph.ops.chain import Averaged, Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Target
 
+_TRANSCENDENTAL = 11
+"""Operations that a power of two and a reciprocal count as where all warps of a block compute them at once."""
 _MEMORY_MB = 500
 
 
@@ -128,7 +130,7 @@ def chain_shape(problem: KernelProblem) -> ChainShape:
     results = 0 if found.behind is None else found.behind.outputs[0].shape[1]
     if found.front is None:
         return ChainShape(shape, results)
-    return ChainShape(shape, results, x.shape[1], epilogue_operations(found.front))
+    return ChainShape(shape, results, x.shape[1], epilogue_operations(found.front, _TRANSCENDENTAL))
 
 
 Tile = ChainTile | InvertedTile | ExpandedTile

@@ -151,10 +151,10 @@ def shape_of(problem: KernelProblem) -> Shape:
     )  # fmt: skip
 
 
-def epilogue_operations(problem: KernelProblem) -> int:
-    """Of each result, behind the sum."""
+def epilogue_operations(problem: KernelProblem, transcendental: int = _TRANSCENDENTAL) -> int:
+    """Of each result, behind the sum, where a power of two and a reciprocal count as `transcendental`."""
     functions = [stage.op.function for stage in problem.epilogue if isinstance(stage.op, Activation)]
-    return 2 * len(problem.epilogue) + _TRANSCENDENTAL * sum(function in TRANSCENDENTAL for function in functions)
+    return 2 * len(problem.epilogue) + transcendental * sum(function in TRANSCENDENTAL for function in functions)
 
 
 def wide(*values: int) -> int:
