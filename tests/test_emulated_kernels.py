@@ -171,6 +171,7 @@ LABELS = (
     "dw-7x7-images-grouped-bandedx",
     "dw-7x7-wide-grouped-bandedx",
     "dw-9x3-valid-grouped-bandedx",
+    "dw-5x5-scaled-grouped-bandedx",
     "dw-form-grouped-slidingx",
     "dw-3x3d3s2-grouped-slidingx",
     "dw-residual-odd-grouped-slidingx",

@@ -59,4 +59,22 @@ struct Ahead<count, portable::Chain<First, Rest...>> {
   }
 };
 
+/// Whether stages read no tensor but numbers of channels: where a result stands is of no matter then.
+template <typename Stage>
+struct OfChannel {
+  static constexpr bool value = false;
+};
+template <typename Function>
+struct OfChannel<portable::Apply<Function>> {
+  static constexpr bool value = true;
+};
+template <typename Function, typename T, bool first>
+struct OfChannel<portable::Combine<Function, portable::Channel<T>, first>> {
+  static constexpr bool value = true;
+};
+template <typename... Stages>
+struct OfChannel<portable::Chain<Stages...>> {
+  static constexpr bool value = (... && OfChannel<Stages>::value);
+};
+
 }  // namespace bolt::grouped

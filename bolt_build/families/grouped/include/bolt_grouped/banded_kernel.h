@@ -12,6 +12,7 @@
 #include "bolt_grouped/ahead.h"
 #include "bolt_grouped/banded.h"
 #include "bolt_grouped/grouped_kernel.h"
+#include "bolt_portable/cuda/halves.h"
 
 namespace bolt::grouped {
 
@@ -50,8 +51,10 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
   /// Columns of a segment, with those that the last eight results read beyond them; copies of a row by a thread; words from a
   /// plane to the next, so many that copies of a warp go to different banks.
   static constexpr int width = columns + 8, passes = (segments * width + 31) / 32, plane = 32 * passes + 4, line = pairs * plane;
-  /// Of sums on their way to memory: two channels of a position beside each other, planes of these.
+  /// Of sums on their way to memory: two channels of a position beside each other, planes of these. Where the epilogue comes
+  /// first they are rounded, and what threads read of some planes lies in other banks.
   static constexpr int positions = 8 * used, staged = positions + 2, chunks = channels / access;
+  static constexpr int rounded = positions + (chunks > 2 ? 2 : 4);
   static constexpr int ring_bytes = 4 * stages * line, staged_bytes = 8 * pairs * staged;
   static constexpr int shared_bytes = ring_bytes + 2 * staged_bytes;
   static_assert(ring_bytes % 16 == 0 && staged_bytes % 16 == 0);
@@ -168,6 +171,9 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     };
     // What the epilogue reads for the next row that is stored.
     Ahead<access, Epilogue> ahead[stores];
+    constexpr bool early = OfChannel<Epilogue>::value;
+    std::uint32_t* const words = reinterpret_cast<std::uint32_t*>(sums);
+    const std::uint32_t* const own_words = words + chunk * (access / 2) * rounded + threadIdx.x / chunks;
     const auto load_ahead = [&](int out) {
       if constexpr (Ahead<access, Epilogue>::any) {
 #pragma unroll
@@ -179,6 +185,14 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
 #pragma unroll
       for (int i = 0; i < stores; ++i) {
         if (static_cast<unsigned>(out) >= static_cast<unsigned>(outs[i])) continue;
+        Half* const at = to + (pixel[i] + out * a.out_w) * pitch_y;
+        if constexpr (early) {
+          Right<access / 2> value;
+#pragma unroll
+          for (int j = 0; j < access / 2; ++j) value.at[j] = own_words[(turn * pairs + j) * rounded + i * of_pass];
+          *reinterpret_cast<Right<access / 2>*>(at) = value;
+          continue;
+        }
         float value[access];
 #pragma unroll
         for (int j = 0; j < access / 2; ++j) {
@@ -187,7 +201,7 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
           value[2 * j + 1] = two.y;
         }
         ahead[i].apply(epilogue, value, place(i, out));
-        portable::store_lanes<access>(to + (pixel[i] + out * a.out_w) * pitch_y, value);
+        portable::store_lanes<access>(at, value);
       }
       load_ahead(out + 1);
     };
@@ -217,6 +231,9 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
       read[half] = ring + warp * plane + own / across * width + own % across * 8 + lane % 4 * 2;
     }
     float2* const leaves = sums + warp * staged + lane / 4 * 8 + lane % 4 * 2;
+    std::uint32_t* const rounds = words + warp * rounded + lane / 4 * 8 + lane % 4 * 2;
+    // Of channels behind the last ones nothing is stored.
+    const Place of_warp{0, min(first + 2 * warp, a.out_channels - 2)};
     int slot = 0, turn = 0;
 #pragma unroll 1
     for (int row = begin; row < last; ++row) {
@@ -243,8 +260,16 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
       for (int half = 0; half < halves; ++half) {
         if (lane / 4 + 8 * half >= used) continue;
         const auto& done = sum[live - 1];
-        *reinterpret_cast<float4*>(leaves + turn * pairs * staged + 64 * half) =
-            make_float4(done[0][2 * half], done[1][2 * half], done[0][2 * half + 1], done[1][2 * half + 1]);
+        float one[2] = {done[0][2 * half], done[1][2 * half]}, next[2] = {done[0][2 * half + 1], done[1][2 * half + 1]};
+        if constexpr (early) {
+          along<2>(epilogue, one, of_warp);
+          along<2>(epilogue, next, of_warp);
+          *reinterpret_cast<uint2*>(rounds + turn * pairs * rounded + 64 * half) =
+              make_uint2(portable::paired<Half>(one[0], one[1]), portable::paired<Half>(next[0], next[1]));
+        } else {
+          *reinterpret_cast<float4*>(leaves + turn * pairs * staged + 64 * half) =
+              make_float4(one[0], one[1], next[0], next[1]);
+        }
       }
       turn = 1 - turn;
       slot = slot + 1 == stages ? 0 : slot + 1;
