@@ -103,7 +103,8 @@ class BandedTile:
 
     def shared_bytes(self, shape: Shape) -> int:
         """Rows of the input, and two rows of sums on their way to memory."""
-        return 4 * _STAGES * self.pairs * (32 * self.copies() + 4) + 16 * self.pairs * (_OCTET * self.used + 2)
+        plane = 32 * self.copies() + (2 if self.pairs > _OCTET else 4)
+        return self.pairs * (4 * _STAGES * plane + 16 * (_OCTET * self.used + 2))
 
     def copies(self) -> int:
         """Of a thread, of a row of the input."""

@@ -50,7 +50,8 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
   static_assert(used <= 16 && channels % access == 0);
   /// Columns of a segment, with those that the last eight results read beyond them; copies of a row by a thread; words from a
   /// plane to the next, so many that copies of a warp go to different banks.
-  static constexpr int width = columns + 8, passes = (segments * width + 31) / 32, plane = 32 * passes + 4, line = pairs * plane;
+  static constexpr int width = columns + 8, passes = (segments * width + 31) / 32;
+  static constexpr int plane = 32 * passes + (pairs > 8 ? 2 : 4), line = pairs * plane;
   /// Of sums on their way to memory: two channels of a position beside each other, planes of these. Where the epilogue comes
   /// first they are rounded, and what threads read of some planes lies in other banks.
   static constexpr int positions = 8 * used, staged = positions + 2, chunks = channels / access;
