@@ -73,12 +73,8 @@ FITS = {
         _of("grouped.rows", "_EFFICIENCY", "_MANY_TAPS", "_ROW") + _of("grouped.diagonal", "_EFFICIENCY", "_ROW"),
     ),
     "sliding": Fit(
-        ("grouped sliding", "grouped sliding + means"),
-        _of("grouped.sliding", "_EFFICIENCY", "_ALONE"),
-    ),
-    "banded": Fit(
-        ("grouped banded",),
-        _of("grouped.banded", "_BEGIN", "_ROW", "_COPY"),
+        ("grouped sliding", "grouped sliding + means", "grouped banded"),
+        _of("grouped.sliding", "_EFFICIENCY", "_ALONE") + _of("grouped.banded", "_BEGIN", "_ROW", "_COPY"),
     ),
     "normed": Fit(
         ("grouped normed",),
