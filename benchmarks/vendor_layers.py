@@ -144,9 +144,11 @@ def measured(row: Row, seconds: float) -> dict[str, Any]:
     time.sleep(IDLE)
     together = min(replays(graph, 0.0))
     with EnergyLog(_counter()) as log:
+        time.sleep(IDLE / 10)  # the counter is read before the first run, and behind the last
         began = time.monotonic()
         runs = replays(graph, seconds)
         ended = time.monotonic()
+        time.sleep(IDLE / 10)
     joules = log.between(began, ended)
     sustained = statistics.median(runs[len(runs) // 2 :])
     return {

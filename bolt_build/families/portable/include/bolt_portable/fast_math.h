@@ -93,17 +93,16 @@ struct Approximate {
   }
 
   /// max(x, 0) - |x| Q(|x|), Q the normal distribution's upper tail, 2^p: its logarithm p is smooth enough for a
-  /// polynomial. 0 at minus infinity.
+  /// polynomial. At minus infinity less than 1e-30.
   static BOLT_DEVICE float gelu(float x) {
-    const float a = std::fmin(std::fabs(x), 16.0f);  // 2^p is 0 there, and infinity times 0 would not be
-    float p = -1.56401677e-6f;
-    p = std::fma(p, a, 5.62041751e-5f);
-    p = std::fma(p, a, -8.88985465e-4f);
-    p = std::fma(p, a, 8.35273974e-3f);
-    p = std::fma(p, a, -5.36714382e-2f);
-    p = std::fma(p, a, -0.458711088f);
-    p = std::fma(p, a, -1.1511724f);
-    p = std::fma(p, a, -1.0f);
+    const float a = std::fmin(std::fabs(x), 13.5f);  // p is least there, and infinity times 2^p would be none
+    float p = 3.34904144e-5f;
+    p = std::fma(p, a, -7.62584910e-4f);
+    p = std::fma(p, a, 8.01380537e-3f);
+    p = std::fma(p, a, -5.32158390e-2f);
+    p = std::fma(p, a, -0.459007591f);
+    p = std::fma(p, a, -1.15108633f);
+    p = std::fma(p, a, -1.00001013f);
     return std::fma(-a, Arithmetic::exp2(p), larger(0.0f, x));
   }
 
