@@ -20,6 +20,10 @@ HOPELESS = 4.0
 """An alternative predicted to take so many times what its region's best takes is not measured: predictions are not so
 far off."""
 
+LEADS = 1.35
+"""The first of a group of kernels is tried where it is predicted to take so many times what the fastest takes at most:
+predictions are less sure of groups than of kernels of one group (`families/cutlass/ranking.py`)."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -66,9 +70,10 @@ def tuning_set(
     locked: Mapping[str, Candidate] = MappingProxyType({}),
 ) -> TuningSet:
     """The problems of the spaces' alternatives, conversions and copies, each with `limit` candidates that the
-    prediction puts first over all families that offer it (`shared_kernels`), and the variants of these. What a lock
-    has for a problem (`locked`, by the problem's digest) is tried again wherever prediction puts it, so that tuning
-    once more forgets nothing.
+    prediction puts first over all families that offer it (`shared_kernels`), and the variants of these. What a family
+    puts in front of faster ones, the first of a group of kernels, is tried too where it is not far behind (`LEADS`).
+    What a lock has for a problem (`locked`, by the problem's digest) is tried again wherever prediction puts it, so
+    that tuning once more forgets nothing.
 
     Left out, with a reason: what only hopeless alternatives need. A problem with a single candidate stays: what it
     takes decides between covers.
@@ -95,8 +100,8 @@ def tuning_set(
 
     chosen = choose([[trial.predicted for trial in ranking] for ranking in ranked], limit, units)
     chosen = tuple(
-        _with_locked(places, ranking, locked.get(problem.digest))
-        for places, ranking, problem in zip(chosen, ranked, wanted, strict=True)
+        _with_locked(_with_leaders(places, ranking, offer, limit), ranking, locked.get(problem.digest))
+        for places, ranking, offer, problem in zip(chosen, ranked, offers, wanted, strict=True)
     )
     problems = []
     for index, problem in enumerate(wanted):
@@ -221,6 +226,22 @@ def _ranked(
         Trial(each, families[name].predict(problem, each, target)) for name, found in offers.items() for each in found
     )
     return sorted(every, key=lambda trial: trial.predicted)
+
+
+def _with_leaders(
+    places: tuple[int, ...], ranking: Sequence[Trial], offer: Mapping[str, Sequence[Candidate]], limit: int
+) -> tuple[int, ...]:
+    """The places, and those of what families offer among their first `limit` though faster ones by prediction are
+    behind, where it is not far behind the fastest of all."""
+    at = {trial.candidate: place for place, trial in enumerate(ranking)}
+    leading = [
+        at[each]
+        for found in offer.values()
+        for each in found[:limit]
+        if at[each] > min((at[other] for other in found[limit:]), default=len(ranking))
+    ]
+    near = [place for place in leading if ranking[place].predicted <= LEADS * ranking[0].predicted]
+    return tuple(sorted({*places, *near}))
 
 
 def _with_locked(places: tuple[int, ...], ranking: Sequence[Trial], locked: Candidate | None) -> tuple[int, ...]:
