@@ -38,6 +38,7 @@ rows were rewritten: what other locks have of the family `portable` are times of
 
 _REWRITTEN = (
     "portable chain", "portable binary", "portable convert", "portable reduce", "portable transpose",
+    "cutlass images as they lie", "grouped inverted", "grouped expanded", "grouped expanded + means",
 )  # fmt: skip
 """Kinds whose kernels are others than those that locks and `results/kernel_times.json` have times of."""
 
@@ -48,8 +49,7 @@ OUTSIDE = {
     "grouped rows": "of small images, where another cut of the same kernel takes a fifth less",
     "grouped rows + means": "of the four problems with several kernels three have them in a wrong order",
     "grouped sliding": "at a batch of 1 the order of cuts that take 2 to 4 us is not known",
-    "portable cast": "six of them, at the least time that a launch is predicted to take: they take half of it",
-    "portable gather": "rows of a table that lie in the L2 cache come faster than predicted",
+    "portable cast": "six of them of a few KB, which take less than the least that a launch is predicted to take",
 }
 """Kinds that are outside of it, and why."""
 _LEAST = 5

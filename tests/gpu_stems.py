@@ -28,7 +28,8 @@ def stems(layer: Layer, tiles: Sequence[StemTile]) -> list[Trial]:
 
 def whole_rows() -> tuple[tuple[Layer, Sequence[StemTile]], ...]:
     """Images whose rows are whole loads: windows that begin within a word and on one, several tiles a block, of which
-    one or two are in shared memory, and a stride with which planes are read number by number."""
+    one or two are in shared memory, a tile whose fp32 planes have no room there, and a stride with which planes are
+    read number by number."""
     small = StemTile(4, 16)
     return (
         (conv("stem-whole", (2, 3, 43, 56), 32, (3, 3), 2), (small, StemTile(8, 32))),
@@ -37,6 +38,7 @@ def whole_rows() -> tuple[tuple[Layer, Sequence[StemTile]], ...]:
         (conv("stem-whole-grey", (2, 1, 33, 32), 24, (5, 5), 2, epilogue=SILU), (small,)),
         (conv("stem-whole-four", (1, 4, 21, 24), 48, (3, 3), epilogue=RESIDUAL), (StemTile(4, 32),)),
         (conv("stem-whole-far", (3, 3, 11, 16), 40, (2, 5), 2, ((2, 4), (1, 0))), (StemTile(4, 8),)),
+        (conv("stem-whole-wide", (1, 3, 40, 128), 32, (3, 3), 2), (StemTile(16, 56),)),
         (conv("stem-whole-many", (30, 3, 70, 64), 16, (3, 3), 2), (StemTile(16, 32), StemTile(4, 8))),
     )
 

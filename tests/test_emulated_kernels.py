@@ -238,6 +238,7 @@ LABELS = (
     "stem-two-cutlass-8x56x1-f16/channels_last-f16/channels_last",
     "stem-four-cutlass-4x32x1-f16/channels_last-f16/channels_last-shares3",
     "stem-whole-cutlass-8x32x1-f16/row-f16/channels_last",
+    "stem-whole-wide-cutlass-16x56x1-f32/row-f16/channels_last",
     "stem-whole-far-cutlass-4x8x1-f32/row-f16/channels_last",
     "stem-whole-many-cutlass-4x8x1-f16/channels_last-f16/channels_last",
     "rows-stem-cutlass-4x16x1-f16/channels_last-f16/channels_last-between5",

@@ -33,7 +33,7 @@ _CALLED = tuple(
 
 TRANSCENDENTAL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu", "exp", *_CALLED)
 """Activations that cost tens of operations an element instead of one or two."""
-_INSTRUCTIONS = {"silu": 5, "swish": 5, "sigmoid": 5, "tanh": 5, "exp": 5, "gelu": 11, "hard_swish": 2}
+_INSTRUCTIONS = {"silu": 5, "swish": 5, "sigmoid": 5, "tanh": 5, "exp": 5, "gelu": 10, "hard_swish": 2}
 _MANY = 10
 """Instructions of a function that is no simple one: those of softplus, say."""
 

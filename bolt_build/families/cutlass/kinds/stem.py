@@ -196,6 +196,15 @@ def _whole(single: StemConv) -> StemConv:
     return whole if suits else single
 
 
+def _in(what: StemConv, tile: StemTile) -> StemConv:
+    """The same for a tile: of single numbers, which are kept as the factor is, where its whole loads have no room."""
+    if what.ahead is None or what.shared(tile) <= _STATIC:
+        return what
+    single = replace(what, ahead=None)
+    suits = single.inner * single.stride[1] % 2 == 0 and single.steps <= _MOST_STEPS
+    return single if suits else what
+
+
 def _two(values: tuple[int, ...]) -> tuple[int, int]:
     height, width = values
     return height, width
@@ -278,12 +287,13 @@ class Stem(TileKind[StemTile, StemConv]):
             return Reason("half of its positions would be beyond the {}x{} of an image", *what.made)
         if tile.rows // 2 * (tile.columns // 8) % 2 != 0:
             return "warps have two fragments of eight positions of two rows"
-        if (needed := what.shared(tile)) > _STATIC:
+        if (needed := _in(what, tile).shared(tile)) > _STATIC:
             return Reason("takes {} bytes of shared memory, at most {} are supported", needed, _STATIC)
         return refuse_shared(needed, gpu)
 
     def seconds(self, problem: KernelProblem, what: StemConv, candidate: Candidate, target: Target) -> float:
-        return _seconds(what, self.tile_of(candidate), target)
+        tile = self.tile_of(candidate)
+        return _seconds(_in(what, tile), tile, target)
 
     def group(self, tile: StemTile) -> str:
         return "images as they lie"
@@ -299,7 +309,8 @@ class Stem(TileKind[StemTile, StemConv]):
         return tuple(sorted(pixels if added is None else {*pixels, added}))
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        own, added, tile, what = op_operands(problem), residual(problem), self.tile_of(candidate), _stem(problem)
+        own, added, tile = op_operands(problem), residual(problem), self.tile_of(candidate)
+        what = _in(_stem(problem), tile)
         other, apart = ("nullptr", 0) if added is None else (at.inputs[added], at.input_pitch(added))
         shape = struct(
             f"{SPACE}::StemArguments",
@@ -329,7 +340,7 @@ class Stem(TileKind[StemTile, StemConv]):
 
 def _cxx(problem: KernelProblem, tile: StemTile) -> str:
     """`bolt::cutlass_kernels::StemTile<bolt::portable::f16, float, true, 3, 32, 3, 3, 2, 2, 3, 8, 32>`"""
-    what, x = _stem(problem), problem.inputs[op_operands(problem)[0]]
+    what, x = _in(_stem(problem), tile), problem.inputs[op_operands(problem)[0]]
     types = COMPUTED[problem.outputs[0].format.dtype], COMPUTED[x.format.dtype]
     ahead = -1 if what.ahead is None else what.ahead
     numbers = (what.channels, what.out, *what.taps, *what.stride, ahead, tile.rows, tile.columns)
