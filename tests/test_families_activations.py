@@ -45,7 +45,7 @@ def longer(plain: KernelProblem, gelu: KernelProblem, kind: str) -> list[float]:
 def test_no_kernel_is_faster_with_one_and_some_are_slower(kind: str) -> None:
     more = longer(alone(layer(())), alone(layer(GELU)), kind)
     assert min(more) >= 1.0
-    assert max(more) > 1.05
+    assert max(more) > 1.04
 
 
 @pytest.mark.parametrize("kind", ["resident", "warpgroups"])

@@ -114,7 +114,7 @@ def test_blocks_read_many_weights_once_for_eight_images() -> None:
 
 @pytest.mark.parametrize("target", ["a100", "t4"])
 def test_gpus_without_clusters_have_blocks_that_share_results_alone(target: str) -> None:
-    problem, chosen = gate_of(target, 1536, 64), target_named(target)
+    problem, chosen = gate_of(target, 960, 40), target_named(target)
     offered = [dict(each.parameters) for each in Portable().candidates(problem, chosen)[0]]
     assert {each["cluster"] for each in offered if each["algorithm"] == "tensor_cores"} == {1}
     assert Portable().refuse(problem, cores(8, 8, 1), chosen) == "blocks form clusters from sm_90 on"
