@@ -188,8 +188,8 @@ FIVE, STEM, HALVED = windows("max", 5, 1, 2), windows("max", 3, 2, 1), windows("
 def test_predictions_are_near_what_an_h100_took_and_the_faster_one_leads(
     op: Pool, shape: tuple[int, ...], tile: SlidingTile, sliding: float, plain: float
 ) -> None:
-    """Microseconds, of tensors that came from memory: those of an engine, for which times are predicted, are in L2 in part.
-    Windows of which few overlap keep the plain kernel, and so do a few images."""
+    """Microseconds, of tensors that came from memory: those of an engine, for which times are predicted, are in L2 in
+    part. Windows of which few overlap keep the plain kernel, and so do a few images."""
     h100, asked = target_named("h100"), images(op, *shape, target="h100")
     assert FAMILY.refuse(asked, candidate(tile), h100) is None
     for each, measured in ((candidate(tile), sliding), (DIRECT, plain)):
