@@ -11,12 +11,11 @@ from typing import ClassVar
 
 from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
-from bolt_build.families.grouped.tensor_core import instruction, joined, load_width, octets, unit, unit_count
+from bolt_build.families.grouped.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
 from bolt_build.families.grouped.warps import Work, copied, product_clocks, read_bytes, seconds_of, store_waits, stored
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -172,13 +171,7 @@ class DeepTile:
         return 2 * tiles * self.warps * self.fragments * _ROWS * self.n * _OCTET * shape.taps * octets(shape) * _OCTET
 
     def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        layout = struct(
-            f"{SPACE}::Fragments",
-            groups=shape.groups, joined=joined(shape), in_each=shape.of_group[0], out_each=shape.of_group[1],
-            taps=shape.taps, to_units=unit_count(shape), to_tiles=self._splits(shape) * self.n,
-            instruction=instruction(gpu),
-        )  # fmt: skip
-        return layout, shape.filters
+        return fragments(shape, unit_count(shape), self._splits(shape) * self.n, gpu)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::DeepTile<bolt::grouped::Window<1, 128, 1, 1, 1, 1>, 48, 48, 1, 1, 128, 2, 4, 4, 6, 2, 3, 56,

@@ -157,13 +157,7 @@ class TensorCoreTile:
         return 2 * shape.batch * shape.out[0] * shape.out[1] * self.parts(shape) * self.units * n * depth
 
     def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        layout = struct(
-            f"{SPACE}::Fragments",
-            groups=shape.groups, joined=joined(shape), in_each=shape.of_group[0], out_each=shape.of_group[1],
-            taps=shape.taps, to_units=self.parts(shape) * self.units, to_tiles=self._splits(shape) * self.n,
-            instruction=instruction(gpu),
-        )  # fmt: skip
-        return layout, shape.filters
+        return fragments(shape, self.parts(shape) * self.units, self._splits(shape) * self.n, gpu)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::TensorCoreTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 8, 8, 4, 8, 8, 4, 1, 4, 1, 40, true,
@@ -173,6 +167,17 @@ class TensorCoreTile:
         widths = (load_width(shape), wide(made, shape.filters), instruction(gpu))
         words = (shape.window, *map(str, (*sizes, self.pitch(shape))), boolean(self.held), *map(str, widths))
         return f"{SPACE}::TensorCoreTile<{', '.join(words)}{shape.element}>"
+
+
+def fragments(shape: Shape, units: int, tiles: int, gpu: Gpu) -> tuple[str, int]:
+    """How weights of so many units, in so many tiles of results each, are packed as the operands of instructions, and
+    the filters that they are of: `fragments.h`."""
+    layout = struct(
+        f"{SPACE}::Fragments",
+        groups=shape.groups, joined=joined(shape), in_each=shape.of_group[0], out_each=shape.of_group[1],
+        taps=shape.taps, to_units=units, to_tiles=tiles, instruction=instruction(gpu),
+    )  # fmt: skip
+    return layout, shape.filters
 
 
 def instruction(gpu: Gpu) -> int:
