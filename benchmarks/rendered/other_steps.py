@@ -19,6 +19,15 @@ _MOVING = frozenset({
 
 @figures("other_steps")
 def other_steps(data: Any) -> dict[str, str]:
+    return _by_kind("other_steps", data)
+
+
+@figures("other_steps_h100")
+def other_steps_h100(data: Any) -> dict[str, str]:
+    return _by_kind("other_steps_h100", data)
+
+
+def _by_kind(name: str, data: Any) -> dict[str, str]:
     """A row a kind of steps and family, those first that take most of their networks' time."""
     kinds: dict[str, list[Any]] = defaultdict(list)
     parts: dict[str, float] = defaultdict(float)
@@ -37,8 +46,7 @@ def other_steps(data: Any) -> dict[str, str]:
     gpus = " and ".join(sorted({short_gpu(network["gpu"]) for network in networks}))
     head = [f"measured over predicted, {gpus}", "steps", "mean", "10% to 90%", "of bound", "of the networks' time"]
     return {
-        "other_steps": table(head, rows), "other_steps.steps": f"{_count(every):,}",
-        "other_steps.networks": str(len(networks)),
+        name: table(head, rows), f"{name}.steps": f"{_count(every):,}", f"{name}.networks": str(len(networks)),
     }  # fmt: skip
 
 
