@@ -41,6 +41,33 @@ def test_it_computes_what_the_model_means(seed: int, tmp_path: Path) -> None:
     assert (running.precision, running.form, running.compile_seconds) == ("fp32", "f32 row", None)
 
 
+def test_a_text_is_fed_as_integers(tmp_path: Path) -> None:
+    """Token ids alone go in, so what the file computes in is asked of its outputs."""
+    path = tmp_path / "model.onnx"
+    table = onnx.numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(6, 2), "table")
+    ids = onnx.helper.make_tensor_value_info("input", onnx.TensorProto.INT64, ["N", 3])
+    rows = onnx.helper.make_tensor_value_info("rows", onnx.TensorProto.FLOAT, ["N", 3, 2])
+    node = onnx.helper.make_node("Gather", ["table", "input"], ["rows"])
+    graph = onnx.helper.make_graph([node], "text", [ids], [rows], [table])
+    onnx.save(onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)]), str(path))
+    running = OnnxruntimePeer().enter(setup_for(path, 1), {"input": np.array([[5, 0, 2]])}, CpuDevice())
+    running.run()
+    assert running.outputs()["rows"].tolist() == [[[10, 11], [0, 1], [4, 5]]]
+    assert (running.precision, running.form) == ("fp32", "i64 row")
+
+
+def test_an_input_that_numpy_has_no_type_for_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BFLOAT16, [2]) for name in ("input", "output")]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["input"], ["output"])], "g", ports[:1], ports[1:]
+    )
+    onnx.save(onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)]), str(path))
+    with pytest.raises(PeerFailed) as raised:
+        OnnxruntimePeer().enter(setup_for(path, 1), {}, CpuDevice())
+    assert str(raised.value) == "its input 'input' is a tensor(bfloat16), which cannot be fed here"
+
+
 def test_its_version_is_told() -> None:
     import onnxruntime
 

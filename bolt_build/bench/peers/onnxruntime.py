@@ -13,10 +13,17 @@ from bolt_build.graph.ir import Array
 from bolt_build.toolchain.reference_runtime import import_onnxruntime
 
 _CUDA = "CUDAExecutionProvider"
-_DTYPES: dict[str, tuple[type[np.generic], str, str]] = {
-    "tensor(float)": (np.float32, "fp32", "f32"),
-    "tensor(float16)": (np.float16, "fp16", "f16"),
-    "tensor(double)": (np.float64, "fp64", "f64"),
+_PRECISIONS = {np.float32: "fp32", np.float16: "fp16", np.float64: "fp64"}
+_DTYPES: dict[str, tuple[type[np.generic], str]] = {
+    "tensor(float)": (np.float32, "f32"),
+    "tensor(float16)": (np.float16, "f16"),
+    "tensor(double)": (np.float64, "f64"),
+    "tensor(bool)": (np.bool_, "bool"),
+    **{
+        f"tensor({sign}int{bits})": (np.dtype(f"{sign}int{bits}").type, f"{sign or 'i'}{bits}")
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
 }
 
 
@@ -46,22 +53,20 @@ class LoadedModel:
     def __init__(self, setup: Setup, feeds: Mapping[str, Array], device: Device) -> None:
         self.stream = device.new_stream()
         self._session = _session(setup, self.stream)
-        kinds = {given.name: _DTYPES.get(given.type) for given in self._session.get_inputs()}
-        known = [kind for kind in kinds.values() if kind is not None]
-        if len(known) < len(kinds):
-            strange = next(g for g in self._session.get_inputs() if g.type not in _DTYPES)
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        if (strange := next((given for given in inputs if given.type not in _DTYPES), None)) is not None:
             raise PeerFailed(f"its input '{strange.name}' is a {strange.type}, which cannot be fed here")
-        self.precision = known[0][1]
-        self.form = f"{known[0][2]} row"
+        kinds = {given.name: _DTYPES[given.type] for given in inputs}
+        self.precision = _precision([port.type for port in (*inputs, *outputs)])
+        self.form = ", ".join(dict.fromkeys(f"{form} row" for _, form in kinds.values()))
         self._binding = self._session.io_binding()
         self._buffers: list[Buffer] = []
         for name, kind in kinds.items():
-            assert kind is not None
             array = np.ascontiguousarray(feeds[name].astype(kind[0]))
             self._buffers.append(device.buffer(array.nbytes))
             self._buffers[-1].fill(array)
             self._binding.bind_input(name, device.where, 0, kind[0], array.shape, self._buffers[-1].address)
-        self._outputs = [made.name for made in self._session.get_outputs()]
+        self._outputs = [made.name for made in outputs]
         for name in self._outputs:
             self._binding.bind_output(name, device.where)
 
@@ -77,6 +82,12 @@ class LoadedModel:
             name: array.astype(np.float32) if array.dtype.kind == "f" else array
             for name, array in zip(self._outputs, made, strict=True)
         }
+
+
+def _precision(types: list[str]) -> str:
+    """What a file computes in, by its inputs and outputs: a text's inputs are integers."""
+    found = (_PRECISIONS.get(_DTYPES[each][0]) for each in types if each in _DTYPES)
+    return next((each for each in found if each is not None), "integers")
 
 
 def _session(setup: Setup, stream: int) -> Any:
