@@ -35,6 +35,9 @@ MOST_SLABS = 4095
 """Of `most_pass_slabs`: each slab has a counter."""
 _BYTES = (32 << 10, 64 << 10, 128 << 10)
 """Parts of a slab that are tried."""
+_LINE = 64
+"""Bytes that memory gives at once."""
+_SEVERAL = 4
 _AHEAD = (8 << 20, 16 << 20, 24 << 20)
 """Bytes between what is gathered and what is stored that are tried, of a GPU with 50 MB of L2."""
 
@@ -72,7 +75,7 @@ class PassTile(InSlabs):
 
     def shared(self, nest: Nest) -> int:
         """Bytes of shared memory of a block."""
-        return 4 * (self.parts_of_sums * self.width + self.statistics(nest))
+        return 4 * max(self.parts_of_sums * self.width + self.statistics(nest), 3 * self.threads)
 
     def scratch(self, nest: Nest) -> int:
         """Bytes: mean and squares of each part, mean and factor of each slab."""
@@ -80,19 +83,26 @@ class PassTile(InSlabs):
 
 
 def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[PassTile]:
-    """The widest slabs that blocks have threads for, in parts of several sizes."""
-    loads = nest.channels.extent // LANES
+    """The widest slabs that blocks have threads for, in parts of several sizes; where these are few parts, narrow ones
+    too, which are more."""
     for threads in THREADS:
-        widths = [each for each in range(min(loads, threads), 0, -1) if loads % each == 0]
-        across = next((each for each in widths if each * LANES % nest.group == 0), widths[0])
-        slab = nest.many * across * LANES * element
-        parts = dict.fromkeys(min(max(1, ceil(slab / most)), nest.many) for most in _BYTES)
-        for part in parts:
-            part = ceil(nest.many / ceil(nest.many / part))
-            items = nest.slabs(across * LANES)
-            wanted = (ceil(most * gpu.l2 / (50 << 20) / slab) for most in _AHEAD)
-            for ahead in dict.fromkeys(min(each, items) for each in wanted):
-                yield PassTile(across, part, threads, ahead)
+        for across in _widths(nest, threads, element, gpu):
+            slab, items = nest.many * across * LANES * element, nest.slabs(across * LANES)
+            for part in dict.fromkeys(min(max(1, ceil(slab / most)), nest.many) for most in _BYTES):
+                part = ceil(nest.many / ceil(nest.many / part))
+                wanted = (ceil(most * gpu.l2 / (50 << 20) / slab) for most in _AHEAD)
+                for ahead in dict.fromkeys(min(each, items) for each in wanted):
+                    yield PassTile(across, part, threads, ahead)
+
+
+def _widths(nest: Nest, threads: int, element: int, gpu: Gpu) -> list[int]:
+    loads = nest.channels.extent // LANES
+    widths = [each for each in range(min(loads, threads), 0, -1) if loads % each == 0]
+    whole = [each for each in widths if each * LANES % nest.group == 0] or widths[:1]
+    # All elements in parts of the least size: each multiprocessor has room for several.
+    few = nest.slabs(whole[0] * LANES) * nest.many * whole[0] * LANES * element < _SEVERAL * gpu.sms * _BYTES[0]
+    narrow = [each for each in whole if each * LANES * element >= _LINE]
+    return list(dict.fromkeys((whole[0], *narrow[-1:]))) if few else whole[:1]
 
 
 def refuse_tile(tile: PassTile, nest: Nest, gpu: Gpu) -> str | None:
@@ -115,9 +125,14 @@ _REACHED = 0.53
 """The part of a GPU's bandwidth that blocks reach at best."""
 _BEGIN = 5e-6
 """A guess at the seconds until the first slab is gathered, and put together, and until the last one is stored."""
+_ALONE, _ROUND, _TICKET, _COMBINED = 14e-6, 1.35e-6, 8e-9, 0.8e-6
+"""Seconds that an H100 took however few the bytes: for counts and waits, for loads of both passes that are under way at
+once, for a block's number, and for parts that a thread puts together at once."""
 _KEEPS = 0.5
 """The part of L2 that is expected to keep what was read: its other part is where results wait for memory."""
 _REGISTERS = 80
+_BATCH, _AT_ONCE = 4, 16
+"""`batch` and `at_once` of `norm_passes.h`."""
 
 
 def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
@@ -133,7 +148,17 @@ def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
     loads = tile.share(nest) * tile.across / tile.threads
     filled = loads / (loads + 6.0)  # beside few loads of a thread, its addresses, sums and waits are much
     reached = _REACHED * read * (0.5 + 0.5 * wait) * filled * operands_share(nest)
-    return seconds_of(problem, target, reached) + _BEGIN
+    return max(seconds_of(problem, target, reached) + _BEGIN, _alone(tile, nest))
+
+
+def _alone(tile: PassTile, nest: Nest) -> float:
+    """Seconds of one part after the other: loads wait for those before them, and blocks for their numbers."""
+    rows = max(tile.threads // tile.across, 1)
+    loads = ceil(ceil(tile.share(nest) / rows) / _BATCH)
+    lanes = max(tile.threads // tile.statistics(nest), 1)
+    combined = ceil(ceil(tile.parts / lanes) / _AT_ONCE)
+    blocks = 2 * nest.slabs(tile.width) * tile.parts
+    return _ALONE + _ROUND * loads + _TICKET * blocks + _COMBINED * combined
 
 
 def _emit(problem: KernelProblem, tile: PassTile, at: StepExpressions) -> StepCode:

@@ -1,6 +1,7 @@
 // The CUDA kernel of norm.h that reads elements twice: from memory for their statistics, and soon again from L2.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -18,6 +19,10 @@ struct NormPasses {
 };
 
 constexpr int most_pass_threads = 256;
+/// Of a block: partial sums and means of its part, or mean, squares and elements that each thread has put together.
+inline Index pass_floats(Index across, Index threads, Index statistics) {
+  return std::max(slab_partials(across, threads) + statistics, 3 * threads);
+}
 /// Counters beside that of the blocks that have begun: one a slab.
 constexpr Index most_pass_slabs = static_cast<Index>(counter_bytes / sizeof(std::uint32_t)) - 1;
 
@@ -53,7 +58,8 @@ class PassedNorm {
 /// for those that gather its slab. They have lower tickets, so they have begun, and they wait for nobody: whatever order a
 /// GPU begins blocks in, and whatever else it runs, no block waits for ever.
 ///
-/// Of a slab's parts, the last to be gathered puts all together by Chan's formula, in their order. Counters go round to zero.
+/// Of a slab's parts, the block that gathers last puts all together by Chan's formula. Each of its threads has a run of
+/// parts, in their order, and runs are put together two by two: always in the same order. Counters go round to zero.
 template <NormOperands operands, typename Statistic, typename In, typename Out, typename End>
 struct NormInPasses {
   static constexpr int batch = 4, at_once = 16;
@@ -177,24 +183,66 @@ struct NormInPasses {
       __stcg(ours + at, float2{Statistic::centred ? means[at] : 0.0f, total});
     });
     if (publish(slab, told) != parts - 1) return;
-    for (std::uint32_t at = threadIdx.x; at < statistics(); at += blockDim.x) {
-      const float2* const from = partial + Index{slab} * parts * statistics() + at;
-      float2 all{0.0f, 0.0f}, read[at_once];
-      for (std::uint32_t begin = 0; begin < parts; begin += at_once) {
-#pragma unroll
-        for (std::uint32_t i = 0; i < at_once; ++i)
-          if (begin + i < parts) read[i] = __ldcg(from + Index{begin + i} * statistics());
-#pragma unroll
-        for (std::uint32_t i = 0; i < at_once; ++i)
-          if (begin + i < parts)
-            all = begin + i == 0 ? read[i]
-                                 : norm_together<Statistic>(all, elements((begin + i) * static_cast<std::uint32_t>(s.share)),
-                                                            read[i], elements(there(begin + i)));
-      }
+    const auto put = [&](std::uint32_t at, const float2& all) {
       const float factor = Statistic::factor(all.y, elements(positions), p.epsilon);
       __stcg(found + Index{slab} * statistics() + at, float2{all.x, factor});
+    };
+    const std::uint32_t lanes = blockDim.x / statistics();
+    if (lanes < 2) {
+      for (std::uint32_t at = threadIdx.x; at < statistics(); at += blockDim.x) put(at, together(slab, at, 0, parts));
+    } else {
+      together_in_lanes(slab, lanes, sums, put);
     }
     publish(slab, told);
+  }
+
+  /// Mean and squares of a statistic over parts [begin, end) of a slab, at least one, in their order.
+  __device__ float2 together(std::uint32_t slab, std::uint32_t at, std::uint32_t begin, std::uint32_t end) const {
+    const float2* const from = partial + Index{slab} * parts * statistics() + at;
+    float2 all{0.0f, 0.0f}, read[at_once];
+    for (std::uint32_t first = begin; first < end; first += at_once) {
+#pragma unroll
+      for (std::uint32_t i = 0; i < at_once; ++i)
+        if (first + i < end) read[i] = __ldcg(from + Index{first + i} * statistics());
+#pragma unroll
+      for (std::uint32_t i = 0; i < at_once; ++i)
+        if (first + i < end)
+          all = first + i == begin
+                    ? read[i]
+                    : norm_together<Statistic>(all, between(begin, first + i), read[i], between(first + i, first + i + 1));
+    }
+    return all;
+  }
+
+  /// The same of all parts, where `lanes` threads, two at least, have a run of parts of each statistic. Calls
+  /// put(statistic, what was put together) on the first of them.
+  template <typename Put>
+  __device__ void together_in_lanes(std::uint32_t slab, std::uint32_t lanes, float* memory, const Put& put) const {
+    const std::uint32_t many = statistics(), lane = threadIdx.x / many, at = threadIdx.x % many;
+    const std::uint32_t run = (parts + lanes - 1) / lanes, begin = min(lane * run, parts), end = min(begin + run, parts);
+    float2* const shared = reinterpret_cast<float2*>(memory);
+    float* const counts = memory + 2 * blockDim.x;
+    float2 own{0.0f, 0.0f};
+    float had = 0.0f;
+    if (lane < lanes && begin < end) {
+      own = together(slab, at, begin, end);
+      had = between(begin, end);
+    }
+    std::uint32_t width = 1;
+    while (width < lanes) width *= 2;
+    while (width > 1) {
+      shared[threadIdx.x] = own;
+      counts[threadIdx.x] = had;
+      __syncthreads();
+      width /= 2;
+      if (lane < width && lane + width < lanes) {
+        const float others = counts[threadIdx.x + width * many];
+        if (others > 0.0f) own = norm_together<Statistic>(own, had, shared[threadIdx.x + width * many], others);
+        had += others;
+      }
+      __syncthreads();
+    }
+    if (lane == 0) put(at, own);
   }
 
   __device__ void normalise(std::uint32_t slab, std::uint32_t part) const {
@@ -225,6 +273,11 @@ struct NormInPasses {
     });
   }
 
+  /// Elements of a statistic in parts [begin, end) of a slab, the last of which may be smaller.
+  __device__ float between(std::uint32_t begin, std::uint32_t end) const {
+    const auto share = static_cast<std::uint32_t>(s.share);
+    return elements(min(end * share, positions) - begin * share);
+  }
   __device__ float elements(std::uint32_t many) const { return static_cast<float>(many) * static_cast<float>(s.group); }
 
   /// What the block has written is seen by whoever sees the count; how many had counted before.
@@ -266,7 +319,7 @@ void norm_passes(const Run& r, const Norm& p, const NormPasses& s, const In* in,
   if (blocks == 0) return;
   float2* const partial = static_cast<float2*>(r.scratch());
   Launch how{.blocks = blocks, .threads = static_cast<unsigned>(s.threads)};
-  how.shared = static_cast<int>(4 * (slab_partials(s.across, s.threads) + statistics));
+  how.shared = static_cast<int>(4 * pass_floats(s.across, s.threads, statistics));
   how.overlap = r.overlap;
   how.stream = r.stream;
   queue("a normalisation kernel", how, norm_passes_kernel<Passes>,
