@@ -131,6 +131,8 @@ def test_every_tile_is_taken_once_and_clusters_stay_together(
     assert set(counts.values()) == {1}
     wanted = {(row, column, s) for row in range(rows) for column in range(columns) for s in range(slices)}
     assert wanted <= set(counts)
+    outside = -rows % cluster[0] * columns + -columns % cluster[1] * (rows + -rows % cluster[0])
+    assert len(counts) == (rows * columns + outside) * slices
     at = {(each.block, each.turn): each for each in taken}
     for each in taken:
         x, y = each.block
@@ -157,14 +159,15 @@ def test_a_direction_that_is_asked_for_is_taken(orders: Orders) -> None:
 
 def test_bands_are_as_wide_as_the_swizzle(orders: Orders) -> None:
     taken = orders(4, 3, swizzle=2, direction=2, multiprocessors=1)[1]
-    assert drawn(taken, 4, 3) == ["0 2 4", "1 3 5", "8 a c", "9 b d"]
+    assert drawn(taken, 4, 3) == ["0 2 4", "1 3 5", "6 8 a", "7 9 b"]
 
 
-def test_bands_are_narrower_where_there_are_few_tiles(orders: Orders) -> None:
-    """Whole bands of eight would be mostly empty."""
-    assert len(orders(2, 2, swizzle=8, multiprocessors=1)[1]) == 4
-    assert len(orders(5, 5, swizzle=8, multiprocessors=1)[1]) == 64
-    assert len(orders(6, 6, swizzle=8, multiprocessors=1)[1]) == 64
+def test_the_last_band_is_as_wide_as_what_is_left(orders: Orders) -> None:
+    """Whole bands beyond the product would leave some blocks without tiles, in the same places of every round."""
+    taken = orders(5, 2, swizzle=4, direction=2, multiprocessors=1)[1]
+    assert drawn(taken, 5, 2) == ["0 2", "1 3", "4 6", "5 7", "8 9"]
+    assert len(orders(5, 5, swizzle=8, multiprocessors=1)[1]) == 25
+    assert len(orders(96, 18, swizzle=8, multiprocessors=1)[1]) == 96 * 18
 
 
 def test_a_cluster_takes_neighbours_at_once(orders: Orders) -> None:
