@@ -42,3 +42,27 @@ def exchanges(data: Any) -> dict[str, str]:
     """Blocks that exchange through memory beside clusters, and beside both kernels apart."""
     head = ["fp32 accumulation and statistics", "through memory", "clusters", "apart", "gain"]
     return _compared("exchanges", data, head, [["memory"], ["cluster"], ["product", "norm"]])
+
+
+@figures("cluster_reads")
+def clusters(data: Any) -> dict[str, str]:
+    """Blocks alone beside clusters of two, and how fast the first read from L2."""
+    rows = [
+        [product, _best(each["alone"][:1]), *(_best(each[way]) for way in ("alone", "clusters")), f"{each['gain']:.2f}"]
+        for product, each in data["products"].items()
+    ]
+    head = [
+        f"us, fp16, fp32 accumulation, {data['gpu']}",
+        "128 x 128 alone",
+        "fastest alone",
+        "fastest in clusters",
+        "gain",
+    ]
+    square = [each["alone"][0]["us"] / min(k["us"] for k in each["clusters"]) for each in data["products"].values()]
+    read = [each["read"] for each in data["products"].values()]
+    return {
+        "clusters": table(head, rows),
+        "clusters.wrong": str(data["wrong"]),
+        "clusters.read": f"{min(read):.1f} to {max(read):.1f}",
+        "clusters.square": f"{min(square):.2f} to {max(square):.2f}",
+    }

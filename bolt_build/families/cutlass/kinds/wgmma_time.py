@@ -43,8 +43,8 @@ _MULTIPLIES = 4.05e12
 _STEP, _STORE_BEGINS, _STORE, _LAUNCH = 1.16e-7, 0.35e-7, 1.17e-6, 2.3e-6
 _MEMORY, _L2_RATE, _OVERLAP = 1.27, 9.05e10, 0.276
 _L2, _SMALLER_L2 = 60 << 20, 1.75
-"""Bytes of the H200's L2, and the exponent with which the rate from a smaller one falls: blocks without clusters read
-8.6 TB in a second from an H100's, in products that take 65 to 125 us with clusters of two and 85 to 190 us without."""
+"""Bytes of the H200's L2, and the exponent with which the rate from a smaller one falls. An H100 timed products with
+clusters and without (`cluster_reads.json`)."""
 _STORE_SIZE, _IN_FLIGHT = 0.963, 0.352
 """Exponents with which a store's time, and the rate from memory, grow with the tile."""
 _WINDOWS = 0.946
