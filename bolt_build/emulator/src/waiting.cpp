@@ -76,6 +76,17 @@ bool shuffle(Warp& warp, const Instruction& i, Mask mask) {
   return true;
 }
 
+enum Vote : int { any, all };
+
+bool vote(Warp& warp, const Instruction& i, Mask mask) {
+  const Mask wanted = warp.at<std::uint32_t>(i.at[2])[std::countr_zero(mask)];
+  if (!together(warp, mask, wanted)) return false;
+  const Mask of = (i.number != 0 ? ~warp.predicate(i.at[1]) : warp.predicate(i.at[1])) & mask;
+  Mask& p = warp.predicate(i.at[0]);
+  p = (p & ~mask) | ((i.form == any ? of != 0 : of == mask) ? mask : 0);
+  return true;
+}
+
 /// bar.sync and bar.arrive: threads are counted by warps.
 bool numbered_barrier(Warp& warp, const Instruction& i, Mask mask, bool waits) {
   if (!together(warp, mask, all_lanes)) return false;
@@ -252,6 +263,16 @@ bool decode_waiting(Reader& reader, const Statement& s, Instruction& i) {
     i.at[1] = reader.source(s.operands.at(1), {'u', 4});
     i.at[2] = reader.source(s.operands.at(2), {'u', 4});
     i.execute = map_address;
+    return true;
+  }
+  if (s.base == "vote" && s.has("pred") && (s.has("any") || s.has("all"))) {
+    const std::string_view of = s.operands.at(1);
+    i.number = of[0] == '!' ? 1 : 0;
+    i.at[0] = reader.predicate(s.operands.at(0));
+    i.at[1] = reader.predicate(of.substr(static_cast<std::size_t>(i.number)));
+    i.at[2] = reader.source(s.operands.at(2), {'u', 4});
+    i.form = s.has("all") ? all : any;
+    i.attempt = vote;
     return true;
   }
   if (s.base != "elect" && s.base != "shfl") return false;

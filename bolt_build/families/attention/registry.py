@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bolt_build.families.attention import warp, warpgroup, windows
+from bolt_build.families.attention import persistent, warp, warpgroup, windows
 from bolt_build.families.attention.kind import Kind
 from bolt_build.families.base import Candidate
 
-KINDS: tuple[Kind, ...] = (warp.KIND, warpgroup.KIND, windows.KIND)
+KINDS: tuple[Kind, ...] = (warp.KIND, warpgroup.KIND, windows.KIND, persistent.KIND)
 
 
 def kind_of(candidate: Candidate) -> Kind | None:

@@ -1,6 +1,8 @@
 // How kernels of this family are queued.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <stdexcept>
 
 #include "bolt_attention/launch.h"
@@ -17,6 +19,15 @@ void queue(void (*kernel)(Parameters), Index blocks, int threads, int shared, co
       .blocks = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(threads), .shared = shared,
       .overlap = overlaps, .stream = stream, .beside = overlaps};
   portable::queue("an attention kernel", how, kernel, parameters);
+}
+
+/// Of the GPU in use. Throws std::runtime_error.
+inline int multiprocessors() {
+  int device = 0, found = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+    throw std::runtime_error("could not ask the GPU how many multiprocessors it has");
+  return found;
 }
 
 }  // namespace bolt::attention

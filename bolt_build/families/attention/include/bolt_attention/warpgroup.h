@@ -112,6 +112,9 @@ inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int the
 /// The elements of a row of a box: the most of 64, 32 and 16 that rows of `length` are made of.
 constexpr int box_width(int length) { return length % 64 == 0 ? 64 : length % 32 == 0 ? 32 : 16; }
 
+/// The same for boxes that may reach behind the last element of a row: longer ones take fewer copies and banks.
+constexpr int whole_width(int length) { return length > 32 ? 64 : box_width(length); }
+
 /// A matrix in shared memory as instructions are told of it: rows of `width` halves, swizzled over as many bytes, eight of
 /// them `8 * width * 2` bytes from the next eight. Where the rows are the depth (`transposed`), the next columns lie
 /// `apart` bytes behind. The address counts in 16 bytes.
@@ -121,6 +124,19 @@ __device__ inline std::uint64_t describe(const Half* rows, int apart = 16) {
   return static_cast<std::uint64_t>(shared_address(rows) >> 4 & 0x3fff) | static_cast<std::uint64_t>(apart >> 4) << 16 |
          static_cast<std::uint64_t>(8 * width * 2 >> 4) << 32 | swizzle << 62;
 }
+
+/// The same, by parts of 16 bytes behind where a matrix begins: what varies is 32 bits of it.
+template <int width>
+struct Descriptor {
+  std::uint32_t first;
+
+  __device__ explicit Descriptor(const void* rows, int apart = 16)
+      : first((shared_address(rows) >> 4 & 0x3fff) | static_cast<std::uint32_t>(apart >> 4) << 16) {}
+  __device__ std::uint64_t at(int parts) const {
+    constexpr std::uint32_t swizzle = width == 64 ? 1 : width == 32 ? 2 : 3, rest = (8 * width * 2 >> 4) | swizzle << 30;
+    return static_cast<std::uint64_t>(rest) << 32 | (first + static_cast<std::uint32_t>(parts));
+  }
+};
 
 using Major = cute::SM90::GMMA::Major;
 /// CUTLASS's instructions: both factors in shared memory with the depth in a row; and the left one in registers, of the
@@ -178,15 +194,15 @@ __device__ inline void multiply_keys(std::uint64_t left, std::uint64_t right, bo
 }
 
 /// sums[64, columns] += left[64, 16] * right[16, columns], the left factor in registers. Of `right` each `width` columns
-/// lie `apart` bytes behind the ones in front.
-template <int columns, int width, typename Element>
+/// lie `apart` bytes behind the ones in front; `from` columns are done.
+template <int columns, int width, typename Element, int from = 0>
 __device__ inline void multiply_values(const std::uint32_t (&left)[4], std::uint64_t right, int apart, bool fresh,
                                        float* sums) {
   constexpr int now = instruction_width(columns);
-  static_assert(now % width == 0 || columns == now);
-  issue<now, Element>(left, right, fresh, sums, std::make_integer_sequence<int, now / 2>{});
-  if constexpr (columns > now)
-    multiply_values<columns - now, width, Element>(left, right + now / width * (apart / 16), apart, fresh, sums + now / 2);
+  static_assert(from % width == 0 || from % width + now <= width, "columns of two parts begin with one");
+  issue<now, Element>(left, right + (from / width * (apart / 16) + from % width / 8), fresh, sums + from / 2,
+                      std::make_integer_sequence<int, now / 2>{});
+  if constexpr (columns > now) multiply_values<columns - now, width, Element, from + now>(left, right, apart, fresh, sums);
 }
 
 /// What was written to registers is there for the instructions that follow.

@@ -18,9 +18,9 @@ struct WarpgroupArguments {
 template <typename Tile>
 struct Warpgroups;
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element, bool staged>
+          typename Element, bool staged, bool kept>
 struct Warpgroups<
-    WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>> {
+    WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged, kept>> {
   static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
   // Heads lie in parts of `width` elements, a box each.
@@ -29,6 +29,7 @@ struct Warpgroups<
   static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && keys % 16 == 0 && keys <= 256);
   static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
   static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
+  static_assert(!kept || every == 0, "polynomials are for powers up to 1");
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   /// Of a warpgroup: its queries, then its results.
   static constexpr int pitch_y = wide + 8;
@@ -144,7 +145,12 @@ struct Warpgroups<
       }
     }
     __syncthreads();
-    const std::uint64_t q = describe<width>(q_part(group));
+    const Descriptor<width> q(q_part(group));
+    Descriptor<width> k(k_memory);
+    Descriptor<width_v> v(v_memory, keys * width_v * 2);
+    // The same in all threads of a warp too: instructions are told of matrices by registers of warps.
+    k.first = __shfl_sync(0xffffffffu, k.first, 0);
+    v.first = __shfl_sync(0xffffffffu, v.first, 0);
     Scores score;
     Results result;
     Powers power;
@@ -177,11 +183,11 @@ struct Warpgroups<
       barriers.k_full[step % stages].wait(step / stages % 2);
       hold(score);
       begin_products();
-      const std::uint64_t k = describe<width>(k_stage(step % stages));
+      const int stage = step % stages * (k_bytes / 16);
 #pragma unroll
       for (int i = 0; i < deep / 16; ++i) {
         const int part = i * 16 / width, column = i * 16 % width;
-        multiply_keys<keys, width, Element>(q + (part * 64 * width + column) / 8, k + (part * keys * width + column) / 8,
+        multiply_keys<keys, width, Element>(q.at((part * 64 * width + column) / 8), k.at(stage + (part * keys * width + column) / 8),
                                             !masked<Mask> && i == 0, score[0]);
       }
       commit_products();
@@ -193,10 +199,10 @@ struct Warpgroups<
       hold(power);
       begin_products();
       constexpr int apart = keys * width_v * 2;
-      const std::uint64_t v = describe<width_v>(v_stage(step % stages), apart);
+      const int stage = step % stages * (v_bytes / 16);
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
-        multiply_values<wide, width_v, Element>(power[i], v + i * 16 * width_v / 8, apart, step == 0 && i == 0, result[0]);
+        multiply_values<wide, width_v, Element>(power[i], v.at(stage + i * 16 * width_v / 8), apart, step == 0 && i == 0, result[0]);
       commit_products();
       hold(result);
       hold(power);
@@ -215,16 +221,22 @@ struct Warpgroups<
     float shrink[2];
     // A warp without queries has products alone, for those are its warpgroup's.
     const bool idle = first_row + 16 * warp >= a.queries;
+    // Whether what was summed up before must be multiplied with `shrink`.
     const auto powers = [&](int step) {
       if (idle) {
         shrink[0] = shrink[1] = 1.0f;
-      } else if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
+        return false;
+      }
+      if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
         // Scores without a mask begin with nothing: registers that hold something in some steps are taken in all.
         hide(a, query, step * keys + lane % 4 * 2, score);
+        if constexpr (kept) return soften_where_grown<true>(a.scale, score, two_rows, shrink);
         soften<every, true>(a.scale, score, two_rows, shrink);
       } else {
+        if constexpr (kept) return soften_where_grown<false>(a.scale, score, two_rows, shrink);
         soften<every>(a.scale, score, two_rows, shrink);
       }
+      return true;
     };
     const auto take_powers = [&] {
 #pragma unroll
@@ -239,9 +251,9 @@ struct Warpgroups<
         await_products<0>();
         hold(score);
         if (stages == 1) free_keys(step);
-        powers(step);
+        const bool shrunk = powers(step);
         take_powers();
-        if (step > 0) times(result, shrink);
+        if (kept ? shrunk : step > 0) times(result, shrink);
         begin_results(step);
         // Where a step's keys are two steps ahead, this has the time of the product, and scores need no registers.
         if (stages > 1) free_keys(step);
@@ -272,12 +284,12 @@ struct Warpgroups<
         await_products<1>();
         hold(score);
         free_keys(step + 1);
-        powers(step + 1);
+        const bool shrunk = powers(step + 1);
         await_products<0>();
         hold(result);
         hold(power);
         free_values(step);
-        times(result, shrink);
+        if (!kept || shrunk) times(result, shrink);
         take_powers();
         if (step + 2 < steps) load_mask(step + 2);
       }
@@ -307,10 +319,10 @@ __global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::b
 }
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element, bool staged, typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>, Mask,
+          typename Element, bool staged, bool kept, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged, kept>, Mask,
             const Arguments& a, void* stream) {
-  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>;
+  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged, kept>;
   using Kernel = Warpgroups<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;

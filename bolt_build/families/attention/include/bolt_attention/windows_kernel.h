@@ -174,13 +174,9 @@ void launch(WindowsTile<depth, columns, keys, blocks, access, Element>, Mask, co
   using Tile = WindowsTile<depth, columns, keys, blocks, access, Element>;
   using Kernel = Windows<Tile>;
   if (a.batch * a.heads == 0) return;
-  int device = 0, multiprocessors = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
-    throw std::runtime_error("could not ask the GPU how many multiprocessors it has");
   // As many blocks for each mask of a head as all multiprocessors hold at once, where images are as many.
   const int masks = a.mask_images * a.heads, most = a.batch / a.mask_images;
-  const int turns = std::clamp(blocks * multiprocessors / masks, 1, most);
+  const int turns = std::clamp(blocks * multiprocessors() / masks, 1, most);
   const int kv_heads = a.heads / a.group;
   const WindowsArguments p{
       divided(a, turns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, Kernel::rows),

@@ -1,0 +1,353 @@
+// Attention on WGMMA (Hopper) whose blocks stay: each goes through tiles of queries. One warpgroup asks TMA for keys and
+// values and gives its registers to those that compute (Shah and others: FlashAttention-3, 2024). What a step leaves of
+// a row is rescaled only where its largest score has grown by much.
+#pragma once
+
+#include <algorithm>
+
+#include "bolt_attention/queue.h"
+#include "bolt_attention/softmax.h"
+#include "bolt_attention/warpgroup.h"
+
+namespace bolt::attention {
+
+/// A kernel's arguments, with TMA's views; and how many tiles a head has, and all heads of all images.
+struct PersistentArguments {
+  Arguments a;
+  CUtensorMap q, k, v;
+  int tiles, all;
+};
+
+template <typename Tile>
+struct Persistent;
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access, typename Element>
+struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>> {
+  /// The last warpgroup copies.
+  static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
+  static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
+  // Heads lie in parts of `width` elements, a box each; behind the last there are zeros that nobody reads.
+  static constexpr int width = whole_width(deep), width_v = whole_width(wide);
+  static constexpr int parts = (deep + width - 1) / width, parts_v = (wide + width_v - 1) / width_v;
+  static constexpr int scores = keys / 8, results = wide / 8;
+  /// Registers of a thread: as a block is launched, alike; then of one that copies and of one that computes.
+  static constexpr int launched = 65536 / (threads * blocks) / 8 * 8, copying = 24;
+  static constexpr int computing = std::min(240, (launched * (groups + 1) - copying) / groups / 8 * 8);
+  static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && access == 8 && keys % 16 == 0 && keys <= 256);
+  static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
+  static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
+  static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
+  static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2, q_boxes = 128 * parts * width;
+  static constexpr int q_bytes = up(q_boxes), k_bytes = up(k_boxes), v_bytes = up(v_boxes);
+
+  struct Barriers {
+    Barrier q_full[groups], q_free[groups], k_full[stages], k_free[stages], v_full[stages], v_free[stages];
+  };
+  static constexpr int shared_bytes = groups * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
+
+  using Scores = float[scores][4];
+  using Results = float[results][4];
+  using Powers = std::uint32_t[keys / 16][4];
+
+  /// Waits until it is the warpgroup's turn to begin products; and ends its turn.
+  static __device__ void await_turn(int group) {
+    if constexpr (!turns) return;
+    if (group == 0) asm volatile("bar.sync 4, 256;" ::: "memory");
+    if (groups > 1 && group == 1) asm volatile("bar.sync 5, 256;" ::: "memory");
+    if (groups > 2 && group == 2) asm volatile("bar.sync 6, 256;" ::: "memory");
+  }
+  static __device__ void end_turn(int group) {
+    if constexpr (!turns) return;
+    if (group == groups - 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
+    if (groups > 1 && group == 0) asm volatile("bar.arrive 5, 256;" ::: "memory");
+    if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
+  }
+
+  /// A tile of a block's: which queries of which head, and how many steps of keys.
+  struct Work {
+    int head, image, first_row, steps;
+
+    __device__ Work(const PersistentArguments& p, const Arguments& a, int index) {
+      const Place place(a, index, p.tiles);
+      head = place.head;
+      image = place.image;
+      first_row = place.tile * rows;
+      const int end = a.causal ? min(a.keys, first_row + rows) : a.keys;
+      steps = (end + keys - 1) / keys;
+    }
+  };
+
+  /// Calls `body` with the tiles of the block. Causal ones are the shorter the later they are: blocks take them from both
+  /// ends of each round in turn, so that all have about as much to do.
+  template <typename Body>
+  static __device__ void each_tile(const PersistentArguments& p, const Arguments& a, const Body& body) {
+    const int all = static_cast<int>(gridDim.x), own = static_cast<int>(blockIdx.x);
+    bool back = false;
+#pragma unroll 1
+    for (int first = 0; first < p.all; first += all) {
+      const int index = first + (back ? all - 1 - own : own);
+      if (index < p.all) body(Work(p, a, index));
+      back = a.causal && !back;
+    }
+  }
+
+  /// Which stage of the ring a step has, and the parity of its phase there.
+  struct Ring {
+    int stage = 0, parity = 0;
+
+    __device__ void advance() {
+      if (++stage == stages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  };
+
+  /// One thread asks for the queries, keys and values of all tiles.
+  static __device__ void copy(const PersistentArguments& p, const Arguments& a, unsigned char* memory, Barriers& barriers) {
+    unsigned char* const k_memory = memory + groups * q_bytes;
+    unsigned char* const v_memory = k_memory + stages * k_bytes;
+    Ring ring;
+    int tile_parity = 1;
+    each_tile(p, a, [&](const Work& work) {
+      const int of_keys = a.by_group.quotient(work.head);
+      const auto load_keys = [&](int step) {
+        barriers.k_free[ring.stage].wait(ring.parity ^ 1);
+        barriers.k_full[ring.stage].expect(k_boxes);
+#pragma unroll
+        for (int part = 0; part < parts; ++part)
+          copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
+                   step * keys, of_keys, work.image);
+      };
+#pragma unroll 1
+      for (int g = 0; g < groups; ++g) {
+        barriers.q_free[g].wait(tile_parity);
+        barriers.q_full[g].expect(q_boxes);
+#pragma unroll
+        for (int part = 0; part < parts; ++part)
+          copy_box(memory + g * q_bytes + part * 64 * width * 2, p.q, barriers.q_full[g], part * width, work.first_row + 64 * g,
+                   work.head, work.image);
+      }
+      tile_parity ^= 1;
+#pragma unroll 1
+      for (int step = 0; step < work.steps; ++step) {
+        load_keys(step);
+        barriers.v_free[ring.stage].wait(ring.parity ^ 1);
+        barriers.v_full[ring.stage].expect(v_boxes);
+#pragma unroll
+        for (int part = 0; part < parts_v; ++part)
+          copy_box(v_memory + ring.stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[ring.stage],
+                   part * width_v, step * keys, of_keys, work.image);
+        ring.advance();
+      }
+    });
+  }
+
+  /// A warpgroup's part of all tiles.
+  static __device__ void multiply(const PersistentArguments& p, const Arguments& a, unsigned char* memory,
+                                  Barriers& barriers, int warp) {
+    const int group = warp / 4, lane = static_cast<int>(threadIdx.x) % 32;
+    const Descriptor<width> q(memory + group * q_bytes), k(memory + groups * q_bytes);
+    const Descriptor<width_v> v(memory + groups * q_bytes + stages * k_bytes, keys * width_v * 2);
+    Ring of_k, of_v;
+    int tile_parity = 0;
+    // The first turn is the first warpgroup's.
+    if (group == groups - 1) end_turn(group);
+
+    Scores score;
+    Results result;
+    Powers power;
+    const auto leave = [&](Barrier& barrier) {
+      if (lane == 0) barrier.arrive();
+    };
+    const auto begin_scores = [&] {
+      barriers.k_full[of_k.stage].wait(of_k.parity);
+      hold(score);
+      begin_products();
+#pragma unroll
+      for (int i = 0; i < deep / 16; ++i) {
+        const int part = i * 16 / width, column = i * 16 % width;
+        multiply_keys<keys, width, Element>(q.at((part * 64 * width + column) / 8),
+                                            k.at(of_k.stage * (k_bytes / 16) + (part * keys * width + column) / 8), i == 0,
+                                            score[0]);
+      }
+      commit_products();
+      hold(score);
+    };
+    const auto begin_results = [&](bool fresh) {
+      barriers.v_full[of_v.stage].wait(of_v.parity);
+      hold(result);
+      hold(power);
+      begin_products();
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)
+        multiply_values<wide, width_v, Element>(power[i], v.at(of_v.stage * (v_bytes / 16) + i * 16 * width_v / 8),
+                                                keys * width_v * 2, fresh && i == 0, result[0]);
+      commit_products();
+      hold(result);
+      hold(power);
+    };
+    // Where a step's keys, or values, were is free.
+    const auto free_keys = [&] {
+      leave(barriers.k_free[of_k.stage]);
+      of_k.advance();
+    };
+    const auto free_values = [&] {
+      leave(barriers.v_free[of_v.stage]);
+      of_v.advance();
+    };
+    const auto take_powers = [&] {
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
+    };
+
+    each_tile(p, a, [&](const Work& work) {
+      const int first_row = work.first_row + 64 * group, query = first_row + 16 * (warp % 4) + lane / 4;
+      barriers.q_full[group].wait(tile_parity);
+      tile_parity ^= 1;
+      if (first_row >= a.queries) {
+        // Others' keys and values are left to them.
+        leave(barriers.q_free[group]);
+#pragma unroll 1
+        for (int step = 0; step < work.steps; ++step) {
+          if (step == 0 && ahead) await_turn(group), end_turn(group);
+          await_turn(group);
+          end_turn(group);
+          barriers.k_full[of_k.stage].wait(of_k.parity);
+          free_keys();
+          barriers.v_full[of_v.stage].wait(of_v.parity);
+          free_values();
+        }
+        return;
+      }
+      TwoRows two_rows;
+      float shrink[2];
+      const auto powers = [&](int step) {
+        if (hides(a, first_row, (step + 1) * keys)) {
+          hide(a, query, step * keys + lane % 4 * 2, score);
+          return soften_where_grown<true>(a.scale, score, two_rows, shrink);
+        }
+        return soften_where_grown<false>(a.scale, score, two_rows, shrink);
+      };
+      if constexpr (!ahead) {
+#pragma unroll 1
+        for (int step = 0; step < work.steps; ++step) {
+          begin_scores();
+          await_products<0>();
+          hold(score);
+          free_keys();
+          if (step + 1 == work.steps) leave(barriers.q_free[group]);
+          if (powers(step)) times(result, shrink);
+          take_powers();
+          begin_results(step == 0);
+          await_products<0>();
+          hold(result);
+          hold(power);
+          free_values();
+        }
+      } else {
+        await_turn(group);
+        begin_scores();
+        end_turn(group);
+        await_products<0>();
+        hold(score);
+        free_keys();
+        powers(0);
+        take_powers();
+#pragma unroll 1
+        for (int step = 1; step < work.steps; ++step) {
+          await_turn(group);
+          begin_scores();
+          begin_results(step == 1);
+          end_turn(group);
+          await_products<1>();
+          hold(score);
+          free_keys();
+          const bool grown = powers(step);
+          await_products<0>();
+          hold(result);
+          hold(power);
+          free_values();
+          if (grown) times(result, shrink);
+          take_powers();
+        }
+        leave(barriers.q_free[group]);
+        await_turn(group);
+        begin_results(work.steps == 1);
+        end_turn(group);
+        await_products<0>();
+        hold(result);
+        free_values();
+      }
+      const float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+      times(result, share);
+      Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
+      store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
+    });
+    // The first turn of all is ended by nobody.
+    if (group == 0) await_turn(group);
+  }
+
+  template <typename Mask>
+  static __device__ void compute(const PersistentArguments& p, const Arguments& a, Mask*) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory + groups * q_bytes + stages * (k_bytes + v_bytes));
+    // The same in all threads of a warp, which the compiler does not see.
+    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    if (threadIdx.x == 0) {
+      prefetch(p.q);
+      prefetch(p.k);
+      prefetch(p.v);
+      for (int g = 0; g < groups; ++g) {
+        barriers.q_full[g].init(1);
+        barriers.q_free[g].init(4);
+      }
+      for (int stage = 0; stage < stages; ++stage) {
+        barriers.k_full[stage].init(1);
+        barriers.v_full[stage].init(1);
+        barriers.k_free[stage].init(4 * groups);
+        barriers.v_free[stage].init(4 * groups);
+      }
+      fence_barriers();
+    }
+    portable::await_earlier();
+    __syncthreads();
+    if (warp >= 4 * groups) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(copying));
+      if (threadIdx.x == 128 * groups) copy(p, a, memory, barriers);
+    } else {
+      if constexpr (computing > launched) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(computing));
+      multiply(p, a, memory, barriers, warp);
+    }
+  }
+};
+
+template <typename Tile, typename Mask>
+__global__ void __launch_bounds__(Persistent<Tile>::threads, Persistent<Tile>::beside)
+    persistent_kernel(const __grid_constant__ PersistentArguments p) {
+  if constexpr (std::is_same_v<Mask, Counted>) {
+    Persistent<Tile>::compute(p, counted(p.a), static_cast<Unmasked*>(nullptr));
+  } else {
+    Persistent<Tile>::compute(p, p.a, static_cast<Mask*>(nullptr));
+  }
+}
+
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
+          typename Element, typename Mask>
+void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask, const Arguments& a,
+            void* stream) {
+  using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>;
+  using Kernel = Persistent<Tile>;
+  const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
+  if (count == 0) return;
+  if (count > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
+  const int kv_heads = a.heads / a.group;
+  const PersistentArguments p{
+      divided(a, tiles, depth + columns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
+      boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
+      boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys), static_cast<int>(tiles),
+      static_cast<int>(count)};
+  const Index resident = std::min<Index>(count, Index{blocks} * multiprocessors());
+  queue(persistent_kernel<Tile, Mask>, resident, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
+}
+
+}  // namespace bolt::attention
