@@ -13,6 +13,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.attention.family import Attention
 from bolt_build.families.attention.kind import Kind, Tile, candidate_of
+from bolt_build.families.attention.persistent import KIND as PERSISTENT
+from bolt_build.families.attention.persistent import PersistentTile
 from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
 from bolt_build.families.attention.warp import KIND as WARP
@@ -36,6 +38,7 @@ GROUPS = WarpgroupTile(2, 128, 1, ahead=False, blocks=2)
 LONG = attention("long", (8, 16, 1024, 1024), 64)
 SHIFTED = attention("shifted", (2048, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True))
 TURNS = WindowsTile(64, 5)
+STAYS = PersistentTile(2, 128, 2, ahead=True, turns=True, blocks=1)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
@@ -152,6 +155,30 @@ def test_takes_nothing_of_a_cpu() -> None:
             H200,
             "takes 267336 bytes of shared memory, a block has 232448",
         ),
+        (replace(GROUPS, kept=True), LONG, H200, None),
+        (replace(GROUPS, kept=True), BERT, H200, "the largest score is kept from a step to the next, here is one"),
+        (STAYS, LONG, H200, None),
+        (replace(STAYS, groups=1), LONG, H200, "turns are for several warpgroups"),
+        (replace(STAYS, groups=3, keys=160), LONG, H200, "takes 180 registers of a thread, one that computes has 160"),
+        (replace(STAYS, keys=192), LONG, H200, None),
+        (
+            replace(STAYS, groups=3),
+            attention("few", (8, 16, 90, 1024), 64),
+            H200,
+            "half of its 192 rows or more would be beyond the 90 queries",
+        ),
+        (
+            replace(STAYS, stages=4),
+            attention("wide", (8, 16, 1024, 1024), 128),
+            H200,
+            "takes 295072 bytes of shared memory, one of 1 blocks has 232448",
+        ),
+        (
+            PersistentTile(1, 128, 2, ahead=True, turns=False, blocks=2),
+            attention("wide", (8, 16, 1024, 1024), 128),
+            H200,
+            "takes 147536 bytes of shared memory, one of 2 blocks has 115712",
+        ),
         (TURNS, SHIFTED, H200, None),
         (replace(TURNS, blocks=4), SHIFTED, H200, "is for 4 blocks on a multiprocessor, there is room for 5"),
         (replace(TURNS, blocks=6), SHIFTED, H200, "takes 96 registers of a thread, there are 80 for 6 blocks"),
@@ -181,7 +208,7 @@ def kinds_and_refusals(layer: Layer, target: Target) -> tuple[set[object], set[s
 
 def test_instructions_of_four_warps_are_hoppers_and_take_whole_accesses() -> None:
     odd = attention("odd", (1, 2, 90, 90), 84)
-    assert kinds_and_refusals(BERT, H200) == ({"warp", "warpgroup"}, set())
+    assert kinds_and_refusals(BERT, H200) == ({"warp", "warpgroup", "persistent"}, set())
     assert kinds_and_refusals(BERT, A100) == ({"warp"}, {"the GPU has no WGMMA"})
     why = "copies heads of whole 16 bytes, not of 84 and 84 elements"
     assert kinds_and_refusals(odd, H200) == ({"warp"}, {why})
@@ -205,6 +232,31 @@ def test_instructions_of_four_warps_are_hoppers_and_take_whole_accesses() -> Non
 def test_small_images_are_gone_through_in_turn_by_hopper(layer: Layer, target: Target, why: str | None) -> None:
     assert target.gpu is not None
     assert WINDOWS.serves(shape_of(problem_of(layer, target)), target.gpu) == why
+
+
+@pytest.mark.parametrize(
+    ("layer", "target", "why"),
+    [
+        (LONG, H200, None),
+        (LONG, A100, "the GPU has no WGMMA"),
+        (MASKED, H200, "adds no mask"),
+        (attention("odd", (8, 16, 1024, 1024), 36), H200, "copies heads of whole 16 bytes, not of 36 and 36 elements"),
+        (with_op(attention("counted", (8, 3, 900, 900), 64), AttentionOp(3, 3, 1.0, counted=1)), H200, None),
+    ],
+    ids=lambda value: value.label if isinstance(value, Layer) else "",
+)
+def test_blocks_stay_where_scores_have_no_mask(layer: Layer, target: Target, why: str | None) -> None:
+    assert target.gpu is not None
+    assert PERSISTENT.serves(shape_of(problem_of(layer, target)), target.gpu) == why
+
+
+def test_the_type_of_a_tile_says_whether_the_largest_score_is_kept() -> None:
+    shape = shape_of(problem_of(LONG))
+    assert GROUPS.cxx(shape).endswith("2, 0, 8>")
+    assert replace(GROUPS, kept=True).cxx(shape).endswith("2, 0, 8, bolt::portable::f16, false, true>")
+    own = shape_of(problem_of(attention("own", (8, 16, 1024, 1024), 64, mask=Input((1024, 1024)))))
+    assert replace(GROUPS, kept=True).cxx(own).endswith("2, 0, 8, bolt::portable::f16, true, true>")
+    assert STAYS.cxx(shape) == "bolt::attention::PersistentTile<64, 64, 2, 128, 2, true, true, 1, 8>"
 
 
 def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:

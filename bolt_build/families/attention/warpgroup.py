@@ -174,12 +174,14 @@ def tiles(shape: Shape) -> Iterator[WarpgroupTile]:
     parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
     most = aligned(shape.keys)
     sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
-    for groups, keys, stages, (ahead, turns) in product((1, 2, 3), sizes, _STAGES, _WHEN.values()):
-        if keys <= _WIDEST and (keys >= 48 or keys == most):
-            for blocks in range(1, _MOST // groups + 1):
-                for every in _POWERS.values():
-                    yield WarpgroupTile(groups, keys, stages, ahead, blocks, every, turns)
-                yield WarpgroupTile(groups, keys, stages, ahead, blocks, turns=turns, kept=True)
+    exact = [
+        WarpgroupTile(groups, keys, stages, ahead, blocks, every, turns)
+        for groups, keys, stages, (ahead, turns) in product((1, 2, 3), sizes, _STAGES, _WHEN.values())
+        if keys <= _WIDEST and (keys >= 48 or keys == most)
+        for blocks, every in product(range(1, _MOST // groups + 1), _POWERS.values())
+    ]
+    yield from exact
+    yield from (replace(tile, kept=True) for tile in exact if tile.every == 0)
 
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:
