@@ -28,7 +28,7 @@ _ROWS = 64
 """Queries of a warpgroup."""
 _KEYS = (64, 80, 96, 128, 160, 176, 192)
 _STAGES = (2, 3, 4)
-_BLOCKS = {1: (1, 2), 2: (1,), 3: (1,)}
+_BLOCKS = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups that compute."""
 _COPYING, _COMPUTING = 24, 240
 """Registers of a thread that copies, and the most of one that computes."""
@@ -127,11 +127,12 @@ class PersistentTile:
 
 
 def tiles(shape: Shape) -> Iterator[PersistentTile]:
-    """The tiles that may be some for a problem: steps of 64 to 192 keys, or of all."""
+    """The tiles that may be some for a problem: steps of 64 to 192 keys, of equal parts of all keys, or of all."""
+    parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
     most = aligned(shape.keys)
-    sizes = dict.fromkeys((*(size for size in _KEYS if size < most), most))
+    sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
     for groups, keys, stages, (ahead, turns) in product(_BLOCKS, sizes, _STAGES, _WHEN.values()):
-        for blocks in _BLOCKS[groups] if keys <= _KEYS[-1] else ():
+        for blocks in _BLOCKS[groups] if keys <= _KEYS[-1] and (keys >= _KEYS[0] or keys == most) else ():
             yield PersistentTile(groups, keys, stages, ahead, turns, blocks)
 
 

@@ -32,7 +32,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   /// Registers of a thread: as a block is launched, alike; then of one that copies and of one that computes.
   static constexpr int launched = 65536 / (threads * blocks) / 8 * 8, copying = 24;
   static constexpr int computing = std::min(240, (launched * (groups + 1) - copying) / groups / 8 * 8);
-  static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && access == 8 && keys % 16 == 0 && keys <= 256);
+  static_assert(groups <= 4 && depth % 8 == 0 && columns % 8 == 0 && access == 8 && keys % 16 == 0 && keys <= 256);
   static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
   static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
@@ -54,12 +54,14 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     if (group == 0) asm volatile("bar.sync 4, 256;" ::: "memory");
     if (groups > 1 && group == 1) asm volatile("bar.sync 5, 256;" ::: "memory");
     if (groups > 2 && group == 2) asm volatile("bar.sync 6, 256;" ::: "memory");
+    if (groups > 3 && group == 3) asm volatile("bar.sync 7, 256;" ::: "memory");
   }
   static __device__ void end_turn(int group) {
     if constexpr (!turns) return;
     if (group == groups - 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
     if (groups > 1 && group == 0) asm volatile("bar.arrive 5, 256;" ::: "memory");
     if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
+    if (groups > 3 && group == 2) asm volatile("bar.arrive 7, 256;" ::: "memory");
   }
 
   /// A tile of a block's: which queries of which head, and how many steps of keys.
@@ -71,7 +73,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       head = place.head;
       image = place.image;
       first_row = place.tile * rows;
-      const int end = a.causal ? min(a.keys, first_row + rows) : a.keys;
+      const int end = a.causal ? min(a.keys, min(a.queries, first_row + rows)) : a.keys;
       steps = (end + keys - 1) / keys;
     }
   };
@@ -202,14 +204,12 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
 
     each_tile(p, a, [&](const Work& work) {
       const int first_row = work.first_row + 64 * group, query = first_row + 16 * (warp % 4) + lane / 4;
-      barriers.q_full[group].wait(tile_parity);
-      tile_parity ^= 1;
-      if (first_row >= a.queries) {
-        // Others' keys and values are left to them.
-        leave(barriers.q_free[group]);
+      // Keys behind its last query are others', and those of a step that its queries do not need.
+      const int needed = first_row < a.queries ? (min(a.queries, first_row + 64) + keys - 1) / keys : 0;
+      const int steps = a.causal || needed == 0 ? min(work.steps, needed) : work.steps;
+      const auto leave_rest = [&] {
 #pragma unroll 1
-        for (int step = 0; step < work.steps; ++step) {
-          if (step == 0 && ahead) await_turn(group), end_turn(group);
+        for (int step = steps; step < work.steps; ++step) {
           await_turn(group);
           end_turn(group);
           barriers.k_full[of_k.stage].wait(of_k.parity);
@@ -217,6 +217,14 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           barriers.v_full[of_v.stage].wait(of_v.parity);
           free_values();
         }
+      };
+      barriers.q_full[group].wait(tile_parity);
+      tile_parity ^= 1;
+      if (steps == 0) {
+        leave(barriers.q_free[group]);
+        await_turn(group);
+        end_turn(group);
+        leave_rest();
         return;
       }
       TwoRows two_rows;
@@ -230,12 +238,12 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       };
       if constexpr (!ahead) {
 #pragma unroll 1
-        for (int step = 0; step < work.steps; ++step) {
+        for (int step = 0; step < steps; ++step) {
           begin_scores();
           await_products<0>();
           hold(score);
           free_keys();
-          if (step + 1 == work.steps) leave(barriers.q_free[group]);
+          if (step + 1 == steps) leave(barriers.q_free[group]);
           if (powers(step)) times(result, shrink);
           take_powers();
           begin_results(step == 0);
@@ -254,7 +262,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         powers(0);
         take_powers();
 #pragma unroll 1
-        for (int step = 1; step < work.steps; ++step) {
+        for (int step = 1; step < steps; ++step) {
           await_turn(group);
           begin_scores();
           begin_results(step == 1);
@@ -272,7 +280,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         }
         leave(barriers.q_free[group]);
         await_turn(group);
-        begin_results(work.steps == 1);
+        begin_results(steps == 1);
         end_turn(group);
         await_products<0>();
         hold(result);
@@ -282,6 +290,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       times(result, share);
       Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
       store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
+      leave_rest();
     });
     // The first turn of all is ended by nobody.
     if (group == 0) await_turn(group);
