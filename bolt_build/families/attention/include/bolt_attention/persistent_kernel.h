@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
@@ -11,11 +12,12 @@
 
 namespace bolt::attention {
 
-/// A kernel's arguments, with TMA's views; and how many tiles a head has, and all heads of all images.
+/// A kernel's arguments, with TMA's views; how many tiles a head has, and all heads of all images; and how many tiles a block
+/// goes on by from round to round.
 struct PersistentArguments {
   Arguments a;
   CUtensorMap q, k, v;
-  int tiles, all;
+  int tiles, all, shift;
 };
 
 template <typename Tile>
@@ -78,17 +80,18 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     }
   };
 
-  /// Calls `body` with the tiles of the block. Causal ones are the shorter the later they are: blocks take them from both
-  /// ends of each round in turn, so that all have about as much to do.
+  /// Calls `body` with the tiles of the block, one of each round of all blocks. Causal ones are the shorter the later they
+  /// are: blocks take them from both ends of a round in turn. Of others the last of a head may be shorter: from round to round
+  /// a block goes on by `p.shift` more, so that none has these alone and none all others. So all have about as much to do.
   template <typename Body>
   static __device__ void each_tile(const PersistentArguments& p, const Arguments& a, const Body& body) {
-    const int all = static_cast<int>(gridDim.x), own = static_cast<int>(blockIdx.x);
-    bool back = false;
+    const int all = static_cast<int>(gridDim.x);
+    int place = static_cast<int>(blockIdx.x);
 #pragma unroll 1
     for (int first = 0; first < p.all; first += all) {
-      const int index = first + (back ? all - 1 - own : own);
-      if (index < p.all) body(Work(p, a, index));
-      back = a.causal && !back;
+      if (first + place < p.all) body(Work(p, a, first + place));
+      place = a.causal ? all - 1 - place : place + p.shift;
+      if (place >= all) place -= all;
     }
   }
 
@@ -349,13 +352,15 @@ void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, b
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
   if (count > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
-  const int kv_heads = a.heads / a.group;
+  const int kv_heads = a.heads / a.group, resident = static_cast<int>(std::min<Index>(count, Index{blocks} * multiprocessors()));
+  // Its own tile of a head is another one each round until it had all of them.
+  int shift = 0;
+  while (std::gcd<Index, Index>(resident + shift, tiles) > 1) ++shift;
   const PersistentArguments p{
       divided(a, tiles, depth + columns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
       boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys), static_cast<int>(tiles),
-      static_cast<int>(count)};
-  const Index resident = std::min<Index>(count, Index{blocks} * multiprocessors());
+      static_cast<int>(count), shift % resident};
   queue(persistent_kernel<Tile, Mask>, resident, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
 }
 
