@@ -38,7 +38,7 @@ GROUPS = WarpgroupTile(2, 128, 1, ahead=False, blocks=2)
 LONG = attention("long", (8, 16, 1024, 1024), 64)
 SHIFTED = attention("shifted", (2048, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True))
 TURNS = WindowsTile(64, 5)
-STAYS = PersistentTile(2, 128, 2, ahead=True, turns=True, blocks=1)
+STAYS = PersistentTile(2, 128, 2, ahead=True, turns=True, trusts=True, blocks=1)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
@@ -174,7 +174,7 @@ def test_takes_nothing_of_a_cpu() -> None:
             "takes 295072 bytes of shared memory, one of 1 blocks has 232448",
         ),
         (
-            PersistentTile(1, 128, 2, ahead=True, turns=False, blocks=2),
+            PersistentTile(1, 128, 2, ahead=True, turns=False, trusts=False, blocks=2),
             attention("wide", (8, 16, 1024, 1024), 128),
             H200,
             "takes 147536 bytes of shared memory, one of 2 blocks has 115712",
@@ -239,13 +239,19 @@ def test_small_images_are_gone_through_in_turn_by_hopper(layer: Layer, target: T
     [
         (LONG, H200, None),
         (LONG, A100, "the GPU has no WGMMA"),
-        (MASKED, H200, "adds no mask"),
+        (MASKED, H200, None),
+        (attention("bias", (8, 16, 900, 900), 64, mask=Input((900, 900), True)), H200, None),
+        (
+            attention("own", (8, 16, 900, 900), 64, mask=Input((900, 900))),
+            H200,
+            "copies no masks whose queries have rows of their own",
+        ),
         (attention("odd", (8, 16, 1024, 1024), 36), H200, "copies heads of whole 16 bytes, not of 36 and 36 elements"),
         (with_op(attention("counted", (8, 3, 900, 900), 64), AttentionOp(3, 3, 1.0, counted=1)), H200, None),
     ],
     ids=lambda value: value.label if isinstance(value, Layer) else "",
 )
-def test_blocks_stay_where_scores_have_no_mask(layer: Layer, target: Target, why: str | None) -> None:
+def test_blocks_stay_where_a_mask_is_loaded_as_it_lies(layer: Layer, target: Target, why: str | None) -> None:
     assert target.gpu is not None
     assert PERSISTENT.serves(shape_of(problem_of(layer, target)), target.gpu) == why
 
@@ -256,7 +262,7 @@ def test_the_type_of_a_tile_says_whether_the_largest_score_is_kept() -> None:
     assert replace(GROUPS, kept=True).cxx(shape).endswith("2, 0, 8, bolt::portable::f16, false, true>")
     own = shape_of(problem_of(attention("own", (8, 16, 1024, 1024), 64, mask=Input((1024, 1024)))))
     assert replace(GROUPS, kept=True).cxx(own).endswith("2, 0, 8, bolt::portable::f16, true, true>")
-    assert STAYS.cxx(shape) == "bolt::attention::PersistentTile<64, 64, 2, 128, 2, true, true, 1, 8>"
+    assert STAYS.cxx(shape) == "bolt::attention::PersistentTile<64, 64, 2, 128, 2, true, true, true, 1, 8>"
 
 
 def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:

@@ -14,6 +14,7 @@ from bolt_build.families.attention.kind import (
     Load,
     Steps,
     gpu_of,
+    mask_clocks,
     seconds_of,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
@@ -24,6 +25,8 @@ from bolt_build.targets import Gpu, Target
 
 _WHEN = {"own": (False, False), "next": (True, False), "turns": (True, True)}
 """Whether the next step's scores are computed ahead, and whether warpgroups take turns."""
+_LARGEST = {"kept": False, "trusted": True}
+"""Whether nobody looks for larger scores behind the first step of a row: sums tell where powers are to be trusted."""
 _ROWS = 64
 """Queries of a warpgroup."""
 _KEYS = (64, 80, 96, 128, 160, 176, 192)
@@ -32,8 +35,8 @@ _BLOCKS = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups that compute."""
 _COPYING, _COMPUTING = 24, 240
 """Registers of a thread that copies, and the most of one that computes."""
-_OTHERS = 28
-"""Registers of a thread beside scores, powers and results: those that nvcc took."""
+_OTHERS, _MASKED = 28, 36
+"""Registers of a thread beside scores, powers and results, and where a mask is loaded: those that nvcc took."""
 _BOX = 64
 """Elements of a box of heads that are longer than half of it."""
 
@@ -42,26 +45,30 @@ _BOX = 64
 class PersistentTile:
     """64 queries of a head for each of `groups` warpgroups, in steps of `keys` keys, of which `stages` have room. A
     block takes one such tile after the other; a multiprocessor has room for `blocks`. `ahead` and `turns` are as in
-    WarpgroupTile."""
+    WarpgroupTile. The largest score of a row is kept where it has grown by little; with `trusts` a step is not looked
+    through for it unless sums of powers are too large."""
 
     groups: int
     keys: int
     stages: int
     ahead: bool
     turns: bool
+    trusts: bool
     blocks: int
 
     @property
     def parameters(self) -> Named:
         when = next(word for word, each in _WHEN.items() if each == (self.ahead, self.turns))
         sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages))
-        return (("kind", "persistent"), *sizes, ("scores", when), ("blocks", self.blocks))
+        largest = next(word for word, trusts in _LARGEST.items() if trusts == self.trusts)
+        return (("kind", "persistent"), *sizes, ("scores", when), ("largest", largest), ("blocks", self.blocks))
 
     @classmethod
     def read(cls, reader: Reader) -> PersistentTile:
         reader.word("kind", {"persistent": "persistent"})
         groups, keys, stages = map(reader.number, ("groups", "keys", "stages"))
-        return cls(groups, keys, stages, *reader.word("scores", _WHEN), reader.number("blocks"))
+        (ahead, turns), trusts = reader.word("scores", _WHEN), reader.word("largest", _LARGEST)
+        return cls(groups, keys, stages, ahead, turns, trusts, reader.number("blocks"))
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.keys} of {self.groups} warpgroups, tiles in turn, {self.blocks} blocks beside each other"
@@ -73,7 +80,8 @@ class PersistentTile:
     def _registers(self, shape: Shape) -> int:
         """Scores and results in fp32; powers in half precision, where scores were if there are no next ones."""
         powers = self.keys // 4 if self.ahead else 0
-        return self.keys // 2 + shape.of_heads[1] // 2 + powers + _OTHERS
+        others = _MASKED if shape.mask and not shape.prepared else _OTHERS
+        return self.keys // 2 + shape.of_heads[1] // 2 + powers + others
 
     def room(self) -> int:
         """Registers that a thread which computes may have: the warpgroup that copies gives most of its own."""
@@ -110,7 +118,7 @@ class PersistentTile:
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
         load = Load(
             128 * self.groups, gpu.registers // (128 * self.groups * self.blocks), self.shared_bytes(shape), scores,
-            (OPERATIONS - 1) * scores, products, read, copied, 0.0,
+            (OPERATIONS - 1) * scores, products, read, copied, mask_clocks(shape, scores),
         )  # fmt: skip
         steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
         return seconds_of(shape, load, self._tiles(shape), steps, 1.0, WARPGROUPS, target)
@@ -120,9 +128,10 @@ class PersistentTile:
         return int(2 * self._tiles(shape) * scores * sum(shape.of_heads))
 
     def cxx(self, shape: Shape) -> str:
-        """`bolt::attention::PersistentTile<128, 128, 2, 128, 2, true, true, 1, 8>`"""
+        """`bolt::attention::PersistentTile<128, 128, 2, 128, 2, true, true, true, 1, 8>`"""
         sizes = (shape.depth, shape.columns, self.groups, self.keys, self.stages)
-        words = (*map(str, sizes), boolean(self.ahead), boolean(self.turns), str(self.blocks), str(shape.widths[2]))
+        how = map(boolean, (self.ahead, self.turns, self.trusts))
+        words = (*map(str, sizes), *how, str(self.blocks), str(shape.widths[2]))
         return f"{SPACE}::PersistentTile<{', '.join(words)}{shape.element}>"
 
 
@@ -131,9 +140,10 @@ def tiles(shape: Shape) -> Iterator[PersistentTile]:
     parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
     most = aligned(shape.keys)
     sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
-    for groups, keys, stages, (ahead, turns) in product(_BLOCKS, sizes, _STAGES, _WHEN.values()):
+    ways = product(_BLOCKS, sizes, _STAGES, _WHEN.values(), _LARGEST.values())
+    for groups, keys, stages, (ahead, turns), trusts in ways:
         for blocks in _BLOCKS[groups] if keys <= _KEYS[-1] and (keys >= _KEYS[0] or keys == most) else ():
-            yield PersistentTile(groups, keys, stages, ahead, turns, blocks)
+            yield PersistentTile(groups, keys, stages, ahead, turns, trusts, blocks)
 
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:
@@ -141,8 +151,8 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
         return "the GPU has no WGMMA"
     if shape.widths != (8, 8, 8):
         return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
-    if shape.mask:
-        return "adds no mask"
+    if shape.staged:
+        return "copies no masks whose queries have rows of their own"
     return None
 
 

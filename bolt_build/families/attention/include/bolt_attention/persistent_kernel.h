@@ -9,6 +9,7 @@
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
 #include "bolt_attention/warpgroup.h"
+#include "bolt_portable/cuda/half_mma.h"
 
 namespace bolt::attention {
 
@@ -22,8 +23,8 @@ struct PersistentArguments {
 
 template <typename Tile>
 struct Persistent;
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access, typename Element>
-struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>> {
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, bool trusts, int blocks, int access, typename Element>
+struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, trusts, blocks, access, Element>> {
   /// The last warpgroup copies.
   static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
@@ -147,7 +148,30 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     });
   }
 
+  /// score = 16 queries of a warp * keys^T, by instructions of one warp: seldom, where powers were not to be trusted. Scores of
+  /// a mask begin with it.
+  static __device__ void multiply_again(const Half* q, const Half* k, int warp, Scores& score) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    // Where TMA put an element: of a row's 16 bytes those change places that rows of the same banks have.
+    const auto at = [](const Half* part, int count, int row, int column) {
+      const int byte = row * width * 2 + column % width * 2;
+      return part + column / width * count * width + (byte ^ (byte >> 7 & (width / 8 - 1)) << 4) / 2;
+    };
+#pragma unroll
+    for (int two = 0; two < scores / 2; ++two) {
+#pragma unroll 1
+      for (int i = 0; i < deep; i += 16) {
+        std::uint32_t left[4], right[4];
+        portable::load_matrices<false>(left, at(q, 64, 16 * warp + lane % 16, i + lane / 16 * 8));
+        portable::load_matrices<false>(right, at(k, keys, 16 * two + lane / 16 * 8 + lane % 8, i + lane / 8 % 2 * 8));
+        portable::multiply_halves<Element>(score[2 * two], left, right[0], right[1]);
+        portable::multiply_halves<Element>(score[2 * two + 1], left, right[2], right[3]);
+      }
+    }
+  }
+
   /// A warpgroup's part of all tiles.
+  template <typename Mask>
   static __device__ void multiply(const PersistentArguments& p, const Arguments& a, unsigned char* memory,
                                   Barriers& barriers, int warp) {
     const int group = warp / 4, lane = static_cast<int>(threadIdx.x) % 32;
@@ -158,6 +182,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     // The first turn is the first warpgroup's.
     if (group == groups - 1) end_turn(group);
 
+    const Half* const q_memory = reinterpret_cast<const Half*>(memory + group * q_bytes);
+    const Half* const k_memory = reinterpret_cast<const Half*>(memory + groups * q_bytes);
     Scores score;
     Results result;
     Powers power;
@@ -172,8 +198,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       for (int i = 0; i < deep / 16; ++i) {
         const int part = i * 16 / width, column = i * 16 % width;
         multiply_keys<keys, width, Element>(q.at((part * 64 * width + column) / 8),
-                                            k.at(of_k.stage * (k_bytes / 16) + (part * keys * width + column) / 8), i == 0,
-                                            score[0]);
+                                            k.at(of_k.stage * (k_bytes / 16) + (part * keys * width + column) / 8),
+                                            !masked<Mask> && i == 0, score[0]);
       }
       commit_products();
       hold(score);
@@ -232,22 +258,49 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       }
       TwoRows two_rows;
       float shrink[2];
-      const auto powers = [&](int step) {
-        if (hides(a, first_row, (step + 1) * keys)) {
+      // Of a step, before its keys are waited for.
+      const auto load_mask = [&](int step) {
+        const int key = step * keys + lane % 4 * 2, first = first_row + 16 * (warp % 4);
+        if constexpr (std::is_same_v<Mask, Prepared>) {
+          begin_with_prepared(a, mask_of(a, work.image, work.head), first, step * keys, score);
+          if (step + 1 < steps) ask_for_prepared<keys>(a, mask_of(a, work.image, work.head), first, step * keys + keys);
+        } else if constexpr (masked<Mask>) {
+          begin_with_mask<Mask>(a, mask_of(a, work.image, work.head), query, key, score);
+          if (hides(a, first_row, (step + 1) * keys)) hide(a, query, key, score);
+        }
+      };
+      const auto exact_powers = [&](int step) {
+        if (!masked<Mask> && hides(a, first_row, (step + 1) * keys)) {
           hide(a, query, step * keys + lane % 4 * 2, score);
           return soften_where_grown<true>(a.scale, score, two_rows, shrink);
         }
         return soften_where_grown<false>(a.scale, score, two_rows, shrink);
       };
+      const auto powers = [&](int step) {
+        if constexpr (!trusts) return exact_powers(step);
+        if (step > 0 && (masked<Mask> || !hides(a, first_row, (step + 1) * keys))) {
+          if (soften_as_before(a.scale, score, two_rows)) return false;
+          if constexpr (masked<Mask>)
+            load_mask(step);
+          else
+#pragma unroll
+            for (int j = 0; j < scores; ++j) score[j][0] = score[j][1] = score[j][2] = score[j][3] = 0.0f;
+          multiply_again(q_memory, k_memory + of_k.stage * (k_bytes / 2), warp % 4, score);
+        }
+        return exact_powers(step);
+      };
       if constexpr (!ahead) {
 #pragma unroll 1
         for (int step = 0; step < steps; ++step) {
+          load_mask(step);
           begin_scores();
           await_products<0>();
           hold(score);
-          free_keys();
+          if (!trusts) free_keys();
+          const bool grown = powers(step);
+          if (trusts) free_keys();
           if (step + 1 == steps) leave(barriers.q_free[group]);
-          if (powers(step)) times(result, shrink);
+          if (grown) times(result, shrink);
           take_powers();
           begin_results(step == 0);
           await_products<0>();
@@ -256,6 +309,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           free_values();
         }
       } else {
+        load_mask(0);
         await_turn(group);
         begin_scores();
         end_turn(group);
@@ -264,6 +318,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         free_keys();
         powers(0);
         take_powers();
+        if (steps > 1) load_mask(1);
 #pragma unroll 1
         for (int step = 1; step < steps; ++step) {
           await_turn(group);
@@ -272,14 +327,16 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           end_turn(group);
           await_products<1>();
           hold(score);
-          free_keys();
+          if (!trusts) free_keys();
           const bool grown = powers(step);
+          if (trusts) free_keys();
           await_products<0>();
           hold(result);
           hold(power);
           free_values();
           if (grown) times(result, shrink);
           take_powers();
+          if (step + 1 < steps) load_mask(step + 1);
         }
         leave(barriers.q_free[group]);
         await_turn(group);
@@ -328,7 +385,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       if (threadIdx.x == 128 * groups) copy(p, a, memory, barriers);
     } else {
       if constexpr (computing > launched) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(computing));
-      multiply(p, a, memory, barriers, warp);
+      multiply<Mask>(p, a, memory, barriers, warp);
     }
   }
 };
@@ -343,11 +400,11 @@ __global__ void __launch_bounds__(Persistent<Tile>::threads, Persistent<Tile>::b
   }
 }
 
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
-          typename Element, typename Mask>
-void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask, const Arguments& a,
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, bool trusts, int blocks,
+          int access, typename Element, typename Mask>
+void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, trusts, blocks, access, Element>, Mask, const Arguments& a,
             void* stream) {
-  using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>;
+  using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, trusts, blocks, access, Element>;
   using Kernel = Persistent<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;

@@ -346,6 +346,34 @@ __device__ inline bool soften_where_grown(float scale, float (&score)[scores][4]
   return grown;
 }
 
+/// A sum of so many powers has none that half precision has no room for.
+constexpr float trusted = 32768.0f;
+
+/// The same of the largest scores of the steps before, without a look for larger ones: sums would tell. False where one did,
+/// or where there was no score yet, for any row of the warp: then the scores are lost, and nothing else has changed.
+template <int scores>
+__device__ inline bool soften_as_before(float scale, float (&score)[scores][4], TwoRows& rows) {
+  float sum[2][2] = {};
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float less = rows.most[r] * scale;
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& x = score[j][2 * r + i];
+        x = power_of_two(fmaf(x, scale, -less));
+        sum[r][i] += x;
+      }
+  }
+  // What is above infinitely low is infinite, or no number where it is as low itself.
+  const auto trusts = [&](int r) { return sum[r][0] + sum[r][1] <= trusted && rows.most[r] > -INFINITY; };
+  if (__any_sync(0xffffffffu, !trusts(0) || !trusts(1))) return false;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) rows.sum[r] += sum[r][0] + sum[r][1];
+  return true;
+}
+
 /// Two rows of results times a number each.
 template <int results>
 __device__ inline void times(float (&result)[results][4], const float (&factor)[2]) {
