@@ -155,8 +155,6 @@ def test_takes_nothing_of_a_cpu() -> None:
             H200,
             "takes 267336 bytes of shared memory, a block has 232448",
         ),
-        (replace(GROUPS, kept=True), LONG, H200, None),
-        (replace(GROUPS, kept=True), BERT, H200, "the largest score is kept from a step to the next, here is one"),
         (STAYS, LONG, H200, None),
         (replace(STAYS, groups=1), LONG, H200, "turns are for several warpgroups"),
         (replace(STAYS, groups=3, keys=160), LONG, H200, "takes 180 registers of a thread, one that computes has 160"),
@@ -254,15 +252,6 @@ def test_small_images_are_gone_through_in_turn_by_hopper(layer: Layer, target: T
 def test_blocks_stay_where_a_mask_is_loaded_as_it_lies(layer: Layer, target: Target, why: str | None) -> None:
     assert target.gpu is not None
     assert PERSISTENT.serves(shape_of(problem_of(layer, target)), target.gpu) == why
-
-
-def test_the_type_of_a_tile_says_whether_the_largest_score_is_kept() -> None:
-    shape = shape_of(problem_of(LONG))
-    assert GROUPS.cxx(shape).endswith("2, 0, 8>")
-    assert replace(GROUPS, kept=True).cxx(shape).endswith("2, 0, 8, bolt::portable::f16, false, true>")
-    own = shape_of(problem_of(attention("own", (8, 16, 1024, 1024), 64, mask=Input((1024, 1024)))))
-    assert replace(GROUPS, kept=True).cxx(own).endswith("2, 0, 8, bolt::portable::f16, true, true>")
-    assert STAYS.cxx(shape) == "bolt::attention::PersistentTile<64, 64, 2, 128, 2, true, true, true, 1, 8>"
 
 
 def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:

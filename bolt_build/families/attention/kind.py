@@ -111,7 +111,7 @@ _MEMORY = 0.72
 """Part of the memory's bandwidth that is reached."""
 _L2 = 1.2
 """Bandwidth of the L2 cache, in that of the memory: of keys and values, which every block of a head reads again."""
-_POWERS = 16
+POWERS = 16
 """Powers of two that a multiprocessor computes a clock."""
 OPERATIONS = 6
 """Instructions for each score beside its power: scaling, the largest one, the sum, and rounding to half precision."""
@@ -206,7 +206,7 @@ def seconds_of(shape: Shape, load: Load, blocks: int, steps: Steps, share: float
     lanes = 64 if gpu.sm in (75, 80) else 128
     clock = target.rate("fp32") / (2 * lanes * gpu.sms)
     products = load.flops / (target.rate("fp16") * share / gpu.sms)
-    powers, masked = load.powers / (_POWERS * clock), load.masked / clock
+    powers, masked = load.powers / (POWERS * clock), load.masked / clock
     others = load.others / (lanes * clock) + load.read / (128 * clock)
     step = (products + powers + _HIDDEN * others) / pace.reached + masked
     busiest, resident = ceil(blocks / gpu.sms), beside(load, gpu)
@@ -217,11 +217,15 @@ def seconds_of(shape: Shape, load: Load, blocks: int, steps: Steps, share: float
     if load.waits and busiest < resident:
         waits += (steps.most - 1) * _WAIT
     copies = blocks * steps.mean * load.copied / (_L2 * target.bandwidth)
-    moved = shape.nbytes / (_MEMORY * target.bandwidth)
-    return _norm((moved, copies, busiest * steps.mean * step, waits)) + target.launch_seconds
+    return norm((moved(shape, target), copies, busiest * steps.mean * step, waits)) + target.launch_seconds
 
 
-def _norm(seconds: tuple[float, ...]) -> float:
+def moved(shape: Shape, target: Target) -> float:
+    """Seconds that memory takes for what must move once."""
+    return shape.nbytes / (_MEMORY * target.bandwidth)
+
+
+def norm(seconds: tuple[float, ...]) -> float:
     """About the longest, and a little more where others are nearly as long: what overlaps does so in part."""
     longest = max(seconds)
     return float(longest * sum((each / longest) ** 3 for each in seconds) ** (1 / 3))

@@ -8,14 +8,12 @@ from itertools import product
 from math import ceil
 
 from bolt_build.families.attention.kind import (
-    OPERATIONS,
-    WARPGROUPS,
+    POWERS,
     Kind,
-    Load,
-    Steps,
     gpu_of,
     mask_clocks,
-    seconds_of,
+    moved,
+    norm,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
@@ -37,8 +35,32 @@ _COPYING, _COMPUTING = 24, 240
 """Registers of a thread that copies, and the most of one that computes."""
 _OTHERS, _MASKED = 28, 36
 """Registers of a thread beside scores, powers and results, and where a mask is loaded: those that nvcc took."""
+_BARRIERS = 512
+"""Bytes of barriers, at most."""
 _BOX = 64
 """Elements of a box of heads that are longer than half of it."""
+
+
+_FIRST, _TILE, _WARPGROUP = 3e-6, 0.73e-6, 0.5e-6
+"""Seconds until the first tile's keys are there; of a tile beside its steps; and more of each of its warpgroups. These
+and those that follow were fitted to the times of 58 kernels for 11 shapes on an H100."""
+_PRODUCTS, _POWERS, _STEP = 1.2, 0.25, 0.043e-6
+"""Part of the nominal times of products and of powers, and seconds of a step, in which nothing else of a multiprocessor
+is computed."""
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """Parts of the nominal times of products and of powers, and seconds of a step, that a warpgroup waits for by
+    itself; and what it leaves of the time in which nothing else is computed."""
+
+    products: float
+    powers: float
+    step: float
+    busy: float
+
+
+_OWN, _AHEAD = _Pace(1.0, 0.5, 0.22e-6, 1.0), _Pace(0.3, 2.2, 0.17e-6, 0.93)
 
 
 @dataclass(frozen=True)
@@ -71,7 +93,7 @@ class PersistentTile:
         return cls(groups, keys, stages, ahead, turns, trusts, reader.number("blocks"))
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.keys} of {self.groups} warpgroups, tiles in turn, {self.blocks} blocks beside each other"
+        return f"{self.rows}x{self.keys} of {self.groups} warpgroups, tiles in turn for {self.blocks} blocks"
 
     @property
     def rows(self) -> int:
@@ -88,12 +110,18 @@ class PersistentTile:
         launched = 65536 // (128 * (self.groups + 1) * self.blocks) // 8 * 8
         return min(_COMPUTING, (launched * (self.groups + 1) - _COPYING) // self.groups // 8 * 8)
 
-    def shared_bytes(self, shape: Shape) -> int:
-        """Queries, and `stages` steps of keys and values: `Persistent` of persistent_kernel.h."""
+    def shared_bytes(self, shape: Shape, gpu: Gpu) -> int:
+        """Queries of two tiles where there is room for them, else of one, and `stages` steps of keys and values:
+        `Persistent` of persistent_kernel.h."""
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
-        queries = aligned(_ROWS * 2 * deep, 1024)
-        step = aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
-        return self.groups * queries + self.stages * step + 8 * (2 * self.groups + 4 * self.stages)
+        queries = self.groups * aligned(_ROWS * 2 * deep, 1024)
+        steps = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))
+        tiles = 2 if 2 * queries + steps + _BARRIERS <= self._most(gpu) else 1
+        return tiles * queries + steps + 8 * (2 * tiles * self.groups + 4 * self.stages)
+
+    def _most(self, gpu: Gpu) -> int:
+        """Bytes that one of its blocks may have: the system takes 1 KiB of each."""
+        return (gpu.shared_memory + 1024) // self.blocks - 1024
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if (registers := self._registers(shape)) > (room := self.room()):
@@ -102,26 +130,47 @@ class PersistentTile:
             return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
         if self.turns and self.groups == 1:
             return "turns are for several warpgroups"
-        # The system takes 1 KiB of a block.
-        most = (gpu.shared_memory + 1024) // self.blocks - 1024
-        if (shared := self.shared_bytes(shape)) > most:
+        if (shared := self.shared_bytes(shape, gpu)) > (most := self._most(gpu)):
             return Reason("takes {} bytes of shared memory, one of {} blocks has {}", shared, self.blocks, most)
         return None
 
     def _tiles(self, shape: Shape) -> int:
         return shape.pairs * ceil(shape.queries / self.rows)
 
+    def _steps(self, shape: Shape, tile: int) -> list[int]:
+        """Steps of each warpgroup that has queries of a head's tile."""
+        ends = (tile * self.rows + _ROWS * (group + 1) for group in range(self.groups))
+        reached = (min(end, shape.queries) for end in ends if end - _ROWS < shape.queries)
+        return [ceil((min(shape.keys, end) if shape.causal else shape.keys) / self.keys) for end in reached]
+
+    def _costs(self, shape: Shape, target: Target, beside: int) -> list[float]:
+        """Seconds of the tiles of a head, the longest first: of what a multiprocessor computes for all its warpgroups,
+        and of the chain of one of them."""
+        gpu, scores = gpu_of(target), _ROWS * self.keys
+        clock = target.rate("fp32") / (2 * 128 * gpu.sms)
+        products = 2 * scores * sum(shape.of_heads) * gpu.sms / target.rate("fp16")
+        powers, masked = scores / (POWERS * clock), mask_clocks(shape, scores) / clock
+        pace = _AHEAD if self.ahead else _OWN
+        busy = pace.busy * (_PRODUCTS * products + _POWERS * powers + _STEP) + masked
+        chain = pace.products * products + pace.powers * powers + pace.step + masked
+        found = []
+        for tile in range(ceil(shape.queries / self.rows)):
+            steps = self._steps(shape, tile)
+            both = norm((beside * sum(steps) * busy, max(steps) * chain))
+            found.append(both + _TILE + _WARPGROUP * beside * len(steps))
+        return sorted(found, reverse=True)
+
     def seconds(self, shape: Shape, target: Target) -> float:
-        gpu, (deep, wide) = gpu_of(target), shape.of_heads
-        scores = self.rows * self.keys
-        read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
-        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
-        load = Load(
-            128 * self.groups, gpu.registers // (128 * self.groups * self.blocks), self.shared_bytes(shape), scores,
-            (OPERATIONS - 1) * scores, products, read, copied, mask_clocks(shape, scores),
-        )  # fmt: skip
-        steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
-        return seconds_of(shape, load, self._tiles(shape), steps, 1.0, WARPGROUPS, target)
+        """Blocks take turns at a head's tiles, and of causal ones those of both ends of a round."""
+        sms, tiles = gpu_of(target).sms, self._tiles(shape)
+        blocks = min(tiles, sms * self.blocks)
+        costs = self._costs(shape, target, ceil(blocks / sms))
+        if shape.causal:
+            longest = max(costs[0], sum(costs) / len(costs) * tiles / blocks + costs[-1] / 2)
+        else:
+            rounds, rest = divmod(ceil(tiles / blocks), len(costs))
+            longest = rounds * sum(costs) + sum(costs[:rest])
+        return norm((moved(shape, target), longest + _FIRST)) + target.launch_seconds
 
     def flops(self, shape: Shape) -> int:
         scores = self.rows * self.keys * shape.steps(self.rows, self.keys)

@@ -26,8 +26,6 @@ from bolt_build.targets import Gpu, Target
 
 _WHEN = {"own": (False, False), "next": (True, False), "turns": (True, True)}
 """Whether the next step's scores are computed ahead, and whether warpgroups take turns."""
-_LARGEST = {"exact": False, "kept": True}
-"""Whether the largest score of a row stays what it was where it has grown by little. Candidates state what is not exact."""
 _POWERS = {"functions": 0, "quarter_polynomials": 4}
 """Of how many powers of two one is a polynomial."""
 _ROWS = 64
@@ -50,8 +48,7 @@ class WarpgroupTile:
     ahead. `ahead`: the next step's scores are computed while this one's powers are multiplied with values. `blocks`
     have room on a multiprocessor, as many as there is room for: that bounds the registers of a thread. One power of
     two of `every` (0: none) is a polynomial. In `turns`, warpgroups that compute ahead begin their products one after
-    the other, so that one computes powers while another multiplies. The largest score of a row is `kept` where it has
-    grown by little: then results are not scaled."""
+    the other, so that one computes powers while another multiplies."""
 
     groups: int
     keys: int
@@ -60,23 +57,20 @@ class WarpgroupTile:
     blocks: int
     every: int = 0
     turns: bool = False
-    kept: bool = False
 
     @property
     def parameters(self) -> Named:
         when = next(word for word, each in _WHEN.items() if each == (self.ahead, self.turns))
         sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages))
         powers = next(word for word, every in _POWERS.items() if every == self.every)
-        largest = (("largest", "kept"),) if self.kept else ()
-        return (("kind", "warpgroup"), *sizes, ("scores", when), ("blocks", self.blocks), ("powers", powers), *largest)
+        return (("kind", "warpgroup"), *sizes, ("scores", when), ("blocks", self.blocks), ("powers", powers))
 
     @classmethod
     def read(cls, reader: Reader) -> WarpgroupTile:
         reader.word("kind", {"warpgroup": "warpgroup"})
         groups, keys, stages = map(reader.number, ("groups", "keys", "stages"))
         (ahead, turns), blocks = reader.word("scores", _WHEN), reader.number("blocks")
-        powers, kept = reader.word("powers", _POWERS), reader.word("largest", _LARGEST, "exact")
-        return cls(groups, keys, stages, ahead, blocks, powers, turns, kept)
+        return cls(groups, keys, stages, ahead, blocks, reader.word("powers", _POWERS), turns)
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.keys} of {self.groups} warpgroups, {self.blocks} blocks beside each other"
@@ -117,8 +111,6 @@ class WarpgroupTile:
             return "polynomials are for steps in which no key is hidden, here are none"
         if self.turns and self.groups == 1:
             return "turns are for several warpgroups"
-        if self.kept and steps == 1:
-            return "the largest score is kept from a step to the next, here is one"
         if self.ahead and self.stages == 1:
             return "the next step's scores take a second stage of keys"
         if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
@@ -140,8 +132,7 @@ class WarpgroupTile:
         read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
         polynomials = scores / self.every if self.every else 0.0
-        scaled = 0 if self.kept else 2 * self.rows * wide
-        others = OPERATIONS * scores + POLYNOMIAL * polynomials + scaled
+        others = OPERATIONS * scores + POLYNOMIAL * polynomials + 2 * self.rows * wide
         load = Load(
             128 * self.groups, self.room(), self.shared_bytes(shape), scores - polynomials, others, products, read,
             copied, mask_clocks(shape, scores, copies=True), waits=self.stages == 1,
@@ -164,8 +155,6 @@ class WarpgroupTile:
             *map(str, (self.blocks, self.every, shape.widths[2])),
         )
         staged = f", {COMPUTED[shape.dtype]}, true" if shape.staged else shape.element
-        if self.kept:
-            staged = f", {COMPUTED[shape.dtype]}, {boolean(shape.staged)}, true"
         return f"{SPACE}::WarpgroupTile<{', '.join(words)}{staged}>"
 
 
@@ -174,14 +163,11 @@ def tiles(shape: Shape) -> Iterator[WarpgroupTile]:
     parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
     most = aligned(shape.keys)
     sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
-    exact = [
-        WarpgroupTile(groups, keys, stages, ahead, blocks, every, turns)
-        for groups, keys, stages, (ahead, turns) in product((1, 2, 3), sizes, _STAGES, _WHEN.values())
-        if keys <= _WIDEST and (keys >= 48 or keys == most)
-        for blocks, every in product(range(1, _MOST // groups + 1), _POWERS.values())
-    ]
-    yield from exact
-    yield from (replace(tile, kept=True) for tile in exact if tile.every == 0)
+    for groups, keys, stages, (ahead, turns) in product((1, 2, 3), sizes, _STAGES, _WHEN.values()):
+        if keys <= _WIDEST and (keys >= 48 or keys == most):
+            for blocks in range(1, _MOST // groups + 1):
+                for every in _POWERS.values():
+                    yield WarpgroupTile(groups, keys, stages, ahead, blocks, every, turns)
 
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:

@@ -25,10 +25,9 @@ struct WarpTile {};
 /// are copied `stages` steps ahead. With `ahead` the next step's scores are computed while this one's powers are multiplied
 /// with values; in `turns`, warpgroups begin their products one after the other. A multiprocessor has room for `blocks`
 /// blocks. One power of two of `every` (0: none) is a polynomial; `access` and `Element` are as above. A mask whose queries
-/// have rows of their own is `staged`: a step's part of it is copied to shared memory. The largest score of a row is `kept`
-/// where it has grown by little.
+/// have rows of their own is `staged`: a step's part of it is copied to shared memory.
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element = portable::f16, bool staged = false, bool kept = false>
+          typename Element = portable::f16, bool staged = false>
 struct WarpgroupTile {};
 
 /// WGMMA. A block computes all queries, at most 64, and all `keys` of a head for images in turn that have the same mask.
@@ -122,8 +121,8 @@ void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v
             const Arguments& arguments, void* stream);
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element, bool staged, bool kept, typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged, kept>, Mask,
+          typename Element, bool staged, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>, Mask,
             const Arguments& arguments, void* stream);
 
 template <int depth, int columns, int keys, int blocks, int access, typename Element, typename Mask>

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bolt_attention/kept_scores.h"
 #include "bolt_attention/queue.h"
-#include "bolt_attention/softmax.h"
-#include "bolt_attention/warpgroup.h"
-#include "bolt_portable/cuda/half_mma.h"
 
 namespace bolt::attention {
 
@@ -42,10 +40,14 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2, q_boxes = 128 * parts * width;
   static constexpr int q_bytes = up(q_boxes), k_bytes = up(k_boxes), v_bytes = up(v_boxes);
 
+  /// Two tiles' queries have room beside each other where keys and values leave it: those of the next are copied ahead.
+  static constexpr int room = 228 * 1024 / blocks - 1024, loop_bytes = stages * (k_bytes + v_bytes);
+  static constexpr int q_stages = 2 * groups * q_bytes + loop_bytes + 512 <= room ? 2 : 1;
+
   struct Barriers {
-    Barrier q_full[groups], q_free[groups], k_full[stages], k_free[stages], v_full[stages], v_free[stages];
+    Barrier q_full[q_stages][groups], q_free[q_stages][groups], k_full[stages], k_free[stages], v_full[stages], v_free[stages];
   };
-  static constexpr int shared_bytes = groups * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
+  static constexpr int shared_bytes = q_stages * groups * q_bytes + loop_bytes + sizeof(Barriers);
 
   using Scores = float[scores][4];
   using Results = float[results][4];
@@ -96,12 +98,13 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     }
   }
 
-  /// Which stage of the ring a step has, and the parity of its phase there.
+  /// Which of `count` places a step or a tile has, and the parity of its phase there.
+  template <int count>
   struct Ring {
     int stage = 0, parity = 0;
 
     __device__ void advance() {
-      if (++stage == stages) {
+      if (++stage == count) {
         stage = 0;
         parity ^= 1;
       }
@@ -110,33 +113,33 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
 
   /// One thread asks for the queries, keys and values of all tiles.
   static __device__ void copy(const PersistentArguments& p, const Arguments& a, unsigned char* memory, Barriers& barriers) {
-    unsigned char* const k_memory = memory + groups * q_bytes;
+    unsigned char* const k_memory = memory + q_stages * groups * q_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
-    Ring ring;
-    int tile_parity = 1;
+    Ring<stages> ring;
+    Ring<q_stages> of_q;
     each_tile(p, a, [&](const Work& work) {
       const int of_keys = a.by_group.quotient(work.head);
-      const auto load_keys = [&](int step) {
+      const auto load_queries = [&](int group) {
+        Barrier& full = barriers.q_full[of_q.stage][group];
+        barriers.q_free[of_q.stage][group].wait(of_q.parity ^ 1);
+        full.expect(q_boxes);
+#pragma unroll
+        for (int part = 0; part < parts; ++part)
+          copy_box(memory + (of_q.stage * groups + group) * q_bytes + part * 64 * width * 2, p.q, full, part * width,
+                   work.first_row + 64 * group, work.head, work.image);
+      };
+#pragma unroll 1
+      for (int step = 0; step < work.steps; ++step) {
         barriers.k_free[ring.stage].wait(ring.parity ^ 1);
         barriers.k_full[ring.stage].expect(k_boxes);
 #pragma unroll
         for (int part = 0; part < parts; ++part)
           copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
                    step * keys, of_keys, work.image);
-      };
+        // Keys need not wait until the last queries of the tile in front were used.
+        if (step == 0)
 #pragma unroll 1
-      for (int g = 0; g < groups; ++g) {
-        barriers.q_free[g].wait(tile_parity);
-        barriers.q_full[g].expect(q_boxes);
-#pragma unroll
-        for (int part = 0; part < parts; ++part)
-          copy_box(memory + g * q_bytes + part * 64 * width * 2, p.q, barriers.q_full[g], part * width, work.first_row + 64 * g,
-                   work.head, work.image);
-      }
-      tile_parity ^= 1;
-#pragma unroll 1
-      for (int step = 0; step < work.steps; ++step) {
-        load_keys(step);
+          for (int group = 0; group < groups; ++group) load_queries(group);
         barriers.v_free[ring.stage].wait(ring.parity ^ 1);
         barriers.v_full[ring.stage].expect(v_boxes);
 #pragma unroll
@@ -145,29 +148,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
                    part * width_v, step * keys, of_keys, work.image);
         ring.advance();
       }
+      of_q.advance();
     });
-  }
-
-  /// score = 16 queries of a warp * keys^T, by instructions of one warp: seldom, where powers were not to be trusted. Scores of
-  /// a mask begin with it.
-  static __device__ void multiply_again(const Half* q, const Half* k, int warp, Scores& score) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    // Where TMA put an element: of a row's 16 bytes those change places that rows of the same banks have.
-    const auto at = [](const Half* part, int count, int row, int column) {
-      const int byte = row * width * 2 + column % width * 2;
-      return part + column / width * count * width + (byte ^ (byte >> 7 & (width / 8 - 1)) << 4) / 2;
-    };
-#pragma unroll
-    for (int two = 0; two < scores / 2; ++two) {
-#pragma unroll 1
-      for (int i = 0; i < deep; i += 16) {
-        std::uint32_t left[4], right[4];
-        portable::load_matrices<false>(left, at(q, 64, 16 * warp + lane % 16, i + lane / 16 * 8));
-        portable::load_matrices<false>(right, at(k, keys, 16 * two + lane / 16 * 8 + lane % 8, i + lane / 8 % 2 * 8));
-        portable::multiply_halves<Element>(score[2 * two], left, right[0], right[1]);
-        portable::multiply_halves<Element>(score[2 * two + 1], left, right[2], right[3]);
-      }
-    }
   }
 
   /// A warpgroup's part of all tiles.
@@ -175,15 +157,14 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static __device__ void multiply(const PersistentArguments& p, const Arguments& a, unsigned char* memory,
                                   Barriers& barriers, int warp) {
     const int group = warp / 4, lane = static_cast<int>(threadIdx.x) % 32;
-    const Descriptor<width> q(memory + group * q_bytes), k(memory + groups * q_bytes);
-    const Descriptor<width_v> v(memory + groups * q_bytes + stages * k_bytes, keys * width_v * 2);
-    Ring of_k, of_v;
-    int tile_parity = 0;
+    unsigned char* const k_memory = memory + q_stages * groups * q_bytes;
+    const Descriptor<width> q(memory + group * q_bytes), k(k_memory);
+    const Descriptor<width_v> v(k_memory + stages * k_bytes, keys * width_v * 2);
+    Ring<stages> of_k, of_v;
+    int tile = 0;
     // The first turn is the first warpgroup's.
     if (group == groups - 1) end_turn(group);
 
-    const Half* const q_memory = reinterpret_cast<const Half*>(memory + group * q_bytes);
-    const Half* const k_memory = reinterpret_cast<const Half*>(memory + groups * q_bytes);
     Scores score;
     Results result;
     Powers power;
@@ -197,7 +178,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
 #pragma unroll
       for (int i = 0; i < deep / 16; ++i) {
         const int part = i * 16 / width, column = i * 16 % width;
-        multiply_keys<keys, width, Element>(q.at((part * 64 * width + column) / 8),
+        multiply_keys<keys, width, Element>(q.at(tile % q_stages * (groups * q_bytes / 16) + (part * 64 * width + column) / 8),
                                             k.at(of_k.stage * (k_bytes / 16) + (part * keys * width + column) / 8),
                                             !masked<Mask> && i == 0, score[0]);
       }
@@ -221,6 +202,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     const auto free_keys = [&] {
       leave(barriers.k_free[of_k.stage]);
       of_k.advance();
+    };
+    const auto free_queries = [&] {
+      leave(barriers.q_free[tile % q_stages][group]);
+      ++tile;
     };
     const auto free_values = [&] {
       leave(barriers.v_free[of_v.stage]);
@@ -247,10 +232,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           free_values();
         }
       };
-      barriers.q_full[group].wait(tile_parity);
-      tile_parity ^= 1;
+      barriers.q_full[tile % q_stages][group].wait(tile / q_stages % 2);
       if (steps == 0) {
-        leave(barriers.q_free[group]);
+        free_queries();
         await_turn(group);
         end_turn(group);
         leave_rest();
@@ -285,7 +269,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           else
 #pragma unroll
             for (int j = 0; j < scores; ++j) score[j][0] = score[j][1] = score[j][2] = score[j][3] = 0.0f;
-          multiply_again(q_memory, k_memory + of_k.stage * (k_bytes / 2), warp % 4, score);
+          const auto halves = [](unsigned char* at) { return reinterpret_cast<const Half*>(at); };
+          multiply_again<deep, width, Element>(halves(memory + (tile % q_stages * groups + group) * q_bytes),
+                                               halves(k_memory + of_k.stage * k_bytes), warp % 4, score);
         }
         return exact_powers(step);
       };
@@ -299,7 +285,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           if (!trusts) free_keys();
           const bool grown = powers(step);
           if (trusts) free_keys();
-          if (step + 1 == steps) leave(barriers.q_free[group]);
+          if (step + 1 == steps) free_queries();
           if (grown) times(result, shrink);
           take_powers();
           begin_results(step == 0);
@@ -338,7 +324,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           take_powers();
           if (step + 1 < steps) load_mask(step + 1);
         }
-        leave(barriers.q_free[group]);
+        free_queries();
         await_turn(group);
         begin_results(steps == 1);
         end_turn(group);
@@ -359,17 +345,18 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   template <typename Mask>
   static __device__ void compute(const PersistentArguments& p, const Arguments& a, Mask*) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    Barriers& barriers = *reinterpret_cast<Barriers*>(memory + groups * q_bytes + stages * (k_bytes + v_bytes));
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory + q_stages * groups * q_bytes + loop_bytes);
     // The same in all threads of a warp, which the compiler does not see.
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
     if (threadIdx.x == 0) {
       prefetch(p.q);
       prefetch(p.k);
       prefetch(p.v);
-      for (int g = 0; g < groups; ++g) {
-        barriers.q_full[g].init(1);
-        barriers.q_free[g].init(4);
-      }
+      for (int stage = 0; stage < q_stages; ++stage)
+        for (int group = 0; group < groups; ++group) {
+          barriers.q_full[stage][group].init(1);
+          barriers.q_free[stage][group].init(4);
+        }
       for (int stage = 0; stage < stages; ++stage) {
         barriers.k_full[stage].init(1);
         barriers.v_full[stage].init(1);

@@ -18,9 +18,9 @@ struct WarpgroupArguments {
 template <typename Tile>
 struct Warpgroups;
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element, bool staged, bool kept>
+          typename Element, bool staged>
 struct Warpgroups<
-    WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged, kept>> {
+    WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>> {
   static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
   // Heads lie in parts of `width` elements, a box each.
@@ -29,7 +29,6 @@ struct Warpgroups<
   static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && keys % 16 == 0 && keys <= 256);
   static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
   static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
-  static_assert(!kept || every == 0, "polynomials are for powers up to 1");
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   /// Of a warpgroup: its queries, then its results.
   static constexpr int pitch_y = wide + 8;
@@ -187,8 +186,9 @@ struct Warpgroups<
 #pragma unroll
       for (int i = 0; i < deep / 16; ++i) {
         const int part = i * 16 / width, column = i * 16 % width;
-        multiply_keys<keys, width, Element>(q.at((part * 64 * width + column) / 8), k.at(stage + (part * keys * width + column) / 8),
-                                            !masked<Mask> && i == 0, score[0]);
+        multiply_keys<keys, width, Element>(q.at((part * 64 * width + column) / 8),
+                                            k.at(stage + (part * keys * width + column) / 8), !masked<Mask> && i == 0,
+                                            score[0]);
       }
       commit_products();
       hold(score);
@@ -202,7 +202,8 @@ struct Warpgroups<
       const int stage = step % stages * (v_bytes / 16);
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
-        multiply_values<wide, width_v, Element>(power[i], v.at(stage + i * 16 * width_v / 8), apart, step == 0 && i == 0, result[0]);
+        multiply_values<wide, width_v, Element>(power[i], v.at(stage + i * 16 * width_v / 8), apart, step == 0 && i == 0,
+                                                result[0]);
       commit_products();
       hold(result);
       hold(power);
@@ -221,22 +222,16 @@ struct Warpgroups<
     float shrink[2];
     // A warp without queries has products alone, for those are its warpgroup's.
     const bool idle = first_row + 16 * warp >= a.queries;
-    // Whether what was summed up before must be multiplied with `shrink`.
     const auto powers = [&](int step) {
       if (idle) {
         shrink[0] = shrink[1] = 1.0f;
-        return false;
-      }
-      if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
+      } else if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
         // Scores without a mask begin with nothing: registers that hold something in some steps are taken in all.
         hide(a, query, step * keys + lane % 4 * 2, score);
-        if constexpr (kept) return soften_where_grown<true>(a.scale, score, two_rows, shrink);
         soften<every, true>(a.scale, score, two_rows, shrink);
       } else {
-        if constexpr (kept) return soften_where_grown<false>(a.scale, score, two_rows, shrink);
         soften<every>(a.scale, score, two_rows, shrink);
       }
-      return true;
     };
     const auto take_powers = [&] {
 #pragma unroll
@@ -251,9 +246,9 @@ struct Warpgroups<
         await_products<0>();
         hold(score);
         if (stages == 1) free_keys(step);
-        const bool shrunk = powers(step);
+        powers(step);
         take_powers();
-        if (kept ? shrunk : step > 0) times(result, shrink);
+        if (step > 0) times(result, shrink);
         begin_results(step);
         // Where a step's keys are two steps ahead, this has the time of the product, and scores need no registers.
         if (stages > 1) free_keys(step);
@@ -284,12 +279,12 @@ struct Warpgroups<
         await_products<1>();
         hold(score);
         free_keys(step + 1);
-        const bool shrunk = powers(step + 1);
+        powers(step + 1);
         await_products<0>();
         hold(result);
         hold(power);
         free_values(step);
-        if (!kept || shrunk) times(result, shrink);
+        times(result, shrink);
         take_powers();
         if (step + 2 < steps) load_mask(step + 2);
       }
@@ -319,10 +314,10 @@ __global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::b
 }
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Element, bool staged, bool kept, typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged, kept>, Mask,
+          typename Element, bool staged, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>, Mask,
             const Arguments& a, void* stream) {
-  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged, kept>;
+  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>;
   using Kernel = Warpgroups<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
