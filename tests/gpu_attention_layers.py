@@ -32,11 +32,13 @@ def attention(
     causal: bool = False,
     safe: bool = False,
     mask: Input | None = None,
+    peaked: float = 1.5,
 ) -> Layer:
-    """Attention of [batch, heads, queries, keys] whose inputs lie apart."""
+    """Attention of [batch, heads, queries, keys] whose inputs lie apart. Where scores are `peaked` by 30 and more the
+    powers of later keys are often beyond half precision as long as earlier ones are told from, by 200 beyond fp32."""
     batch, heads, queries, keys = extents
     kv = kv_heads or heads
-    op = Attention(heads, kv, 1.5 * depth**-0.5, causal, False, safe)
+    op = Attention(heads, kv, peaked * depth**-0.5, causal, False, safe)
     shapes = ((batch, queries, heads * depth), (batch, keys, kv * depth), (batch, keys, kv * (columns or depth)))
     inputs = (*(Input(shape) for shape in shapes), *([] if mask is None else [mask]))
     return Layer(label, op, inputs, (), DType.F16, TOLERANCE)
@@ -84,6 +86,9 @@ LAYERS = [
     attention("at-bias-low", (2, 3, 40, 75), 32, mask=Input((3, 40, 75), True, -3e38, -1e38)),
     attention("at-bias-hidden", (3, 2, 40, 2), 32, safe=True,
               mask=Input((3, 1, 40, 2), True, HIDING, 0.0, DType.F16)),
+    attention("at-rows-ragged", (5, 3, 330, 90), 64),
+    attention("at-bias-long", (1, 2, 140, 300), 96, mask=Input((1, 2, 140, 300), True, HIDING, 0.0)),
+    attention("at-mask-long", (2, 2, 140, 300), 64, causal=True, mask=Input((2, 1, 1, 300), low=HIDING, high=0.0)),
     packed("at-packed", 2, 3, 90, 64),
     packed("at-packed-groups", 2, 4, 50, 40, kv_heads=2),
     packed("at-packed-odd", 1, 3, 50, 21),
@@ -94,6 +99,18 @@ FORMS = [
     attention("at-form-mask", (1, 1, 70, 140), 64, causal=True, mask=Input((70, 140))),
     attention("at-form-bias", (2, 2, 150, 210), 64, mask=Input((1, 2, 150, 210), True)),
     attention("at-form-128", (1, 1, 70, 140), 128, causal=True),
+]
+
+
+PEAKED = [
+    attention("at-peaked", (1, 2, 200, 400), 64, peaked=30.0),
+    attention("at-peaked-far", (2, 1, 200, 400), 80, peaked=200.0, causal=True),
+    attention("at-peaked-32", (1, 2, 70, 400), 32, peaked=60.0),
+    attention("at-peaked-16", (1, 2, 70, 200), 16, peaked=60.0),
+    attention("at-peaked-mask", (2, 2, 140, 300), 64, mask=Input((2, 1, 1, 300), low=HIDING, high=0.0)),
+    attention(
+        "at-peaked-bias", (1, 2, 140, 300), 96, causal=True, mask=Input((1, 2, 140, 300), True, 1e-3 * HIDING, 0.0)
+    ),
 ]
 
 
@@ -133,7 +150,7 @@ def step_of(layer: Layer) -> ProposedStep:
 
 def attention_trials() -> list[Trial]:
     """Every layer with the kernel of each kind that is predicted to be fastest; some with every eighth legal tile of
-    each kind; and with rows of inputs and of the output apart."""
+    each kind; scores that grow behind the first step of their row; and rows of inputs and of the output apart."""
     found = []
     for layer in LAYERS:
         step = step_of(layer)
@@ -144,6 +161,10 @@ def attention_trials() -> list[Trial]:
     for layer in FORMS:
         step = step_of(layer)
         found += [Trial(layer, step, candidate) for candidate in legal(step.problem)[::8]]
+    for layer in PEAKED:
+        step = step_of(layer)
+        trusting = [each for each in legal(step.problem) if ("largest", "trusted") in each.parameters]
+        found += [Trial(layer, step, candidate) for candidate in trusting[::9]]
     for layer in (LAYERS[3], FORMS[1]):
         step = step_of(layer)
         row = step.problem.outputs[0].row

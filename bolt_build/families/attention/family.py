@@ -21,6 +21,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
+from bolt_build.families.common.groups import with_leaders
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct, named_unit
@@ -29,6 +30,8 @@ from bolt_build.graph.ops.attention import Attention as AttentionOp
 from bolt_build.targets import Target
 
 _MEMORY_MB = 500
+_FIRST = 6
+"""Among so many candidates there is the first of each group."""
 
 
 class Attention:
@@ -70,7 +73,9 @@ class Attention:
             return (), (Refusal(self.name, problem.op.kind, reason),)
         found = [kind.offers(shape_of(problem), target) for kind in KINDS]
         offers = sorted((offer for some, _ in found for offer in some), key=lambda o: (o.seconds, str(o.candidate)))
-        return tuple(offer.candidate for offer in offers), tuple(each for _, refused in found for each in refused)
+        ahead, others = with_leaders([_group(offer.candidate) for offer in offers], _FIRST)
+        ranked = tuple(offers[index].candidate for index in (*ahead, *others))
+        return ranked, tuple(each for _, refused in found for each in refused)
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """None: its kernels have no settings."""
@@ -119,6 +124,12 @@ def _refuse(problem: KernelProblem, target: Target) -> str | None:
     if not isinstance(problem.op, AttentionOp):
         return "is for attention"
     return refuse_target(problem, target) or refuse(problem)
+
+
+def _group(candidate: Candidate) -> tuple[int | str | None, ...]:
+    """What predictions compare surely: kernels of a kind whose products begin alike."""
+    stated = dict(candidate.parameters)
+    return (stated["kind"], stated.get("scores") if stated["kind"] == "persistent" else None)
 
 
 def _read(candidate: Candidate) -> tuple[Kind, Tile]:

@@ -27,8 +27,9 @@ _LARGEST = {"kept": False, "trusted": True}
 """Whether nobody looks for larger scores behind the first step of a row: sums tell where powers are to be trusted."""
 _ROWS = 64
 """Queries of a warpgroup."""
-_KEYS = (64, 80, 96, 128, 160, 176, 192)
-_STAGES = (2, 3, 4)
+_KEYS = (64, 96, 128, 192)
+_SHORT = 64
+"""Keys of steps of which three may have room: longer ones gain nothing by a third."""
 _BLOCKS = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups that compute."""
 _COPYING, _COMPUTING = 24, 240
@@ -189,10 +190,10 @@ def tiles(shape: Shape) -> Iterator[PersistentTile]:
     parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
     most = aligned(shape.keys)
     sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
-    ways = product(_BLOCKS, sizes, _STAGES, _WHEN.values(), _LARGEST.values())
-    for groups, keys, stages, (ahead, turns), trusts in ways:
-        for blocks in _BLOCKS[groups] if keys <= _KEYS[-1] and (keys >= _KEYS[0] or keys == most) else ():
-            yield PersistentTile(groups, keys, stages, ahead, turns, trusts, blocks)
+    for groups, keys, (ahead, turns), trusts in product(_BLOCKS, sizes, _WHEN.values(), _LARGEST.values()):
+        if keys <= _KEYS[-1] and (keys >= _KEYS[0] or keys == most):
+            for stages, blocks in product((2, 3) if keys <= _SHORT else (2,), _BLOCKS[groups]):
+                yield PersistentTile(groups, keys, stages, ahead, turns, trusts, blocks)
 
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bolt_build.families.common.groups import with_leaders
 from bolt_build.families.cutlass.kinds.kind import Offer
 
 _SURE = 3
@@ -14,15 +15,10 @@ def ranked(offers: Sequence[Offer], first: int) -> list[Offer]:
     """Fastest first, but that the fastest of each group is among the `first` ones, or in front of all others where
     there are more groups."""
     found = sorted(offers, key=lambda offer: offer.seconds)
-    leaders: dict[str, int] = {}
-    for index, offer in enumerate(found):
-        leaders.setdefault(offer.group, index)
-    others = [index for index in range(len(found)) if index not in leaders.values()]
-    room = max(0, first - len(leaders))
-    ahead = sorted((*leaders.values(), *others[:room]))
+    ahead, others = with_leaders([offer.group for offer in found], first)
     untried = next((index for index in ahead if found[index].untried), None)
     if untried is not None and untried in ahead[_SURE:]:
         # Nothing is known of these by measurement: they are not left out for a prediction.
         ahead.remove(untried)
         ahead.insert(_SURE - 1, untried)
-    return [found[index] for index in (*ahead, *others[room:])]
+    return [found[index] for index in (*ahead, *others)]
