@@ -163,8 +163,8 @@ def attention_trials() -> list[Trial]:
         found += [Trial(layer, step, candidate) for candidate in legal(step.problem)[::8]]
     for layer in PEAKED:
         step = step_of(layer)
-        trusting = [each for each in legal(step.problem) if ("largest", "trusted") in each.parameters]
-        found += [Trial(layer, step, candidate) for candidate in trusting[::9]]
+        staying = [each for each in legal(step.problem) if ("kind", "persistent") in each.parameters]
+        found += [Trial(layer, step, candidate) for candidate in staying[::5]]
     for layer in (LAYERS[3], FORMS[1]):
         step = step_of(layer)
         row = step.problem.outputs[0].row

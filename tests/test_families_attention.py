@@ -38,7 +38,7 @@ GROUPS = WarpgroupTile(2, 128, 1, ahead=False, blocks=2)
 LONG = attention("long", (8, 16, 1024, 1024), 64)
 SHIFTED = attention("shifted", (2048, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True))
 TURNS = WindowsTile(64, 5)
-STAYS = PersistentTile(2, 128, 2, ahead=True, turns=True, trusts=True, blocks=1)
+STAYS = PersistentTile(2, 128, 2, ahead=True, turns=True, blocks=1)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
@@ -172,7 +172,7 @@ def test_takes_nothing_of_a_cpu() -> None:
             "takes 295072 bytes of shared memory, one of 1 blocks has 232448",
         ),
         (
-            PersistentTile(1, 128, 2, ahead=True, turns=False, trusts=False, blocks=2),
+            PersistentTile(1, 128, 2, ahead=True, turns=False, blocks=2),
             attention("wide", (8, 16, 1024, 1024), 128),
             H200,
             "takes 147536 bytes of shared memory, one of 2 blocks has 115712",

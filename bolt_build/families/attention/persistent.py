@@ -23,8 +23,6 @@ from bolt_build.targets import Gpu, Target
 
 _WHEN = {"own": (False, False), "next": (True, False), "turns": (True, True)}
 """Whether the next step's scores are computed ahead, and whether warpgroups take turns."""
-_LARGEST = {"kept": False, "trusted": True}
-"""Whether nobody looks for larger scores behind the first step of a row: sums tell where powers are to be trusted."""
 _ROWS = 64
 """Queries of a warpgroup."""
 _KEYS = (64, 96, 128, 192)
@@ -68,30 +66,26 @@ _OWN, _AHEAD = _Pace(1.0, 0.5, 0.22e-6, 1.0), _Pace(0.3, 2.2, 0.17e-6, 0.93)
 class PersistentTile:
     """64 queries of a head for each of `groups` warpgroups, in steps of `keys` keys, of which `stages` have room. A
     block takes one such tile after the other; a multiprocessor has room for `blocks`. `ahead` and `turns` are as in
-    WarpgroupTile. The largest score of a row is kept where it has grown by little; with `trusts` a step is not looked
-    through for it unless sums of powers are too large."""
+    WarpgroupTile."""
 
     groups: int
     keys: int
     stages: int
     ahead: bool
     turns: bool
-    trusts: bool
     blocks: int
 
     @property
     def parameters(self) -> Named:
         when = next(word for word, each in _WHEN.items() if each == (self.ahead, self.turns))
         sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages))
-        largest = next(word for word, trusts in _LARGEST.items() if trusts == self.trusts)
-        return (("kind", "persistent"), *sizes, ("scores", when), ("largest", largest), ("blocks", self.blocks))
+        return (("kind", "persistent"), *sizes, ("scores", when), ("blocks", self.blocks))
 
     @classmethod
     def read(cls, reader: Reader) -> PersistentTile:
         reader.word("kind", {"persistent": "persistent"})
         groups, keys, stages = map(reader.number, ("groups", "keys", "stages"))
-        (ahead, turns), trusts = reader.word("scores", _WHEN), reader.word("largest", _LARGEST)
-        return cls(groups, keys, stages, ahead, turns, trusts, reader.number("blocks"))
+        return cls(groups, keys, stages, *reader.word("scores", _WHEN), reader.number("blocks"))
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.keys} of {self.groups} warpgroups, tiles in turn for {self.blocks} blocks"
@@ -178,9 +172,9 @@ class PersistentTile:
         return int(2 * self._tiles(shape) * scores * sum(shape.of_heads))
 
     def cxx(self, shape: Shape) -> str:
-        """`bolt::attention::PersistentTile<128, 128, 2, 128, 2, true, true, true, 1, 8>`"""
+        """`bolt::attention::PersistentTile<128, 128, 2, 128, 2, true, true, 1, 8>`"""
         sizes = (shape.depth, shape.columns, self.groups, self.keys, self.stages)
-        how = map(boolean, (self.ahead, self.turns, self.trusts))
+        how = map(boolean, (self.ahead, self.turns))
         words = (*map(str, sizes), *how, str(self.blocks), str(shape.widths[2]))
         return f"{SPACE}::PersistentTile<{', '.join(words)}{shape.element}>"
 
@@ -190,10 +184,10 @@ def tiles(shape: Shape) -> Iterator[PersistentTile]:
     parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
     most = aligned(shape.keys)
     sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
-    for groups, keys, (ahead, turns), trusts in product(_BLOCKS, sizes, _WHEN.values(), _LARGEST.values()):
+    for groups, keys, (ahead, turns) in product(_BLOCKS, sizes, _WHEN.values()):
         if keys <= _KEYS[-1] and (keys >= _KEYS[0] or keys == most):
             for stages, blocks in product((2, 3) if keys <= _SHORT else (2,), _BLOCKS[groups]):
-                yield PersistentTile(groups, keys, stages, ahead, turns, trusts, blocks)
+                yield PersistentTile(groups, keys, stages, ahead, turns, blocks)
 
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:

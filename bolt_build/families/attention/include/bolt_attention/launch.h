@@ -36,10 +36,9 @@ template <int depth, int columns, int keys, int blocks, int access, typename Ele
 struct WindowsTile {};
 
 /// WGMMA. A block stays on a multiprocessor and goes through tiles of 64 queries for each of `groups` warpgroups; one more
-/// copies. With `trusts` nobody looks for larger scores behind the first step of a row where sums tell that there are none.
-/// The rest as for WarpgroupTile.
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, bool trusts, int blocks,
-          int access, typename Element = portable::f16>
+/// copies. The rest as for WarpgroupTile.
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
+          typename Element = portable::f16>
 struct PersistentTile {};
 
 /// No mask is added to the scores.
@@ -128,9 +127,9 @@ void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, bl
 template <int depth, int columns, int keys, int blocks, int access, typename Element, typename Mask>
 void launch(WindowsTile<depth, columns, keys, blocks, access, Element>, Mask, const Arguments& arguments, void* stream);
 
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, bool trusts, int blocks,
-          int access, typename Element, typename Mask>
-void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, trusts, blocks, access, Element>, Mask,
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
+          typename Element, typename Mask>
+void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask,
             const Arguments& arguments, void* stream);
 
 /// What plans call. Pointers in `shape` are not looked at.

@@ -21,8 +21,8 @@ struct PersistentArguments {
 
 template <typename Tile>
 struct Persistent;
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, bool trusts, int blocks, int access, typename Element>
-struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, trusts, blocks, access, Element>> {
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access, typename Element>
+struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>> {
   /// The last warpgroup copies.
   static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
@@ -253,16 +253,17 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           if (hides(a, first_row, (step + 1) * keys)) hide(a, query, key, score);
         }
       };
+      const auto hidden = [&](int step) { return !masked<Mask> && hides(a, first_row, (step + 1) * keys); };
       const auto exact_powers = [&](int step) {
-        if (!masked<Mask> && hides(a, first_row, (step + 1) * keys)) {
+        if (hidden(step)) {
           hide(a, query, step * keys + lane % 4 * 2, score);
           return soften_where_grown<true>(a.scale, score, two_rows, shrink);
         }
         return soften_where_grown<false>(a.scale, score, two_rows, shrink);
       };
+      // Whether what was summed up before must be multiplied with `shrink`.
       const auto powers = [&](int step) {
-        if constexpr (!trusts) return exact_powers(step);
-        if (step > 0 && (masked<Mask> || !hides(a, first_row, (step + 1) * keys))) {
+        if (step > 0 && !hidden(step)) {
           if (soften_as_before(a.scale, score, two_rows)) return false;
           if constexpr (masked<Mask>)
             load_mask(step);
@@ -282,9 +283,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           begin_scores();
           await_products<0>();
           hold(score);
-          if (!trusts) free_keys();
           const bool grown = powers(step);
-          if (trusts) free_keys();
+          free_keys();
           if (step + 1 == steps) free_queries();
           if (grown) times(result, shrink);
           take_powers();
@@ -313,9 +313,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           end_turn(group);
           await_products<1>();
           hold(score);
-          if (!trusts) free_keys();
           const bool grown = powers(step);
-          if (trusts) free_keys();
+          free_keys();
           await_products<0>();
           hold(result);
           hold(power);
@@ -387,11 +386,11 @@ __global__ void __launch_bounds__(Persistent<Tile>::threads, Persistent<Tile>::b
   }
 }
 
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, bool trusts, int blocks,
-          int access, typename Element, typename Mask>
-void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, trusts, blocks, access, Element>, Mask, const Arguments& a,
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
+          typename Element, typename Mask>
+void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask, const Arguments& a,
             void* stream) {
-  using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, trusts, blocks, access, Element>;
+  using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>;
   using Kernel = Persistent<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
