@@ -107,7 +107,7 @@ PEAKED = [
     attention("at-peaked-far", (2, 1, 200, 400), 80, peaked=200.0, causal=True),
     attention("at-peaked-32", (1, 2, 70, 400), 32, peaked=60.0),
     attention("at-peaked-16", (1, 2, 70, 200), 16, peaked=60.0),
-    attention("at-peaked-mask", (2, 2, 140, 300), 64, mask=Input((2, 1, 1, 300), low=HIDING, high=0.0)),
+    attention("at-peaked-mask", (2, 2, 140, 300), 64, mask=Input((2, 1, 1, 300), low=-60.0, high=0.0)),
     attention(
         "at-peaked-bias", (1, 2, 140, 300), 96, causal=True, mask=Input((1, 2, 140, 300), True, 1e-3 * HIDING, 0.0)
     ),
@@ -164,7 +164,7 @@ def attention_trials() -> list[Trial]:
     for layer in PEAKED:
         step = step_of(layer)
         staying = [each for each in legal(step.problem) if ("kind", "persistent") in each.parameters]
-        found += [Trial(layer, step, candidate) for candidate in staying[::5]]
+        found += [Trial(layer, step, candidate) for candidate in staying[4::11]]
     for layer in (LAYERS[3], FORMS[1]):
         step = step_of(layer)
         row = step.problem.outputs[0].row
