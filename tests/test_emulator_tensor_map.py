@@ -126,9 +126,11 @@ class Map:
         said = self._copy("load_box", numbers(ctypes.c_int32, start), tap, window, ctypes.c_uint32(address))
         return said, shared
 
-    def store(self, start: Sequence[int], shared: NDArray[np.uint8], address: int = 0) -> str:
+    def store(self, start: Sequence[int], shared: NDArray[np.uint8], address: int = 0, pixels: bool = False) -> str:
         window = ctypes.c_void_p(shared.ctypes.data)
-        return self._copy("store_box", numbers(ctypes.c_int32, start), window, ctypes.c_uint32(address))
+        return self._copy(
+            "store_box", numbers(ctypes.c_int32, start), ctypes.c_int(pixels), window, ctypes.c_uint32(address)
+        )
 
 
 def described(of: Tensor) -> tuple[object, ...]:
@@ -343,6 +345,7 @@ def test_what_the_engine_would_stop_with(engine: ctypes.CDLL) -> None:
     assert pixels.load((0, 4, 0, 0), 0, (0, 0))[0] == ("windows that begin at 4, outside of their bounding box [-1, 4)")
     assert pixels.load((0, 0, 0, 0), 0, (256, 0))[0] == "a window's offset of 256, beyond 255"
     assert pixels.store((0, 0, 0, 0), np.zeros(SHARED, np.uint8)) == "a tile stored by a map of windows"
+    assert tiles.store((0, 0, 0, 0), np.zeros(SHARED, np.uint8), pixels=True) == "pixels stored by a map of tiles"
     tiles.map[...] = 0
     assert tiles.load((0, 0, 0, 0))[0] == "a copy by a tensor map that nobody encoded"
 

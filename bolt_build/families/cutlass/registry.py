@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.cutlass.kinds import resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
+from bolt_build.families.cutlass.kinds import band, resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
@@ -17,6 +17,7 @@ from bolt_build.families.cutlass.product_chain import ChainKind
 KINDS: tuple[Kind, ...] = (
     ProductKind(warp.TILES, warp.WarpTile.read),
     ProductKind(wgmma.WGMMA_TILES, wgmma.WgmmaTile.read),
+    ProductKind(band.BAND_TILES, band.BandTile.read),
     ProductKind(resident.RESIDENT_TILES, resident.ResidentTile.read),
     ProductKind(rolling.ROLLING_TILES, rolling.RollingTile.read),
     ProductKind(warp.NARROW_TILES, warp.WarpTile.read, narrow=True),

@@ -25,6 +25,12 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Element = portable::f16, bool halved = false>
 struct WarpgroupTile {};
 
+/// An instantiation on WGMMA for windows one position apart: `rows` positions of the images, a tile's `m` and what windows
+/// reach beyond, lie in shared memory once for all taps, in runs of `k` channels. `cluster_m` blocks share their filters.
+template <int m, int n, int k, bool cooperative, int rows, int cluster_m, int teams = cooperative ? 1 : 2,
+          typename Element = portable::f16>
+struct BandTile {};
+
 /// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
 /// at most, whose weights (packed as ResidentFilter) stay in registers: tiles of `rows` by `width` (8 or 16) pixels of the
 /// output. Two warpgroups compute 64 channels each of a tile `together`, or take tiles in turns.
@@ -163,6 +169,9 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, bool cooperative, int rows, int cluster_m, int teams, typename Element, typename Epilogue>
+void launch_conv(BandTile<m, n, k, cooperative, rows, cluster_m, teams, Element>, const ConvArguments& arguments,
+                 const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);

@@ -147,6 +147,21 @@ cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0
   return descriptor;
 }
 
+/// Rows of an output, and of a residual, as TMA reaches them: those of a matrix, one behind the other.
+struct DenseRows {
+  template <int width>
+  cute::TmaDescriptor view(const void* tensor, int rows, int columns, int row) const {
+    return boxes<width>(tensor, rows, columns, row);
+  }
+  CUTLASS_DEVICE void load(const cute::TmaDescriptor& from, std::uint64_t* barrier, void* to, int column, int row) const {
+    cute::SM90_TMA_LOAD_2D::copy(&from, barrier, static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL), to,
+                                 column, row);
+  }
+  CUTLASS_DEVICE void store(const cute::TmaDescriptor& to, const void* from, int column, int row) const {
+    cute::SM90_TMA_STORE_2D::copy(&to, from, column, row);
+  }
+};
+
 /// Shared memory between registers and TMA, in boxes of 64 rows by `width` columns: two of each warpgroup for
 /// the output, and `loaded` for the residual, each as high as the warpgroups that share a tile.
 ///
@@ -176,9 +191,9 @@ struct StoreBoxes {
 };
 
 /// y = epilogue(sums + bias, residual), stored as `Element`. Sub-tiles go through shared memory to TMA, and the
-/// residual comes the same way.
+/// residual comes the same way. `Rows` says where those of a tile lie in both.
 template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2,
-          typename Element = portable::f16>
+          typename Element = portable::f16, typename Rows = DenseRows>
 struct TileStore
     : StoreBase<StoreBoxes<n, sharing(m, cooperative), Stages::reads_residual, stage, taken, teams>::loaded> {
   static constexpr bool reads_residual = Stages::reads_residual;
@@ -205,6 +220,7 @@ struct TileStore
     Stages stages;
     int y_row = 0;
     int residual_row = 0;
+    Rows rows = {};
   };
   struct Params {
     cute::TmaDescriptor y;
@@ -212,6 +228,7 @@ struct TileStore
     const float* bias;
     Stages stages;
     std::uint32_t tma_transaction_bytes;
+    Rows rows;
   };
   struct TensorStorage {
     alignas(1024) Half boxes[Boxes::staged + Boxes::loaded * warpgroups][box];
@@ -222,9 +239,9 @@ struct TileStore
   template <typename Problem>
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
-    const cute::TmaDescriptor y = boxes<width>(a.y, rows, columns, a.y_row);
-    return {y, reads_residual ? boxes<width>(a.residual, rows, columns, a.residual_row) : y, a.bias, a.stages,
-            static_cast<std::uint32_t>(warpgroups * box * sizeof(Half))};
+    const cute::TmaDescriptor y = a.rows.template view<width>(a.y, rows, columns, a.y_row);
+    return {y, reads_residual ? a.rows.template view<width>(a.residual, rows, columns, a.residual_row) : y, a.bias, a.stages,
+            static_cast<std::uint32_t>(warpgroups * box * sizeof(Half)), a.rows};
   }
   template <typename Tile>
   CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
@@ -265,10 +282,9 @@ struct TileStore
           if (leads) {
 #pragma unroll
             for (int warpgroup = 0; warpgroup < warpgroups; ++warpgroup)
-              cute::SM90_TMA_LOAD_2D::copy(
-                  &params_.residual, barrier, static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
-                  storage.loaded(state.index(), warpgroup), cute::get<1>(at) * n + j * width,
-                  cute::get<0>(at) * m + (i * warpgroups + warpgroup) * 64);
+              params_.rows.load(params_.residual, barrier, storage.loaded(state.index(), warpgroup),
+                                cute::get<1>(at) * n + j * width,
+                                cute::get<0>(at) * m + (i * warpgroups + warpgroup) * 64);
             pipeline.producer_expect_transaction(state);
           }
           pipeline.producer_commit(state);
@@ -338,7 +354,7 @@ struct TileStore
         }
         sync(own);
         if (leads) {
-          cute::SM90_TMA_STORE_2D::copy(&params_.y, place, column + j * width, row + i * warpgroups * 64);
+          params_.rows.store(params_.y, place, column + j * width, row + i * warpgroups * 64);
           cute::tma_store_arrive();
         }
       }

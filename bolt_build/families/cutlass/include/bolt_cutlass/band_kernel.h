@@ -1,0 +1,296 @@
+// Persistent kernels of WGMMA for windows: the positions of a tile and their halo lie in shared memory once, for all taps.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "bolt_cutlass/band_loads.h"
+#include "bolt_cutlass/band_products.h"
+#include "bolt_cutlass/divided_registers.h"
+#include "bolt_cutlass/next_kernel.h"
+#include "bolt_cutlass/warpgroup_kernel.h"
+#include "bolt_cutlass/warpgroup_launch.h"
+#include "bolt_cutlass/warpgroup_order.h"
+#include "bolt_cutlass/warpgroup_store.h"
+
+namespace bolt::cutlass_kernels {
+
+/// Outputs of images as numbered positions, of which those beyond a row or an image are not stored.
+struct BandRows {
+  BandShape shape;
+  int batch, out_h, out_w;
+
+  template <int width>
+  cute::TmaDescriptor view(const void* tensor, int, int columns, int row) const {
+    const long long apart = row == 0 ? columns : row;
+    return band_boxes<width>(tensor, {batch, out_h, out_w, columns}, {apart * out_w * out_h, apart * out_w, apart}, shape, 0,
+                             0, 64);
+  }
+  CUTLASS_DEVICE void load(const cute::TmaDescriptor& from, std::uint64_t* barrier, void* to, int column, int row) const {
+    const BandPlace place(shape, row);
+    cute::SM90_TMA_LOAD_IM2COL_4D::copy(&from, barrier, to, column, place.w, place.h, place.image, 0, 0);
+  }
+  CUTLASS_DEVICE void store(const cute::TmaDescriptor& to, const void* from, int column, int row) const {
+    const BandPlace place(shape, row);
+    if (place.image < batch) cute::SM90_TMA_STORE_IM2COL_4D::copy(&to, from, column, place.w, place.h, place.image);
+  }
+};
+
+/// Tiles of m positions by n outputs, in turns, together or in pairs as in WarpgroupKernel. One warp loads: for each run of
+/// channels a band, of `Products`' rows, and the filters of every tap behind it. `stages` of these are loaded ahead, so the
+/// next band is asked for while the taps of this one are multiplied. Blocks of a cluster share the filters.
+template <typename Loads, typename Products, typename Store, int m, int n, int k, bool cooperative, int cluster_m,
+          int bands, int stages, int teams>
+struct BandKernel {
+  using ClusterShape = cute::Shape<cute::Int<cluster_m>, cute::_1, cute::_1>;
+  using Order = TileOrder<cluster_m, 1>;
+  using Problem = cute::Shape<int, int, int, int>;
+  using Pipeline = ::cutlass::PipelineTmaAsync<stages>;
+  using PipelineState = ::cutlass::PipelineState<stages>;
+  using Bands = ::cutlass::PipelineTransactionAsync<bands>;
+  using BandState = ::cutlass::PipelineState<bands>;
+  static constexpr bool stores_in_turns = !Store::holds_two_tiles;
+  using Turns = std::conditional_t<teams == 1, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
+  using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
+
+  static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
+  static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = 1;
+  static constexpr unsigned cluster_x = cluster_m, cluster_y = 1;
+  static constexpr int multiplying = warpgroups * teams;
+  using Registers = DividedRegisters<multiplying, (multiplying > 2 ? 32 : 40),
+                                     (multiplying == 4 ? 112 : multiplying == 3 ? 160 : 232)>;
+  static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
+  static_assert(m * n / (128 * warpgroups) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
+                "sums beside what else a thread keeps");
+
+  struct Arguments {
+    typename Loads::Params loads;
+    typename Store::Arguments store;
+    BandTaps taps;
+    int rows, columns;
+    int swizzle, along;
+  };
+  struct Params {
+    typename Loads::Params loads;
+    typename Store::Params store;
+    Order order;
+    BandTaps taps;
+    int multiprocessors;
+    int rows, columns;
+  };
+  using Factors = typename Products::template Factors<stages>;
+  struct SharedStorage {
+    Factors factors;
+    typename Store::TensorStorage store;
+    alignas(16) typename Pipeline::SharedStorage pipeline;
+    alignas(16) typename Bands::SharedStorage bands_loaded;
+    alignas(16) typename Store::PipelineStorage residual;
+    alignas(16) typename Turns::SharedStorage turns;
+    alignas(16) typename AfterFactors::SharedStorage after_factors;
+  };
+  static constexpr int SharedStorageSize = sizeof(SharedStorage);
+
+  /// What the kernel is launched with. Throws std::runtime_error.
+  static Params to_underlying_arguments(const Arguments& a, void*) {
+    const Problem problem = cute::make_tuple(a.rows, a.columns, 0, 1);
+    return {a.loads,
+            Store::to_underlying_arguments(problem, a.store, nullptr),
+            Order::of((a.rows + m - 1) / m, (a.columns + n - 1) / n, 1, a.swizzle, a.along),
+            a.taps,
+            resident_blocks<BandKernel>(),
+            a.rows,
+            a.columns};
+  }
+  static dim3 get_grid_shape(const Params& params) { return params.order.grid(params.multiprocessors); }
+  static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock); }
+
+  CUTLASS_DEVICE void operator()(const Params& params, char* memory) {
+    SharedStorage& shared = *reinterpret_cast<SharedStorage*>(memory);
+    const int warp = ::cutlass::canonical_warp_idx_sync(), warpgroup = warp / 4;
+    if (warp == 0 && cute::elect_one_sync()) {
+      Loads::prefetch(params.loads);
+      Store::prefetch_tma_descriptors(params.store);
+    }
+    Pipeline pipeline(shared.pipeline, pipeline_params(warp), ClusterShape{});
+    Bands loaded(shared.bands_loaded, band_params(warp));
+    LoadPipeline residuals(shared.residual, residual_params(params, warp));
+    Turns turns(shared.turns, {static_cast<std::uint32_t>((warpgroup - 1) / warpgroups), 128 * warpgroups});
+    AfterFactors after_factors(shared.after_factors, {warp == 0 ? 0u : 1u, 32});
+    Store store(params.store, shared.store);
+    // Barriers are there for whoever arrives at them.
+    if constexpr (cluster_m > 1) {
+      cute::cluster_arrive_relaxed();
+      cute::cluster_wait();
+    } else {
+      __syncthreads();
+    }
+
+    let_next_kernel_begin();
+    if (warpgroup == 0) {
+      Registers::load();
+      if (warp == 0)
+        load_factors(params, shared.factors, pipeline, loaded, after_factors);
+      else if (warp == 1 && params.order.first() < params.order.tiles)
+        Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n, params.columns);
+      else if (warp == 2 && store.is_producer_load_needed())
+        load_residuals(params, shared, store, residuals, after_factors);
+    } else {
+      Registers::compute();
+      compute(params, shared, store, pipeline, loaded, residuals, turns, warpgroup);
+    }
+  }
+
+ private:
+  using LoadPipeline = typename Store::LoadPipeline;
+  using LoadPipelineState = typename Store::LoadPipelineState;
+  using StorePipeline = typename Store::StorePipeline;
+  using Sums = typename Products::Sums;
+
+  CUTLASS_DEVICE static typename Pipeline::Params pipeline_params(int warp) {
+    using Role = typename Pipeline::ThreadCategory;
+    typename Pipeline::Params params;
+    params.transaction_bytes = Products::stage_bytes;
+    params.role = warp == 0 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
+    params.is_leader = 1;  // one thread alone calls
+    params.num_consumers = 128 * warpgroups;
+    return params;
+  }
+  CUTLASS_DEVICE static typename Bands::Params band_params(int warp) {
+    using Role = typename Bands::ThreadCategory;
+    typename Bands::Params made;
+    made.role = warp == 0 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
+    made.transaction_bytes = Products::band_bytes;
+    made.producer_arv_count = 1;
+    made.consumer_arv_count = 128 * warpgroups;
+    return made;
+  }
+  CUTLASS_DEVICE static typename LoadPipeline::Params residual_params(const Params& params, int warp) {
+    using Role = typename LoadPipeline::ThreadCategory;
+    typename LoadPipeline::Params made;
+    made.role = warp == 2 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
+    made.producer_arv_count = 32;
+    made.consumer_arv_count = 128 * warpgroups;
+    if constexpr (Store::RequiresTransactionBytes) made.transaction_bytes = params.store.tma_transaction_bytes;
+    return made;
+  }
+  CUTLASS_DEVICE static Problem problem(const Params& params) {
+    return cute::make_tuple(params.rows, params.columns, 0, 1);
+  }
+  CUTLASS_DEVICE static auto at(const TilePlace& place) {
+    return cute::make_tuple(place.row, place.column, 0, place.slice);
+  }
+  CUTLASS_DEVICE static unsigned blocks() { return gridDim.x * gridDim.y; }
+
+  /// One warp: bands and filters of every tile of the block. No kernel in front has written weights, so those of the first
+  /// steps are asked for before it has finished.
+  CUTLASS_DEVICE void load_factors(const Params& params, Factors& factors, Pipeline& pipeline, Bands& loaded,
+                                   AfterFactors& after_factors) {
+    PipelineState state = ::cutlass::make_producer_start_state<Pipeline>();
+    BandState band = ::cutlass::make_producer_start_state<Bands>();
+    const int own = cluster_m == 1 ? 0 : static_cast<int>(blockIdx.x) % cluster_m;
+    constexpr auto all = static_cast<std::uint16_t>((1 << cluster_m) - 1);
+    const int taps = params.taps.steps(), steps = taps * params.taps.runs;
+    const auto load_filters = [&](const TilePlace& place, int run, int tap, const PipelineState& to) {
+      constexpr int outputs = n / cluster_m;
+      pipeline.producer_acquire(to);
+      Loads::weights(params.loads, pipeline.producer_get_barrier(to), all, factors.weights[to.index()][own * outputs],
+                     run * k, tap, place.column * n + own * outputs);
+    };
+    unsigned tile = params.order.first();
+    // Steps of the first tile whose filters are on their way.
+    int ahead = tile >= params.order.tiles ? 0 : steps < stages ? steps : stages;
+    if (ahead > 0 && cute::elect_one_sync()) {
+      const TilePlace place = params.order.place(tile);
+      PipelineState to = state;
+#pragma unroll 1
+      for (int step = 0; step < ahead; ++step, ++to) load_filters(place, step / taps, step % taps, to);
+    }
+    __syncwarp();
+    wait_for_kernel_in_front();
+    bool first = true;
+    for (; tile < params.order.tiles; tile += blocks()) {
+      if (cute::elect_one_sync()) {
+        const TilePlace place = params.order.place(tile);
+        const BandPlace begin(params.loads.shape, place.row * m);
+        PipelineState to = state;
+        BandState to_band = band;
+        int step = 0;
+#pragma unroll 1
+        for (int run = 0; run < params.taps.runs; ++run, ++to_band) {
+          loaded.producer_acquire(to_band);
+          Loads::band(params.loads, loaded.producer_get_barrier(to_band), factors.x[to_band.index()], begin, run * k);
+          loaded.producer_expect_transaction(to_band);
+          loaded.producer_commit(to_band);
+#pragma unroll 1
+          for (int tap = 0; tap < taps; ++tap, ++step, ++to) {
+            if (step >= ahead) load_filters(place, run, tap, to);
+          }
+        }
+      }
+      ahead = 0;
+      state.advance(steps);
+      band.advance(params.taps.runs);
+      __syncwarp();
+      if (first) after_factors.arrive();
+      first = false;
+    }
+    // No block of a cluster ends while another may still tell it that a stage is free.
+    if (cute::elect_one_sync()) pipeline.producer_tail(state);
+  }
+
+  /// One warp: residuals of every tile of the block.
+  CUTLASS_DEVICE void load_residuals(const Params& params, SharedStorage& shared, Store& store, LoadPipeline& residuals,
+                                     AfterFactors& after_factors) {
+    wait_for_kernel_in_front();
+    LoadPipelineState state = ::cutlass::make_producer_start_state<LoadPipeline>();
+    bool first = true;
+    for (unsigned tile = params.order.first(); tile < params.order.tiles; tile += blocks()) {
+      if (first) after_factors.wait();
+      first = false;
+      state = store.load(residuals, state, problem(params), ClusterShape{}, at(params.order.place(tile)), 0,
+                         static_cast<int>(threadIdx.x) % 32, shared.store);
+    }
+    store.load_tail(residuals, state);
+  }
+
+  /// The teams: sums of every tile of the block, and their store.
+  CUTLASS_DEVICE void compute(const Params& params, SharedStorage& shared, Store& store, Pipeline& pipeline, Bands& loaded,
+                              LoadPipeline& residuals, Turns& turns, int warpgroup) {
+    const int team = (warpgroup - 1) / warpgroups, part = (warpgroup - 1) % warpgroups;
+    const int thread = static_cast<int>(threadIdx.x) - 128 - team * (128 * warpgroups);
+    const int steps = params.taps.steps() * params.taps.runs, runs = params.taps.runs;
+    PipelineState state;
+    BandState band;
+    LoadPipelineState residual;
+    StorePipeline stores(typename StorePipeline::Params{});
+    auto stored = ::cutlass::make_producer_start_state<StorePipeline>();
+    constexpr int loads = Store::get_load_pipe_increment(0);
+    unsigned tile = params.order.first();
+    if (team == 1) {
+      // The other one has the first tile.
+      tile += blocks();
+      state.advance(steps);
+      band.advance(runs);
+      residual.advance(loads);
+    }
+    for (; tile < params.order.tiles; tile += teams * blocks()) {
+      Sums sums;
+      turns.wait();
+      Products::multiply(params.taps, shared.factors, pipeline, state, loaded, band, sums, part);
+      turns.arrive();
+      Products::finish(params.taps, pipeline, state, loaded, band, sums);
+      state.advance(steps * teams);
+      band.advance(runs * teams);
+      if constexpr (stores_in_turns) turns.wait();
+      auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
+                                        at(params.order.place(tile)), sums, 0, thread, shared.store);
+      residual = next;
+      if (teams == 2) residual.advance(loads);
+      if constexpr (stores_in_turns) turns.arrive();
+    }
+  }
+};
+
+}  // namespace bolt::cutlass_kernels

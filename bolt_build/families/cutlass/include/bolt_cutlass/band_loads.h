@@ -1,0 +1,70 @@
+// Bands of an image, and the filters of one tap after the other, as TMA loads them.
+#pragma once
+
+#include <climits>
+#include <stdexcept>
+
+#include "bolt_cutlass/band_shape.h"
+#include "bolt_cutlass/factor_loads.h"
+#include "bolt_cutlass/launch.h"
+#include "bolt_cutlass/window_loads.h"
+
+namespace bolt::cutlass_kernels {
+
+/// TMA's view of images [batch, height, width, channels], strides in elements, as numbered positions in boxes of
+/// `positions` by `width` channels. Those that are none of the image's are zeros where they are read, and stay away where
+/// they are stored. `left` and `above` lie in front of a row and of an image. Throws std::runtime_error.
+template <int width>
+cute::TmaDescriptor band_boxes(const void* images, const int (&extents)[4], const long long (&strides)[3],
+                               const BandShape& shape, int left, int above, int positions) {
+  cute::TmaDescriptor descriptor{};
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(extents[3]), static_cast<cuuint64_t>(extents[2]),
+                              static_cast<cuuint64_t>(extents[1]), static_cast<cuuint64_t>(extents[0])};
+  const cuuint64_t apart[] = {static_cast<cuuint64_t>(strides[2]) * 2, static_cast<cuuint64_t>(strides[1]) * 2,
+                              static_cast<cuuint64_t>(strides[0]) * 2};
+  const cuuint32_t steps[] = {1, 1, 1, 1};
+  const int lower[] = {-left, -above};
+  const int upper[] = {shape.pitch_w - left - extents[2], shape.pitch_h - above - extents[1]};
+  for (const int corner : {lower[0], lower[1], upper[0], upper[1]}) {
+    if (corner < -128 || corner > 127) throw std::runtime_error("could not launch a convolution: TMA does not reach its windows");
+  }
+  const CUresult result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeIm2col)(
+      &descriptor, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, const_cast<void*>(images), sizes, apart, lower, upper,
+      static_cast<cuuint32_t>(width), static_cast<cuuint32_t>(positions), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      swizzle_of(width), CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe images to TMA");
+  return descriptor;
+}
+
+/// Bands of `rows` positions and runs of `k` channels; filters [output, tap, channel] of `n` outputs.
+template <int rows, int n, int k, int cluster_m>
+struct BandLoads {
+  struct Params {
+    cute::TmaDescriptor x, weights;
+    BandShape shape;
+    int left, above;
+  };
+
+  static Params params(const ConvArguments& a, const BandShape& shape) {
+    const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h, channels = a.channels;
+    return {band_boxes<k>(a.x, {a.batch, a.height, a.width, a.channels}, {a.x_image, a.x_row, a.x_column}, shape,
+                          a.pad_w, a.pad_h, rows),
+            factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, k, 1, n / cluster_m), shape,
+            a.pad_w, a.pad_h};
+  }
+  CUTLASS_DEVICE static void prefetch(const Params& params) {
+    cute::prefetch_tma_descriptor(&params.x);
+    cute::prefetch_tma_descriptor(&params.weights);
+  }
+  CUTLASS_DEVICE static void band(const Params& params, std::uint64_t* barrier, void* to, const BandPlace& first,
+                                  int channel) {
+    cute::SM90_TMA_LOAD_IM2COL_4D::copy(&params.x, barrier, to, channel, first.w - params.left, first.h - params.above,
+                                        first.image, 0, 0);
+  }
+  CUTLASS_DEVICE static void weights(const Params& params, std::uint64_t* barrier, std::uint16_t mask, void* to,
+                                     int channel, int tap, int output) {
+    load_box<(cluster_m > 1)>(params.weights, barrier, mask, to, channel, tap, output);
+  }
+};
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,261 @@
+"""Convolutions on Hopper whose windows lie one position apart: the positions of a tile and what windows reach beyond come
+to shared memory once for all taps, and a tap is where the left factor begins in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product as every
+from math import ceil
+from typing import ClassVar
+
+from bolt_build.dtypes import DType
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
+from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE, NARROW, too_many_sums
+from bolt_build.families.cutlass.kinds.wgmma import BARRIERS, LEAST_STAGES, refuse_product, stages, store_bytes
+from bolt_build.families.cutlass.kinds.whole import WholeTile
+from bolt_build.families.cutlass.product import Product, Work, aligned
+from bolt_build.families.cutlass.settings import DEFAULT, Settings
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+BANDS = 2
+"""Kept in shared memory: one is loaded while the other is multiplied."""
+_MOST_POSITIONS = 1024
+"""Of a band, which is one box of TMA."""
+_PATTERN = 1024
+"""Bytes after which TMA's swizzle repeats itself."""
+_MOST_STAGES = 16
+_FILLED = 0.55
+"""Part of the last waves that tiles fill at least."""
+_STILL = 0.55
+"""Part of the numbered positions that are some of the output, at least."""
+_SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2)}
+"""Whether warpgroups compute a tile together, and teams of them that take tiles in turns."""
+_SUMS = {2: ("two", 128), 3: ("three", 96), 4: ("four", 64)}
+"""So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
+_CLUSTERS = {"1x1": 1, "2x1": 2}
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Positions a row and an image, as `BandShape` numbers them, and how far windows reach from one of them."""
+
+    pitch_w: int
+    pitch_h: int
+    reach: int
+    positions: int
+
+    @classmethod
+    def of(cls, product: Product) -> Numbering:
+        shape = dict(product.shape)
+        pitches, reaches = [], []
+        for along, extent in (("w", "width"), ("h", "height")):
+            out, pad = shape[f"out_{along}"], shape[f"pad_{along}"]
+            reach = (shape[f"kernel_{along}"] - 1) * shape[f"dilation_{along}"]
+            behind = out + reach - pad - shape[extent]
+            pitches.append(max(shape[extent] + max(pad, behind, 0), out))
+            reaches.append(reach)
+        width, height = pitches
+        beyond = (height - shape["out_h"]) * width + width - shape["out_w"]
+        return cls(width, height, reaches[1] * width + reaches[0], shape["batch"] * width * height - beyond)
+
+
+@dataclass(frozen=True)
+class BandTile(WholeTile):
+    """`m` positions by `n` outputs, and runs of `k` channels; who computes them is as in `WgmmaTile`. `cluster` blocks
+    along m share the filters that they load."""
+
+    m: int
+    n: int
+    k: int
+    cooperative: bool
+    teams: int
+    cluster: int = 1
+
+    header: ClassVar[str] = "_band"
+    memory_mb: ClassVar[int] = 700
+    halves: ClassVar[tuple[DType, ...]] = HALVES
+    loads: ClassVar[int] = 8
+
+    @property
+    def warpgroups(self) -> int:
+        """That compute a tile together: `sharing` of sharing.h."""
+        return (2 if self.m % 128 == 0 else 3) if self.cooperative else 1
+
+    @property
+    def accumulators(self) -> int:
+        """Registers of a thread that hold sums."""
+        return self.m * self.n // (128 * self.warpgroups)
+
+    @property
+    def schedule(self) -> str:
+        """`pingpong`, `cooperative` or `pairs`."""
+        return next(name for name, who in _SCHEDULES.items() if who == (self.cooperative, self.teams))
+
+    @property
+    def group(self) -> str:
+        return "bands of WGMMA"
+
+    @property
+    def parameters(self) -> Named:
+        names = {count: name for name, count in _CLUSTERS.items()}
+        cluster = (("cluster", names[self.cluster]),) if self.cluster > 1 else ()
+        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster, ("bands", BANDS))
+
+    @classmethod
+    def read(cls, reader: Reader) -> BandTile:
+        m, n, k = map(reader.number, ("m", "n", "k"))
+        together, teams = reader.word("warpgroups", _SCHEDULES)
+        cluster = reader.word("cluster", _CLUSTERS, "1x1")
+        if reader.number("bands") != BANDS:
+            raise ValueError(f"bands are {BANDS}")
+        return cls(m, n, k, together, teams, cluster)
+
+    def rows(self, product: Product) -> int:
+        """Positions of a band, in whole patterns of the swizzle."""
+        return aligned(self.m + Numbering.of(product).reach, _PATTERN // (2 * self.k))
+
+    def band_bytes(self, product: Product) -> int:
+        return self.rows(product) * self.k * 2
+
+    def stages(self, gpu: Gpu, product: Product) -> int:
+        """Of filters, that shared memory has room for beside the bands and the output."""
+        stage, taken = self.n * self.k * 2, BANDS * self.band_bytes(product)
+        store = store_bytes(self.n, self.warpgroups, product.residual, stage, taken, teams=self.teams)
+        return min(stages(gpu.shared_memory, stage, taken + store), _MOST_STAGES)
+
+    def blocks(self, product: Product) -> int:
+        """Tiles, in whole clusters."""
+        down = ceil(Numbering.of(product).positions / self.m)
+        return aligned(down, self.cluster) * ceil(product.n / self.n)
+
+    def cxx(self, product: Product, gpu: Gpu) -> str:
+        """`bolt::cutlass_kernels::BandTile<256, 64, 64, true, 376, 1, 1>`"""
+        values = (self.m, self.n, self.k, boolean(self.cooperative), self.rows(product), self.cluster, self.teams)
+        return f"{SPACE}::BandTile<{', '.join(map(str, values))}{product.element}>"
+
+    def packed(self, product: Product) -> str:
+        return product.weights
+
+    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        if (reason := refuse_product(gpu, product)) is not None:
+            return reason
+        shape = dict(product.shape)
+        if product.kernel != "Conv" or product.taps == 1:
+            return "is for windows of several taps"
+        if product.step != 1:
+            return Reason("its windows lie one position apart, not {}", product.step)
+        numbering = Numbering.of(product)
+        real = shape["batch"] * shape["out_h"] * shape["out_w"]
+        if real < _STILL * numbering.positions:
+            return Reason("of {} numbered positions {} are outputs", numbering.positions, real)
+        return self._refuse_size(product, numbering) or self._refuse_room(gpu, product)
+
+    def _refuse_size(self, product: Product, numbering: Numbering) -> str | None:
+        if self.n > 2 * max(product.n, NARROW):
+            return Reason("over half of its columns would be beyond the {} of the product", product.n)
+        if self.n <= NARROW and product.n > 2 * self.n:
+            return Reason("a narrow tile reads the rows again for every {} of {} columns", self.n, product.n)
+        if self.k >= 2 * product.depth:
+            return Reason("half of its depth would be beyond the {} of the product", product.depth)
+        if self.k < 64 and product.depth > self.k:
+            return Reason("runs of {} channels are for as many at most, here are {}", self.k, product.depth)
+        if self.m >= 2 * max(numbering.positions, 64):
+            return Reason("over half of its rows would be beyond {} positions", numbering.positions)
+        if self.rows(product) > _MOST_POSITIONS:
+            return Reason("a band of {} positions is beyond TMA's {}", self.rows(product), _MOST_POSITIONS)
+        return None
+
+    def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
+        if (reason := too_many_sums(self.accumulators)) is not None:
+            return reason
+        word, most = _SUMS[self.warpgroups * self.teams]
+        if self.accumulators > most:
+            return Reason(
+                f"a thread would hold {{}} sums, {word} warpgroups leave room for {{}}", self.accumulators, most
+            )
+        found = self.stages(gpu, product)
+        if found < LEAST_STAGES:
+            return Reason("shared memory has room for {} stages of filters, {} are needed", found, LEAST_STAGES)
+        return None
+
+    def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
+        blocks = self.blocks(product)
+        waves = ceil(blocks / gpu.sms)
+        if waves > 1 and blocks < _FILLED * waves * gpu.sms:
+            return Reason(
+                "{} tiles fill little more than half of {} waves over {} multiprocessors", blocks, waves, gpu.sms
+            )
+        if blocks < self.cluster:
+            return Reason("there are fewer tiles than in a cluster: {}", blocks)
+        return None
+
+    def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
+        return "its taps share a band, which slices of the depth would load again"
+
+    def usual(self, product: Product, gpu: Gpu) -> Settings:
+        """The kernel's own."""
+        return DEFAULT
+
+    def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        """The other direction, where there is more than one wave and more than one row and column of tiles."""
+        down, across = ceil(Numbering.of(product).positions / self.m), ceil(product.n / self.n)
+        if min(down, across) < 2 or down * across <= gpu.sms:
+            return ()
+        return (Settings(along="n" if across > down else "m"),)
+
+    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        return (self.usual(product, gpu), *self.orders(product, gpu))
+
+    def seconds(self, product: Product, work: Work, target: Target) -> float:
+        """The tiles of the busiest multiprocessor, or what L2 or memory brings."""
+        gpu = gpu_of(target)
+        speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
+        blocks = self.blocks(product)
+        rounds, runs = ceil(blocks / gpu.sms), ceil(product.depth / self.k)
+        sixteens = product.taps * ceil(product.depth / 16)
+        steps = product.taps * runs
+        multiplied = sixteens * self.m * self.n * 16 / (_MULTIPLIES * speed)
+        loaded = runs * self.band_bytes(product) + steps * self.n * self.k * 2
+        read = sixteens * self.m // 64 * (64 + self.n) * 32
+        products = max(multiplied, (read + loaded) / (_SHARED * speed), steps * _STEP)
+        size = self.m * self.n / (128 * 128)
+        store = _STORE_BEGINS + (_STORE + _FUNCTION * work.functions / speed) * size
+        if self.teams == 1:
+            compute = rounds * (products + store)
+        else:
+            compute = rounds * max(products, store) + store
+        memory = work.nbytes / (_MEMORY * target.bandwidth)
+        traffic = blocks * loaded / (_L2_RATE * gpu.sms)
+        slowest = max(compute, memory, traffic)
+        return _LAUNCH + slowest + _OVERLAP * (compute + memory + traffic - slowest)
+
+    def __str__(self) -> str:
+        cluster = "" if self.cluster == 1 else f" in clusters of {self.cluster}x1"
+        return f"{self.m}x{self.n}x{self.k} {self.schedule} of bands{cluster}"
+
+
+# Reckoned, from those of other kernels of WGMMA: products in a second of one SM, bytes that it reads and writes in its
+# shared memory; seconds of a step, of a store, of that of 128 x 128 results, for each instruction that activations take of
+# them, and of a launch; bytes in a second from memory, in parts of what the row states, and of one SM from L2.
+_MULTIPLIES, _SHARED = 3.5e12, 2.1e11
+_STEP, _STORE_BEGINS, _STORE, _FUNCTION, _LAUNCH = 1.0e-7, 0.35e-7, 1.17e-6, 0.91e-7, 2.8e-6
+_MEMORY, _L2_RATE, _OVERLAP = 0.8, 7.5e10, 0.2
+
+_SHAPES = {
+    "pingpong": ((128, 128), (128, 96), (128, 64), (64, 128), (64, 192), (64, 64), (64, 96), (64, 256), (128, 32)),
+    "cooperative": (
+        (256, 64), (256, 96), (256, 128), (128, 128), (128, 192), (128, 256), (192, 64), (192, 96), (192, 128), (192, 192),
+        (256, 32), (128, 160),
+    ),
+    "pairs": ((256, 64), (128, 128), (128, 96), (128, 64), (256, 32)),
+}  # fmt: skip
+BAND_TILES = tuple(
+    BandTile(m, n, k, *_SCHEDULES[schedule], cluster)
+    for cluster, k, schedule in every(_CLUSTERS.values(), (64, 32, 16), _SCHEDULES)
+    for m, n in _SHAPES[schedule]
+)
+assert BARRIERS == 2048, "conv_band_kernel.h keeps as much"

@@ -1,0 +1,49 @@
+"""Convolutions in kernels whose taps share a band of the images, as they are tried on a GPU: every schedule and width of a
+run, odd extents and channels, padding that windows reach into from both sides, rows apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu_forms import with_tiles
+from gpu_harness import Trial
+from gpu_products import GELU, RESIDUAL, SILU, conv
+
+from bolt_build.families.cutlass.kinds.band import BandTile
+
+
+def turns(m: int, n: int, k: int = 64, cluster: int = 1) -> BandTile:
+    return BandTile(m, n, k, False, 2, cluster)
+
+
+def together(m: int, n: int, k: int = 64, cluster: int = 1) -> BandTile:
+    return BandTile(m, n, k, True, 1, cluster)
+
+
+def pairs(m: int, n: int, k: int = 64) -> BandTile:
+    return BandTile(m, n, k, True, 2)
+
+
+def band_trials() -> list[Trial]:
+    """In the order in which they run."""
+    found = []
+    for layer, tiles in (
+        (conv("band", (3, 64, 14, 14), 64, (3, 3)), (turns(128, 64), together(256, 64), pairs(128, 64), turns(64, 64, cluster=2))),
+        (conv("band-residual", (5, 80, 13, 11), 96, (3, 3), epilogue=RESIDUAL), (turns(128, 96), together(128, 192), together(192, 96))),
+        (conv("band-deep", (3, 160, 7, 7), 136, (3, 3), epilogue=RESIDUAL), (pairs(128, 128), together(128, 128, cluster=2))),
+        (conv("band-1x7", (2, 72, 17, 17), 64, (1, 7), epilogue=SILU), (together(192, 64), turns(64, 192))),
+        (conv("band-7x1", (2, 48, 17, 17), 56, (7, 1)), (turns(64, 64), pairs(256, 64))),
+        (conv("band-5x5", (2, 48, 12, 15), 64, (5, 5), epilogue=GELU), (together(192, 64),)),
+        (conv("band-valid", (2, 24, 19, 21), 40, (3, 3), pads=((0, 0), (0, 0))), (turns(128, 64, 32), together(256, 32, 32))),
+        (conv("band-far", (2, 64, 9, 12), 64, (3, 3), pads=((2, 0), (1, 3))), (turns(64, 64),)),
+        (conv("band-dilated", (2, 64, 14, 14), 64, (3, 3), dilation=2), (together(256, 64),)),
+        (conv("band-even", (3, 16, 15, 9), 32, (2, 4), pads=((0, 1), (1, 2))), (turns(64, 64, 16), turns(128, 32, 16))),
+        (conv("band-row", (3, 64, 50), 64, (5,)), (turns(64, 64),)),
+        (conv("band-wide", (1, 136, 9, 100), 256, (3, 3)), (together(128, 256), together(128, 160), turns(64, 256))),
+        (conv("band-stem", (2, 3, 19, 22), 32, (3, 3)), (turns(64, 64, 32), turns(128, 32, 32))),
+    ):  # fmt: skip
+        found += with_tiles(layer, tiles)
+    apart = with_tiles(conv("rows-band", (3, 64, 17, 23), 64, (3, 3), epilogue=RESIDUAL), (turns(64, 64),))
+    return found + [
+        replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None
+    ]
