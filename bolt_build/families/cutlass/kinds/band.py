@@ -133,8 +133,9 @@ class BandTile(WholeTile):
         return aligned(down, self.cluster) * ceil(product.n / self.n)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
-        """`bolt::cutlass_kernels::BandTile<256, 64, 64, true, 376, 1, 1>`"""
-        values = (self.m, self.n, self.k, boolean(self.cooperative), self.rows(product), self.cluster, self.teams)
+        """`bolt::cutlass_kernels::BandTile<256, 64, 64, true, 376, 4, 1, 1>`"""
+        last = (product.depth - 1) % self.k // 16 + 1
+        values = (self.m, self.n, self.k, boolean(self.cooperative), self.rows(product), last, self.cluster, self.teams)
         return f"{SPACE}::BandTile<{', '.join(map(str, values))}{product.element}>"
 
     def packed(self, product: Product) -> str:

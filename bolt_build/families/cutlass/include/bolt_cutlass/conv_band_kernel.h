@@ -5,11 +5,11 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, int rows, int cluster_m, int teams, typename Element, typename Stages>
-void launch_conv(BandTile<m, n, k, cooperative, rows, cluster_m, teams, Element>, const ConvArguments& a,
+template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams, typename Element, typename Stages>
+void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, Element>, const ConvArguments& a,
                  const Stages& stages, void* stream) {
   constexpr int bands = 2, taken = bands * rows * k * 2;
-  using Products = BandProducts<m, n, k, cooperative, rows, bands, Element>;
+  using Products = BandProducts<m, n, k, cooperative, rows, last, bands, Element>;
   using Store = TileStore<m, n, cooperative, Stages, n * k * 2, taken, teams, Element, BandRows>;
   constexpr int room = shared_bytes - taken - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048;
   constexpr int ahead = room / (n * k * 2 + 16) < 16 ? room / (n * k * 2 + 16) : 16;
@@ -17,11 +17,11 @@ void launch_conv(BandTile<m, n, k, cooperative, rows, cluster_m, teams, Element>
                             teams>;
   const BandShape shape{BandShape::pitch(a.width, a.out_w, a.pad_w, reach(a.kernel_w, a.dilation_w)),
                         BandShape::pitch(a.height, a.out_h, a.pad_h, reach(a.kernel_h, a.dilation_h))};
-  const BandTaps taps{a.kernel_h, a.kernel_w, a.dilation_w, a.dilation_h * shape.pitch_w, (a.channels + k - 1) / k,
-                      (a.channels - 1) % k / 16 + 1};
+  const BandTaps taps{a.kernel_h, a.kernel_w, a.dilation_w, a.dilation_h * shape.pitch_w,
+                      (a.channels + k - 1) / k};
   const int halo = reach(a.kernel_h, a.dilation_h) * shape.pitch_w + reach(a.kernel_w, a.dilation_w);
-  if (a.stride_h != 1 || a.stride_w != 1 || m + halo > rows)
-    throw std::runtime_error("could not launch a convolution: its windows are no band of so many positions");
+  if (a.stride_h != 1 || a.stride_w != 1 || m + halo > rows || (a.channels - 1) % k / 16 + 1 != last)
+    throw std::runtime_error("could not launch a convolution: its windows are no band of such positions and channels");
   // Behind the last output of the last image there is nothing to compute.
   const int positions = a.batch * shape.positions() - (shape.pitch_h - a.out_h) * shape.pitch_w - (shape.pitch_w - a.out_w);
   launch<Kernel>({BandLoads<rows, n, k, cluster_m>::params(a, shape),

@@ -26,8 +26,9 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
 struct WarpgroupTile {};
 
 /// An instantiation on WGMMA for windows one position apart: `rows` positions of the images, a tile's `m` and what windows
-/// reach beyond, lie in shared memory once for all taps, in runs of `k` channels. `cluster_m` blocks share their filters.
-template <int m, int n, int k, bool cooperative, int rows, int cluster_m, int teams = cooperative ? 1 : 2,
+/// reach beyond, lie in shared memory once for all taps, in runs of `k` channels. The last run has `last` times 16. `cluster_m` blocks
+/// share their filters.
+template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams = cooperative ? 1 : 2,
           typename Element = portable::f16>
 struct BandTile {};
 
@@ -169,8 +170,8 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int rows, int cluster_m, int teams, typename Element, typename Epilogue>
-void launch_conv(BandTile<m, n, k, cooperative, rows, cluster_m, teams, Element>, const ConvArguments& arguments,
+template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams, typename Element, typename Epilogue>
+void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, Element>, const ConvArguments& arguments,
                  const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
