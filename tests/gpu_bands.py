@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_forms import with_tiles
-from gpu_harness import Trial
+from families_harness import Layer, graph_with
+from gpu_forms import FAMILY, with_tiles
+from gpu_harness import TARGET, Trial
 from gpu_products import GELU, RESIDUAL, SILU, conv
 
+from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.kinds.band import BandTile
+from bolt_build.families.cutlass.kinds.grouped_band import GroupedTile
 
 
 def turns(m: int, n: int, k: int = 64, cluster: int = 1) -> BandTile:
@@ -44,6 +47,39 @@ def band_trials() -> list[Trial]:
     ):  # fmt: skip
         found += with_tiles(layer, tiles)
     apart = with_tiles(conv("rows-band", (3, 64, 17, 23), 64, (3, 3), epilogue=RESIDUAL), (turns(64, 64),))
+    return found + [
+        replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None
+    ]
+
+
+def of_groups(layer: Layer, *tiles: GroupedTile) -> list[Trial]:
+    """The layer, of groups, with each tile, whether it suits the layer or not."""
+    graph, node = graph_with(layer)
+    (step,) = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps
+    return [
+        Trial(layer, step, Candidate("cutlass", tile.parameters), share)
+        for tile in tiles
+        for share in (None, *(pair[0] for pair in step.may_share))
+    ]
+
+
+def grouped_band_trials() -> list[Trial]:
+    """Groups of as many channels as a filter's row, and of fewer; groups larger and smaller than a tile; as many outputs as
+    channels, and more; rows apart."""
+    found = []
+    for layer, tiles in (
+        (conv("bands-8", (3, 128, 9, 11), 128, (3, 3), groups=16), ((turns(64, 64), 16), (pairs(128, 64), 16))),
+        (conv("bands-16", (2, 64, 14, 14), 64, (3, 3), groups=4, epilogue=RESIDUAL), ((together(256, 64), 16),)),
+        (conv("bands-32", (3, 128, 7, 7), 128, (3, 3), groups=4, epilogue=SILU), ((turns(128, 64), 32), (turns(64, 32, 32), 0))),
+        (conv("bands-24", (2, 120, 13, 10), 120, (3, 3), groups=5, epilogue=RESIDUAL), ((turns(64, 96), 0),)),
+        (conv("bands-wider", (2, 64, 12, 12), 128, (3, 3), groups=2), ((pairs(128, 64), 0), (turns(64, 128), 0))),
+        (conv("bands-deep", (2, 160, 8, 9), 192, (3, 3), groups=2), ((turns(64, 96), 0), (together(128, 96), 0))),
+        (conv("bands-1x5", (2, 64, 8, 20), 64, (1, 5), groups=8), ((turns(64, 64, cluster=2), 16),)),
+    ):  # fmt: skip
+        found += of_groups(layer, *(GroupedTile(band, width) for band, width in tiles))
+    apart = of_groups(
+        conv("rows-bands", (2, 64, 9, 13), 64, (3, 3), groups=8, epilogue=RESIDUAL), GroupedTile(turns(64, 64), 16)
+    )
     return found + [
         replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None
     ]

@@ -45,15 +45,22 @@ def _plain_input(x: Operand) -> bool:
 
 
 def refuse(problem: KernelProblem) -> str | None:
-    """A reason why no kernel of this family computes the problem."""
+    """A reason why no kernel of this family computes the problem, but for those of groups."""
+    op = problem.op
+    assert isinstance(op, Conv)
+    if len(problem.outputs[0].shape) in (3, 4) and op.groups != 1:
+        return Reason("has no groups, here are {}", op.groups)
+    return refuse_apart_from_groups(problem)
+
+
+def refuse_apart_from_groups(problem: KernelProblem) -> str | None:
+    """The same, whatever groups the convolution has."""
     op = problem.op
     assert isinstance(op, Conv)
     own = op_operands(problem)
     x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
     if len(y.shape) not in (3, 4):
         return Reason("convolves over one or two spatial axes, not {}", len(y.shape) - 2)
-    if op.groups != 1:
-        return Reason("has no groups, here are {}", op.groups)
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
     # The row of a window that is gathered as one run has no positions.

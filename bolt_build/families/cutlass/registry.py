@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.cutlass.kinds import band, resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
+from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
@@ -15,6 +16,7 @@ from bolt_build.families.cutlass.one_product import ProductKind
 from bolt_build.families.cutlass.product_chain import ChainKind
 
 KINDS: tuple[Kind, ...] = (
+    GroupedBands(),
     ProductKind(warp.TILES, warp.WarpTile.read),
     ProductKind(wgmma.WGMMA_TILES, wgmma.WgmmaTile.read),
     ProductKind(band.BAND_TILES, band.BandTile.read),

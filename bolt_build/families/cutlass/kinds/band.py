@@ -37,6 +37,7 @@ _SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 
 _SUMS = {2: ("two", 128), 3: ("three", 96), 4: ("four", 64)}
 """So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
 _CLUSTERS = {"1x1": 1, "2x1": 2}
+F16 = ", bolt::portable::f16"
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,14 @@ class BandTile(WholeTile):
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::BandTile<256, 64, 64, true, 376, 4, 1, 1>`"""
+        return self.cxx_of(product)
+
+    def cxx_of(self, product: Product, width: int = 0) -> str:
+        """The same; filters have rows of `width` channels, 0: of all that the tile has."""
         last = (product.depth - 1) % self.k // 16 + 1
         values = (self.m, self.n, self.k, boolean(self.cooperative), self.rows(product), last, self.cluster, self.teams)
-        return f"{SPACE}::BandTile<{', '.join(map(str, values))}{product.element}>"
+        short = f"{product.element or F16}, {width}" if width else product.element
+        return f"{SPACE}::BandTile<{', '.join(map(str, values))}{short}>"
 
     def packed(self, product: Product) -> str:
         return product.weights
@@ -213,15 +219,20 @@ class BandTile(WholeTile):
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         """The tiles of the busiest multiprocessor, or what L2 or memory brings."""
+        return self.grouped_seconds(product, work, target)
+
+    def grouped_seconds(self, product: Product, work: Work, target: Target, width: int = 0) -> float:
+        """The same, where filters have rows of `width` channels: 0 for all of the product's depth."""
         gpu = gpu_of(target)
         speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
         blocks = self.blocks(product)
         rounds, runs = ceil(blocks / gpu.sms), ceil(product.depth / self.k)
         sixteens = product.taps * ceil(product.depth / 16)
         steps = product.taps * runs
-        multiplied = sixteens * self.m * self.n * 16 / (_MULTIPLIES * speed)
-        loaded = runs * self.band_bytes(product) + steps * self.n * self.k * 2
-        read = sixteens * self.m // 64 * (64 + self.n) * 32
+        columns = width or self.n
+        multiplied = sixteens * self.m * columns * 16 / (_MULTIPLIES * speed)
+        loaded = runs * self.band_bytes(product) + steps * self.n * (width or self.k) * 2
+        read = sixteens * self.m // 64 * (64 + columns) * 32
         products = max(multiplied, (read + loaded) / (_SHARED * speed), steps * _STEP)
         size = self.m * self.n / (128 * 128)
         store = _STORE_BEGINS + (_STORE + _FUNCTION * work.functions / speed) * size

@@ -214,13 +214,15 @@ struct BandKernel {
       if (cute::elect_one_sync()) {
         const TilePlace place = params.order.place(tile);
         const BandPlace begin(params.loads.shape, place.row * m);
+        const int channel = Loads::first_channel(params.loads, place.column * n);
         PipelineState to = state;
         BandState to_band = band;
         int step = 0;
 #pragma unroll 1
         for (int run = 0; run < params.taps.runs; ++run, ++to_band) {
           loaded.producer_acquire(to_band);
-          Loads::band(params.loads, loaded.producer_get_barrier(to_band), factors.x[to_band.index()], begin, run * k);
+          Loads::band(params.loads, loaded.producer_get_barrier(to_band), factors.x[to_band.index()], begin,
+                      channel + run * k);
           loaded.producer_expect_transaction(to_band);
           loaded.producer_commit(to_band);
 #pragma unroll 1

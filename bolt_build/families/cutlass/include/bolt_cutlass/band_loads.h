@@ -36,25 +36,31 @@ cute::TmaDescriptor band_boxes(const void* images, const int (&extents)[4], cons
   return descriptor;
 }
 
-/// Bands of `rows` positions and runs of `k` channels; filters [output, tap, channel] of `n` outputs.
-template <int rows, int n, int k, int cluster_m>
+/// Bands of `rows` positions and runs of `k` channels; filters [output, tap, channel] of `n` outputs and `width` channels.
+template <int rows, int n, int k, int width, int cluster_m>
 struct BandLoads {
   struct Params {
     cute::TmaDescriptor x, weights;
     BandShape shape;
     int left, above;
+    int group_channels, group_outputs;
   };
 
-  static Params params(const ConvArguments& a, const BandShape& shape) {
-    const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h, channels = a.channels;
+  /// Of filters with rows of so many `channels`.
+  static Params params(const ConvArguments& a, const BandShape& shape, int channels) {
+    const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h;
     return {band_boxes<k>(a.x, {a.batch, a.height, a.width, a.channels}, {a.x_image, a.x_row, a.x_column}, shape,
                           a.pad_w, a.pad_h, rows),
-            factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, k, 1, n / cluster_m), shape,
-            a.pad_w, a.pad_h};
+            factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, width, 1, n / cluster_m),
+            shape, a.pad_w, a.pad_h, a.channels / a.groups, a.out_channels / a.groups};
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {
     cute::prefetch_tma_descriptor(&params.x);
     cute::prefetch_tma_descriptor(&params.weights);
+  }
+  /// The first channel of what outputs from `output` on are computed of.
+  CUTLASS_DEVICE static int first_channel(const Params& params, int output) {
+    return output / params.group_outputs * params.group_channels;
   }
   CUTLASS_DEVICE static void band(const Params& params, std::uint64_t* barrier, void* to, const BandPlace& first,
                                   int channel) {

@@ -24,20 +24,25 @@ struct BandTaps {
 /// Bands of `rows` positions are kept, `bands` of them, and `n` filters of one tap and `k` channels a stage. Of the last run
 /// of channels `last` times 16 are multiplied. The left factor of a tap begins as many rows behind that of the first as its
 /// positions lie behind: WGMMA's swizzle, as TMA's, is one of addresses, whatever row a factor begins at.
-template <int m, int n, int k, bool cooperative, int rows, int last, int bands, typename Element>
+///
+/// Where `width` is less than `k`, so many neighbouring outputs have filters of as many channels, the same for all of them.
+template <int m, int n, int k, bool cooperative, int rows, int last, int width, int bands, typename Element>
 struct BandProducts {
   static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
   static constexpr int down = m / (64 * warpgroups), sixteens = k / 16;
-  static constexpr int stage_bytes = n * k * static_cast<int>(sizeof(Half));
+  static constexpr int stage_bytes = n * width * static_cast<int>(sizeof(Half));
   static constexpr int band_bytes = rows * k * static_cast<int>(sizeof(Half));
   static_assert(k <= 64 && band_bytes % 1024 == 0, "bands begin where patterns of the swizzle do");
   static_assert(m % (64 * warpgroups) == 0 && last >= 1 && last <= sixteens);
+  static_assert(width == k || (n == k && (width == 16 || width == 32) && last == sixteens));
+  // That an instruction computes.
+  static constexpr int outputs = width < k ? width : n;
   using Sums = TileSums<down, n>;
 
   template <int stages>
   struct Factors {
     alignas(1024) Half x[bands][rows][k];
-    alignas(1024) Half weights[stages][n][k];
+    alignas(1024) Half weights[stages][n][width];
   };
 
   /// All taps of all runs, but for the last products, which are still under way at the end.
@@ -45,7 +50,7 @@ struct BandProducts {
   CUTLASS_DEVICE static void multiply(const BandTaps& taps, Loaded& factors, Pipeline& pipeline, State read, Bands& loaded,
                                       BandState band, Sums& sums, int part_of_rows) {
     const std::uint64_t x = describe_factor<k>(factors.x[0][__shfl_sync(0xffffffff, part_of_rows, 0) * 64]);
-    const std::uint64_t weights = describe_factor<k>(factors.weights[0][0]);
+    const std::uint64_t weights = describe_factor<width>(factors.weights[0][0]);
     State release = read;
     BandState free = band;
     bool fresh = true;
@@ -83,15 +88,17 @@ struct BandProducts {
 #pragma unroll 1
     for (int step = taps.steps(); step > 0; --step) {
       pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
-      const std::uint64_t right = weights + read.index() * (n * k / 8);
+      const std::uint64_t right = weights + read.index() * (n * width / 8);
       sums.fence();
       cute::warpgroup_arrive();
 #pragma unroll
       for (int sixteen = 0; sixteen < count; ++sixteen) {
+        const int first = width < k ? sixteen * 16 / width * width : 0, channel = sixteen * 16 - first;
 #pragma unroll
         for (int i = 0; i < down; ++i)
-          multiply_shared<n, Element>(left + i * warpgroups * 64 * k / 8 + sixteen * 2, right + sixteen * 2,
-                                      fresh && sixteen == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
+          multiply_shared<outputs, Element>(left + i * warpgroups * 64 * k / 8 + sixteen * 2,
+                                            right + (first * width + channel) / 8, fresh && channel == 0,
+                                            sums.at[i] + first / 2, std::make_integer_sequence<int, outputs / 2>{});
       }
       cute::warpgroup_commit_batch();
       // Those of the step before have read their stage, and its band where they were the last of a run.

@@ -5,26 +5,31 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams, typename Element, typename Stages>
-void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, Element>, const ConvArguments& a,
+template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams, typename Element, int width,
+          typename Stages>
+void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, Element, width>, const ConvArguments& a,
                  const Stages& stages, void* stream) {
-  constexpr int bands = 2, taken = bands * rows * k * 2;
-  using Products = BandProducts<m, n, k, cooperative, rows, last, bands, Element>;
-  using Store = TileStore<m, n, cooperative, Stages, n * k * 2, taken, teams, Element, BandRows>;
+  constexpr int bands = 2, taken = bands * rows * k * 2, stage = n * width * 2;
+  using Products = BandProducts<m, n, k, cooperative, rows, last, width, bands, Element>;
+  using Store = TileStore<m, n, cooperative, Stages, stage, taken, teams, Element, BandRows>;
   constexpr int room = shared_bytes - taken - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048;
-  constexpr int ahead = room / (n * k * 2 + 16) < 16 ? room / (n * k * 2 + 16) : 16;
-  using Kernel = BandKernel<BandLoads<rows, n, k, cluster_m>, Products, Store, m, n, k, cooperative, cluster_m, bands, ahead,
+  constexpr int ahead = room / (stage + 16) < 16 ? room / (stage + 16) : 16;
+  using Kernel = BandKernel<BandLoads<rows, n, k, width, cluster_m>, Products, Store, m, n, k, cooperative, cluster_m, bands, ahead,
                             teams>;
+  // Of a tile's outputs.
+  const int own = a.channels / a.groups, of_group = a.out_channels / a.groups;
+  const int channels = a.groups > 1 && n > of_group ? n / of_group * own : own;
   const BandShape shape{BandShape::pitch(a.width, a.out_w, a.pad_w, reach(a.kernel_w, a.dilation_w)),
                         BandShape::pitch(a.height, a.out_h, a.pad_h, reach(a.kernel_h, a.dilation_h))};
   const BandTaps taps{a.kernel_h, a.kernel_w, a.dilation_w, a.dilation_h * shape.pitch_w,
-                      (a.channels + k - 1) / k};
+                      (channels + k - 1) / k};
   const int halo = reach(a.kernel_h, a.dilation_h) * shape.pitch_w + reach(a.kernel_w, a.dilation_w);
-  if (a.stride_h != 1 || a.stride_w != 1 || m + halo > rows || (a.channels - 1) % k / 16 + 1 != last)
-    throw std::runtime_error("could not launch a convolution: its windows are no band of such positions and channels");
+  if (a.stride_h != 1 || a.stride_w != 1 || m + halo > rows || (channels - 1) % k / 16 + 1 != last ||
+      (a.groups > 1 && n % of_group != 0 && of_group % n != 0))
+    throw std::runtime_error("could not launch a convolution: its windows are no bands of such positions and channels");
   // Behind the last output of the last image there is nothing to compute.
   const int positions = a.batch * shape.positions() - (shape.pitch_h - a.out_h) * shape.pitch_w - (shape.pitch_w - a.out_w);
-  launch<Kernel>({BandLoads<rows, n, k, cluster_m>::params(a, shape),
+  launch<Kernel>({BandLoads<rows, n, k, width, cluster_m>::params(a, shape, width < k ? width : channels),
                   {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row, {shape, a.batch, a.out_h, a.out_w}},
                   taps, positions, a.out_channels, a.swizzle, a.along},
                  a.overlap, stream, "convolution");

@@ -28,8 +28,11 @@ struct WarpgroupTile {};
 /// An instantiation on WGMMA for windows one position apart: `rows` positions of the images, a tile's `m` and what windows
 /// reach beyond, lie in shared memory once for all taps, in runs of `k` channels. The last run has `last` times 16. `cluster_m` blocks
 /// share their filters.
+///
+/// Of convolutions with groups a tile has the channels of its outputs' groups alone. Filters have a row of `width` channels:
+/// all of those, or 16 or 32 where groups are so small, of which `width` neighbouring outputs have the same.
 template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams = cooperative ? 1 : 2,
-          typename Element = portable::f16>
+          typename Element = portable::f16, int width = k>
 struct BandTile {};
 
 /// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
@@ -95,10 +98,12 @@ struct Partial {};
 ///
 /// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense; those of the
 /// residual `residual_row`. Sums of slices are dense anyway. `strip` rows of the output are computed one after the other by kernels of RollingTile alone.
+/// Kernels of BandTile alone take several `groups` of channels; rows of their filters are as long as the tile says.
 struct ConvArguments {
   int batch, height, width, channels;
   int out_channels, kernel_h, kernel_w, out_h, out_w;
   int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+  int groups = 1;
   long long x_image, x_row, x_column;
   const void* x;
   const void* weights;
@@ -170,8 +175,9 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams, typename Element, typename Epilogue>
-void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, Element>, const ConvArguments& arguments,
+template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams, typename Element, int width,
+          typename Epilogue>
+void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, Element, width>, const ConvArguments& arguments,
                  const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,

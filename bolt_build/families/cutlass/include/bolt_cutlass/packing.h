@@ -43,6 +43,25 @@ struct Filter {
   }
 };
 
+/// Filters of a convolution with groups, [outputs, channels of a group, taps], to [outputs, taps, `row`]: where a group's
+/// channels lie among those of all groups of `span` neighbouring outputs, zeros elsewhere.
+struct GroupedFilter {
+  int outputs, of_group, channels, taps, row, span;
+
+  std::string key() const { return "/grouped" + in_key(outputs, of_group, channels, taps, row, span); }
+  std::size_t count() const { return static_cast<std::size_t>(outputs) * taps * row; }
+  /// To zeros.
+  void write(const std::uint16_t* from, std::uint16_t* to) const {
+    for (int k = 0; k < outputs; ++k) {
+      const int begin = (k / of_group - k / span * span / of_group) * channels;
+      for (int c = 0; c < channels; ++c)
+        for (int tap = 0; tap < taps; ++tap)
+          to[(static_cast<std::size_t>(k) * taps + tap) * row + begin + c] =
+              from[(static_cast<std::size_t>(k) * channels + c) * taps + tap];
+    }
+  }
+};
+
 /// The same for two neighbouring results at once: [2, outputs, rows, to_taps, to_channels], where the windows of the second
 /// begin one tap later.
 struct FilterBeside {

@@ -1,0 +1,185 @@
+"""Convolutions with groups on Hopper: kernels of `band.py` whose tiles have the channels of their outputs' groups alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import lcm
+
+from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.element_types import refuse_half
+from bolt_build.families.common.functors import instructions
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.units import named_unit
+from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.apart import between_rows
+from bolt_build.families.cutlass.constants import constant
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
+from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
+from bolt_build.families.cutlass.tile_kind import TileKind
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.targets import Gpu, Target
+
+_NARROW_ROWS = (16, 32)
+"""Channels of a filter's row where groups are so small: an instruction computes as many outputs."""
+_FILTERS = {"whole": 0, **{f"of{width}": width for width in _NARROW_ROWS}}
+
+
+@dataclass(frozen=True)
+class GroupedTile:
+    """A tile whose filters have rows of `width` channels, 0 for those of all groups of its outputs."""
+
+    band: BandTile
+    width: int = 0
+
+    @property
+    def parameters(self) -> Named:
+        words = {width: word for word, width in _FILTERS.items()}
+        return (*self.band.parameters, ("filters", words[self.width]))
+
+    @classmethod
+    def read(cls, reader: Reader) -> GroupedTile:
+        return cls(BandTile.read(reader), reader.word("filters", _FILTERS))
+
+    def __str__(self) -> str:
+        return f"{self.band}, filters of {self.width or 'all'} channels"
+
+
+@dataclass(frozen=True)
+class GroupedProduct:
+    """A convolution with groups of `channels` that become `outputs`, as a product over all channels of the input."""
+
+    product: Product
+    channels: int
+    outputs: int
+    functions: int
+    nbytes: int
+
+    def of(self, tile: GroupedTile) -> Product:
+        """The product that a tile's outputs are: its depth is that of their groups."""
+        several = max(tile.band.n // self.outputs, 1)
+        return replace(self.product, depth=several * self.channels)
+
+    def row(self, tile: GroupedTile) -> int:
+        """Channels of a filter as it is packed."""
+        return tile.width or self.of(tile).depth
+
+
+class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
+    """The kind of kernels for convolutions with groups of several channels."""
+
+    def serves(self, problem: KernelProblem) -> bool:
+        (first, *behind) = problem.op.sequence
+        return not behind and isinstance(first.op, Conv) and first.op.groups > 1
+
+    def read_tile(self, reader: Reader) -> GroupedTile:
+        return GroupedTile.read(reader)
+
+    def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        op = problem.op
+        assert isinstance(op, Conv)
+        if (reason := conv.refuse_apart_from_groups(problem)) is not None:
+            return reason
+        what = self.computed(problem)
+        if what.product.widen is not None or what.product.kernel != "Conv":
+            return "groups are of windows over an image as it lies"
+        if what.channels < _LEAST or what.channels % _LEAST or what.outputs % _LEAST:
+            return Reason("groups have whole runs of {} channels, here are {}", _LEAST, what.channels)
+        return None
+
+    def computed(self, problem: KernelProblem) -> GroupedProduct:
+        op, own = problem.op, op_operands(problem)
+        assert isinstance(op, Conv)
+        product = conv.product_of(problem)
+        x = problem.inputs[own[0]]
+        return GroupedProduct(
+            product, x.shape[1] // op.groups, product.n // op.groups, instructions(problem.epilogue), problem.nbytes
+        )
+
+    def tiles_for(self, what: GroupedProduct, gpu: Gpu) -> tuple[tuple[GroupedTile, ...], str | None]:
+        return _TILES, None
+
+    def refuse_tile(self, tile: GroupedTile, what: GroupedProduct, gpu: Gpu) -> str | None:
+        band, outputs, channels = tile.band, what.outputs, what.channels
+        if band.n % outputs and outputs % band.n:
+            return Reason("{} outputs are no whole groups, and no part of one, of {}", band.n, outputs)
+        if tile.width and (channels != outputs or tile.width % channels):
+            return Reason("filters of {} channels are for whole groups of them, here are {}", tile.width, channels)
+        if tile.width and (band.n != band.k or what.of(tile).depth != band.k):
+            return "short filters are of as many channels as a band has"
+        if not tile.width and channels == outputs and any(width % channels == 0 for width in _NARROW_ROWS):
+            return "its filters would be mostly zeros"
+        product = what.of(tile)
+        return refuse_half(band.halves, product.dtype) or band.refuse(gpu, product) or band.refuse_whole(gpu, product)
+
+    def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
+        tile = self.tile_of(candidate)
+        product = what.of(tile)
+        work = Work(
+            product.m, product.n, product.depth, product.taps, True, what.nbytes, functions=what.functions
+        )
+        return tile.band.grouped_seconds(product, work, target, tile.width)
+
+    def group(self, tile: GroupedTile) -> str:
+        return "bands of groups"
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        """The problem's own: nothing is padded or copied."""
+        return Expense(problem.nbytes, problem.flops)
+
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        x, added = op_operands(problem)[0], residual(problem)
+        return (x,) if added is None else tuple(sorted({x, added}))
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        own, tile, what = op_operands(problem), self.tile_of(candidate), self.computed(problem)
+        x, added = own[0], residual(problem)
+        product = what.of(tile).reading(problem.inputs[x], at.input_pitch(x))
+        fields = dict(product.shape)
+        shape = replace(product, shape=tuple(
+            pair for name, value in fields.items()
+            for pair in (((name, value),) if name != "dilation_w" else ((name, value), ("groups", product.n // what.outputs)))
+        ))  # fmt: skip
+        span = tile.width or (tile.band.n if tile.band.n >= what.outputs else what.outputs)
+        packed = struct(
+            f"{SPACE}::GroupedFilter",
+            outputs=product.n, of_group=what.outputs, channels=what.channels, taps=product.taps, row=what.row(tile),
+            span=span,
+        )  # fmt: skip
+        member = f"{SPACE}::Conv<{_cxx(tile, product)}, {epilogue_type(problem)}, {product.source}>"
+        arguments = (
+            shape.arguments(between_rows(at, added)), product.source_value, constant(at, own[1]), packed,
+            constant(at, *own[2:]), epilogue_value(problem),
+        )  # fmt: skip
+        other = "nullptr" if added is None else at.inputs[added]
+        call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
+        return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        tile = self.tile_of(candidate)
+        product = self.computed(problem).of(tile)
+        text = (
+            '#include "bolt_cutlass/conv_band_kernel.h"\n\n'
+            f"template void {SPACE}::launch_conv(\n    {_cxx(tile, product)},\n"
+            f"    const {SPACE}::ConvArguments&,\n    const {epilogue_type(problem)}&, void*);\n"
+        )
+        return named_unit(text, tile.band.memory_mb, f"conv tile {tile}{stage_words(problem)}")
+
+
+_LEAST = ALIGNMENT
+"""Channels of a group at least: filters are loaded in rows of 16 bytes."""
+
+
+def _cxx(tile: GroupedTile, product: Product) -> str:
+    return tile.band.cxx_of(product, tile.width)
+
+
+_TILES = tuple(
+    GroupedTile(band, width)
+    for band in BAND_TILES
+    for width in (0, *(_NARROW_ROWS if band.n == band.k == lcm(band.n, 32) else ()))
+)
