@@ -1,0 +1,272 @@
+"""Kernels whose taps share a band of the images: where positions are numbered, which products suit, how filters of groups
+are packed, and how candidates state them."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+import pytest
+from families_harness import graph_with
+from gpu_bands import band_trials, grouped_band_trials, pairs, together, turns
+from gpu_products import RESIDUAL, conv
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bolt_build import runtime
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile, Numbering
+from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands, GroupedTile
+from bolt_build.families.cutlass.kinds.wgmma import stages, store_bytes
+from bolt_build.families.cutlass.one_product import Kernel, ProductKind
+from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.registry import KINDS, kind_of
+from bolt_build.families.cutlass.settings import Settings
+from bolt_build.targets import Gpu, target_named
+
+H200, A100 = target_named("h200"), target_named("a100")
+FAMILY = Cutlass()
+(BANDS,) = (kind for kind in KINDS if isinstance(kind, ProductKind) and turns(128, 64) in kind.tiles)
+(GROUPS,) = (kind for kind in KINDS if isinstance(kind, GroupedBands))
+
+_CUDA = "#pragma once\n#define __host__\n#define __device__\n"
+_PROGRAM = """\
+#include "bolt_cutlass/band_shape.h"
+#include "bolt_cutlass/packing.h"
+using namespace bolt::cutlass_kernels;
+extern "C" int pitch(int extent, int out, int pad, int reach) { return BandShape::pitch(extent, out, pad, reach); }
+extern "C" void place(int pitch_w, int pitch_h, int position, int* found) {
+  const BandPlace place(BandShape{pitch_w, pitch_h}, position);
+  found[0] = place.image, found[1] = place.h, found[2] = place.w;
+}
+extern "C" long pack(const std::uint16_t* from, std::uint16_t* to, const int* f) {
+  const GroupedFilter layout{f[0], f[1], f[2], f[3], f[4], f[5]};
+  if (to) layout.write(from, to);
+  return static_cast<long>(layout.count());
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("bands")
+    (folder / "cuda_runtime.h").write_text(_CUDA)
+    (folder / "bands.cpp").write_text(_PROGRAM)
+    includes = [f"-I{path}" for path in (folder, FAMILY.include_dir, runtime.include_dir())]
+    made = folder / "bands.so"
+    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *includes]
+    subprocess.run([*command, folder / "bands.cpp", "-o", made], check=True)
+    return ctypes.CDLL(str(made))
+
+
+AXIS = st.tuples(
+    st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.integers(0, 4), st.integers(0, 4)
+).filter(lambda axis: axis[0] + axis[3] + axis[4] > (axis[1] - 1) * axis[2])
+"""Extent, taps, dilation, and padding in front and behind."""
+
+
+@given(height=AXIS, width=AXIS, images=st.integers(1, 3))
+def test_a_tap_of_every_window_is_as_many_positions_further_on(
+    library: ctypes.CDLL, height: tuple[int, ...], width: tuple[int, ...], images: int
+) -> None:
+    outs = [extent + before + behind - (taps - 1) * by for extent, taps, by, before, behind in (height, width)]
+    pitches = [
+        library.pitch(axis[0], out, axis[3], (axis[1] - 1) * axis[2])
+        for axis, out in zip((height, width), outs, strict=True)
+    ]
+    numbered = np.zeros((images + 1, *pitches), np.int64)  # the position itself where the image has one, else 0
+    extents = (height[0], width[0])
+    inside = np.arange(1, 1 + images * extents[0] * extents[1]).reshape(images, *extents)
+    numbered[:images, height[3] : height[3] + extents[0], width[3] : width[3] + extents[1]] = inside
+    line = np.concatenate([numbered.reshape(-1), np.zeros(pitches[1] * height[1] * height[2] + width[1] * width[2], np.int64)])
+    padded = np.pad(inside, ((0, 0), height[3:5], width[3:5]))
+    for h_tap in range(height[1]):
+        for w_tap in range(width[1]):
+            down, across = h_tap * height[2], w_tap * width[2]
+            shifted = line[down * pitches[1] + across :][: images * pitches[0] * pitches[1]]
+            found = shifted.reshape(images, *pitches)[:, : outs[0], : outs[1]]
+            np.testing.assert_array_equal(found, padded[:, down : down + outs[0], across : across + outs[1]])
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5000))
+def test_positions_follow_each_other_along_rows_and_images(
+    library: ctypes.CDLL, width: int, height: int, position: int
+) -> None:
+    found = (ctypes.c_int * 3)()
+    library.place(width, height, position, found)
+    assert tuple(found) == (position // (width * height), position // width % height, position % width)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "of_group", "channels", "row", "span"),
+    [(64, 8, 8, 16, 16), (64, 16, 16, 16, 16), (64, 32, 32, 32, 32), (96, 24, 24, 96, 96), (128, 64, 32, 32, 64)],
+)
+def test_filters_of_groups_stand_where_their_channels_do(
+    library: ctypes.CDLL, outputs: int, of_group: int, channels: int, row: int, span: int
+) -> None:
+    given = np.arange(1, 1 + outputs * channels * 9, dtype=np.uint16).reshape(outputs, channels, 9)
+    fields = (ctypes.c_int * 6)(outputs, of_group, channels, 9, row, span)
+    to = np.zeros(library.pack(None, None, fields), np.uint16)
+    library.pack(given.ctypes.data_as(ctypes.c_void_p), to.ctypes.data_as(ctypes.c_void_p), fields)
+    found, wanted = to.reshape(outputs, 9, row), np.zeros((outputs, 9, row), np.uint16)
+    for output in range(outputs):
+        begin = (output // of_group - output // span * span // of_group) * channels
+        wanted[output, :, begin : begin + channels] = given[output].T
+    np.testing.assert_array_equal(found, wanted)
+
+
+def gpu() -> Gpu:
+    assert H200.gpu is not None
+    return H200.gpu
+
+
+def problem(
+    x: tuple[int, ...], filters: int, stride: int = 1, *, kernel: tuple[int, int] = (3, 3), residual: bool = False,
+    groups: int = 1,
+) -> KernelProblem:  # fmt: skip
+    layer = conv("c", x, filters, kernel, stride, groups=groups, epilogue=RESIDUAL if residual else ())
+    graph, node = graph_with(layer)
+    return FAMILY.propose(graph, node, H200, DType.F16)[0][0].steps[0].problem
+
+
+def product(*shape: int, filters: int = 128, kernel: tuple[int, int] = (3, 3)) -> Product:
+    return product_of(problem(shape, filters, kernel=kernel))
+
+
+@given(st.sampled_from(BAND_TILES))
+def test_a_candidate_says_which_tile_it_is(tile: BandTile) -> None:
+    candidate = Kernel(tile).candidate(Settings())
+    assert BANDS.kernel_of(candidate) == Kernel(tile)
+    assert kind_of(problem((2, 128, 28, 28), 128), candidate) is BANDS
+
+
+def test_positions_between_images_and_rows_are_shared() -> None:
+    assert Numbering.of(product(32, 128, 28, 28)) == Numbering(29, 29, 2 * 29 + 2, 32 * 29 * 29 - 30)
+    # A window that reaches over neighbours of its row alone has no rows between images.
+    assert Numbering.of(product(32, 128, 17, 17, kernel=(1, 7))) == Numbering(20, 17, 6, 32 * 20 * 17 - 3)
+    assert Numbering.of(product(32, 128, 17, 17, kernel=(7, 1))) == Numbering(17, 20, 6 * 17, 32 * 20 * 17 - 3 * 17)
+
+
+def test_a_band_is_a_tile_and_what_windows_reach_beyond() -> None:
+    wanted = product(32, 128, 28, 28)
+    assert turns(128, 128).rows(wanted) == 192  # 128 + 60, in patterns of eight rows of 128 bytes
+    assert turns(128, 64, 32).rows(wanted) == 192  # of sixteen rows of 64 bytes
+    assert together(256, 128).rows(wanted) == 320
+    assert together(256, 128).blocks(wanted) == ceil((32 * 29 * 29 - 30) / 256)
+    assert replace(together(256, 128), cluster=2).blocks(wanted) == 106
+
+
+def test_stages_of_filters_lie_beside_two_bands() -> None:
+    wanted = product(32, 128, 28, 28)
+    taken = 2 * 192 * 64 * 2
+    beside = store_bytes(128, 1, False, 128 * 64 * 2, taken)
+    assert turns(128, 128).stages(gpu(), wanted) == stages(gpu().shared_memory, 128 * 64 * 2, taken + beside)
+    assert turns(64, 64).stages(gpu(), wanted) == 16
+
+
+def test_why_tiles_are_none() -> None:
+    good = product(32, 128, 28, 28)
+    assert turns(128, 64).refuse(gpu(), good) is None
+    assert A100.gpu is not None
+    assert turns(128, 64).refuse(A100.gpu, good) == "needs WGMMA"
+    assert turns(128, 64).refuse(gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"
+    strided = product_of(problem((2, 64, 28, 28), 64, 2))
+    assert turns(128, 64).refuse(gpu(), strided) == "its windows lie one position apart, not 2"
+    single = product_of(problem((2, 64, 28, 28), 64, kernel=(1, 1)))
+    assert turns(128, 64).refuse(gpu(), single) == "is for windows of several taps"
+    tiny = product(32, 128, 2, 2)
+    assert turns(128, 64).refuse(gpu(), tiny) == "of 284 numbered positions 128 are outputs"
+    narrow = product(32, 128, 28, 28, filters=24)
+    assert turns(128, 64).refuse(gpu(), narrow) is None
+    assert turns(128, 128).refuse(gpu(), narrow) == "over half of its columns would be beyond the 24 of the product"
+    assert pairs(256, 32).refuse(gpu(), good) == "a narrow tile reads the rows again for every 32 of 128 columns"
+    thin = product(32, 32, 28, 28)
+    assert turns(128, 64).refuse(gpu(), thin) == "half of its depth would be beyond the 32 of the product"
+    assert turns(128, 64, 32).refuse(gpu(), good) == "runs of 32 channels are for as many at most, here are 128"
+    few = product(1, 128, 7, 7)
+    assert together(256, 64).refuse(gpu(), few) == "over half of its rows would be beyond 55 positions"
+    far = product(4, 128, 28, 200, kernel=(5, 3))
+    assert together(256, 64).refuse(gpu(), far) == "a band of 1064 positions is beyond TMA's 1024"
+    wide = product(4, 128, 28, 200)
+    assert together(256, 128).refuse(gpu(), wide) == "shared memory has room for 0 stages of filters, 3 are needed"
+    assert pairs(256, 128).refuse(gpu(), good) == "a thread would hold 128 sums, four warpgroups leave room for 64"
+    assert turns(128, 64).refuse_whole(gpu(), product(32, 128, 14, 14, filters=192)) == (
+        "171 tiles fill little more than half of 2 waves over 132 multiprocessors"
+    )
+    assert turns(128, 64).refuse_slices(gpu(), good) == (
+        "its taps share a band, which slices of the depth would load again"
+    )
+
+
+def test_the_kernel_in_words_and_in_cxx() -> None:
+    wanted = problem((2, 80, 28, 28), 96, residual=True)
+    candidate = Kernel(turns(128, 96, cluster=2)).candidate()
+    assert str(candidate) == "cutlass m=128 n=96 k=64 warpgroups=pingpong cluster=2x1 bands=2"
+    assert str(BANDS.kernel_of(candidate)) == "tile 128x96x64 pingpong of bands in clusters of 2x1"
+    assert FAMILY.refuse(wanted, candidate, H200) is None
+    (unit,) = FAMILY.units([(wanted, candidate)], H200)
+    # The second run has 16 of its 64 channels.
+    assert unit.text == (
+        '#include "bolt_cutlass/conv_band_kernel.h"\n\n'
+        "template void bolt::cutlass_kernels::launch_conv(\n"
+        "    bolt::cutlass_kernels::BandTile<128, 96, 64, false, 192, 1, 2, 2>,\n"
+        "    const bolt::cutlass_kernels::ConvArguments&,\n"
+        "    const bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Join<bolt::portable::Add, false>, "
+        "bolt::cutlass_kernels::Map<bolt::portable::Relu>>&, void*);\n"
+    )
+
+
+GROUPED = problem((2, 128, 14, 14), 128, groups=16)
+
+
+def grouped(tile: BandTile, width: int = 0) -> Candidate:
+    return Candidate("cutlass", GroupedTile(tile, width).parameters)
+
+
+def test_tiles_of_groups_have_the_channels_of_their_outputs() -> None:
+    what = GROUPS.computed(GROUPED)
+    assert (what.channels, what.outputs) == (8, 8)
+    assert what.of(GroupedTile(turns(64, 64), 16)).depth == 64
+    deep = GROUPS.computed(problem((2, 256, 14, 14), 512, groups=2))
+    assert deep.of(GroupedTile(turns(64, 128))).depth == 128
+    candidate = grouped(turns(64, 64), 16)
+    assert str(candidate) == "cutlass m=64 n=64 k=64 warpgroups=pingpong bands=2 filters=of16"
+    assert kind_of(GROUPED, candidate) is GROUPS
+    (unit,) = FAMILY.units([(GROUPED, candidate)], H200)
+    assert "BandTile<64, 64, 64, false, 96, 4, 1, 2, bolt::portable::f16, 16>," in unit.text
+    names = ("x", "w", "b")
+    code = FAMILY.emit(GROUPED, candidate, H200, StepExpressions(names, ("y",), (None, "w", "b"), (256,), (160, 0, 0)))
+    assert ".dilation_w = 1, .groups = 16, .x_image = 31360, .x_row = 2240, .x_column = 160" in code.member_arguments
+    assert (
+        "GroupedFilter{.outputs = 128, .of_group = 8, .channels = 8, .taps = 9, .row = 16, .span = 16}"
+        in code.member_arguments
+    )
+
+
+def test_why_tiles_of_groups_are_none() -> None:
+    def why(of: KernelProblem, tile: BandTile, width: int = 0) -> str | None:
+        return FAMILY.refuse(of, grouped(tile, width), H200)
+
+    assert why(GROUPED, turns(64, 64), 16) is None
+    assert why(GROUPED, turns(64, 64)) == "its filters would be mostly zeros"
+    odd = problem((2, 120, 14, 14), 120, groups=5)
+    assert why(odd, turns(64, 64), 16) == "64 outputs are no whole groups, and no part of one, of 24"
+    assert why(odd, turns(64, 96)) is None
+    wider = problem((2, 64, 14, 14), 128, groups=8)
+    assert why(wider, turns(64, 64), 16) == "filters of 16 channels are for whole groups of them, here are 8"
+    small = conv("c", (2, 64, 9, 9), 64, (3, 3), groups=16)
+    graph, node = graph_with(small)
+    refusals = FAMILY.propose(graph, node, H200, DType.F16)[1]
+    assert "groups have whole runs of 8 channels, here are 4" in [str(refusal.reason) for refusal in refusals]
+
+
+def test_trials_are_of_every_schedule_and_row_of_filters() -> None:
+    tried = {BANDS.kernel_of(trial.candidate).tile.schedule for trial in band_trials()}
+    assert tried == {"pingpong", "cooperative", "pairs"}
+    assert {GROUPS.tile_of(trial.candidate).width for trial in grouped_band_trials()} == {0, 16, 32}
