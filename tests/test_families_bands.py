@@ -194,10 +194,11 @@ def test_why_tiles_are_none() -> None:
     far = product(4, 128, 28, 200, kernel=(5, 3))
     assert together(256, 64).refuse(gpu(), far) == "a band of 1064 positions is beyond TMA's 1024"
     wide = product(4, 128, 28, 200)
-    assert together(256, 128).refuse(gpu(), wide) == "shared memory has room for 0 stages of filters, 3 are needed"
+    assert together(256, 128).refuse(gpu(), wide) == "shared memory has room for 2 stages of filters, 3 are needed"
     assert pairs(256, 128).refuse(gpu(), good) == "a thread would hold 128 sums, four warpgroups leave room for 64"
-    assert turns(128, 64).refuse_whole(gpu(), product(32, 128, 14, 14, filters=192)) == (
-        "171 tiles fill little more than half of 2 waves over 132 multiprocessors"
+    assert turns(128, 64).refuse_whole(gpu(), product(25, 128, 14, 14, filters=192)) is None
+    assert turns(128, 64).refuse_whole(gpu(), product(26, 128, 14, 14, filters=192)) == (
+        "138 tiles fill little more than half of 2 waves over 132 multiprocessors"
     )
     assert turns(128, 64).refuse_slices(gpu(), good) == (
         "its taps share a band, which slices of the depth would load again"
