@@ -43,6 +43,9 @@ def band_trials() -> list[Trial]:
         (conv("band-even", (3, 16, 15, 9), 32, (2, 4), pads=((0, 1), (1, 2))), (turns(64, 64, 16), turns(128, 32, 16))),
         (conv("band-row", (3, 64, 50), 64, (5,)), (turns(64, 64),)),
         (conv("band-wide", (1, 136, 9, 100), 256, (3, 3)), (together(128, 256), together(128, 160), turns(64, 256))),
+        (conv("band-3x3s2", (3, 72, 15, 14), 64, (3, 3), 2, epilogue=RESIDUAL), (turns(64, 64), together(256, 64))),
+        (conv("band-5x4s2", (2, 32, 17, 20), 48, (5, 4), 2, ((1, 2), (3, 0))), (turns(64, 64, 32),)),
+        (conv("band-3x3s3", (2, 64, 20, 22), 64, (3, 3), 3), (turns(64, 64),)),
         (conv("band-stem", (2, 3, 19, 22), 32, (3, 3)), (turns(64, 64, 32), turns(128, 32, 32))),
     ):  # fmt: skip
         found += with_tiles(layer, tiles)
@@ -74,6 +77,7 @@ def grouped_band_trials() -> list[Trial]:
         (conv("bands-24", (2, 120, 13, 10), 120, (3, 3), groups=5, epilogue=RESIDUAL), ((turns(64, 96), 0),)),
         (conv("bands-wider", (2, 64, 12, 12), 128, (3, 3), groups=2), ((pairs(128, 64), 0), (turns(64, 128), 0))),
         (conv("bands-deep", (2, 160, 8, 9), 192, (3, 3), groups=2), ((turns(64, 96), 0), (together(128, 96), 0))),
+        (conv("bands-3x3s2", (2, 128, 14, 13), 128, (3, 3), 2, groups=8), ((pairs(128, 64), 16),)),
         (conv("bands-1x5", (2, 64, 8, 20), 64, (1, 5), groups=8), ((turns(64, 64, cluster=2), 16),)),
     ):  # fmt: skip
         found += of_groups(layer, *(GroupedTile(band, width) for band, width in tiles))

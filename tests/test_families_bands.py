@@ -40,7 +40,17 @@ _PROGRAM = """\
 #include "bolt_cutlass/band_shape.h"
 #include "bolt_cutlass/packing.h"
 using namespace bolt::cutlass_kernels;
-extern "C" int pitch(int extent, int out, int pad, int reach) { return BandShape::pitch(extent, out, pad, reach); }
+extern "C" int pitch(int extent, int out, int pad, int reach, int stride) {
+  return BandShape::pitch(extent, out, pad, reach, stride);
+}
+extern "C" void steps(const int* of, int count, int* found) {
+  const BandTaps taps{of[0], of[1], 1, of[1], of[2], of[3]};
+  BandStep step;
+  for (int i = 0; i < count; ++i, step.next(taps)) {
+    const int values[] = {step.run, step.first_h, step.first_w, step.row, step.column, step.tap(taps), step.begins()};
+    for (const int value : values) *found++ = value;
+  }
+}
 extern "C" void place(int pitch_w, int pitch_h, int position, int* found) {
   const BandPlace place(BandShape{pitch_w, pitch_h}, position);
   found[0] = place.image, found[1] = place.h, found[2] = place.w;
@@ -71,27 +81,48 @@ AXIS = st.tuples(
 """Extent, taps, dilation, and padding in front and behind."""
 
 
-@given(height=AXIS, width=AXIS, images=st.integers(1, 3))
+@given(height=AXIS, width=AXIS, images=st.integers(1, 3), stride=st.integers(1, 3))
 def test_a_tap_of_every_window_is_as_many_positions_further_on(
-    library: ctypes.CDLL, height: tuple[int, ...], width: tuple[int, ...], images: int
+    library: ctypes.CDLL, height: tuple[int, ...], width: tuple[int, ...], images: int, stride: int
 ) -> None:
-    outs = [extent + before + behind - (taps - 1) * by for extent, taps, by, before, behind in (height, width)]
+    axes = [axis if stride == 1 else (axis[0], axis[1], 1, *axis[3:]) for axis in (height, width)]
+    outs = [(extent + before + behind - (taps - 1) * by - 1) // stride + 1 for extent, taps, by, before, behind in axes]
     pitches = [
-        library.pitch(axis[0], out, axis[3], (axis[1] - 1) * axis[2])
-        for axis, out in zip((height, width), outs, strict=True)
+        library.pitch(axis[0], out, axis[3], (axis[1] - 1) * axis[2], stride)
+        for axis, out in zip(axes, outs, strict=True)
     ]
-    numbered = np.zeros((images + 1, *pitches), np.int64)  # the position itself where the image has one, else 0
-    extents = (height[0], width[0])
-    inside = np.arange(1, 1 + images * extents[0] * extents[1]).reshape(images, *extents)
-    numbered[:images, height[3] : height[3] + extents[0], width[3] : width[3] + extents[1]] = inside
-    line = np.concatenate([numbered.reshape(-1), np.zeros(pitches[1] * height[1] * height[2] + width[1] * width[2], np.int64)])
-    padded = np.pad(inside, ((0, 0), height[3:5], width[3:5]))
-    for h_tap in range(height[1]):
-        for w_tap in range(width[1]):
-            down, across = h_tap * height[2], w_tap * width[2]
-            shifted = line[down * pitches[1] + across :][: images * pitches[0] * pitches[1]]
-            found = shifted.reshape(images, *pitches)[:, : outs[0], : outs[1]]
-            np.testing.assert_array_equal(found, padded[:, down : down + outs[0], across : across + outs[1]])
+    inside = np.arange(1, 1 + images * axes[0][0] * axes[1][0]).reshape(images, axes[0][0], axes[1][0])
+    far = stride * max(pitches) + 20
+    padded = np.pad(inside, ((0, 0), (axes[0][3], far), (axes[1][3], far)))
+    for h_tap in range(axes[0][1]):
+        for w_tap in range(axes[1][1]):
+            # The band that begins at the first tap of those a multiple of the stride apart, one position behind the other.
+            at = h_tap * axes[0][2], w_tap * axes[1][2]
+            first = (at[0] % stride, at[1] % stride) if stride > 1 else (0, 0)
+            down, across = ((tap - begin) // stride for tap, begin in zip(at, first, strict=True))
+            band = padded[:, first[0] :: stride, first[1] :: stride][:, : pitches[0], : pitches[1]].reshape(-1)
+            line = np.concatenate([band, np.zeros(down * pitches[1] + across, np.int64)])
+            found = line[down * pitches[1] + across :].reshape(images, *pitches)[:, : outs[0], : outs[1]]
+            wanted = padded[:, at[0] :: stride, at[1] :: stride][:, : outs[0], : outs[1]]
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 4), (7, 3)])
+def test_steps_take_every_tap_once_and_all_of_a_band_together(
+    library: ctypes.CDLL, kernel: tuple[int, int], stride: int
+) -> None:
+    count = 2 * kernel[0] * kernel[1]
+    found = (ctypes.c_int * (7 * count))()
+    library.steps((ctypes.c_int * 4)(*kernel, 2, stride), count, found)
+    steps = [tuple(found[7 * i : 7 * i + 7]) for i in range(count)]
+    assert sorted((run, tap) for run, *_, tap, _ in steps) == [
+        (run, tap) for run in (0, 1) for tap in range(kernel[0] * kernel[1])
+    ]
+    bands = [(run, first_h, first_w) for run, first_h, first_w, *_, begins in steps if begins]
+    assert bands == [(run, h, w) for run in (0, 1) for h in range(stride) for w in range(stride)]
+    for _, first_h, first_w, row, column, tap, _ in steps:
+        assert tap == (row * stride + first_h) * kernel[1] + column * stride + first_w
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5000))
@@ -151,6 +182,9 @@ def test_positions_between_images_and_rows_are_shared() -> None:
     # A window that reaches over neighbours of its row alone has no rows between images.
     assert Numbering.of(product(32, 128, 17, 17, kernel=(1, 7))) == Numbering(20, 17, 6, 32 * 20 * 17 - 3)
     assert Numbering.of(product(32, 128, 17, 17, kernel=(7, 1))) == Numbering(17, 20, 6 * 17, 32 * 20 * 17 - 3 * 17)
+    # Of windows two positions apart every second one is numbered, and a band has two of three taps.
+    halved = product_of(problem((32, 128, 28, 28), 128, 2))
+    assert Numbering.of(halved) == Numbering(15, 15, 15 + 1, 32 * 15 * 15 - 16)
 
 
 def test_a_band_is_a_tile_and_what_windows_reach_beyond() -> None:
@@ -176,8 +210,10 @@ def test_why_tiles_are_none() -> None:
     assert A100.gpu is not None
     assert turns(128, 64).refuse(A100.gpu, good) == "needs WGMMA"
     assert turns(128, 64).refuse(gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"
-    strided = product_of(problem((2, 64, 28, 28), 64, 2))
-    assert turns(128, 64).refuse(gpu(), strided) == "its windows lie one position apart, not 2"
+    assert turns(128, 64).refuse(gpu(), product_of(problem((2, 64, 28, 28), 64, 2))) is None
+    strided = product_of(problem((2, 64, 28, 28), 64, 2, kernel=(1, 7)))
+    gaps = "its windows have gaps between them, or lie 2 positions apart one way alone"
+    assert turns(128, 64).refuse(gpu(), strided) == gaps
     single = product_of(problem((2, 64, 28, 28), 64, kernel=(1, 1)))
     assert turns(128, 64).refuse(gpu(), single) == "is for windows of several taps"
     tiny = product(32, 128, 2, 2)

@@ -1,5 +1,5 @@
-"""Convolutions on Hopper whose windows lie one position apart: the positions of a tile and what windows reach beyond come
-to shared memory once for all taps, and a tap is where the left factor begins in them."""
+"""Convolutions on Hopper: the positions of a tile and what windows reach beyond come to shared memory once for all taps,
+or for those that are a multiple of the stride apart, and a tap is where the left factor begins in them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Numbering:
     @classmethod
     def of(cls, product: Product) -> Numbering:
         shape = dict(product.shape)
-        pitches, reaches = [], []
+        stride, pitches, reaches = product.step, [], []
         for along, extent in (("w", "width"), ("h", "height")):
             out, pad = shape[f"out_{along}"], shape[f"pad_{along}"]
             reach = (shape[f"kernel_{along}"] - 1) * shape[f"dilation_{along}"]
-            behind = out + reach - pad - shape[extent]
-            pitches.append(max(shape[extent] + max(pad, behind, 0), out))
-            reaches.append(reach)
+            behind = (stride * (out - 1) - pad + reach) // stride + 1
+            pitches.append(max(ceil((shape[extent] + pad) / stride), behind, out))
+            reaches.append(reach // stride)
         width, height = pitches
         beyond = (height - shape["out_h"]) * width + width - shape["out_w"]
         return cls(width, height, reaches[1] * width + reaches[0], shape["batch"] * width * height - beyond)
@@ -153,8 +153,10 @@ class BandTile(WholeTile):
         shape = dict(product.shape)
         if product.kernel != "Conv" or product.taps == 1:
             return "is for windows of several taps"
-        if product.step != 1:
-            return Reason("its windows lie one position apart, not {}", product.step)
+        if min(shape["kernel_h"], shape["kernel_w"], shape["stride_h"], shape["stride_w"]) < product.step:
+            return Reason("its windows have gaps between them, or lie {} positions apart one way alone", product.step)
+        if product.step > 1 and max(shape["dilation_h"], shape["dilation_w"]) > 1:
+            return "its windows lie apart and have gaps"
         numbering = Numbering.of(product)
         real = shape["batch"] * shape["out_h"] * shape["out_w"]
         if real < _STILL * numbering.positions:
@@ -231,7 +233,7 @@ class BandTile(WholeTile):
         steps = product.taps * runs
         columns = width or self.n
         multiplied = sixteens * self.m * columns * 16 / (_MULTIPLIES * speed)
-        loaded = runs * self.band_bytes(product) + steps * self.n * (width or self.k) * 2
+        loaded = runs * product.step**2 * self.band_bytes(product) + steps * self.n * (width or self.k) * 2
         read = sixteens * self.m // 64 * (64 + columns) * 32
         products = max(multiplied, (read + loaded) / (_SHARED * speed), steps * _STEP)
         size = self.m * self.n / (128 * 128)

@@ -26,7 +26,7 @@ struct BandRows {
   cute::TmaDescriptor view(const void* tensor, int, int columns, int row) const {
     const long long apart = row == 0 ? columns : row;
     return band_boxes<width>(tensor, {batch, out_h, out_w, columns}, {apart * out_w * out_h, apart * out_w, apart}, shape, 0,
-                             0, 64);
+                             0, 1, 64);
   }
   CUTLASS_DEVICE void load(const cute::TmaDescriptor& from, std::uint64_t* barrier, void* to, int column, int row) const {
     const BandPlace place(shape, row);
@@ -39,7 +39,7 @@ struct BandRows {
 };
 
 /// Tiles of m positions by n outputs, in turns, together or in pairs as in WarpgroupKernel. One warp loads: for each run of
-/// channels a band, of `Products`' rows, and the filters of every tap behind it. `stages` of these are loaded ahead, so the
+/// channels a band, or one for all taps that lie a multiple of the stride apart, and the filters of its taps behind it. `stages` of these are loaded ahead, so the
 /// next band is asked for while the taps of this one are multiplied. Blocks of a cluster share the filters.
 template <typename Loads, typename Products, typename Store, int m, int n, int k, bool cooperative, int cluster_m,
           int bands, int stages, int teams>
@@ -191,12 +191,12 @@ struct BandKernel {
     BandState band = ::cutlass::make_producer_start_state<Bands>();
     const int own = cluster_m == 1 ? 0 : static_cast<int>(blockIdx.x) % cluster_m;
     constexpr auto all = static_cast<std::uint16_t>((1 << cluster_m) - 1);
-    const int taps = params.taps.steps(), steps = taps * params.taps.runs;
-    const auto load_filters = [&](const TilePlace& place, int run, int tap, const PipelineState& to) {
+    const int steps = params.taps.steps() * params.taps.runs, bands_of_tile = params.taps.bands() * params.taps.runs;
+    const auto load_filters = [&](const TilePlace& place, const BandStep& step, const PipelineState& to) {
       constexpr int outputs = n / cluster_m;
       pipeline.producer_acquire(to);
       Loads::weights(params.loads, pipeline.producer_get_barrier(to), all, factors.weights[to.index()][own * outputs],
-                     run * k, tap, place.column * n + own * outputs);
+                     step.run * k, step.tap(params.taps), place.column * n + own * outputs);
     };
     unsigned tile = params.order.first();
     // Steps of the first tile whose filters are on their way.
@@ -204,8 +204,9 @@ struct BandKernel {
     if (ahead > 0 && cute::elect_one_sync()) {
       const TilePlace place = params.order.place(tile);
       PipelineState to = state;
+      BandStep step;
 #pragma unroll 1
-      for (int step = 0; step < ahead; ++step, ++to) load_filters(place, step / taps, step % taps, to);
+      for (int i = 0; i < ahead; ++i, ++to, step.next(params.taps)) load_filters(place, step, to);
     }
     __syncwarp();
     wait_for_kernel_in_front();
@@ -217,23 +218,23 @@ struct BandKernel {
         const int channel = Loads::first_channel(params.loads, place.column * n);
         PipelineState to = state;
         BandState to_band = band;
-        int step = 0;
+        BandStep step;
 #pragma unroll 1
-        for (int run = 0; run < params.taps.runs; ++run, ++to_band) {
-          loaded.producer_acquire(to_band);
-          Loads::band(params.loads, loaded.producer_get_barrier(to_band), factors.x[to_band.index()], begin,
-                      channel + run * k);
-          loaded.producer_expect_transaction(to_band);
-          loaded.producer_commit(to_band);
-#pragma unroll 1
-          for (int tap = 0; tap < taps; ++tap, ++step, ++to) {
-            if (step >= ahead) load_filters(place, run, tap, to);
+        for (int i = 0; i < steps; ++i, ++to, step.next(params.taps)) {
+          if (step.begins()) {
+            loaded.producer_acquire(to_band);
+            Loads::band(params.loads, loaded.producer_get_barrier(to_band), factors.x[to_band.index()], begin,
+                        channel + step.run * k, step);
+            loaded.producer_expect_transaction(to_band);
+            loaded.producer_commit(to_band);
+            ++to_band;
           }
+          if (i >= ahead) load_filters(place, step, to);
         }
       }
       ahead = 0;
       state.advance(steps);
-      band.advance(params.taps.runs);
+      band.advance(bands_of_tile);
       __syncwarp();
       if (first) after_factors.arrive();
       first = false;
@@ -262,7 +263,7 @@ struct BandKernel {
                               LoadPipeline& residuals, Turns& turns, int warpgroup) {
     const int team = (warpgroup - 1) / warpgroups, part = (warpgroup - 1) % warpgroups;
     const int thread = static_cast<int>(threadIdx.x) - 128 - team * (128 * warpgroups);
-    const int steps = params.taps.steps() * params.taps.runs, runs = params.taps.runs;
+    const int steps = params.taps.steps() * params.taps.runs, bands_of_tile = params.taps.bands() * params.taps.runs;
     PipelineState state;
     BandState band;
     LoadPipelineState residual;
@@ -274,7 +275,7 @@ struct BandKernel {
       // The other one has the first tile.
       tile += blocks();
       state.advance(steps);
-      band.advance(runs);
+      band.advance(bands_of_tile);
       residual.advance(loads);
     }
     for (; tile < params.order.tiles; tile += teams * blocks()) {
@@ -284,7 +285,7 @@ struct BandKernel {
       turns.arrive();
       Products::finish(params.taps, pipeline, state, loaded, band, sums);
       state.advance(steps * teams);
-      band.advance(runs * teams);
+      band.advance(bands_of_tile * teams);
       if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
                                         at(params.order.place(tile)), sums, 0, thread, shared.store);

@@ -13,18 +13,20 @@ namespace bolt::cutlass_kernels {
 
 /// TMA's view of images [batch, height, width, channels], strides in elements, as numbered positions in boxes of
 /// `positions` by `width` channels. Those that are none of the image's are zeros where they are read, and stay away where
-/// they are stored. `left` and `above` lie in front of a row and of an image. Throws std::runtime_error.
+/// they are stored. `left` and `above` lie in front of a row and of an image; positions are `stride` apart. Throws
+/// std::runtime_error.
 template <int width>
 cute::TmaDescriptor band_boxes(const void* images, const int (&extents)[4], const long long (&strides)[3],
-                               const BandShape& shape, int left, int above, int positions) {
+                               const BandShape& shape, int left, int above, int stride, int positions) {
   cute::TmaDescriptor descriptor{};
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(extents[3]), static_cast<cuuint64_t>(extents[2]),
                               static_cast<cuuint64_t>(extents[1]), static_cast<cuuint64_t>(extents[0])};
   const cuuint64_t apart[] = {static_cast<cuuint64_t>(strides[2]) * 2, static_cast<cuuint64_t>(strides[1]) * 2,
                               static_cast<cuuint64_t>(strides[0]) * 2};
-  const cuuint32_t steps[] = {1, 1, 1, 1};
+  const cuuint32_t steps[] = {1, static_cast<cuuint32_t>(stride), static_cast<cuuint32_t>(stride), 1};
   const int lower[] = {-left, -above};
-  const int upper[] = {shape.pitch_w - left - extents[2], shape.pitch_h - above - extents[1]};
+  const int upper[] = {(shape.pitch_w - 1) * stride + 1 - left - extents[2],
+                       (shape.pitch_h - 1) * stride + 1 - above - extents[1]};
   for (const int corner : {lower[0], lower[1], upper[0], upper[1]}) {
     if (corner < -128 || corner > 127) throw std::runtime_error("could not launch a convolution: TMA does not reach its windows");
   }
@@ -42,7 +44,7 @@ struct BandLoads {
   struct Params {
     cute::TmaDescriptor x, weights;
     BandShape shape;
-    int left, above;
+    int left, above, stride;
     int group_channels, group_outputs;
   };
 
@@ -50,9 +52,9 @@ struct BandLoads {
   static Params params(const ConvArguments& a, const BandShape& shape, int channels) {
     const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h;
     return {band_boxes<k>(a.x, {a.batch, a.height, a.width, a.channels}, {a.x_image, a.x_row, a.x_column}, shape,
-                          a.pad_w, a.pad_h, rows),
+                          a.pad_w, a.pad_h, a.stride_w, rows),
             factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, width, 1, n / cluster_m),
-            shape, a.pad_w, a.pad_h, a.channels / a.groups, a.out_channels / a.groups};
+            shape, a.pad_w, a.pad_h, a.stride_w, a.channels / a.groups, a.out_channels / a.groups};
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {
     cute::prefetch_tma_descriptor(&params.x);
@@ -63,9 +65,10 @@ struct BandLoads {
     return output / params.group_outputs * params.group_channels;
   }
   CUTLASS_DEVICE static void band(const Params& params, std::uint64_t* barrier, void* to, const BandPlace& first,
-                                  int channel) {
-    cute::SM90_TMA_LOAD_IM2COL_4D::copy(&params.x, barrier, to, channel, first.w - params.left, first.h - params.above,
-                                        first.image, 0, 0);
+                                  int channel, const BandStep& step) {
+    cute::SM90_TMA_LOAD_IM2COL_4D::copy(&params.x, barrier, to, channel, first.w * params.stride - params.left,
+                                        first.h * params.stride - params.above, first.image,
+                                        static_cast<std::uint16_t>(step.first_w), static_cast<std::uint16_t>(step.first_h));
   }
   CUTLASS_DEVICE static void weights(const Params& params, std::uint64_t* barrier, std::uint16_t mask, void* to,
                                      int channel, int tap, int output) {

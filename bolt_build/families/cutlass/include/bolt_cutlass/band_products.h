@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "bolt_cutlass/band_shape.h"
 #include "bolt_cutlass/shared_mma.h"
 #include "bolt_cutlass/sharing.h"
 #include "bolt_cutlass/warpgroup_products.h"
@@ -13,13 +14,6 @@
 #include "cutlass/cutlass.h"
 
 namespace bolt::cutlass_kernels {
-
-/// What the taps of a window have in common: positions from one to the next of a row, and from its first to that of the
-/// next row; `runs` of channels.
-struct BandTaps {
-  int rows, columns, next_column, next_row, runs;
-  __host__ __device__ int steps() const { return rows * columns; }
-};
 
 /// Bands of `rows` positions are kept, `bands` of them, and `n` filters of one tap and `k` channels a stage. Of the last run
 /// of channels `last` times 16 are multiplied. The left factor of a tap begins as many rows behind that of the first as its
@@ -57,7 +51,7 @@ struct BandProducts {
     const int whole = last == sixteens ? taps.runs : taps.runs - 1;
     sums.fence();
 #pragma unroll 1
-    for (int run = 0; run < whole; ++run, ++band)
+    for (int run = 0; run < whole; ++run)
       multiply_run<sixteens>(taps, x, weights, pipeline, read, release, loaded, band, free, sums, fresh);
     if constexpr (last < sixteens) multiply_run<last>(taps, x, weights, pipeline, read, release, loaded, band, free, sums, fresh);
     sums.fence();
@@ -68,7 +62,7 @@ struct BandProducts {
   CUTLASS_DEVICE static void finish(const BandTaps& taps, Pipeline& pipeline, State release, Bands& loaded, BandState band,
                                     Sums& sums) {
     release.advance(taps.runs * taps.steps() - 1);
-    band.advance(taps.runs - 1);
+    band.advance(taps.runs * taps.bands() - 1);
     cute::warpgroup_wait<0>();
     sums.fence();
     pipeline.consumer_release(release);
@@ -79,16 +73,22 @@ struct BandProducts {
   /// All taps of a run of `count` times 16 channels.
   template <int count, typename Pipeline, typename State, typename Bands, typename BandState>
   CUTLASS_DEVICE static void multiply_run(const BandTaps& taps, std::uint64_t x, std::uint64_t weights, Pipeline& pipeline,
-                                          State& read, State& release, Bands& loaded, const BandState& band, BandState& free,
+                                          State& read, State& release, Bands& loaded, BandState& band, BandState& free,
                                           Sums& sums, bool& fresh) {
-    loaded.consumer_wait(band);
-    // Descriptors count in 16 bytes.
-    std::uint64_t left = x + band.index() * (rows * k / 8);
-    int column = 0;
+    std::uint64_t left = 0;
+    BandStep step;
 #pragma unroll 1
-    for (int step = taps.steps(); step > 0; --step) {
+    for (int left_steps = taps.steps(); left_steps > 0; --left_steps) {
+      const bool begins = step.begins();
+      if (begins) {
+        loaded.consumer_wait(band);
+        // Descriptors count in 16 bytes.
+        left = x + band.index() * (rows * k / 8);
+        ++band;
+      }
       pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
       const std::uint64_t right = weights + read.index() * (n * width / 8);
+      const std::uint64_t tap = left + (step.row * taps.next_row + step.column * taps.next_column) * (k / 8);
       sums.fence();
       cute::warpgroup_arrive();
 #pragma unroll
@@ -96,29 +96,25 @@ struct BandProducts {
         const int first = width < k ? sixteen * 16 / width * width : 0, channel = sixteen * 16 - first;
 #pragma unroll
         for (int i = 0; i < down; ++i)
-          multiply_shared<outputs, Element>(left + i * warpgroups * 64 * k / 8 + sixteen * 2,
+          multiply_shared<outputs, Element>(tap + i * warpgroups * 64 * k / 8 + sixteen * 2,
                                             right + (first * width + channel) / 8, fresh && channel == 0,
                                             sums.at[i] + first / 2, std::make_integer_sequence<int, outputs / 2>{});
       }
       cute::warpgroup_commit_batch();
-      // Those of the step before have read their stage, and its band where they were the last of a run.
+      // Those of the step before have read their stage, and its band where they were the last of it.
       cute::warpgroup_wait<1>();
       sums.fence();
       if (!fresh) {
         pipeline.consumer_release(release);
         ++release;
-        if (step == taps.steps()) {
+        if (begins) {
           loaded.consumer_release(free);
           ++free;
         }
       }
       fresh = false;
       ++read;
-      left += taps.next_column * (k / 8);
-      if (++column == taps.columns) {
-        column = 0;
-        left += (taps.next_row - taps.columns * taps.next_column) * (k / 8);
-      }
+      step.next(taps);
     }
   }
 };

@@ -1,4 +1,5 @@
-// How the positions of images are numbered where a band of them is the left factor of every tap of a window.
+// How the positions of images are numbered where a band of them is the left factor of taps of a window, and in which order
+// taps are multiplied.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,16 +8,15 @@ namespace bolt::cutlass_kernels {
 
 /// One behind the other lie `pitch_w` positions a row, `pitch_h` rows an image: as many as the output has at least, and so
 /// many that no window reaches from a row, or an image, into anything but zeros of the next. So a tap of all windows is the
-/// band itself, some positions further on.
+/// band itself, some positions further on. Where windows lie `stride` positions apart the numbered ones do too.
 struct BandShape {
   int pitch_w, pitch_h;
 
   /// Along one axis: of `extent` positions with `pad` in front, where windows reach over `reach` more than their first.
-  static constexpr int pitch(int extent, int out, int pad, int reach) {
-    const int behind = out + reach - pad - extent;
-    const int zeros = pad > behind ? pad : behind;
-    const int inside = extent + (zeros > 0 ? zeros : 0);
-    return inside > out ? inside : out;
+  static constexpr int pitch(int extent, int out, int pad, int reach, int stride) {
+    const int inside = (extent + pad + stride - 1) / stride;
+    const int last = stride * (out - 1) - pad + reach, behind = last < 0 ? 0 : last / stride + 1;
+    return inside > behind ? (inside > out ? inside : out) : (behind > out ? behind : out);
   }
 
   __host__ __device__ int positions() const { return pitch_w * pitch_h; }
@@ -27,6 +27,41 @@ struct BandPlace {
   int w, h, image;
   __host__ __device__ BandPlace(const BandShape& shape, int position)
       : w(position % shape.pitch_w), h(position / shape.pitch_w % shape.pitch_h), image(position / shape.positions()) {}
+};
+
+/// What the taps of a window have in common: positions from one to the next of a row, and of a column; `runs` of channels.
+/// Taps that lie a multiple of the stride apart share a band.
+struct BandTaps {
+  int kernel_h, kernel_w, next_column, next_row, runs, stride;
+
+  /// Of a window, for a run of channels.
+  __host__ __device__ int steps() const { return kernel_h * kernel_w; }
+  __host__ __device__ int bands() const { return stride * stride; }
+  /// Taps of a column, or of a row, that share the band which begins at the tap `first`.
+  __host__ __device__ int rows(int first) const { return (kernel_h - first + stride - 1) / stride; }
+  __host__ __device__ int columns(int first) const { return (kernel_w - first + stride - 1) / stride; }
+};
+
+/// A tap and a run of channels, of the band whose first tap is (`first_w`, `first_h`): the taps of a band, then the bands of a
+/// run, then the runs.
+struct BandStep {
+  int run = 0, first_h = 0, first_w = 0, row = 0, column = 0;
+
+  __host__ __device__ bool begins() const { return row == 0 && column == 0; }
+  __host__ __device__ int tap(const BandTaps& taps) const {
+    return (row * taps.stride + first_h) * taps.kernel_w + column * taps.stride + first_w;
+  }
+  __host__ __device__ void next(const BandTaps& taps) {
+    if (++column < taps.columns(first_w)) return;
+    column = 0;
+    if (++row < taps.rows(first_h)) return;
+    row = 0;
+    if (++first_w < taps.stride) return;
+    first_w = 0;
+    if (++first_h < taps.stride) return;
+    first_h = 0;
+    ++run;
+  }
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -19,12 +19,14 @@ void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, El
   // Of a tile's outputs.
   const int own = a.channels / a.groups, of_group = a.out_channels / a.groups;
   const int channels = a.groups > 1 && n > of_group ? n / of_group * own : own;
-  const BandShape shape{BandShape::pitch(a.width, a.out_w, a.pad_w, reach(a.kernel_w, a.dilation_w)),
-                        BandShape::pitch(a.height, a.out_h, a.pad_h, reach(a.kernel_h, a.dilation_h))};
-  const BandTaps taps{a.kernel_h, a.kernel_w, a.dilation_w, a.dilation_h * shape.pitch_w,
-                      (channels + k - 1) / k};
-  const int halo = reach(a.kernel_h, a.dilation_h) * shape.pitch_w + reach(a.kernel_w, a.dilation_w);
-  if (a.stride_h != 1 || a.stride_w != 1 || m + halo > rows || (channels - 1) % k / 16 + 1 != last ||
+  const int stride = a.stride_w, reach_w = reach(a.kernel_w, a.dilation_w), reach_h = reach(a.kernel_h, a.dilation_h);
+  const BandShape shape{BandShape::pitch(a.width, a.out_w, a.pad_w, reach_w, stride),
+                        BandShape::pitch(a.height, a.out_h, a.pad_h, reach_h, stride)};
+  const BandTaps taps{a.kernel_h, a.kernel_w, a.dilation_w, a.dilation_h * shape.pitch_w, (channels + k - 1) / k, stride};
+  const int halo = reach_h / stride * shape.pitch_w + reach_w / stride;
+  const bool gaps = a.stride_h != stride || (stride > 1 && (a.dilation_h > 1 || a.dilation_w > 1)) ||
+                    a.kernel_h < stride || a.kernel_w < stride;
+  if (gaps || m + halo > rows || (channels - 1) % k / 16 + 1 != last ||
       (a.groups > 1 && n % of_group != 0 && of_group % n != 0))
     throw std::runtime_error("could not launch a convolution: its windows are no bands of such positions and channels");
   // Behind the last output of the last image there is nothing to compute.

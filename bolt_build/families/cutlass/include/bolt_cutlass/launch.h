@@ -25,8 +25,8 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Element = portable::f16, bool halved = false>
 struct WarpgroupTile {};
 
-/// An instantiation on WGMMA for windows one position apart: `rows` positions of the images, a tile's `m` and what windows
-/// reach beyond, lie in shared memory once for all taps, in runs of `k` channels. The last run has `last` times 16. `cluster_m` blocks
+/// An instantiation on WGMMA for windows of several taps: `rows` positions of the images, a tile's `m` and what windows reach
+/// beyond, lie in shared memory once for all taps that are a multiple of the stride apart, in runs of `k` channels. The last run has `last` times 16. `cluster_m` blocks
 /// share their filters.
 ///
 /// Of convolutions with groups a tile has the channels of its outputs' groups alone. Filters have a row of `width` channels:
