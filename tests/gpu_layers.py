@@ -10,6 +10,7 @@ from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_attention_layers import attention_trials, counted_trials
 from gpu_averages import averages
+from gpu_bands import band_trials, grouped_band_trials
 from gpu_bf16 import in_bf16
 from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
 from gpu_forms import (
@@ -328,6 +329,7 @@ _READ_APART = (
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-", "slices-1x1-", "1x1-cutlass-",
     "narrow-1x1-residual-cutlass-", "narrow-3x3-cutlass-", "resident-copied-cutlass-4x2xturns-", "thin-folded-3-",
     "resident-residual-cutlass-8x4xturns-",
+    "band-3x3s2-cutlass-64x64x64xpingpongx2-", "bands-16-cutlass-256x64x64xcooperativex2xof16-",
     "rolling-8-cutlass-16x64x2x6-", "pair-resident-odd+72-cutlass-14x128x3xturns-",
     "pool-3x3+max3-cutlass-", "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-", "rows-pair+56-cutlass-",
     "dw-form-grouped-depthwisex4x8x8x16x4xregistersx2-", "dw-form-grouped-rowsx", "dw-form-7x7-grouped-diagonalx",
@@ -384,6 +386,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
+    found += band_trials() + grouped_band_trials()
     found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
