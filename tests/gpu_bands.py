@@ -1,5 +1,5 @@
-"""Convolutions in kernels whose taps share a band of the images, as they are tried on a GPU: every schedule and width of a
-run, odd extents and channels, padding that windows reach into from both sides, rows apart."""
+"""Convolutions in kernels whose taps share a band of the images, as they are tried on a GPU: every schedule and width of
+a run, odd extents and channels, padding that windows reach into from both sides, rows apart."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ def band_trials() -> list[Trial]:
     """In the order in which they run."""
     found = []
     for layer, tiles in (
-        (conv("band", (3, 64, 14, 14), 64, (3, 3)), (turns(128, 64), together(256, 64), pairs(128, 64), turns(64, 64, cluster=2))),
-        (conv("band-residual", (5, 80, 13, 11), 96, (3, 3), epilogue=RESIDUAL), (turns(128, 96), together(128, 192), together(192, 96))),
-        (conv("band-deep", (3, 160, 7, 7), 136, (3, 3), epilogue=RESIDUAL), (pairs(128, 128), together(128, 128, cluster=2))),
+        (conv("band", (3, 64, 14, 14), 64, (3, 3)),
+         (turns(128, 64), together(256, 64), pairs(128, 64), turns(64, 64, cluster=2))),
+        (conv("band-residual", (5, 80, 13, 11), 96, (3, 3), epilogue=RESIDUAL),
+         (turns(128, 96), together(128, 192), together(192, 96))),
+        (conv("band-deep", (3, 160, 7, 7), 136, (3, 3), epilogue=RESIDUAL),
+         (pairs(128, 128), together(128, 128, cluster=2))),
         (conv("band-1x7", (2, 72, 17, 17), 64, (1, 7), epilogue=SILU), (together(192, 64), turns(64, 192))),
         (conv("band-7x1", (2, 48, 17, 17), 56, (7, 1)), (turns(64, 64), pairs(256, 64))),
         (conv("band-5x5", (2, 48, 12, 15), 64, (5, 5), epilogue=GELU), (together(192, 64),)),
-        (conv("band-valid", (2, 24, 19, 21), 40, (3, 3), pads=((0, 0), (0, 0))), (turns(128, 64, 32), together(256, 32, 32))),
+        (conv("band-valid", (2, 24, 19, 21), 40, (3, 3), pads=((0, 0), (0, 0))),
+         (turns(128, 64, 32), together(256, 32, 32))),
         (conv("band-far", (2, 64, 9, 12), 64, (3, 3), pads=((2, 0), (1, 3))), (turns(64, 64),)),
         (conv("band-dilated", (2, 64, 14, 14), 64, (3, 3), dilation=2), (together(256, 64),)),
         (conv("band-even", (3, 16, 15, 9), 32, (2, 4), pads=((0, 1), (1, 2))), (turns(64, 64, 16), turns(128, 32, 16))),
@@ -50,9 +54,7 @@ def band_trials() -> list[Trial]:
     ):  # fmt: skip
         found += with_tiles(layer, tiles)
     apart = with_tiles(conv("rows-band", (3, 64, 17, 23), 64, (3, 3), epilogue=RESIDUAL), (turns(64, 64),))
-    return found + [
-        replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None
-    ]
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None]
 
 
 def of_groups(layer: Layer, *tiles: GroupedTile) -> list[Trial]:
@@ -67,13 +69,14 @@ def of_groups(layer: Layer, *tiles: GroupedTile) -> list[Trial]:
 
 
 def grouped_band_trials() -> list[Trial]:
-    """Groups of as many channels as a filter's row, and of fewer; groups larger and smaller than a tile; as many outputs as
-    channels, and more; rows apart."""
+    """Groups of as many channels as a filter's row, and of fewer; groups larger and smaller than a tile; as many
+    outputs as channels, and more; rows apart."""
     found = []
     for layer, tiles in (
         (conv("bands-8", (3, 128, 9, 11), 128, (3, 3), groups=16), ((turns(64, 64), 16), (pairs(128, 64), 16))),
         (conv("bands-16", (2, 64, 14, 14), 64, (3, 3), groups=4, epilogue=RESIDUAL), ((together(256, 64), 16),)),
-        (conv("bands-32", (3, 128, 7, 7), 128, (3, 3), groups=4, epilogue=SILU), ((turns(128, 64), 32), (turns(64, 32, 32), 0))),
+        (conv("bands-32", (3, 128, 7, 7), 128, (3, 3), groups=4, epilogue=SILU),
+         ((turns(128, 64), 32), (turns(64, 32, 32), 0))),
         (conv("bands-24", (2, 120, 13, 10), 120, (3, 3), groups=5, epilogue=RESIDUAL), ((turns(64, 96), 0),)),
         (conv("bands-wider", (2, 64, 12, 12), 128, (3, 3), groups=2), ((pairs(128, 64), 0), (turns(64, 128), 0))),
         (conv("bands-deep", (2, 160, 8, 9), 192, (3, 3), groups=2), ((turns(64, 96), 0), (together(128, 96), 0))),
@@ -84,6 +87,4 @@ def grouped_band_trials() -> list[Trial]:
     apart = of_groups(
         conv("rows-bands", (2, 64, 9, 13), 64, (3, 3), groups=8, epilogue=RESIDUAL), GroupedTile(turns(64, 64), 16)
     )
-    return found + [
-        replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None
-    ]
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None]

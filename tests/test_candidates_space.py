@@ -71,17 +71,16 @@ def test_every_3x3_of_the_models_has_sixty_candidates_at_batch_32(layer: tuple[i
 
 @pytest.mark.parametrize("layer", RESNET50, ids=lambda layer: "-".join(map(str, layer)))
 def test_candidates_stand_in_the_order_of_prediction(layer: tuple[int, int, int, int]) -> None:
-    """But for the fastest of each kind, which are among the first six."""
+    """But for the fastest of each kind, which are among the first six, or seven where there are as many."""
     problem = conv_problem(*layer)
     candidates, _ = FAMILY.candidates(problem, H200)
     seconds = [FAMILY.predict(problem, candidate, H200) for candidate in candidates]
     assert seconds[0] == min(seconds)
-    assert seconds[:6] == sorted(seconds[:6])
-    assert seconds[6:] == sorted(seconds[6:])
+    assert [i for i in range(1, len(seconds)) if seconds[i] < seconds[i - 1]] in ([], [6], [7])
     for kind in ("partial", "warpgroups", "warp_m", "resident"):
         of_kind = [c for c in candidates if kind in dict(c.parameters) and (kind == "partial" or "partial" not in
                    dict(c.parameters))]  # fmt: skip
-        assert not of_kind or any(candidate in candidates[:6] for candidate in of_kind)
+        assert not of_kind or any(candidate in candidates[:7] for candidate in of_kind)
 
 
 @given(st.sampled_from(SLICED_TILES), st.booleans())

@@ -336,10 +336,10 @@ def test_values_of_activations_are_no_part_of_a_unit() -> None:
 def test_says_why_a_problem_is_left_to_others() -> None:
     wide = (2, 16, 8, 8)
     weights = (32, 16, 3, 3)
-    grouped = Layer("g", replace(SAME, groups=2), (Input(wide), Input((32, 8, 3, 3), True)), (), DType.F16)
+    grouped = Layer("g", replace(SAME, groups=4), (Input(wide), Input((32, 4, 3, 3), True)), (), DType.F16)
     given = Layer("g", SAME, (Input(wide), Input(weights)), (), DType.F16)
     volume = Conv((1,) * 3, (0,) * 3, (0,) * 3, (1,) * 3)
-    assert reasons(grouped) == ["has no groups, here are 2"]
+    assert reasons(grouped) == ["has no groups, here are 4"]
     assert reasons(given) == ["weights and bias must be constants, to be packed when the engine loads"]
     assert reasons(conv((1, 8, 4, 4, 4), (8, 8, 1, 1, 1), volume)) == ["convolves over one or two spatial axes, not 3"]
     assert reasons(conv((1, 16, 40, 40), (8, 16, 33, 1), Conv((1, 1), (0, 0), (0, 0), (1, 1)))) == [

@@ -158,12 +158,12 @@ def test_a_build_says_it_when_it_has_planned(tmp_path: Path, monkeypatch: pytest
     net = new_net()
     write_model(Path("net.onnx"), channels=128)
     model = onnx.load("net.onnx")
-    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones((128, 32, 3, 3), np.float32), "w1"))
-    model.graph.node[2].attribute.append(helper.make_attribute("group", 4))
+    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones((128, 4, 3, 3), np.float32), "w1"))
+    model.graph.node[2].attribute.append(helper.make_attribute("group", 32))
     onnx.save(model, "net.onnx")
     notes = [note for note in net.plan().notes if "slow" in note]
     assert [note.partition(" take")[0] for note in notes] == [
         "net/h200: slow: batch 1: relu1", "net/h200: slow: batch 4: relu1",
     ]  # fmt: skip
-    assert all(note.endswith("portable algorithm=direct, for cutlass: has no groups, here are 4") for note in notes)
+    assert all(note.endswith("portable algorithm=direct, for cutlass: has no groups, here are 32") for note in notes)
     assert not [note for note in net.plan().notes if "slow" in note]

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.cutlass.kinds import band, resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
+from bolt_build.families.cutlass.kinds import (
+    band,
+    resident,
+    resident_chain,
+    rolling,
+    warp,
+    warp_chain,
+    wgmma,
+    wgmma_chain,
+)
 from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled

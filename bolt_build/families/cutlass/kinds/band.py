@@ -1,5 +1,5 @@
-"""Convolutions on Hopper: the positions of a tile and what windows reach beyond come to shared memory once for all taps,
-or for those that are a multiple of the stride apart, and a tap is where the left factor begins in them."""
+"""Convolutions on Hopper: the positions of a tile and what windows reach beyond come to shared memory once for all
+taps, or for those that are a multiple of the stride apart, and a tap is where the left factor begins in them."""
 
 from __future__ import annotations
 
@@ -252,15 +252,17 @@ class BandTile(WholeTile):
         return f"{self.m}x{self.n}x{self.k} {self.schedule} of bands{cluster}"
 
 
-# Reckoned, from those of other kernels of WGMMA: products in a second of one SM, bytes that it reads and writes in its
-# shared memory; seconds of a step, of a store, of that of 128 x 128 results, for each instruction that activations take of
-# them, and of a launch; bytes in a second from memory, in parts of what the row states, and of one SM from L2.
+# Reckoned, from those of other kernels of WGMMA: products in a second of one SM, bytes that it reads and writes in
+# its shared memory; seconds of a step, of a store, of that of 128 x 128 results, for each instruction that activations
+# take of them, and of a launch; bytes in a second from memory, in parts of what the row states, and of one SM from L2.
 _MULTIPLIES, _SHARED = 3.5e12, 2.1e11
 _STEP, _STORE_BEGINS, _STORE, _FUNCTION, _LAUNCH = 1.0e-7, 0.35e-7, 1.17e-6, 0.91e-7, 2.8e-6
 _MEMORY, _L2_RATE, _OVERLAP = 0.8, 7.5e10, 0.2
 
 _SHAPES = {
-    "pingpong": ((128, 128), (128, 96), (128, 64), (64, 128), (64, 192), (64, 64), (64, 96), (64, 256), (128, 32)),
+    "pingpong": (
+        (128, 128), (128, 96), (128, 64), (64, 128), (64, 192), (64, 64), (64, 96), (64, 256), (128, 32),
+    ),
     "cooperative": (
         (256, 64), (256, 96), (256, 128), (128, 128), (128, 192), (128, 256), (192, 64), (192, 96), (192, 128), (192, 192),
         (256, 32), (128, 160),

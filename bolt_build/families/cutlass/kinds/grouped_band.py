@@ -1,4 +1,4 @@
-"""Convolutions with groups on Hopper: kernels of `band.py` whose tiles have the channels of their outputs' groups alone."""
+"""Convolutions with groups on Hopper: kernels of `band.py` whose tiles have the channels of their groups alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bolt_build.families.cutlass.apart import between_rows
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
-from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
+from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
@@ -70,11 +70,14 @@ class GroupedProduct:
 
 
 class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
-    """The kind of kernels for convolutions with groups of several channels."""
+    """The kind of kernels for convolutions with groups of whole loads of channels."""
 
     def serves(self, problem: KernelProblem) -> bool:
         (first, *behind) = problem.op.sequence
-        return not behind and isinstance(first.op, Conv) and first.op.groups > 1
+        if behind or not isinstance(first.op, Conv) or first.op.groups == 1:
+            return False
+        channels, outputs = _of_group(problem, first.op.groups)
+        return channels % ALIGNMENT == 0 and outputs % ALIGNMENT == 0
 
     def read_tile(self, reader: Reader) -> GroupedTile:
         return GroupedTile.read(reader)
@@ -84,21 +87,15 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         assert isinstance(op, Conv)
         if (reason := conv.refuse_apart_from_groups(problem)) is not None:
             return reason
-        what = self.computed(problem)
-        if what.product.widen is not None or what.product.kernel != "Conv":
-            return "groups are of windows over an image as it lies"
-        if what.channels < _LEAST or what.channels % _LEAST or what.outputs % _LEAST:
-            return Reason("groups have whole runs of {} channels, here are {}", _LEAST, what.channels)
+        if self.computed(problem).product.kernel != "Conv":
+            return "groups are of windows of several taps"
         return None
 
     def computed(self, problem: KernelProblem) -> GroupedProduct:
-        op, own = problem.op, op_operands(problem)
+        op = problem.op
         assert isinstance(op, Conv)
-        product = conv.product_of(problem)
-        x = problem.inputs[own[0]]
-        return GroupedProduct(
-            product, x.shape[1] // op.groups, product.n // op.groups, instructions(problem.epilogue), problem.nbytes
-        )
+        sizes = _of_group(problem, op.groups)
+        return GroupedProduct(conv.product_of(problem), *sizes, instructions(problem.epilogue), problem.nbytes)
 
     def tiles_for(self, what: GroupedProduct, gpu: Gpu) -> tuple[tuple[GroupedTile, ...], str | None]:
         return _TILES, None
@@ -119,9 +116,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
     def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
         tile = self.tile_of(candidate)
         product = what.of(tile)
-        work = Work(
-            product.m, product.n, product.depth, product.taps, True, what.nbytes, functions=what.functions
-        )
+        work = Work(product.m, product.n, product.depth, product.taps, True, what.nbytes, functions=what.functions)
         return tile.band.grouped_seconds(product, work, target, tile.width)
 
     def group(self, tile: GroupedTile) -> str:
@@ -139,11 +134,10 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         own, tile, what = op_operands(problem), self.tile_of(candidate), self.computed(problem)
         x, added = own[0], residual(problem)
         product = what.of(tile).reading(problem.inputs[x], at.input_pitch(x))
-        fields = dict(product.shape)
-        shape = replace(product, shape=tuple(
-            pair for name, value in fields.items()
-            for pair in (((name, value),) if name != "dilation_w" else ((name, value), ("groups", product.n // what.outputs)))
-        ))  # fmt: skip
+        names = [name for name, _ in product.shape]
+        at_groups = names.index("dilation_w") + 1
+        groups = (("groups", product.n // what.outputs),)
+        product = replace(product, shape=(*product.shape[:at_groups], *groups, *product.shape[at_groups:]))
         span = tile.width or (tile.band.n if tile.band.n >= what.outputs else what.outputs)
         packed = struct(
             f"{SPACE}::GroupedFilter",
@@ -152,7 +146,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         )  # fmt: skip
         member = f"{SPACE}::Conv<{_cxx(tile, product)}, {epilogue_type(problem)}, {product.source}>"
         arguments = (
-            shape.arguments(between_rows(at, added)), product.source_value, constant(at, own[1]), packed,
+            product.arguments(between_rows(at, added)), product.source_value, constant(at, own[1]), packed,
             constant(at, *own[2:]), epilogue_value(problem),
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
@@ -170,8 +164,10 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         return named_unit(text, tile.band.memory_mb, f"conv tile {tile}{stage_words(problem)}")
 
 
-_LEAST = ALIGNMENT
-"""Channels of a group at least: filters are loaded in rows of 16 bytes."""
+def _of_group(problem: KernelProblem, groups: int) -> tuple[int, int]:
+    """Channels of the input and of the output that a group has."""
+    x, y = problem.inputs[op_operands(problem)[0]], problem.outputs[0]
+    return x.shape[1] // groups, y.shape[1] // groups
 
 
 def _cxx(tile: GroupedTile, product: Product) -> str:

@@ -14,13 +14,24 @@
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_cutlass/warpgroup_order.h"
 #include "bolt_cutlass/warpgroup_store.h"
+#include "bolt_portable/divisor.h"
 
 namespace bolt::cutlass_kernels {
 
-/// Outputs of images as numbered positions, of which those beyond a row or an image are not stored.
+/// Outputs of images as numbered positions, of which those beyond a row or an image are not stored. Threads store them: TMA
+/// knows no boxes of such positions that it writes.
 struct BandRows {
+  static constexpr bool by_threads = true;
   BandShape shape;
   int batch, out_h, out_w;
+  Half* y;
+  long long y_row;
+  portable::Divisor width, image;
+
+  BandRows() = default;
+  BandRows(const BandShape& numbered, const ConvArguments& a)
+      : shape(numbered), batch(a.batch), out_h(a.out_h), out_w(a.out_w), y(static_cast<Half*>(a.y)),
+        y_row(a.y_row == 0 ? a.out_channels : a.y_row), width(numbered.pitch_w), image(numbered.positions()) {}
 
   template <int width>
   cute::TmaDescriptor view(const void* tensor, int, int columns, int row) const {
@@ -32,9 +43,22 @@ struct BandRows {
     const BandPlace place(shape, row);
     cute::SM90_TMA_LOAD_IM2COL_4D::copy(&from, barrier, to, column, place.w, place.h, place.image, 0, 0);
   }
-  CUTLASS_DEVICE void store(const cute::TmaDescriptor& to, const void* from, int column, int row) const {
-    const BandPlace place(shape, row);
-    if (place.image < batch) cute::SM90_TMA_STORE_IM2COL_4D::copy(&to, from, column, place.w, place.h, place.image);
+  /// A box of 64 positions from `row` on and `columns_` of them, as one of 128 threads.
+  template <int box>
+  CUTLASS_DEVICE void store(const Half* from, int thread, int columns, int column, int row) const {
+    constexpr int chunks = box / 8, down = 128 / chunks;
+    const int chunk = thread % chunks;
+#pragma unroll
+    for (int r = thread / chunks; r < 64; r += down) {
+      const auto position = static_cast<std::uint32_t>(row + r);
+      const auto at = static_cast<int>(image.quotient(position));
+      const int rest = row + r - at * shape.positions();
+      const auto h = static_cast<int>(width.quotient(static_cast<std::uint32_t>(rest))), w = rest - h * shape.pitch_w;
+      if (at >= batch || h >= out_h || w >= out_w || column + chunk * 8 >= columns) continue;
+      const std::int64_t pixel = (static_cast<std::int64_t>(at) * out_h + h) * out_w + w;
+      *reinterpret_cast<uint4*>(y + pixel * y_row + column + chunk * 8) =
+          *reinterpret_cast<const uint4*>(from + swizzled<box>(r, chunk));
+    }
   }
 };
 

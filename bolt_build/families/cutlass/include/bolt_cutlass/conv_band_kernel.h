@@ -32,7 +32,7 @@ void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, El
   // Behind the last output of the last image there is nothing to compute.
   const int positions = a.batch * shape.positions() - (shape.pitch_h - a.out_h) * shape.pitch_w - (shape.pitch_w - a.out_w);
   launch<Kernel>({BandLoads<rows, n, k, width, cluster_m>::params(a, shape, width < k ? width : channels),
-                  {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row, {shape, a.batch, a.out_h, a.out_w}},
+                  {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row, BandRows(shape, a)},
                   taps, positions, a.out_channels, a.swizzle, a.along},
                  a.overlap, stream, "convolution");
 }

@@ -149,6 +149,8 @@ cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0
 
 /// Rows of an output, and of a residual, as TMA reaches them: those of a matrix, one behind the other.
 struct DenseRows {
+  /// Whether all threads of a warpgroup store a box, instead of TMA.
+  static constexpr bool by_threads = false;
   template <int width>
   cute::TmaDescriptor view(const void* tensor, int rows, int columns, int row) const {
     return boxes<width>(tensor, rows, columns, row);
@@ -252,7 +254,7 @@ struct TileStore
     return down * across;
   }
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
-    cute::prefetch_tma_descriptor(&params.y);
+    if constexpr (!Rows::by_threads) cute::prefetch_tma_descriptor(&params.y);
     if constexpr (reads_residual) cute::prefetch_tma_descriptor(&params.residual);
   }
   /// One warp: asks for the constants of a tile's columns, from `first` on.
@@ -333,7 +335,7 @@ struct TileStore
       for (int i = 0; i < down; ++i) {
         if (half >= 0 && i > 0) continue;
         // All stores but the latest: the one before it was of this box.
-        if (leads) cute::tma_store_wait<1>();
+        if (!Rows::by_threads && leads) cute::tma_store_wait<1>();
         sync(own);
         Half* const place = storage.staged(own, next_);
         next_ ^= 1;
@@ -347,13 +349,15 @@ struct TileStore
           finish(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, residual,
                  place, pair);
         // Before TMA reads one box and writes the other.
-        cute::tma_store_fence();
+        if constexpr (!Rows::by_threads) cute::tma_store_fence();
         if constexpr (reads_residual) {
           pipeline.consumer_release(wait);
           ++wait;
         }
         sync(own);
-        if (leads) {
+        if constexpr (Rows::by_threads) {
+          params_.rows.template store<width>(place, thread % 128, columns, column + j * width, row + i * warpgroups * 64);
+        } else if (leads) {
           params_.rows.store(params_.y, place, column + j * width, row + i * warpgroups * 64);
           cute::tma_store_arrive();
         }
