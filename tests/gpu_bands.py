@@ -1,5 +1,5 @@
-"""Convolutions in kernels whose taps share a band of the images, as they are tried on a GPU: every schedule and width of
-a run, odd extents and channels, padding that windows reach into from both sides, rows apart."""
+"""Convolutions in kernels whose taps share a band of the images, as they are tried on a GPU: every schedule and
+width of a run, odd extents and channels, padding that windows reach into from both sides, rows apart."""
 
 from __future__ import annotations
 

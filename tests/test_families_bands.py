@@ -1,5 +1,5 @@
-"""Kernels whose taps share a band of the images: where positions are numbered, which products suit, how filters of groups
-are packed, and how candidates state them."""
+"""Kernels whose taps share a band of the images: where positions are numbered, which products suit, how filters of
+groups are packed, and how candidates state them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_tap_of_every_window_is_as_many_positions_further_on(
     padded = np.pad(inside, ((0, 0), (axes[0][3], far), (axes[1][3], far)))
     for h_tap in range(axes[0][1]):
         for w_tap in range(axes[1][1]):
-            # The band that begins at the first tap of those a multiple of the stride apart, one position behind the other.
+            # The band that begins at the first of the taps a multiple of the stride apart, position by position.
             at = h_tap * axes[0][2], w_tap * axes[1][2]
             first = (at[0] % stride, at[1] % stride) if stride > 1 else (0, 0)
             down, across = ((tap - begin) // stride for tap, begin in zip(at, first, strict=True))

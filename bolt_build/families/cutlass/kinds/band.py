@@ -3,6 +3,7 @@ taps, or for those that are a multiple of the stride apart, and a tap is where t
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from itertools import product as every
 from math import ceil
@@ -50,7 +51,9 @@ class Numbering:
     positions: int
 
     @classmethod
+    @functools.lru_cache(maxsize=256)
     def of(cls, product: Product) -> Numbering:
+        """Every tile asks."""
         shape = dict(product.shape)
         stride, pitches, reaches = product.step, [], []
         for along, extent in (("w", "width"), ("h", "height")):
@@ -264,14 +267,17 @@ _SHAPES = {
         (128, 128), (128, 96), (128, 64), (64, 128), (64, 192), (64, 64), (64, 96), (64, 256), (128, 32),
     ),
     "cooperative": (
-        (256, 64), (256, 96), (256, 128), (128, 128), (128, 192), (128, 256), (192, 64), (192, 96), (192, 128), (192, 192),
-        (256, 32), (128, 160),
+        (256, 64), (256, 96), (256, 128), (128, 128), (128, 192), (128, 256), (192, 64), (192, 96), (192, 128),
+        (192, 192), (256, 32), (128, 160),
     ),
     "pairs": ((256, 64), (128, 128), (128, 96), (128, 64), (256, 32)),
 }  # fmt: skip
+_CHANNELS_OF_FEW = 128
+"""Columns at most of tiles whose runs have fewer than 64 channels."""
 BAND_TILES = tuple(
     BandTile(m, n, k, *_SCHEDULES[schedule], cluster)
     for cluster, k, schedule in every(_CLUSTERS.values(), (64, 32, 16), _SCHEDULES)
     for m, n in _SHAPES[schedule]
+    if k == 64 or (cluster == 1 and n <= _CHANNELS_OF_FEW)
 )
 assert BARRIERS == 2048, "conv_band_kernel.h keeps as much"
