@@ -36,12 +36,15 @@ struct BandRows {
   template <int width>
   cute::TmaDescriptor view(const void* tensor, int, int columns, int row) const {
     const long long apart = row == 0 ? columns : row;
-    return band_boxes<width>(tensor, {batch, out_h, out_w, columns}, {apart * out_w * out_h, apart * out_w, apart}, shape, 0,
-                             0, 1, 64);
+    return band_boxes<width>(tensor, {batch, out_h, out_w, columns}, {apart * out_w * out_h, apart * out_w, apart}, shape,
+                             shape.pitch_w - out_w, shape.pitch_h - out_h, 1, 64);
   }
   CUTLASS_DEVICE void load(const cute::TmaDescriptor& from, std::uint64_t* barrier, void* to, int column, int row) const {
+    // TMA's numbers begin with what lies between rows, and between images.
     const BandPlace place(shape, row);
-    cute::SM90_TMA_LOAD_IM2COL_4D::copy(&from, barrier, to, column, place.w, place.h, place.image, 0, 0);
+    const bool between = place.w >= out_w, below = place.h + between >= out_h;
+    cute::SM90_TMA_LOAD_IM2COL_4D::copy(&from, barrier, to, column, place.w - (between ? shape.pitch_w : 0),
+                                        place.h + between - (below ? shape.pitch_h : 0), place.image + below, 0, 0);
   }
   /// A box of 64 positions from `row` on and `columns_` of them, as one of 128 threads.
   template <int box>
@@ -238,7 +241,7 @@ struct BandKernel {
     for (; tile < params.order.tiles; tile += blocks()) {
       if (cute::elect_one_sync()) {
         const TilePlace place = params.order.place(tile);
-        const BandPlace begin(params.loads.shape, place.row * m);
+        const BandPlace begin(params.loads.shape, place.row * m + params.loads.first);
         const int channel = Loads::first_channel(params.loads, place.column * n);
         PipelineState to = state;
         BandState to_band = band;

@@ -45,16 +45,20 @@ struct BandLoads {
     cute::TmaDescriptor x, weights;
     BandShape shape;
     int left, above, stride;
+    int first;  // from a window's number to that of its first tap
     int group_channels, group_outputs;
   };
 
   /// Of filters with rows of so many `channels`.
   static Params params(const ConvArguments& a, const BandShape& shape, int channels) {
     const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h;
-    return {band_boxes<k>(a.x, {a.batch, a.height, a.width, a.channels}, {a.x_image, a.x_row, a.x_column}, shape,
-                          a.pad_w, a.pad_h, a.stride_w, rows),
+    const int stride = a.stride_w, left = BandShape::front(a.width, shape.pitch_w, a.pad_w, stride);
+    const int above = BandShape::front(a.height, shape.pitch_h, a.pad_h, stride);
+    return {band_boxes<k>(a.x, {a.batch, a.height, a.width, a.channels}, {a.x_image, a.x_row, a.x_column}, shape, left, above,
+                          stride, rows),
             factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, width, 1, n / cluster_m),
-            shape, a.pad_w, a.pad_h, a.stride_w, a.channels / a.groups, a.out_channels / a.groups};
+            shape, left, above, stride, (above - a.pad_h) / stride * shape.pitch_w + (left - a.pad_w) / stride,
+            a.channels / a.groups, a.out_channels / a.groups};
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {
     cute::prefetch_tma_descriptor(&params.x);

@@ -19,6 +19,12 @@ struct BandShape {
     return inside > behind ? (inside > out ? inside : out) : (behind > out ? behind : out);
   }
 
+  /// Positions in front of an axis where its numbers begin, `pad` or some more: none lie behind its end.
+  static constexpr int front(int extent, int pitch, int pad, int stride) {
+    const int beyond = (pitch - 1) * stride + 1 - extent - pad;
+    return pad + (beyond > 0 ? (beyond + stride - 1) / stride * stride : 0);
+  }
+
   __host__ __device__ int positions() const { return pitch_w * pitch_h; }
 };
 
