@@ -43,13 +43,18 @@ using namespace bolt::cutlass_kernels;
 extern "C" int pitch(int extent, int out, int pad, int reach, int stride) {
   return BandShape::pitch(extent, out, pad, reach, stride);
 }
-extern "C" void steps(const int* of, int count, int* found) {
-  const BandTaps taps{of[0], of[1], 1, of[1], of[2], of[3]};
-  BandStep step;
-  for (int i = 0; i < count; ++i, step.next(taps)) {
-    const int values[] = {step.run, step.first_h, step.first_w, step.row, step.column, step.tap(taps), step.begins()};
+template <int kernel_h, int kernel_w, int stride>
+void steps(int* found) {
+  BandStep<BandWindow<kernel_h, kernel_w, stride>> step;
+  for (int i = 0; i < 2 * kernel_h * kernel_w; ++i, step.next()) {
+    const int values[] = {step.run, step.first_h, step.first_w, step.row, step.column, step.tap(), step.begins()};
     for (const int value : values) *found++ = value;
   }
+}
+extern "C" void steps(int kernel_h, int stride, int* found) {
+  if (kernel_h == 3) stride == 1 ? steps<3, 3, 1>(found) : stride == 2 ? steps<3, 3, 2>(found) : steps<3, 3, 3>(found);
+  if (kernel_h == 5) stride == 1 ? steps<5, 4, 1>(found) : stride == 2 ? steps<5, 4, 2>(found) : steps<5, 4, 3>(found);
+  if (kernel_h == 7) stride == 1 ? steps<7, 3, 1>(found) : stride == 2 ? steps<7, 3, 2>(found) : steps<7, 3, 3>(found);
 }
 extern "C" void place(int pitch_w, int pitch_h, int position, int* found) {
   const BandPlace place(BandShape{pitch_w, pitch_h}, position);
@@ -114,7 +119,7 @@ def test_steps_take_every_tap_once_and_all_of_a_band_together(
 ) -> None:
     count = 2 * kernel[0] * kernel[1]
     found = (ctypes.c_int * (7 * count))()
-    library.steps((ctypes.c_int * 4)(*kernel, 2, stride), count, found)
+    library.steps(kernel[0], stride, found)
     steps = [tuple(found[7 * i : 7 * i + 7]) for i in range(count)]
     assert sorted((run, tap) for run, *_, tap, _ in steps) == [
         (run, tap) for run in (0, 1) for tap in range(kernel[0] * kernel[1])
@@ -245,14 +250,14 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
     wanted = problem((2, 80, 28, 28), 96, residual=True)
     candidate = Kernel(turns(128, 96, cluster=2)).candidate()
     assert str(candidate) == "cutlass m=128 n=96 k=64 warpgroups=pingpong cluster=2x1 bands=2"
-    assert str(BANDS.kernel_of(candidate)) == "tile 128x96x64 pingpong of bands in clusters of 2x1"
+    assert str(BANDS.kernel_of(candidate)) == "tile 128x96x64 pingpong of 2 bands in clusters of 2x1"
     assert FAMILY.refuse(wanted, candidate, H200) is None
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     # The second run has 16 of its 64 channels.
     assert unit.text == (
         '#include "bolt_cutlass/conv_band_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
-        "    bolt::cutlass_kernels::BandTile<128, 96, 64, false, 192, 1, 2, 2>,\n"
+        "    bolt::cutlass_kernels::BandTile<128, 96, 64, false, 2, 2, 192, 2, 1, 3, 3, 1, 64, 1>,\n"
         "    const bolt::cutlass_kernels::ConvArguments&,\n"
         "    const bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Join<bolt::portable::Add, false>, "
         "bolt::cutlass_kernels::Map<bolt::portable::Relu>>&, void*);\n"
@@ -276,7 +281,7 @@ def test_tiles_of_groups_have_the_channels_of_their_outputs() -> None:
     assert str(candidate) == "cutlass m=64 n=64 k=64 warpgroups=pingpong bands=2 filters=of16"
     assert kind_of(GROUPED, candidate) is GROUPS
     (unit,) = FAMILY.units([(GROUPED, candidate)], H200)
-    assert "BandTile<64, 64, 64, false, 96, 4, 1, 2, bolt::portable::f16, 16>," in unit.text
+    assert "BandTile<64, 64, 64, false, 2, 1, 96, 2, 4, 3, 3, 1, 16, 1>," in unit.text
     names = ("x", "w", "b")
     code = FAMILY.emit(GROUPED, candidate, H200, StepExpressions(names, ("y",), (None, "w", "b"), (256,), (160, 0, 0)))
     assert ".dilation_w = 1, .groups = 16, .x_image = 31360, .x_row = 2240, .x_column = 160" in code.member_arguments

@@ -4,7 +4,7 @@ taps, or for those that are a multiple of the stride apart, and a tap is where t
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as every
 from math import ceil
 from typing import ClassVar
@@ -22,8 +22,8 @@ from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-BANDS = 2
-"""Kept in shared memory: one is loaded while the other is multiplied."""
+_STAGES = {"tap": "tap", "row": "row", "window": "window"}
+"""Whose filters are a stage of the pipeline: of one tap, of a row of them, or of all."""
 _MOST_POSITIONS = 1024
 """Of a band, which is one box of TMA."""
 _PATTERN = 1024
@@ -38,7 +38,6 @@ _SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 
 _SUMS = {2: ("two", 128), 3: ("three", 96), 4: ("four", 64)}
 """So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
 _CLUSTERS = {"1x1": 1, "2x1": 2}
-F16 = ", bolt::portable::f16"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,11 @@ class Numbering:
 @dataclass(frozen=True)
 class BandTile(WholeTile):
     """`m` positions by `n` outputs, and runs of `k` channels; who computes them is as in `WgmmaTile`. `cluster` blocks
-    along m share the filters that they load."""
+    along m share the filters that they load.
+
+    Of `bands` in shared memory others are loaded while one is multiplied. A `stage` has the filters of a tap, of a row
+    of taps or of all: products of few columns wait less often for many of them.
+    """
 
     m: int
     n: int
@@ -78,6 +81,8 @@ class BandTile(WholeTile):
     cooperative: bool
     teams: int
     cluster: int = 1
+    bands: int = 2
+    stage: str = "tap"
 
     header: ClassVar[str] = "_band"
     memory_mb: ClassVar[int] = 700
@@ -107,16 +112,17 @@ class BandTile(WholeTile):
     def parameters(self) -> Named:
         names = {count: name for name, count in _CLUSTERS.items()}
         cluster = (("cluster", names[self.cluster]),) if self.cluster > 1 else ()
-        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster, ("bands", BANDS))
+        stage = (("stage", self.stage),) if self.stage != "tap" else ()
+        sizes = (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule))
+        return (*sizes, *cluster, ("bands", self.bands), *stage)
 
     @classmethod
     def read(cls, reader: Reader) -> BandTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
         together, teams = reader.word("warpgroups", _SCHEDULES)
         cluster = reader.word("cluster", _CLUSTERS, "1x1")
-        if reader.number("bands") != BANDS:
-            raise ValueError(f"bands are {BANDS}")
-        return cls(m, n, k, together, teams, cluster)
+        bands, stage = reader.number("bands"), reader.word("stage", _STAGES, "tap")
+        return cls(m, n, k, together, teams, cluster, bands, stage)
 
     def rows(self, product: Product) -> int:
         """Positions of a band, in whole patterns of the swizzle."""
@@ -125,9 +131,16 @@ class BandTile(WholeTile):
     def band_bytes(self, product: Product) -> int:
         return self.rows(product) * self.k * 2
 
-    def stages(self, gpu: Gpu, product: Product) -> int:
-        """Of filters, that shared memory has room for beside the bands and the output."""
-        stage, taken = self.n * self.k * 2, BANDS * self.band_bytes(product)
+    def together(self, product: Product) -> int:
+        """Taps of a stage."""
+        shape = dict(product.shape)
+        row = shape["kernel_w"] if shape["kernel_w"] > 1 else shape["kernel_h"]
+        return {"tap": 1, "row": row, "window": product.taps}[self.stage]
+
+    def stages(self, gpu: Gpu, product: Product, width: int = 0) -> int:
+        """Of filters with rows of `width` channels (0: of k), that shared memory has room for beside the bands and the
+        output."""
+        stage, taken = self.together(product) * self.n * (width or self.k) * 2, self.bands * self.band_bytes(product)
         store = store_bytes(self.n, self.warpgroups, product.residual, stage, taken, teams=self.teams)
         return min(stages(gpu.shared_memory, stage, taken + store), _MOST_STAGES)
 
@@ -137,20 +150,26 @@ class BandTile(WholeTile):
         return aligned(down, self.cluster) * ceil(product.n / self.n)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
-        """`bolt::cutlass_kernels::BandTile<256, 64, 64, true, 376, 4, 1, 1>`"""
+        """`bolt::cutlass_kernels::BandTile<256, 64, 64, true, 1, 1, 376, 2, 4, 3, 3, 1, 64, 1>`"""
         return self.cxx_of(product)
 
     def cxx_of(self, product: Product, width: int = 0) -> str:
-        """The same; filters have rows of `width` channels, 0: of all that the tile has."""
-        last = (product.depth - 1) % self.k // 16 + 1
-        values = (self.m, self.n, self.k, boolean(self.cooperative), self.rows(product), last, self.cluster, self.teams)
-        short = f"{product.element or F16}, {width}" if width else product.element
-        return f"{SPACE}::BandTile<{', '.join(map(str, values))}{short}>"
+        """The same; filters have rows of `width` channels, 0: of k."""
+        shape, last = dict(product.shape), (product.depth - 1) % self.k // 16 + 1
+        tile = (self.m, self.n, self.k, boolean(self.cooperative), self.teams, self.cluster)
+        window = (shape["kernel_h"], shape["kernel_w"], product.step)
+        filters = (width or self.k, self.together(product))
+        values = (*tile, self.rows(product), self.bands, last, *window, *filters)
+        return f"{SPACE}::BandTile<{', '.join(map(str, values))}{product.element}>"
 
     def packed(self, product: Product) -> str:
         return product.weights
 
     def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        return self.refuse_with(gpu, product)
+
+    def refuse_with(self, gpu: Gpu, product: Product, width: int = 0) -> str | None:
+        """The same, where filters have rows of `width` channels: 0 for k."""
         if (reason := refuse_product(gpu, product)) is not None:
             return reason
         shape = dict(product.shape)
@@ -164,7 +183,7 @@ class BandTile(WholeTile):
         real = shape["batch"] * shape["out_h"] * shape["out_w"]
         if real < _STILL * numbering.positions:
             return Reason("of {} numbered positions {} are outputs", numbering.positions, real)
-        return self._refuse_size(product, numbering) or self._refuse_room(gpu, product)
+        return self._refuse_size(product, numbering) or self._refuse_room(gpu, product, width)
 
     def _refuse_size(self, product: Product, numbering: Numbering) -> str | None:
         if self.n > 2 * max(product.n, NARROW):
@@ -177,11 +196,15 @@ class BandTile(WholeTile):
             return Reason("runs of {} channels are for as many at most, here are {}", self.k, product.depth)
         if self.m >= 2 * max(numbering.positions, 64):
             return Reason("over half of its rows would be beyond {} positions", numbering.positions)
+        if self.stage != "tap" and (product.step > 1 or self.together(product) == 1):
+            return "a stage of several taps is of one band"
+        if self.stage == "window" and self.together(product) == replace(self, stage="row").together(product):
+            return "a row of its taps is all of them"
         if self.rows(product) > _MOST_POSITIONS:
             return Reason("a band of {} positions is beyond TMA's {}", self.rows(product), _MOST_POSITIONS)
         return None
 
-    def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
+    def _refuse_room(self, gpu: Gpu, product: Product, width: int) -> str | None:
         if (reason := too_many_sums(self.accumulators)) is not None:
             return reason
         word, most = _SUMS[self.warpgroups * self.teams]
@@ -189,7 +212,7 @@ class BandTile(WholeTile):
             return Reason(
                 f"a thread would hold {{}} sums, {word} warpgroups leave room for {{}}", self.accumulators, most
             )
-        found = self.stages(gpu, product)
+        found = self.stages(gpu, product, width)
         if found < LEAST_STAGES:
             return Reason("shared memory has room for {} stages of filters, {} are needed", found, LEAST_STAGES)
         return None
@@ -252,7 +275,8 @@ class BandTile(WholeTile):
 
     def __str__(self) -> str:
         cluster = "" if self.cluster == 1 else f" in clusters of {self.cluster}x1"
-        return f"{self.m}x{self.n}x{self.k} {self.schedule} of bands{cluster}"
+        stage = "" if self.stage == "tap" else f", stages of a {self.stage}"
+        return f"{self.m}x{self.n}x{self.k} {self.schedule} of {self.bands} bands{cluster}{stage}"
 
 
 # Reckoned, from those of other kernels of WGMMA: products in a second of one SM, bytes that it reads and writes in
@@ -274,10 +298,12 @@ _SHAPES = {
 }  # fmt: skip
 _CHANNELS_OF_FEW = 128
 """Columns at most of tiles whose runs have fewer than 64 channels."""
+_FORMS = ((1, 2, "tap"), (1, 2, "row"), (1, 2, "window"), (1, 3, "tap"), (1, 3, "row"), (1, 3, "window"), (2, 2, "tap"))
+"""Blocks of a cluster, bands, and what a stage has."""
 BAND_TILES = tuple(
-    BandTile(m, n, k, *_SCHEDULES[schedule], cluster)
-    for cluster, k, schedule in every(_CLUSTERS.values(), (64, 32, 16), _SCHEDULES)
+    BandTile(m, n, k, *_SCHEDULES[schedule], cluster, bands, stage)
+    for (cluster, bands, stage), k, schedule in every(_FORMS, (64, 32, 16), _SCHEDULES)
     for m, n in _SHAPES[schedule]
-    if k == 64 or (cluster == 1 and n <= _CHANNELS_OF_FEW)
+    if (k == 64 or (cluster == 1 and n <= _CHANNELS_OF_FEW)) and (stage == "tap" or n <= _CHANNELS_OF_FEW)
 )
 assert BARRIERS == 2048, "conv_band_kernel.h keeps as much"

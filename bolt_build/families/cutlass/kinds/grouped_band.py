@@ -111,7 +111,11 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         if not tile.width and channels == outputs and any(width % channels == 0 for width in _NARROW_ROWS):
             return "its filters would be mostly zeros"
         product = what.of(tile)
-        return refuse_half(band.halves, product.dtype) or band.refuse(gpu, product) or band.refuse_whole(gpu, product)
+        return (
+            refuse_half(band.halves, product.dtype)
+            or band.refuse_with(gpu, product, tile.width)
+            or band.refuse_whole(gpu, product)
+        )
 
     def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
         tile = self.tile_of(candidate)

@@ -66,10 +66,11 @@ struct BandRows {
 };
 
 /// Tiles of m positions by n outputs, in turns, together or in pairs as in WarpgroupKernel. One warp loads: for each run of
-/// channels a band, or one for all taps that lie a multiple of the stride apart, and the filters of its taps behind it. `stages` of these are loaded ahead, so the
+/// channels a band, or one for all taps that lie a multiple of the stride apart, and the filters of its taps behind it. `stages` of these, of
+/// `together` taps each, are loaded ahead, so the
 /// next band is asked for while the taps of this one are multiplied. Blocks of a cluster share the filters.
-template <typename Loads, typename Products, typename Store, int m, int n, int k, bool cooperative, int cluster_m,
-          int bands, int stages, int teams>
+template <typename Loads, typename Products, typename Store, typename Window, int m, int n, int k, bool cooperative,
+          int cluster_m, int bands, int stages, int together, int teams>
 struct BandKernel {
   using ClusterShape = cute::Shape<cute::Int<cluster_m>, cute::_1, cute::_1>;
   using Order = TileOrder<cluster_m, 1>;
@@ -174,6 +175,7 @@ struct BandKernel {
   using LoadPipelineState = typename Store::LoadPipelineState;
   using StorePipeline = typename Store::StorePipeline;
   using Sums = typename Products::Sums;
+  static constexpr int steps_of_run = Window::taps / together;
 
   CUTLASS_DEVICE static typename Pipeline::Params pipeline_params(int warp) {
     using Role = typename Pipeline::ThreadCategory;
@@ -218,12 +220,19 @@ struct BandKernel {
     BandState band = ::cutlass::make_producer_start_state<Bands>();
     const int own = cluster_m == 1 ? 0 : static_cast<int>(blockIdx.x) % cluster_m;
     constexpr auto all = static_cast<std::uint16_t>((1 << cluster_m) - 1);
-    const int steps = params.taps.steps() * params.taps.runs, bands_of_tile = params.taps.bands() * params.taps.runs;
-    const auto load_filters = [&](const TilePlace& place, const BandStep& step, const PipelineState& to) {
+    const int steps = steps_of_run * params.taps.runs, bands_of_tile = Window::bands * params.taps.runs;
+    // The filters of a stage.
+    const auto load_filters = [&](const TilePlace& place, BandStep<Window> step, const PipelineState& to) {
       constexpr int outputs = n / cluster_m;
       pipeline.producer_acquire(to);
-      Loads::weights(params.loads, pipeline.producer_get_barrier(to), all, factors.weights[to.index()][own * outputs],
-                     step.run * k, step.tap(params.taps), place.column * n + own * outputs);
+#pragma unroll
+      for (int i = 0; i < together; ++i, step.next())
+        Loads::weights(params.loads, pipeline.producer_get_barrier(to), all, factors.weights[to.index()][i][own * outputs],
+                       step.run * k, step.tap(), place.column * n + own * outputs);
+    };
+    const auto next = [](BandStep<Window>& step) {
+#pragma unroll
+      for (int i = 0; i < together; ++i) step.next();
     };
     unsigned tile = params.order.first();
     // Steps of the first tile whose filters are on their way.
@@ -231,9 +240,9 @@ struct BandKernel {
     if (ahead > 0 && cute::elect_one_sync()) {
       const TilePlace place = params.order.place(tile);
       PipelineState to = state;
-      BandStep step;
+      BandStep<Window> step;
 #pragma unroll 1
-      for (int i = 0; i < ahead; ++i, ++to, step.next(params.taps)) load_filters(place, step, to);
+      for (int i = 0; i < ahead; ++i, ++to, next(step)) load_filters(place, step, to);
     }
     __syncwarp();
     wait_for_kernel_in_front();
@@ -245,13 +254,13 @@ struct BandKernel {
         const int channel = Loads::first_channel(params.loads, place.column * n);
         PipelineState to = state;
         BandState to_band = band;
-        BandStep step;
+        BandStep<Window> step;
 #pragma unroll 1
-        for (int i = 0; i < steps; ++i, ++to, step.next(params.taps)) {
+        for (int i = 0; i < steps; ++i, ++to, next(step)) {
           if (step.begins()) {
             loaded.producer_acquire(to_band);
             Loads::band(params.loads, loaded.producer_get_barrier(to_band), factors.x[to_band.index()], begin,
-                        channel + step.run * k, step);
+                        channel + step.run * k, step.first_w, step.first_h);
             loaded.producer_expect_transaction(to_band);
             loaded.producer_commit(to_band);
             ++to_band;
@@ -290,7 +299,7 @@ struct BandKernel {
                               LoadPipeline& residuals, Turns& turns, int warpgroup) {
     const int team = (warpgroup - 1) / warpgroups, part = (warpgroup - 1) % warpgroups;
     const int thread = static_cast<int>(threadIdx.x) - 128 - team * (128 * warpgroups);
-    const int steps = params.taps.steps() * params.taps.runs, bands_of_tile = params.taps.bands() * params.taps.runs;
+    const int steps = steps_of_run * params.taps.runs, bands_of_tile = Window::bands * params.taps.runs;
     PipelineState state;
     BandState band;
     LoadPipelineState residual;

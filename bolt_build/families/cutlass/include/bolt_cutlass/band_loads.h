@@ -69,10 +69,10 @@ struct BandLoads {
     return output / params.group_outputs * params.group_channels;
   }
   CUTLASS_DEVICE static void band(const Params& params, std::uint64_t* barrier, void* to, const BandPlace& first,
-                                  int channel, const BandStep& step) {
+                                  int channel, int first_w, int first_h) {
     cute::SM90_TMA_LOAD_IM2COL_4D::copy(&params.x, barrier, to, channel, first.w * params.stride - params.left,
                                         first.h * params.stride - params.above, first.image,
-                                        static_cast<std::uint16_t>(step.first_w), static_cast<std::uint16_t>(step.first_h));
+                                        static_cast<std::uint16_t>(first_w), static_cast<std::uint16_t>(first_h));
   }
   CUTLASS_DEVICE static void weights(const Params& params, std::uint64_t* barrier, std::uint16_t mask, void* to,
                                      int channel, int tap, int output) {

@@ -35,36 +35,41 @@ struct BandPlace {
       : w(position % shape.pitch_w), h(position / shape.pitch_w % shape.pitch_h), image(position / shape.positions()) {}
 };
 
-/// What the taps of a window have in common: positions from one to the next of a row, and of a column; `runs` of channels.
-/// Taps that lie a multiple of the stride apart share a band.
-struct BandTaps {
-  int kernel_h, kernel_w, next_column, next_row, runs, stride;
+/// Windows of so many taps, `stride` positions apart. Taps that lie a multiple of the stride apart share a band.
+template <int kernel_h_, int kernel_w_, int stride_>
+struct BandWindow {
+  static constexpr int kernel_h = kernel_h_, kernel_w = kernel_w_, stride = stride_;
+  static constexpr int taps = kernel_h * kernel_w, bands = stride * stride;
+  static_assert(kernel_h >= stride && kernel_w >= stride, "every band has a tap");
 
-  /// Of a window, for a run of channels.
-  __host__ __device__ int steps() const { return kernel_h * kernel_w; }
-  __host__ __device__ int bands() const { return stride * stride; }
   /// Taps of a column, or of a row, that share the band which begins at the tap `first`.
-  __host__ __device__ int rows(int first) const { return (kernel_h - first + stride - 1) / stride; }
-  __host__ __device__ int columns(int first) const { return (kernel_w - first + stride - 1) / stride; }
+  static constexpr __host__ __device__ int rows(int first) { return (kernel_h - first + stride - 1) / stride; }
+  static constexpr __host__ __device__ int columns(int first) { return (kernel_w - first + stride - 1) / stride; }
+};
+
+/// What the taps of windows have in common: positions from one to the next of a row, and of a column; `runs` of channels.
+struct BandTaps {
+  int next_column, next_row, runs;
 };
 
 /// A tap and a run of channels, of the band whose first tap is (`first_w`, `first_h`): the taps of a band, then the bands of a
 /// run, then the runs.
+template <typename Window>
 struct BandStep {
   int run = 0, first_h = 0, first_w = 0, row = 0, column = 0;
 
   __host__ __device__ bool begins() const { return row == 0 && column == 0; }
-  __host__ __device__ int tap(const BandTaps& taps) const {
-    return (row * taps.stride + first_h) * taps.kernel_w + column * taps.stride + first_w;
+  __host__ __device__ int tap() const {
+    return (row * Window::stride + first_h) * Window::kernel_w + column * Window::stride + first_w;
   }
-  __host__ __device__ void next(const BandTaps& taps) {
-    if (++column < taps.columns(first_w)) return;
+  __host__ __device__ void next() {
+    if (++column < Window::columns(first_w)) return;
     column = 0;
-    if (++row < taps.rows(first_h)) return;
+    if (++row < Window::rows(first_h)) return;
     row = 0;
-    if (++first_w < taps.stride) return;
+    if (++first_w < Window::stride) return;
     first_w = 0;
-    if (++first_h < taps.stride) return;
+    if (++first_h < Window::stride) return;
     first_h = 0;
     ++run;
   }

@@ -25,14 +25,15 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Element = portable::f16, bool halved = false>
 struct WarpgroupTile {};
 
-/// An instantiation on WGMMA for windows of several taps: `rows` positions of the images, a tile's `m` and what windows reach
-/// beyond, lie in shared memory once for all taps that are a multiple of the stride apart, in runs of `k` channels. The last run has `last` times 16. `cluster_m` blocks
-/// share their filters.
+/// An instantiation on WGMMA for windows of several taps, `stride` positions apart: `rows` positions of the images, a tile's `m`
+/// and what windows reach beyond, lie in shared memory once for all taps that are a multiple of the stride apart, in runs of `k`
+/// channels: a band, of which there are `bands`. The last run has `last` times 16. `cluster_m` blocks share their filters,
+/// which come `together` taps at a time.
 ///
 /// Of convolutions with groups a tile has the channels of its outputs' groups alone. Filters have a row of `width` channels:
 /// all of those, or 16 or 32 where groups are so small, of which `width` neighbouring outputs have the same.
-template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams = cooperative ? 1 : 2,
-          typename Element = portable::f16, int width = k>
+template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands, int last, int kernel_h,
+          int kernel_w, int stride, int width, int together, typename Element = portable::f16>
 struct BandTile {};
 
 /// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
@@ -175,10 +176,11 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int rows, int last, int cluster_m, int teams, typename Element, int width,
-          typename Epilogue>
-void launch_conv(BandTile<m, n, k, cooperative, rows, last, cluster_m, teams, Element, width>, const ConvArguments& arguments,
-                 const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands, int last, int kernel_h,
+          int kernel_w, int stride, int width, int together, typename Element, typename Epilogue>
+void launch_conv(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
+                          together, Element>,
+                 const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
