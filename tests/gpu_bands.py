@@ -37,8 +37,9 @@ def band_trials() -> list[Trial]:
          (turns(128, 96), together(128, 192), together(192, 96))),
         (
             conv("band-stages", (3, 80, 14, 13), 64, (3, 3), epilogue=RESIDUAL),
-            (turns(128, 64, bands=3, stage="row"), pairs(128, 64, bands=3, stage="window")),
+            (turns(128, 64, bands=3, stage="row"),),
         ),
+        (conv("band-window", (3, 16, 14, 13), 64, (3, 3)), (turns(64, 64, 16, bands=3, stage="window"),)),
         (conv("band-deep", (3, 160, 7, 7), 136, (3, 3), epilogue=RESIDUAL),
          (pairs(128, 128), together(128, 128, cluster=2))),
         (conv("band-1x7", (2, 72, 17, 17), 64, (1, 7), epilogue=SILU), (together(192, 64), turns(64, 192))),
