@@ -126,11 +126,9 @@ class Map:
         said = self._copy("load_box", numbers(ctypes.c_int32, start), tap, window, ctypes.c_uint32(address))
         return said, shared
 
-    def store(self, start: Sequence[int], shared: NDArray[np.uint8], address: int = 0, pixels: bool = False) -> str:
+    def store(self, start: Sequence[int], shared: NDArray[np.uint8], address: int = 0) -> str:
         window = ctypes.c_void_p(shared.ctypes.data)
-        return self._copy(
-            "store_box", numbers(ctypes.c_int32, start), ctypes.c_int(pixels), window, ctypes.c_uint32(address)
-        )
+        return self._copy("store_box", numbers(ctypes.c_int32, start), window, ctypes.c_uint32(address))
 
 
 def described(of: Tensor) -> tuple[object, ...]:
@@ -288,28 +286,6 @@ def test_windows_are_those_of_a_convolution(
     np.testing.assert_array_equal(shared, in_shared(wanted, 256, swizzle))
 
 
-@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 3), st.integers(0, 3), st.integers(1, 30), st.data())
-@settings(max_examples=100, deadline=None)
-def test_pixels_beyond_the_tensor_are_not_stored(
-    engine: ctypes.CDLL, width: int, height: int, wider: int, higher: int, pixels: int, data: st.DataObject
-) -> None:
-    """A bounding box that is larger than the image: rows of a box go to its pixels, those beyond the image nowhere."""
-    images, swizzle = 2, data.draw(st.integers(0, 3))
-    of = tensor((data.draw(st.integers(1, 8 << swizzle)), width, height, images), 2)
-    map = windows(engine, of, (0, 0), (wider, higher), 8 << swizzle, pixels, [1] * 4, swizzle)
-    assert map.result == 0
-    places = list(itertools.product(range(images + 1), range(height + higher), range(width + wider)))
-    first = data.draw(st.integers(0, len(places) - 1))
-    values = np.random.default_rng(1).integers(0, 1 << 15, (pixels, 8 << swizzle), dtype=np.uint16)
-    wanted = of.values.copy()
-    for row, (image, y, x) in enumerate(places[first : first + pixels]):
-        if image < images and y < height and x < width:
-            wanted[image, y, x] = values[row, : of.extents[0]]
-    image, y, x = places[first]
-    assert map.store((0, x, y, image), in_shared(values, 256, swizzle), 256, pixels=True) == ""
-    np.testing.assert_array_equal(of.values, wanted)
-
-
 def wrong_tiles() -> Iterator[tuple[str, int, dict[str, object]]]:
     yield "a box of 257", INVALID, {"box": (8, 257)}
     yield "an empty box", INVALID, {"box": (8, 0)}
@@ -367,7 +343,6 @@ def test_what_the_engine_would_stop_with(engine: ctypes.CDLL) -> None:
     assert pixels.load((0, 4, 0, 0), 0, (0, 0))[0] == ("windows that begin at 4, outside of their bounding box [-1, 4)")
     assert pixels.load((0, 0, 0, 0), 0, (256, 0))[0] == "a window's offset of 256, beyond 255"
     assert pixels.store((0, 0, 0, 0), np.zeros(SHARED, np.uint8)) == "a tile stored by a map of windows"
-    assert tiles.store((0, 0, 0, 0), np.zeros(SHARED, np.uint8), pixels=True) == "pixels stored by a map of tiles"
     tiles.map[...] = 0
     assert tiles.load((0, 0, 0, 0))[0] == "a copy by a tensor map that nobody encoded"
 

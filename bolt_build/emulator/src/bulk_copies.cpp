@@ -70,10 +70,9 @@ void store_bulk(Warp& warp, const Instruction& i, Mask mask) {
     const void* const map = map_at(warp, i.at[1], lane);
     std::vector<std::int32_t> coordinates;
     for (const std::uint32_t c : i.list) coordinates.push_back(warp.at<std::int32_t>(c)[lane]);
-    const bool pixels = i.form & windows;
     const auto happen = [=, &block = warp.block] {
       block.shared(from, box_bytes(map));
-      store_box(map, coordinates.data(), pixels, block.memory(), from);
+      store_box(map, coordinates.data(), block.memory(), from);
     };
     warp.block.cluster.begin({happen, &warp, lane, warp.bulk_group[lane]});
   });
@@ -148,7 +147,6 @@ bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
   } else if (!s.has("tensor") || s.has("reduce")) {
     return false;
   } else if (s.has("bulk_group")) {
-    if (s.has("im2col_no_offs")) i.form |= windows;
     read_map(reader, s.operands.at(0), i);
     i.at[0] = read_shared(reader, s.operands.at(1), i, wide_shared);
     i.execute = store_bulk;

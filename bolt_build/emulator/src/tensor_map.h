@@ -33,9 +33,7 @@ std::size_t box_bytes(const void* map);
 void load_box(const void* map, const std::int32_t* coordinates, const std::uint16_t* offsets, std::byte* shared,
               std::uint32_t address);
 
-/// Shared memory to global, without elements beyond the tensor; `pixels` of a bounding box (im2col without offsets), or a
-/// tile. Throws Fault and Unsupported.
-void store_box(const void* map, const std::int32_t* coordinates, bool pixels, const std::byte* shared,
-               std::uint32_t address);
+/// Shared memory to global, without elements beyond the tensor; no windows. Throws Fault and Unsupported.
+void store_box(const void* map, const std::int32_t* coordinates, const std::byte* shared, std::uint32_t address);
 
 }  // namespace emulator

@@ -174,18 +174,12 @@ void load_box(const void* map, const std::int32_t* coordinates, const std::uint1
     each_row(layout, coordinates, address, load);
 }
 
-void store_box(const void* map, const std::int32_t* coordinates, bool pixels, const std::byte* shared,
-               std::uint32_t address) {
+void store_box(const void* map, const std::int32_t* coordinates, const std::byte* shared, std::uint32_t address) {
   const TensorMapLayout layout = layout_at(map);
   check_box(layout, address);
-  if ((layout.windows != 0) != pixels)
-    throw Fault(pixels ? "pixels stored by a map of tiles" : "a tile stored by a map of windows");
-  const auto store = [&](std::uint32_t row, const Run& run) { store_row(layout, run, shared, row); };
-  const std::uint16_t first_taps[kMostSpatial] = {};
-  if (pixels)
-    each_pixel(layout, coordinates, first_taps, address, store);
-  else
-    each_row(layout, coordinates, address, store);
+  if (layout.windows != 0) throw Fault("a tile stored by a map of windows");
+  each_row(layout, coordinates, address,
+           [&](std::uint32_t row, const Run& run) { store_row(layout, run, shared, row); });
 }
 
 }  // namespace emulator

@@ -39,10 +39,10 @@ int load_box(const void* map, const std::int32_t* coordinates, const std::uint16
   }
 }
 
-int store_box(const void* map, const std::int32_t* coordinates, int pixels, const std::byte* shared,
-              std::uint32_t address, char* message, std::size_t room) {
+int store_box(const void* map, const std::int32_t* coordinates, const std::byte* shared, std::uint32_t address,
+              char* message, std::size_t room) {
   try {
-    emulator::store_box(map, coordinates, pixels != 0, shared, address);
+    emulator::store_box(map, coordinates, shared, address);
     return 0;
   } catch (const std::exception& error) {
     std::snprintf(message, room, "%s", error.what());

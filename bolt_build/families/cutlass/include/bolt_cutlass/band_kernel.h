@@ -18,8 +18,8 @@
 
 namespace bolt::cutlass_kernels {
 
-/// Outputs of images as numbered positions, of which those beyond a row or an image are not stored. Threads store them: TMA
-/// knows no boxes of such positions that it writes.
+/// Outputs of images as numbered positions, of which those beyond a row or an image are not stored. Threads store them: TMA's
+/// store of windows from a bounding box larger than the image is an illegal instruction to an H100.
 struct BandRows {
   static constexpr bool by_threads = true;
   BandShape shape;
