@@ -89,8 +89,9 @@ def grouped_band_trials() -> list[Trial]:
         (conv("bands-3x3s2", (2, 128, 14, 13), 128, (3, 3), 2, groups=8), ((pairs(128, 64), 16),)),
         (conv("bands-1x5", (2, 64, 8, 20), 64, (1, 5), groups=8), ((turns(64, 64, cluster=2), 16),)),
     ):  # fmt: skip
-        found += of_groups(layer, *(GroupedTile(band, width) for band, width in tiles))
+        found += of_groups(layer, *(GroupedTile(replace(band, width=width)) for band, width in tiles))
     apart = of_groups(
-        conv("rows-bands", (2, 64, 9, 13), 64, (3, 3), groups=8, epilogue=RESIDUAL), GroupedTile(turns(64, 64), 16)
+        conv("rows-bands", (2, 64, 9, 13), 64, (3, 3), groups=8, epilogue=RESIDUAL),
+        GroupedTile(replace(turns(64, 64), width=16)),
     )
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None]

@@ -268,13 +268,13 @@ GROUPED = problem((2, 128, 14, 14), 128, groups=16)
 
 
 def grouped(tile: BandTile, width: int = 0) -> Candidate:
-    return Candidate("cutlass", GroupedTile(tile, width).parameters)
+    return Candidate("cutlass", GroupedTile(replace(tile, width=width)).parameters)
 
 
 def test_tiles_of_groups_have_the_channels_of_their_outputs() -> None:
     what = GROUPS.computed(GROUPED)
     assert (what.channels, what.outputs) == (8, 8)
-    assert what.of(GroupedTile(turns(64, 64), 16)).depth == 64
+    assert what.of(GroupedTile(replace(turns(64, 64), width=16))).depth == 64
     deep = GROUPS.computed(problem((2, 256, 14, 14), 512, groups=2))
     assert deep.of(GroupedTile(turns(64, 128))).depth == 128
     candidate = grouped(turns(64, 64), 16)
@@ -312,4 +312,4 @@ def test_why_tiles_of_groups_are_none() -> None:
 def test_trials_are_of_every_schedule_and_row_of_filters() -> None:
     tried = {BANDS.kernel_of(trial.candidate).tile.schedule for trial in band_trials()}
     assert tried == {"pingpong", "cooperative", "pairs"}
-    assert {GROUPS.tile_of(trial.candidate).width for trial in grouped_band_trials()} == {0, 16, 32}
+    assert {GROUPS.tile_of(trial.candidate).band.width for trial in grouped_band_trials()} == {0, 16, 32}

@@ -72,7 +72,8 @@ class BandTile(WholeTile):
     along m share the filters that they load.
 
     Of `bands` in shared memory others are loaded while one is multiplied. A `stage` has the filters of a tap, of a row
-    of taps or of all: products of few columns wait less often for many of them.
+    of taps or of all: products of few columns wait less often for many of them. Filters of small groups have rows of
+    `width` channels, others (0) of k.
     """
 
     m: int
@@ -83,6 +84,7 @@ class BandTile(WholeTile):
     cluster: int = 1
     bands: int = 2
     stage: str = "tap"
+    width: int = 0
 
     header: ClassVar[str] = "_band"
     memory_mb: ClassVar[int] = 700
@@ -137,10 +139,14 @@ class BandTile(WholeTile):
         row = shape["kernel_w"] if shape["kernel_w"] > 1 else shape["kernel_h"]
         return {"tap": 1, "row": row, "window": product.taps}[self.stage]
 
-    def stages(self, gpu: Gpu, product: Product, width: int = 0) -> int:
-        """Of filters with rows of `width` channels (0: of k), that shared memory has room for beside the bands and the
-        output."""
-        stage, taken = self.together(product) * self.n * (width or self.k) * 2, self.bands * self.band_bytes(product)
+    @property
+    def _filter(self) -> int:
+        """Bytes of the filters of one tap."""
+        return self.n * (self.width or self.k) * 2
+
+    def stages(self, gpu: Gpu, product: Product) -> int:
+        """Of filters, that shared memory has room for beside the bands and the output."""
+        stage, taken = self.together(product) * self._filter, self.bands * self.band_bytes(product)
         store = store_bytes(self.n, self.warpgroups, product.residual, stage, taken, teams=self.teams)
         return min(stages(gpu.shared_memory, stage, taken + store), _MOST_STAGES)
 
@@ -151,14 +157,10 @@ class BandTile(WholeTile):
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::BandTile<256, 64, 64, true, 1, 1, 376, 2, 4, 3, 3, 1, 64, 1>`"""
-        return self.cxx_of(product)
-
-    def cxx_of(self, product: Product, width: int = 0) -> str:
-        """The same; filters have rows of `width` channels, 0: of k."""
         shape, last = dict(product.shape), (product.depth - 1) % self.k // 16 + 1
         tile = (self.m, self.n, self.k, boolean(self.cooperative), self.teams, self.cluster)
         window = (shape["kernel_h"], shape["kernel_w"], product.step)
-        filters = (width or self.k, self.together(product))
+        filters = (self.width or self.k, self.together(product))
         values = (*tile, self.rows(product), self.bands, last, *window, *filters)
         return f"{SPACE}::BandTile<{', '.join(map(str, values))}{product.element}>"
 
@@ -166,10 +168,6 @@ class BandTile(WholeTile):
         return product.weights
 
     def refuse(self, gpu: Gpu, product: Product) -> str | None:
-        return self.refuse_with(gpu, product)
-
-    def refuse_with(self, gpu: Gpu, product: Product, width: int = 0) -> str | None:
-        """The same, where filters have rows of `width` channels: 0 for k."""
         if (reason := refuse_product(gpu, product)) is not None:
             return reason
         shape = dict(product.shape)
@@ -183,7 +181,7 @@ class BandTile(WholeTile):
         real = shape["batch"] * shape["out_h"] * shape["out_w"]
         if real < _STILL * numbering.positions:
             return Reason("of {} numbered positions {} are outputs", numbering.positions, real)
-        return self._refuse_size(product, numbering) or self._refuse_room(gpu, product, width)
+        return self._refuse_size(product, numbering) or self._refuse_room(gpu, product)
 
     def _refuse_size(self, product: Product, numbering: Numbering) -> str | None:
         if self.n > 2 * max(product.n, NARROW):
@@ -204,7 +202,7 @@ class BandTile(WholeTile):
             return Reason("a band of {} positions is beyond TMA's {}", self.rows(product), _MOST_POSITIONS)
         return None
 
-    def _refuse_room(self, gpu: Gpu, product: Product, width: int) -> str | None:
+    def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
         if (reason := too_many_sums(self.accumulators)) is not None:
             return reason
         word, most = _SUMS[self.warpgroups * self.teams]
@@ -212,7 +210,7 @@ class BandTile(WholeTile):
             return Reason(
                 f"a thread would hold {{}} sums, {word} warpgroups leave room for {{}}", self.accumulators, most
             )
-        found = self.stages(gpu, product, width)
+        found = self.stages(gpu, product)
         if found < LEAST_STAGES:
             return Reason("shared memory has room for {} stages of filters, {} are needed", found, LEAST_STAGES)
         return None
@@ -247,19 +245,15 @@ class BandTile(WholeTile):
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         """The tiles of the busiest multiprocessor, or what L2 or memory brings."""
-        return self.grouped_seconds(product, work, target)
-
-    def grouped_seconds(self, product: Product, work: Work, target: Target, width: int = 0) -> float:
-        """The same, where filters have rows of `width` channels: 0 for all of the product's depth."""
         gpu = gpu_of(target)
         speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
         blocks = self.blocks(product)
         rounds, runs = ceil(blocks / gpu.sms), ceil(product.depth / self.k)
         sixteens = product.taps * ceil(product.depth / 16)
         steps = product.taps * runs
-        columns = width or self.n
+        columns = self.width or self.n
         multiplied = sixteens * self.m * columns * 16 / (_MULTIPLIES * speed)
-        loaded = runs * product.step**2 * self.band_bytes(product) + steps * self.n * (width or self.k) * 2
+        loaded = runs * product.step**2 * self.band_bytes(product) + steps * self._filter
         read = sixteens * self.m // 64 * (64 + columns) * 32
         products = max(multiplied, (read + loaded) / (_SHARED * speed), steps * _STEP)
         size = self.m * self.n / (128 * 128)

@@ -17,7 +17,7 @@ from bolt_build.families.cutlass.apart import between_rows
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
-from bolt_build.families.cutlass.kinds.kind import SPACE
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
@@ -31,22 +31,21 @@ _FILTERS = {"whole": 0, **{f"of{width}": width for width in _NARROW_ROWS}}
 
 @dataclass(frozen=True)
 class GroupedTile:
-    """A tile whose filters have rows of `width` channels, 0 for those of all groups of its outputs."""
+    """A band's tile, whose filters have rows of as many channels as its `width` says."""
 
     band: BandTile
-    width: int = 0
 
     @property
     def parameters(self) -> Named:
         words = {width: word for word, width in _FILTERS.items()}
-        return (*self.band.parameters, ("filters", words[self.width]))
+        return (*self.band.parameters, ("filters", words[self.band.width]))
 
     @classmethod
     def read(cls, reader: Reader) -> GroupedTile:
-        return cls(BandTile.read(reader), reader.word("filters", _FILTERS))
+        return cls(replace(BandTile.read(reader), width=reader.word("filters", _FILTERS)))
 
     def __str__(self) -> str:
-        return f"{self.band}, filters of {self.width or 'all'} channels"
+        return f"{self.band}, filters of {self.band.width or 'all'} channels"
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class GroupedProduct:
 
     def row(self, tile: GroupedTile) -> int:
         """Channels of a filter as it is packed."""
-        return tile.width or self.of(tile).depth
+        return tile.band.width or self.of(tile).depth
 
 
 class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
@@ -101,27 +100,23 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         return _TILES, None
 
     def refuse_tile(self, tile: GroupedTile, what: GroupedProduct, gpu: Gpu) -> str | None:
-        band, outputs, channels = tile.band, what.outputs, what.channels
+        band, outputs, channels, width = tile.band, what.outputs, what.channels, tile.band.width
         if band.n % outputs and outputs % band.n:
             return Reason("{} outputs are no whole groups, and no part of one, of {}", band.n, outputs)
-        if tile.width and (channels != outputs or tile.width % channels):
-            return Reason("filters of {} channels are for whole groups of them, here are {}", tile.width, channels)
-        if tile.width and (band.n != band.k or what.of(tile).depth != band.k):
+        if width and (channels != outputs or width % channels):
+            return Reason("filters of {} channels are for whole groups of them, here are {}", width, channels)
+        if width and (band.n != band.k or what.of(tile).depth != band.k):
             return "short filters are of as many channels as a band has"
-        if not tile.width and channels == outputs and any(width % channels == 0 for width in _NARROW_ROWS):
+        if not width and channels == outputs and any(row % channels == 0 for row in _NARROW_ROWS):
             return "its filters would be mostly zeros"
         product = what.of(tile)
-        return (
-            refuse_half(band.halves, product.dtype)
-            or band.refuse_with(gpu, product, tile.width)
-            or band.refuse_whole(gpu, product)
-        )
+        return refuse_half(band.halves, product.dtype) or band.refuse(gpu, product) or band.refuse_whole(gpu, product)
 
     def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
         tile = self.tile_of(candidate)
         product = what.of(tile)
         work = Work(product.m, product.n, product.depth, product.taps, True, what.nbytes, functions=what.functions)
-        return tile.band.grouped_seconds(product, work, target, tile.width)
+        return tile.band.seconds(product, work, target)
 
     def group(self, tile: GroupedTile) -> str:
         return "bands of groups"
@@ -142,13 +137,13 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         at_groups = names.index("dilation_w") + 1
         groups = (("groups", product.n // what.outputs),)
         product = replace(product, shape=(*product.shape[:at_groups], *groups, *product.shape[at_groups:]))
-        span = tile.width or (tile.band.n if tile.band.n >= what.outputs else what.outputs)
+        span = tile.band.width or (tile.band.n if tile.band.n >= what.outputs else what.outputs)
         packed = struct(
             f"{SPACE}::GroupedFilter",
             outputs=product.n, of_group=what.outputs, channels=what.channels, taps=product.taps, row=what.row(tile),
             span=span,
         )  # fmt: skip
-        member = f"{SPACE}::Conv<{_cxx(tile, product)}, {epilogue_type(problem)}, {product.source}>"
+        member = f"{SPACE}::Conv<{tile.band.cxx(product, gpu_of(target))}, {epilogue_type(problem)}, {product.source}>"
         arguments = (
             product.arguments(between_rows(at, added)), product.source_value, constant(at, own[1]), packed,
             constant(at, *own[2:]), epilogue_value(problem),
@@ -162,7 +157,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         product = self.computed(problem).of(tile)
         text = (
             '#include "bolt_cutlass/conv_band_kernel.h"\n\n'
-            f"template void {SPACE}::launch_conv(\n    {_cxx(tile, product)},\n"
+            f"template void {SPACE}::launch_conv(\n    {tile.band.cxx(product, gpu_of(target))},\n"
             f"    const {SPACE}::ConvArguments&,\n    const {epilogue_type(problem)}&, void*);\n"
         )
         return named_unit(text, tile.band.memory_mb, f"conv tile {tile}{stage_words(problem)}")
@@ -174,12 +169,8 @@ def _of_group(problem: KernelProblem, groups: int) -> tuple[int, int]:
     return x.shape[1] // groups, y.shape[1] // groups
 
 
-def _cxx(tile: GroupedTile, product: Product) -> str:
-    return tile.band.cxx_of(product, tile.width)
-
-
 _TILES = tuple(
-    GroupedTile(band, width)
+    GroupedTile(replace(band, width=width))
     for band in BAND_TILES
     for width in (0, *(_NARROW_ROWS if band.n == band.k == lcm(band.n, 32) else ()))
 )
