@@ -59,8 +59,12 @@ def stages_value(stages: Sequence[EpilogueOp]) -> str:
 
 def stage_words(problem: KernelProblem) -> str:
     """` | add | relu`, for people."""
-    names = (stage.op.function for stage in problem.epilogue if isinstance(stage.op, Activation | Binary))
-    return "".join(f" | {name}" for name in names)
+    return "".join(f" | {name}" for name in words_of(problem.epilogue))
+
+
+def words_of(stages: Sequence[EpilogueOp]) -> tuple[str, ...]:
+    """The functions of some stages, by name."""
+    return tuple(stage.op.function for stage in stages if isinstance(stage.op, Activation | Binary))
 
 
 def _join(stage: EpilogueOp) -> str:

@@ -28,11 +28,13 @@ from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct
 from bolt_build.families.cutlass import conv, flatten
+from bolt_build.families.cutlass.gated import gated_product, problem_of_gate
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
 from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
 from bolt_build.graph.chains import NodeChain, chain_from, norm_behind, product_of_normed
+from bolt_build.graph.gates import gated_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
@@ -84,7 +86,8 @@ class Cutlass:
         refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
         if legal:
             normed, unnormed = _propose_norm(graph, node, legal[0], target, precision)
-            found, refused = [*found, *normed], (*refused, *unnormed)
+            gated, ungated = _propose_gate(graph, node, target, precision)
+            found, refused = [*found, *normed, *gated], (*refused, *unnormed, *ungated)
         chain = chain_from(graph, node) if legal else None
         if chain is None:
             return tuple(found), refused
@@ -277,6 +280,27 @@ def _propose_norm(
     outputs = (*(node.outputs if stays else ()), *norm.outputs)
     step = ProposedStep(problem, names, outputs, reads_apart=_reads_apart(problem, target))
     return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, second)),), ()
+
+
+def _propose_gate(
+    graph: Graph, node: Node, target: Target, precision: DType
+) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+    """The gated product whose first product is the node's in one kernel, or why there is none."""
+    gate = gated_from(graph, node)
+    if gate is None:
+        return (), ()
+    what = ", ".join(gate.region)
+    if gate.obstacle is not None:
+        return (), (Refusal(FAMILY, what, gate.obstacle),)
+    problem, names = problem_of_gate(graph, gate, target, precision)
+    offers, refusals = _ranked(problem, target)
+    if not offers:
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
+    share, apart = may_share(problem, names, ()), _reads_apart(problem, target)
+    rows = (0,) if gated_product(problem).n == 2 * problem.outputs[0].row else ()
+    step = ProposedStep(problem, names, gate.last.outputs, share, pitched=rows, reads_apart=apart)
+    alone = tuple(_problems(graph, each, target, precision)[0] for each in gate.nodes)
+    return (Alternative(gate.region, FAMILY, (step,), offers[0].seconds, alone),), ()
 
 
 def _is_f32(graph: Graph, node: Node) -> bool:

@@ -158,16 +158,28 @@ class ProductKind(Generic[T]):
     def serves(self, problem: KernelProblem) -> bool:
         return multiplies(problem.op)
 
+    def refuse_problem(self, problem: KernelProblem) -> str | None:
+        """Why no tile computes the problem, None where some may."""
+        return refuse_problem(problem)
+
+    def product(self, problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
+        """How a problem that is not refused is computed by kernels that load so many elements at once."""
+        return product_of(problem, loads)
+
+    def work(self, problem: KernelProblem, product: Product) -> Work:
+        """What the prediction needs; the copy of the input is not part of it."""
+        return work(problem, product)
+
     def offers(self, problem: KernelProblem, target: Target) -> Offers:
-        if (reason := refuse_problem(problem)) is not None:
+        if (reason := self.refuse_problem(problem)) is not None:
             return Offers(none=(reason,))
         loads = narrow_loads_of(problem) if self.narrow else ALIGNMENT
         if loads is None:
             return Offers()
-        product, gpu = product_of(problem, loads), gpu_of(target)
+        product, gpu = self.product(problem, loads), gpu_of(target)
         if (reason := refuse_padding(problem, product, loads)) is not None:
             return Offers(none=(reason,))
-        needed, copy = work(problem, product), copy_seconds(problem, product, target)
+        needed, copy = self.work(problem, product), copy_seconds(problem, product, target)
         found, refusals = [], []
         for kernels in self._kernels:
             tile = kernels[0].tile
@@ -187,13 +199,13 @@ class ProductKind(Generic[T]):
         return Offers(tuple(found), (), tuple(refusals))
 
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        if (reason := refuse_problem(problem)) is not None:
+        if (reason := self.refuse_problem(problem)) is not None:
             return reason
         kernel, gpu = self.kernel_of(candidate), gpu_of(target)
         tile, wanted = kernel.tile, narrow_loads_of(problem) if self.narrow else ALIGNMENT
         if tile not in self.tiles or tile.loads != wanted:
             return f"{candidate} is none of its candidates"
-        product = product_of(problem, tile.loads)
+        product = self.product(problem, tile.loads)
         reason = refuse_padding(problem, product, tile.loads) or tile.refuse(gpu, product)
         reason = reason or refuse_half(tile.halves, product.dtype)
         reason = reason or self._refuse_use(kernel, gpu, product)
@@ -208,13 +220,14 @@ class ProductKind(Generic[T]):
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         """The order of tiles is not part of the prediction."""
         kernel = self.kernel_of(candidate)
-        slices = Settings.read(candidate.settings).slices
-        return _seconds(problem, product_of(problem, kernel.tile.loads), kernel, target, slices)
+        slices, product = Settings.read(candidate.settings).slices, self.product(problem, kernel.tile.loads)
+        copy = copy_seconds(problem, product, target)
+        return copy + _kernel_seconds(product, kernel, self.work(problem, product), target, slices)
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of slices, or other orders in which persistent blocks go through the tiles; each once."""
         kernel = self.kernel_of(candidate)
-        product, gpu = product_of(problem, kernel.tile.loads), gpu_of(target)
+        product, gpu = self.product(problem, kernel.tile.loads), gpu_of(target)
         if kernel.partial:
             stated = Settings.read(candidate.settings).slices
             others = _other_slices(product, kernel, gpu, stated)[:_MOST_SLICES]
@@ -280,12 +293,6 @@ def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, 
     if any(candidate.settings == settings.named for settings in offered):
         return None
     return f"{candidate} has settings that it cannot have here, or lacks some"
-
-
-def _seconds(problem: KernelProblem, product: Product, kernel: Kernel[S], target: Target, slices: int) -> float:
-    """Predicted seconds of all that runs for the problem, in so many slices where the kernel takes any."""
-    needed, copy = work(problem, product), copy_seconds(problem, product, target)
-    return copy + _kernel_seconds(product, kernel, needed, target, slices)
 
 
 def _kernel_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, slices: int) -> float:

@@ -159,7 +159,8 @@ class Work:
     """A product y[m, n] over taps times depth: `windowed` where x is gathered by windows, `nbytes` what must move.
 
     `slices` of the depth are computed apart. Windows lie `stride` positions from each other. `functions` are the
-    instructions that activations take of a result, `between` those in front of a second product.
+    instructions that activations take of a result, `between` those in front of a second product. Of the n columns
+    `sides` become one of what is stored.
     """
 
     m: int
@@ -172,6 +173,7 @@ class Work:
     stride: int = 1
     functions: int = 0
     between: int = 0
+    sides: int = 1
 
 
 Products = Callable[[KernelProblem, int], Product]

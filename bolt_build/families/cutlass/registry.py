@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.cutlass.kinds import (
-    band,
-    resident,
-    resident_chain,
-    rolling,
-    warp,
-    warp_chain,
-    wgmma,
-    wgmma_chain,
+from bolt_build.families.cutlass.kinds import resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
+from bolt_build.families.cutlass.kinds.gated import (
+    GATED_WARP_TILES,
+    GATED_WGMMA_TILES,
+    GatedKind,
+    GatedWarpTile,
+    GatedWgmmaTile,
 )
-from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
@@ -35,6 +32,8 @@ KINDS: tuple[Kind, ...] = (
     ChainKind(wgmma_chain.tiles, wgmma_chain.WgmmaChainTile.read),
     ChainKind(warp_chain.tiles, warp_chain.WarpChainTile.read),
     ChainKind(resident_chain.tiles, resident_chain.ResidentChainTile.read),
+    GatedKind(GATED_WGMMA_TILES, GatedWgmmaTile.read),
+    GatedKind(GATED_WARP_TILES, GatedWarpTile.read),
     Stem(),
     Pooled(),
     WgmmaPrologue(),

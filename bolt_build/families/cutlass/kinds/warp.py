@@ -82,11 +82,15 @@ class WarpTile(OneOrderTile):
         m, n, k, warp_m, warp_n, stages = map(reader.number, ("m", "n", "k", "warp_m", "warp_n", "stages"))
         return cls(m, n, k, warp_m, warp_n, stages, reader.number("loads", WHOLE))
 
+    def access(self, product: Product) -> int:
+        """Elements that one access to the output takes."""
+        return product.access
+
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::Tile<128, 128, 32, 64, 64, 4, 8, 16>`"""
         instruction = gpu.instruction("fp16")
         assert instruction is not None
-        values = [self.m, self.n, self.k, self.warp_m, self.warp_n, self.stages, product.access, instruction[2]]
+        values = [self.m, self.n, self.k, self.warp_m, self.warp_n, self.stages, self.access(product), instruction[2]]
         if self.loads != WHOLE or product.element:
             values.append(self.loads)
         return f"{SPACE}::Tile<{', '.join(map(str, values))}{product.element}>"
@@ -234,7 +238,7 @@ def seconds(tile: WarpTile, work: Work, target: Target, then: tuple[int, int] | 
     compute = rounds * steps * step * _NARROW_LOADS[tile.loads]
     memory = work.nbytes / (_MEMORY * target.bandwidth)
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
-    stored = tile.n
+    stored = tile.n // work.sides
     if then is not None:
         stored, warp_n = then
         second = tile.m * tile.n * stored / _MULTIPLIES + tile.n * (tile.warp_m + warp_n) * tile.warps / _READS

@@ -96,7 +96,7 @@ def seconds(
     rounds = ceil(blocks / gpu.sms)
     slow = (_SHALLOW if tile.k < 64 else 1.0) * (_WINDOWS if work.windowed else 1.0)
     products = steps * max(slow * max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP), beside)
-    size = tile.m * (tile.n if then is None else then) / (128 * 128)
+    size = tile.m * (tile.n // work.sides if then is None else then) / (128 * 128)
     second = 0.0
     if then is not None:
         between = _BETWEEN + _BETWEEN_FUNCTION * work.between

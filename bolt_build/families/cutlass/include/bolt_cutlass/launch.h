@@ -91,6 +91,21 @@ struct ResidentPair {};
 /// In the place of an epilogue: every slice of the depth leaves its own sums, in fp32, one [m, n] behind the other.
 struct Partial {};
 
+/// In the place of an epilogue: of the columns of a product eight are a's and the next eight b's, in turns (weights and bias
+/// are packed so), and after(first(a) * second(b), residual) is stored: half as many columns, which are those of y and of the
+/// residual. Rows that are dense have so many.
+template <typename First, typename Second, typename After>
+struct Gated {
+  static constexpr bool reads_residual = After::reads_residual;
+  static_assert(!First::reads_residual && !Second::reads_residual, "a residual is read behind the gate alone");
+  First first;
+  Second second;
+  After after;
+
+  /// What `after` follows.
+  BOLT_HD float gated(float a, float b) const { return first(a, 0.0f) * second(b, 0.0f); }
+};
+
 /// Two-dimensional convolution of tensors of two bytes an element, channels last, as the kernel sees it. Strides of x are in
 /// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of a kernel's loads.
 ///
@@ -172,6 +187,14 @@ template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, i
           typename Element, typename Epilogue>
 void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
                  const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
+          typename Element, typename First, typename Second, typename After>
+void launch_conv(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
+                 const ConvArguments& arguments, const Gated<First, Second, After>& gate, void* stream);
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
+          typename Element, typename First, typename Second, typename After>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
+                 const GemmArguments& arguments, const Gated<First, Second, After>& gate, void* stream);
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
           typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
