@@ -49,6 +49,7 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   /// The biases of a tile of a warpgroup that is alone in its block, before its products.
   template <typename At>
   CUTLASS_DEVICE void prepare(int columns, const At& at, int thread) {
+    Base::prepare(columns / 2, at, thread);
     if constexpr (single) {
 #pragma unroll
       for (int pair = 0; pair < pairs; ++pair) load_biases(columns, at, Fragment(thread), pair, early_[pair]);
