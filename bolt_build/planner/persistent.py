@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, Refusal
 from bolt_build.graph.chains import chains_in, inverted_in, normed_in
+from bolt_build.graph.gates import gated_in
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.layer_wishes import LayerWishes, layer_wishes, reach_of
@@ -114,13 +115,13 @@ def enforce(
     """The alternatives without those that chains take the place of, where the recipe wants chains wherever there are
     any; and a line for every chain that it wants.
 
-    Of chains that overlap those of three nodes and of normalisations are taken first, then the first in the graph's
-    order, which leaves no shorter way to take as many.
+    Of chains that overlap those of three nodes, of normalisations and gated products are taken first, then the first in
+    the graph's order, which leaves no shorter way to take as many.
     """
     offered = dict.fromkeys(each.region for each in alternatives if each.apart)
     taken: dict[str, tuple[str, ...]] = {}
     decisions = []
-    for whole in (*inverted_in(graph), *normed_in(graph)):
+    for whole in (*inverted_in(graph), *normed_in(graph), *gated_in(graph)):
         wish, key = asked.of(whole.region)
         if wish == "always" and whole.region in offered and not any(name in taken for name in whole.region):
             taken.update(dict.fromkeys(whole.region, whole.region))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bolt_build.families.reason import within
 from bolt_build.graph.chains import chains_in, inverted_in, normed_in
+from bolt_build.graph.gates import gated_in
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.persistent import ChainOutcome
@@ -68,7 +69,7 @@ def chains_of(graph: Graph, plan: EnginePlan, found: Sequence[ChainOutcome], tar
     here = tuple(_shown(each, target) for each in found if sizes_of(each) == sizes_of(graph))
     possible = {", ".join(each.region) for each in chains_in(graph)} if target.gpu is not None else set()
     if target.gpu is not None:
-        possible |= {", ".join(each.region) for each in (*inverted_in(graph), *normed_in(graph))}
+        possible |= {", ".join(each.region) for each in (*inverted_in(graph), *normed_in(graph), *gated_in(graph))}
     apart = possible - {", ".join(each.nodes) for each in here}
     reasons = [within(each.family, each.reason) for each in plan.refusals if each.what in apart]
     return Chains(here, counted(reasons), target.bandwidth)

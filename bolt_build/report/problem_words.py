@@ -12,6 +12,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.gated import Gated
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
@@ -72,6 +73,8 @@ def _in_words(problem: KernelProblem, style: _Style) -> str:
         return f"{op.mode} over axes {axes} of {_sizes(shapes[0])}" + _behind(problem, 1, style)
     if isinstance(op, RowSum):
         return f"{_terms(op, style)}{style.comma}{_sizes(out)}"
+    if isinstance(op, Gated):
+        return _gated(op, shapes, out, style) + _behind(problem, len(shapes), style)
     name = op.function if isinstance(op, Activation | Binary) else op.kind
     of = [_sizes(shape) for shape in shapes[: 2 if isinstance(op, Binary) else 1]]
     if shapes[0] != out:
@@ -93,6 +96,22 @@ def _product(op: MatMul, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]
     if style.brief:
         return f"{'' if math.prod(out[:-2]) == 1 else f'{_sizes(out[:-2])} of '}{one} @ {other}"
     return f"{'' if len(out) <= 2 else f'{_sizes(out[:-2])} times '}{one} by {other}"
+
+
+def _gated(op: Gated, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], style: _Style) -> str:
+    """For example `gated 512x768 by 768x1152, gelu times identity`: its product as if its columns were those stored."""
+    if isinstance(op.product, Conv):
+        text = _convolution(op.product, shapes, out, style)
+    else:
+        assert isinstance(op.product, MatMul)
+        text = _product(op.product, shapes, out, style)
+    if not style.epilogue:
+        return f"gated {text}"
+    sides = (
+        " ".join(each.op.function for each in stages if isinstance(each.op, Activation)) or "identity"
+        for stages in (op.first, op.second)
+    )
+    return f"gated {text}{style.comma}{(' * ' if style.brief else ' times ').join(sides)}"
 
 
 def _terms(op: RowSum, style: _Style) -> str:
