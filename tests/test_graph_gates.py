@@ -56,13 +56,13 @@ WRITTEN = {
     ),
     "a function of either side": (
         TWO + "%g = matmul(%x, %w)\n%s = tanh(%g)\n%t = matmul(%x, %v)\n%u = sigmoid(%t)\n%y = mul(%s, %u)",
-        2, ["tanh"], ["sigmoid"],
+        2, ["sigmoid"], ["tanh"],
     ),
     "no function": (TWO + "%g = matmul(%x, %w)\n%u = matmul(%x, %v)\n%y = mul(%g, %u)", 2, [], []),
     "halves, the gate first": (ONE + "%s = gelu(%l)\n%y = mul(%s, %r)", 1, ["gelu"], []),
     "halves, the gate last": (ONE + "%s = gelu(%r)\n%y = mul(%l, %s)", 1, [], ["gelu"]),
     "halves, a function of all": (
-        ONE.replace("// \"/p\"", "").replace("%p =", "%q =").replace("%l =", "%p = relu(%q)\n%l =") + "%y = mul(%l, %r)",
+        ONE.replace("%p =", "%q =").replace("%l =", "%p = relu(%q)\n%l =") + "%y = mul(%l, %r)",
         1, ["relu"], ["relu"],
     ),
 }  # fmt: skip

@@ -28,9 +28,9 @@ class Side:
 class GatedProducts:
     """Nodes of a gated product, in the graph's order; `last` leaves it, and `after` are its stages behind the gate.
 
-    `first` and `second` are the sides in the order of their columns, or of two products with activations in front.
-    `neighbours`: columns of even and of odd number. `obstacle` says why one kernel cannot compute all of it; None where
-    nothing in the graph is against it.
+    `first` and `second` are the sides in the order of their columns, or of two products one with activations in front,
+    by their names. `neighbours`: columns of even and of odd number. `obstacle` says why one kernel cannot compute all
+    of it; None where nothing in the graph is against it.
     """
 
     nodes: tuple[Node, ...]
@@ -143,7 +143,7 @@ def _gated(graph: Graph, last: Node) -> GatedProducts | None:
     if one.part is None or other.part is None:
         if one.product is other.product or one.part is not other.part:
             return None
-        one, other = sorted((one, other), key=lambda side: not side.stages)
+        one, other = sorted((one, other), key=_order)
     else:
         joined = _parts(graph, one, other)
         if joined is None:
@@ -154,6 +154,11 @@ def _gated(graph: Graph, last: Node) -> GatedProducts | None:
     nodes = tuple(graph.nodes[place] for place in sorted(places[name] for name in names))
     obstacle = _obstacle(graph, one.product, other.product) or _read(graph, nodes, last)
     return GatedProducts(nodes, one, other, neighbours, last, after, obstacle)
+
+
+def _order(side: Side) -> tuple[bool, list[str]]:
+    """By which two products come in the same order however a graph has them, so that equal layers share a tuning."""
+    return not side.stages, [stage.op.function for stage in side.stages if isinstance(stage.op, Activation)]
 
 
 def _parts(graph: Graph, one: Side, other: Side) -> tuple[Side, Side, bool] | None:
