@@ -13,6 +13,8 @@ from gpu_products import GELU, SILU, TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.gated import GATED_WARP_TILES, GATED_WGMMA_TILES
+from bolt_build.families.cutlass.registry import kinds_for
 from bolt_build.graph.ir import EpilogueOp, Layout, Op, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
@@ -87,14 +89,8 @@ def step_of(layer: Layer) -> ProposedStep:
     outputs = (Operand(output.shape, TensorFormat(layer.precision, last)),)
     problem = KernelProblem(op, tuple(operands), outputs, layer.epilogue, DType.F32, TARGET.name)
     names = tuple(f"x{index}" for index in range(len(operands)))
-    read = next(kind.reads_apart(problem) for kind in _kinds(problem))
+    read = kinds_for(problem)[0].reads_apart(problem)
     return ProposedStep(problem, names, ("y",), pitched=(0,), reads_apart=read)
-
-
-def _kinds(problem: KernelProblem):
-    from bolt_build.families.cutlass.registry import kinds_for
-
-    return kinds_for(problem)
 
 
 ROWS = MatMul(transpose_b=True)
@@ -120,39 +116,49 @@ DEEP = (
 """Of few tiles, and a depth that slices pay for."""
 
 
-def trial_of(layer: Layer, **wanted: int | str) -> Trial:
-    """A layer with the first of its kernels that states what is wanted."""
-    step = step_of(layer)
-    found = FAMILY.candidates(step.problem, TARGET)[0]
-    candidate = next(each for each in found if wanted.items() <= dict((*each.parameters, *each.settings)).items())
-    return Trial(layer, step, candidate)
+FORMS = (
+    {"m": 128, "n": 256, "k": 64, "warpgroups": "cooperative"},
+    {"m": 256, "n": 128, "k": 32, "warpgroups": "cooperative", "cluster": "2x1"},
+    {"m": 192, "n": 160, "k": 64, "warpgroups": "cooperative"},
+    {"m": 128, "n": 128, "k": 64, "warpgroups": "pairs"},
+    {"m": 64, "n": 32, "k": 128, "warpgroups": "pingpong", "cluster": "1x2"},
+    {"m": 128, "n": 192, "k": 64, "warpgroups": "cooperative"},
+    {"m": 64, "n": 96, "k": 64, "warpgroups": "single"},
+    {"m": 128, "n": 128, "k": 32, "warp_m": 64, "warp_n": 64},
+    {"m": 64, "n": 256, "k": 64, "warp_m": 64, "warp_n": 64},
+    {"m": 256, "n": 64, "k": 32, "warp_m": 64, "warp_n": 64},
+    {"m": 128, "n": 64, "k": 64, "warp_m": 32, "warp_n": 32},
+)
+"""Tiles of every form, for a product with all that there may be: ragged rows and columns, biases, a residual."""
+FORMED = gated("form", ROWS, (3, 333, 200), 328, SILU, SIGMOID, biases=(True, True), add=True)
 
 
-def kernels(layer: Layer) -> tuple[Candidate, ...]:
-    """All of a layer."""
-    return FAMILY.candidates(step_of(layer).problem, TARGET)[0]
+def formed(wanted: dict[str, int | str]) -> Trial:
+    """A kernel with a tile of a form."""
+    step = step_of(FORMED)
+    tiles = (*GATED_WGMMA_TILES, *GATED_WARP_TILES)
+    tile = next(each for each in tiles if wanted.items() <= dict(each.parameters).items())
+    return Trial(FORMED, step, Candidate("cutlass", tile.parameters))
 
 
 def first_of(layer: Layer, name: str) -> list[Trial]:
     """The first kernel of each value of a parameter or setting, where there is one."""
-    step, seen, found = step_of(layer), set(), []
-    for candidate in kernels(layer):
-        value = dict((*candidate.parameters, *candidate.settings)).get(name)
-        if value is not None and value not in seen:
-            seen.add(value)
-            found.append(Trial(layer, step, candidate))
-    return found
+    found: dict[int | str, Trial] = {}
+    step = step_of(layer)
+    for candidate in FAMILY.candidates(step.problem, TARGET)[0]:
+        stated = dict((*candidate.parameters, *candidate.settings))
+        if name in stated:
+            found.setdefault(stated[name], Trial(layer, step, candidate))
+    return list(found.values())
 
 
 def gated_trials() -> list[Trial]:
-    """Each layer in every schedule and by warps, and some with rows that lie apart, in bf16, and in slices."""
-    found = []
+    """Each layer in every schedule and by warps, each form of tile, slices, and rows that lie apart."""
+    found: list[Trial] = []
     for layer in LAYERS:
         found += first_of(layer, "warpgroups") + first_of(layer, "warp_m")
     for layer in DEEP:
         found += first_of(layer, "slices")[:3]
-    found += [replace(trial, pitch=trial.step.problem.outputs[0].row + 24, between=16) for trial in found[:4]]
-    bf16 = [replace(layer, label=f"{layer.label}-bf16", precision=DType.BF16, tolerance=3e-2) for layer in LAYERS[:2]]
-    for layer in bf16:
-        found += first_of(layer, "warpgroups")[:2] + first_of(layer, "warp_m")[:1]
-    return found
+    found += [formed(wanted) for wanted in FORMS]
+    apart = [trial for trial in found if trial.layer in (LAYERS[1], LAYERS[8])]
+    return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 24, between=16) for trial in apart]

@@ -26,6 +26,7 @@ from gpu_forms import (
     turns,
     with_tiles,
 )
+from gpu_gated import gated_trials
 from gpu_grouped_layers import grouped_trials
 from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
@@ -391,7 +392,7 @@ def _of_small_layers() -> list[Trial]:
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
-    found += sliced_norm_trials() + prenorm_trials() + slabs() + half_products() + sliding_pools()
+    found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
     return found + _apart(found)

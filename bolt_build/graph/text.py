@@ -101,6 +101,11 @@ def _format_attribute(value: object) -> str:
         return "[" + ",".join(_format_attribute(item) for item in value) + "]"
     if isinstance(value, DType):
         return value.value
+    if isinstance(value, EpilogueOp):
+        value = value.op
+    if isinstance(value, Op):  # of kernel problems alone, where an operator has others
+        word, attributes = format_op(value)
+        return f"{word}({attributes.strip()})" if attributes else word
     return repr(value) if isinstance(value, int | float) else _word(str(value))
 
 

@@ -25,8 +25,8 @@ class Gated(Op):
     in_graphs = False
     product: Op
     operands: int
-    first: tuple[EpilogueOp, ...]
-    second: tuple[EpilogueOp, ...]
+    first: tuple[EpilogueOp, ...] = ()
+    second: tuple[EpilogueOp, ...] = ()
     neighbours: bool = False
 
     @property
