@@ -58,8 +58,8 @@ READ_APART = tuple(
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
-# read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; means
-# of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers; poolings
+# read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; gated
+# products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers; poolings
 # whose windows slide; moves in whole accesses, in halves of them and one by one.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
@@ -284,6 +284,14 @@ LABELS = (
     "memory-norm-384+rms-unbiased-cutlass-128x128x64xpingpongx3xmemory-f16/row-f16/row",
     "prenorm-far-cutlass-192x192x64xcooperativex1-f16/row-f16/row",
     "prenorm-rms-cutlass-128x64x32xpingpongx1-f16/row-f16/row",
+    "swiglu-biases-cutlass-64x64x64xsinglex8-f16/row-f16/row-rows128-between16",
+    "geglu-halves-cutlass-128x64x64xcooperativex8-f16/row-f16/row",
+    "glu-neighbours-cutlass-64x64x64xpingpongx8-f16/row-f16/row",
+    "form-cutlass-128x128x64xpairsx8-f16/row-f16/row",
+    "form-cutlass-128x128x32x64x64x4x8-f16/row-f16/row",
+    "wavenet-cutlass-64x64x64xpingpongx8-f16/channels_last-f16/channels_last",
+    "window-cutlass-64x64x64x32x32x5x8-f16/channels_last-f16/channels_last",
+    "deep-cutlass-64x64x128xpingpongx8x1x4-f16/row-f16/row",
     "sum-bert-portable-directx4xearly-f16/row-f16/row",
     "sum-wide-portable-directx256xearly-f16/row-f16/row",
     "sum-gpt-portable-directx32xearly-f16/row-f16/row-f16/row",
@@ -305,6 +313,7 @@ IN_BF16 = (
     "rolling-8-cutlass-16x64x2x6-f16",
     "gate-7-cutlass-256x64x64xcooperativexgatex8-f16",
     "prenorm-residual-cutlass-64x128x64xpingpongx1-f16",
+    "geglu-tanh-cutlass-64x64x64xpingpongx8-f16",
     "dw-residual-odd-grouped-",
     "dw-7x7-images-grouped-bandedx",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16",
