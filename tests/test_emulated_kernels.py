@@ -59,8 +59,8 @@ READ_APART = tuple(
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; gated
-# products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers; poolings
-# whose windows slide; moves in whole accesses, in halves of them and one by one.
+# products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers;
+# poolings whose windows slide; moves in whole accesses, in halves of them and one by one.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",

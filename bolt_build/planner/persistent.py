@@ -121,12 +121,13 @@ def enforce(
     offered = dict.fromkeys(each.region for each in alternatives if each.apart)
     taken: dict[str, tuple[str, ...]] = {}
     decisions = []
-    for whole in (*inverted_in(graph), *normed_in(graph), *gated_in(graph)):
-        wish, key = asked.of(whole.region)
-        if wish == "always" and whole.region in offered and not any(name in taken for name in whole.region):
-            taken.update(dict.fromkeys(whole.region, whole.region))
-            front = "' and '".join(whole.region[:-1])
-            decisions.append(Decision(STAGE, whole.region[-1], "fused", f"behind '{front}': {key} is always"))
+    wholes = [each.region for each in (*inverted_in(graph), *normed_in(graph))]
+    for region in (*wholes, *(each.region for each in gated_in(graph))):
+        wish, key = asked.of(region)
+        if wish == "always" and region in offered and not any(name in taken for name in region):
+            taken.update(dict.fromkeys(region, region))
+            front = "' and '".join(region[:-1])
+            decisions.append(Decision(STAGE, region[-1], "fused", f"behind '{front}': {key} is always"))
     for found in chains_in(graph):
         region = found.region
         wish, key = asked.of(region)

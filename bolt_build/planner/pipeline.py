@@ -23,6 +23,7 @@ from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
+from bolt_build.planner.passes.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.gated_sums import GATE_SUMS
 from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
@@ -96,6 +97,7 @@ PIPELINE: tuple[Pass, ...] = (
     ORDER_HEADS,  # what moves heads is as short as it will be
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
+    GATE_COLUMNS,  # biases are in products, and no gather is a slice's yet
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     PLACE_PRODUCTS,  # attention has taken those that it can

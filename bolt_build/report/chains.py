@@ -69,7 +69,8 @@ def chains_of(graph: Graph, plan: EnginePlan, found: Sequence[ChainOutcome], tar
     here = tuple(_shown(each, target) for each in found if sizes_of(each) == sizes_of(graph))
     possible = {", ".join(each.region) for each in chains_in(graph)} if target.gpu is not None else set()
     if target.gpu is not None:
-        possible |= {", ".join(each.region) for each in (*inverted_in(graph), *normed_in(graph), *gated_in(graph))}
+        possible |= {", ".join(each.region) for each in (*inverted_in(graph), *normed_in(graph))}
+        possible |= {", ".join(each.region) for each in gated_in(graph)}
     apart = possible - {", ".join(each.nodes) for each in here}
     reasons = [within(each.family, each.reason) for each in plan.refusals if each.what in apart]
     return Chains(here, counted(reasons), target.bandwidth)
