@@ -7,17 +7,20 @@ import pytest
 from planner_checks import graph
 
 from bolt_build.dtypes import DType
+from bolt_build.families import load
 from bolt_build.families.base import Alternative, Candidate, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp, Graph, ShapeError, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.gated import Gated
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.report.problem_words import in_words
 from bolt_build.targets import target_named
 
 H200, FAMILY = target_named("h200"), Cutlass()
+(PORTABLE,) = (each for each in load(H200) if each.name == "portable")
 SPACE = "bolt::cutlass_kernels"
 
 
@@ -149,12 +152,27 @@ def test_earlier_gpus_have_kernels_of_warps(target: str) -> None:
     assert all("warp_m" in dict(each.parameters) for each in candidates)
 
 
-def test_one_kernel_is_predicted_faster_than_those_apart() -> None:
-    for of in (two(), one()):
-        (alternative,), _ = proposed(of)
-        products = [each for each in alternative.apart if isinstance(each.op, MatMul)]
-        apart = sum(FAMILY.predict(each, FAMILY.candidates(each, H200)[0][0], H200) for each in products)
-        assert alternative.seconds < apart
+@pytest.mark.parametrize("of", [two(), one()], ids=["two products", "halves of one"])
+def test_one_kernel_is_predicted_faster_than_those_apart(of: Graph) -> None:
+    (alternative,), _ = proposed(of)
+    apart = 0.0
+    for problem in alternative.apart:
+        if not isinstance(problem.op, Slice):  # halves are read where they lie
+            family = FAMILY if isinstance(problem.op, MatMul) else PORTABLE
+            apart += family.predict(problem, family.candidates(problem, H200)[0][0], H200)
+    assert alternative.seconds < apart
+
+
+def test_warpgroups_that_share_a_tile_gate_it_in_less_time_than_those_in_turns() -> None:
+    """Measured: what warpgroups in turns gate is not hidden by the other's products."""
+    (alternative,), _ = proposed(two(depth=2048))
+    problem = alternative.steps[0].problem
+    known: dict[str, int | str] = {"m": 128, "n": 128, "k": 64, "warpgroups": "pingpong"}
+    plain = FAMILY.predict(alternative.apart[0], Candidate("cutlass", tuple(known.items())), H200)
+    gated = FAMILY.predict(problem, Candidate("cutlass", (*known.items(), ("gate", 8))), H200)
+    shared = {**known, "n": 256, "warpgroups": "cooperative", "gate": 8}
+    assert FAMILY.predict(problem, Candidate("cutlass", tuple(shared.items())), H200) < gated
+    assert gated < 2 * plain + 1e-5
 
 
 def test_it_moves_what_it_reads_and_half_of_its_columns() -> None:
