@@ -104,6 +104,9 @@ LAYERS = (
     gated("bilinear", ROWS, (200, 64), 256, (), ()),
     gated("many", ROWS, (4500, 64), 512, SILU),
     gated("clipped", ROWS, (150, 264), 136, (RELU, *TANH), SIGMOID, add=True),
+    gated("odd-depth", FACTOR, (130, 45), 72, GELU, biases=(True, True)),
+    gated("few-channels", conv(1, 1), (2, 6, 20, 22), 32, SILU, kernel=(3, 3)),
+    gated("odd-channels", conv(), (2, 20, 9, 10), 40, (), SIGMOID, joint=True, kernel=(1, 1)),
     gated("glu-1d", conv(spatial=1), (2, 64, 77), 64, (), SIGMOID, biases=(True, False), joint=True, kernel=(1,)),
     gated("star", conv(), (2, 32, 9, 11), 96, (RELU,), (), biases=(True, True), kernel=(1, 1)),
     gated("wavenet", conv(1, 2, 2, 1), (2, 64, 90), 64, TANH, SIGMOID, biases=(True, True), kernel=(3,)),
@@ -160,5 +163,5 @@ def gated_trials() -> list[Trial]:
     for layer in DEEP:
         found += first_of(layer, "slices")[:3]
     found += [formed(wanted) for wanted in FORMS]
-    apart = [trial for trial in found if trial.layer in (LAYERS[1], LAYERS[8])]
+    apart = [trial for trial in found if trial.layer.label in ("swiglu-biases", "glu-1d")]
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 24, between=16) for trial in apart]

@@ -134,6 +134,17 @@ def test_refusals(of: Graph, target: str, precision: DType, reason: str) -> None
     assert proposed(of, target, precision) == ([], [("g, u", reason)])
 
 
+def test_two_neighbours_that_are_one_row_are_none_of_two_sides() -> None:
+    of = graph("""
+        graph g batch=2 (%x: f32[2,3,20,20]) -> (%y) {
+          const %w: f32[16,3,3,3] #
+          const %v: f32[16,3,3,3] #
+          %g = conv(%x, %w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] | silu // "g"
+          %y = conv(%x, %v, %g) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] | mul(%g) // "u"
+        }""")
+    assert proposed(of) == ([], [("g, u", "two neighbours of few channels are one row of the product")])
+
+
 def test_weights_that_are_computed_are_not_packed() -> None:
     of = graph("""
         graph g batch=8 (%x: f32[8,64], %v: f32[64,32]) -> (%y) {

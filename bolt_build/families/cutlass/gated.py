@@ -95,9 +95,9 @@ def refuse_gated(problem: KernelProblem) -> str | None:
     stored = output.shape[op.axis]
     if stored % ALIGNMENT:
         return Reason("columns of both sides alternate in runs of 8, {} are no multiple", stored)
-    if product_of(whole).n != 2 * stored:
-        return "two neighbours of few channels are one row of the product"
-    return None
+    one, both = product_of(first_side(problem)), product_of(whole)
+    beside = (one.n, both.n) != (2 * stored if _joint(problem) else stored, 2 * stored)
+    return "two neighbours of few channels are one row of the product" if beside else None
 
 
 def gated_product(problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
