@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from pair_fakes import with_policy
 from planner_checks import graph
 
 from bolt_build.dtypes import DType
@@ -15,8 +18,11 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.gated import Gated
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Slice
+from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.planner.selection import PREDICTED
 from bolt_build.report.problem_words import in_words
+from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import target_named
 
 H200, FAMILY = target_named("h200"), Cutlass()
@@ -249,6 +255,37 @@ def test_sums_of_slices_come_from_the_kernel_of_any_product() -> None:
     assert "gated" not in unit.text
     at = StepExpressions(("x", "", "", ""), ("y",), (None, "w", "b", "v"))
     assert str(FAMILY.emit(problem, sliced[0], H200, at).member_type).startswith(f"{SPACE}::GatedSplitGemm<")
+
+
+def planned(of: Graph, persistent: str) -> PlannedEngine:
+    recipe = with_policy(persistent)
+    return plan_engine([of], recipe, TargetSpec("h200", "fp16"), H200, load(H200), PREDICTED)
+
+
+def test_a_plan_has_it_and_says_what_it_stands_for() -> None:
+    engine = planned(one(), "auto")
+    assert [step.problem.op.kind for step in engine.plan.plans[0].steps].count("gated") == 1
+    (line,) = [each.reason for each in engine.plan.decisions if each.subject == "batch 8: y"]
+    times = re.fullmatch(
+        r"behind 'p': predicted (\S+) us in one kernel, predicted (\S+) us and predicted 0.00 us and predicted 0.00 us "
+        r"and predicted (\S+) us apart",
+        line,
+    )
+    assert times is not None, line
+    together, product, gate = map(float, times.groups())
+    assert together < product + gate
+
+
+def test_a_recipe_that_wants_no_such_kernels_has_none() -> None:
+    engine = planned(two(), "never")
+    assert "gated" not in [step.problem.op.kind for step in engine.plan.plans[0].steps]
+    assert ("g, u", "policy.fusion.persistent is never") in [(each.what, each.reason) for each in engine.plan.refusals]
+
+
+def test_a_recipe_that_always_wants_them_says_so() -> None:
+    engine = planned(two(), "always")
+    said = [(each.subject, each.action, each.reason) for each in engine.plan.decisions if each.stage == "persistent"]
+    assert ("u", "fused", "behind 'g': policy.fusion.persistent is always") in said
 
 
 SILU = (EpilogueOp(Activation("silu")),)

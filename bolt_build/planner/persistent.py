@@ -14,6 +14,7 @@ from bolt_build.families.base import Alternative, KernelProblem, Refusal
 from bolt_build.graph.chains import chains_in, inverted_in, normed_in
 from bolt_build.graph.gates import gated_in
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.layer_wishes import LayerWishes, layer_wishes, reach_of
 from bolt_build.planner.selection import Winner
@@ -101,12 +102,20 @@ def chains_of(alternatives: Sequence[Alternative], asked: Wishes) -> tuple[Offer
     return tuple(
         OfferedChain(
             each.region, each.family, each.steps[0].problem, each.apart, each.seconds,
-            tuple(seconds.get(((name,), problem)) for name, problem in zip(each.region, each.apart, strict=True)),
+            tuple(
+                0.0 if _read_in_place(problem) else seconds.get(((name,), problem))
+                for name, problem in zip(each.region, each.apart, strict=True)
+            ),
             asked.of(each.region)[0],
         )
         for each in alternatives
         if each.apart
     )  # fmt: skip
+
+
+def _read_in_place(problem: KernelProblem) -> bool:
+    """True for runs of columns, which elementwise steps read where they lie (`in_place.py`), as in a gate."""
+    return isinstance(problem.op, Slice) and all(step == 1 for step in problem.op.step)
 
 
 def enforce(
