@@ -230,7 +230,7 @@ def test_the_kernel_and_its_call() -> None:
     at = StepExpressions(("x", "", "", ""), ("y",), (None, "w", "b", "v"), (3080,), (800,))
     code = FAMILY.emit(problem, candidate, H200, at)
     tile, none = f"{SPACE}::WarpgroupTile<128, 128, 64, false, 1, 1>", f"{SPACE}::Epilogue<>"
-    gate = f"{SPACE}::Gated<{SPACE}::Epilogue<{SPACE}::Map<bolt::portable::Silu>>, {none}, {none}>"
+    gate = f"{SPACE}::Gated<{SPACE}::Epilogue<{SPACE}::Map<bolt::portable::Silu>>, {none}, {none}, true>"
     assert code.includes == ("bolt_cutlass/gated.h",)
     assert code.member_type == f"{SPACE}::GatedGemm<{tile}, {gate}, {SPACE}::AsItIs>"
     assert code.call == "kernel.run(r, x, nullptr, y);"
@@ -245,6 +245,14 @@ def test_the_kernel_and_its_call() -> None:
     assert unit.text.startswith('#include "bolt_cutlass/gemm_gated_warpgroup_kernel.h"\n')
     assert f"template void {SPACE}::launch_gemm(\n    {tile},\n" in unit.text
     assert unit.label == "gemm tile 128x128x64 pingpong, gated | silu * identity"
+
+
+def test_a_kernel_without_biases_adds_none() -> None:
+    (alternative,), _ = proposed(one())
+    (unit,) = FAMILY.units(
+        [(alternative.steps[0].problem, FAMILY.candidates(alternative.steps[0].problem, H200)[0][0])], H200
+    )
+    assert f"{SPACE}::Epilogue<>, {SPACE}::Epilogue<>, false>&" in unit.text
 
 
 def test_sums_of_slices_come_from_the_kernel_of_any_product() -> None:

@@ -19,8 +19,8 @@ from bolt_build.graph.ops.gated import Gated
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.targets import Target
 
-_GATE = 2
-"""Instructions that a gate takes of a result beside those of activations: the product, and the other side's bias."""
+_GATE, _BIASES = 1, 2
+"""Instructions that a gate takes of a result beside those of activations, and that biases do."""
 
 
 def problem_of_gate(
@@ -111,7 +111,13 @@ def gated_work(problem: KernelProblem, product: Product) -> Work:
     needed, stored = work(whole, product), problem.outputs[0].nbytes
     functions = sum(instructions(stages) for stages in (op.first, op.second, problem.epilogue))
     nbytes = needed.nbytes - whole.outputs[0].nbytes + stored * (1 if residual(problem) is None else 2)
-    return replace(needed, nbytes=nbytes, functions=functions + _GATE, sides=2)
+    return replace(needed, nbytes=nbytes, functions=functions + _GATE + _BIASES * biased(problem), sides=2)
+
+
+def biased(problem: KernelProblem) -> bool:
+    """Whether a side has a bias."""
+    own, op = op_operands(problem), gated(problem)
+    return op.operands > 2 or len(own) > op.operands + 1
 
 
 def _joint(problem: KernelProblem) -> bool:

@@ -27,6 +27,7 @@ from bolt_build.families.cutlass.epilogue import (
 )
 from bolt_build.families.cutlass.expense import expense
 from bolt_build.families.cutlass.gated import (
+    biased,
     both_sides,
     first_side,
     gated,
@@ -201,7 +202,7 @@ class GatedKind(ProductKind[T]):
 
 def _gate_type(problem: KernelProblem) -> str:
     op = gated(problem)
-    types = (stages_type(op.first), stages_type(op.second), epilogue_type(problem))
+    types = (stages_type(op.first), stages_type(op.second), epilogue_type(problem), boolean(biased(problem)))
     return f"{SPACE}::Gated<{', '.join(types)}>"
 
 

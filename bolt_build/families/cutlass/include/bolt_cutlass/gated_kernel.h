@@ -83,7 +83,7 @@ struct GatedKernel {
       CUTLASS_PRAGMA_UNROLL
       for (int side = 0; side < 2; ++side) {
         const int c = column + pair * 16 + side * 8;
-        const bool there = params.bias != nullptr && c < params.columns;
+        const bool there = Gate::reads_bias && params.bias != nullptr && c < params.columns;
         bias[side] = there ? __ldg(reinterpret_cast<const float2*>(params.bias + c)) : make_float2(0.0f, 0.0f);
       }
       CUTLASS_PRAGMA_UNROLL
@@ -91,8 +91,9 @@ struct GatedKernel {
         CUTLASS_PRAGMA_UNROLL
         for (int q = 0; q < 4; ++q) {
           const float a = sums[(pair * 2 * down + i) * 4 + q], b = sums[((pair * 2 + 1) * down + i) * 4 + q];
-          results[(pair * down + i) * 4 + q] = params.gate.gated(a + (q % 2 ? bias[0].y : bias[0].x),
-                                                                 b + (q % 2 ? bias[1].y : bias[1].x));
+          const float more = q % 2 ? bias[0].y : bias[0].x, other = q % 2 ? bias[1].y : bias[1].x;
+          results[(pair * down + i) * 4 + q] =
+              Gate::reads_bias ? params.gate.gated(a + more, b + other) : params.gate.gated(a, b);
         }
       }
     }

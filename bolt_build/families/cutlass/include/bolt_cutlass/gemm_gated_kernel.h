@@ -32,9 +32,9 @@ struct GatedRows {
 };
 
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
-          typename Element, typename First, typename Second, typename After>
+          typename Element, typename First, typename Second, typename After, bool biased>
 void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>, const GemmArguments& a,
-                 const Gated<First, Second, After>& gate, void* stream) {
+                 const Gated<First, Second, After, biased>& gate, void* stream) {
   using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>>;
   using Half = typename S::Half;
   const GatedRows<S> factors{a.m,

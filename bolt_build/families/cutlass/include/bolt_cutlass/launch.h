@@ -93,9 +93,10 @@ struct Partial {};
 
 /// In the place of an epilogue: of the columns of a product eight are a's and the next eight b's, in turns (weights and bias
 /// are packed so), and after(first(a) * second(b), residual) is stored: half as many columns, which are those of y and of the
-/// residual. Rows that are dense have so many.
-template <typename First, typename Second, typename After>
+/// residual. Rows that are dense have so many. Either side may have a bias where it is `biased`.
+template <typename First, typename Second, typename After, bool biased>
 struct Gated {
+  static constexpr bool reads_bias = biased;
   static constexpr bool reads_residual = After::reads_residual;
   static_assert(!First::reads_residual && !Second::reads_residual, "a residual is read behind the gate alone");
   First first;
@@ -188,13 +189,13 @@ template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, i
 void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
                  const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
-          typename Element, typename First, typename Second, typename After>
+          typename Element, typename First, typename Second, typename After, bool biased>
 void launch_conv(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
-                 const ConvArguments& arguments, const Gated<First, Second, After>& gate, void* stream);
+                 const ConvArguments& arguments, const Gated<First, Second, After, biased>& gate, void* stream);
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
-          typename Element, typename First, typename Second, typename After>
+          typename Element, typename First, typename Second, typename After, bool biased>
 void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
-                 const GemmArguments& arguments, const Gated<First, Second, After>& gate, void* stream);
+                 const GemmArguments& arguments, const Gated<First, Second, After, biased>& gate, void* stream);
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
           typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,

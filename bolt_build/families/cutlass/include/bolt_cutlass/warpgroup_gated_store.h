@@ -5,6 +5,15 @@
 
 namespace bolt::cutlass_kernels {
 
+/// What is left of a thread's sums behind a gate.
+template <int count>
+struct GatedSums {
+  float values[count];
+  CUTLASS_DEVICE const float* data() const { return values; }
+};
+template <int count>
+inline constexpr bool wants_bias<GatedSums<count>> = false;
+
 /// y = after(first(a + bias) * second(b + bias), residual) of tiles of `n` columns, which are a's and b's, eight in turns. A
 /// thread holds the same columns of all eights, so it has both sides of each of its results: those are the sums of a tile
 /// half as wide, and all behind them is that tile's store.
@@ -16,7 +25,7 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   using typename Base::StorePipeline;
   using typename Base::StorePipelineState;
   using typename Base::TensorStorage;
-  static constexpr bool single = Base::Boxes::single;
+  static constexpr bool biased = Gate::reads_bias, early = biased && Base::Boxes::single;
   static constexpr int pairs = n / 16;
   static_assert(n % 32 == 0, "stores go in boxes of 16 columns");
 
@@ -49,8 +58,7 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   /// The biases of a tile of a warpgroup that is alone in its block, before its products.
   template <typename At>
   CUTLASS_DEVICE void prepare(int columns, const At& at, int thread) {
-    Base::prepare(columns / 2, at, thread);
-    if constexpr (single) {
+    if constexpr (early) {
 #pragma unroll
       for (int pair = 0; pair < pairs; ++pair) load_biases(columns, at, Fragment(thread), pair, early_[pair]);
     }
@@ -60,21 +68,25 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
       LoadPipeline pipeline, LoadPipelineState wait, StorePipeline stores, StorePipelineState free, const Problem& problem,
       Tile tile, const At& at, const Sums& sums, const Mma& mma, int thread, TensorStorage& storage, int half = -1) {
-    Results results;
+    GatedSums<Base::down * (n / 4)> results;
     const Fragment fragment(thread);
 #pragma unroll
     for (int pair = 0; pair < pairs; ++pair) {
       float2 loaded[2];
-      if constexpr (!single) load_biases(cute::get<1>(problem), at, fragment, pair, loaded);
-      const float2* const bias = single ? early_[single ? pair : 0] : loaded;
+      if constexpr (biased && !early) load_biases(cute::get<1>(problem), at, fragment, pair, loaded);
+      const float2* const bias = early ? early_[early ? pair : 0] : loaded;
 #pragma unroll
       for (int i = 0; i < Base::down; ++i) {
         const float* const a = sums.data() + i * (n / 2) + pair * 8;
         float* const to = results.values + i * (n / 4) + pair * 4;
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-          const float more = q % 2 ? bias[0].y : bias[0].x, other = q % 2 ? bias[1].y : bias[1].x;
-          to[q] = params_.gate.gated(a[q] + more, a[q + 4] + other);
+          float left = a[q], right = a[q + 4];
+          if constexpr (biased) {
+            left += q % 2 ? bias[0].y : bias[0].x;
+            right += q % 2 ? bias[1].y : bias[1].x;
+          }
+          to[q] = params_.gate.gated(left, right);
         }
       }
     }
@@ -82,11 +94,6 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   }
 
  private:
-  struct Results {
-    float values[Base::down * (n / 4)];
-    CUTLASS_DEVICE const float* data() const { return values; }
-  };
-
   template <typename Problem>
   CUTLASS_HOST_DEVICE static auto stored(const Problem& problem) {
     return cute::make_tuple(cute::get<0>(problem), cute::get<1>(problem) / 2);
@@ -104,13 +111,13 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   }
 
   const Params& params_;
-  float2 early_[single ? pairs : 1][2];
+  float2 early_[early ? pairs : 1][2];
 };
 
-template <int m, int n, int k, bool cooperative, typename First, typename Second, typename After, int teams,
+template <int m, int n, int k, bool cooperative, typename First, typename Second, typename After, bool biased, int teams,
           typename Element>
-struct StoreOf<m, n, k, cooperative, Gated<First, Second, After>, teams, Element> {
-  using Gate = Gated<First, Second, After>;
+struct StoreOf<m, n, k, cooperative, Gated<First, Second, After, biased>, teams, Element> {
+  using Gate = Gated<First, Second, After, biased>;
   using Type = GatedStore<m, n, cooperative, Gate, After, (m + n) * k * 2, teams, Element>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Gate& gate) {

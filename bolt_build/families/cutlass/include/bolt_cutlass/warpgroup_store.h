@@ -192,6 +192,10 @@ struct StoreBoxes {
   static constexpr int loaded = boxes(width, enough(width) ? room : 16 << 10);
 };
 
+/// Whether a bias is to be added to a tile's sums: not where it is part of them.
+template <typename Sums>
+inline constexpr bool wants_bias = true;
+
 /// y = epilogue(sums + bias, residual), stored as `Element`. Sub-tiles go through shared memory to TMA, and the
 /// residual comes the same way. `Rows` says where those of a tile lie in both.
 template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2,
@@ -329,7 +333,7 @@ struct TileStore
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       float2 loaded[width / 8];
-      if constexpr (!Boxes::single) load_bias(columns, column + j * width, fragment, loaded);
+      if constexpr (!Boxes::single && wants_bias<Sums>) load_bias(columns, column + j * width, fragment, loaded);
       const float2* const bias = Boxes::single ? early_[Boxes::single ? j : 0] : loaded;
 #pragma unroll
       for (int i = 0; i < down; ++i) {
@@ -346,8 +350,8 @@ struct TileStore
         }
 #pragma unroll
         for (int pair = 0; pair < width / 16; ++pair)
-          finish(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, residual,
-                 place, pair);
+          finish<wants_bias<Sums>>(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4,
+                                   bias + pair * 2, residual, place, pair);
         // Before TMA reads one box and writes the other.
         if constexpr (!Rows::by_threads) cute::tma_store_fence();
         if constexpr (reads_residual) {
@@ -388,6 +392,7 @@ struct TileStore
   }
 
   /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first.
+  template <bool biased = true>
   CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
                              Half* place, int pair) const {
     const int matrix = fragment.lane / 8;
@@ -399,9 +404,9 @@ struct TileStore
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
       const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
-      const float2 added = bias[q / 2];
-      words[q] = portable::paired<Element>(params_.stages(sums[q * 2] + added.x, wide.x),
-                                           params_.stages(sums[q * 2 + 1] + added.y, wide.y));
+      float2 sum = make_float2(sums[q * 2], sums[q * 2 + 1]);
+      if constexpr (biased) sum = make_float2(sum.x + bias[q / 2].x, sum.y + bias[q / 2].y);
+      words[q] = portable::paired<Element>(params_.stages(sum.x, wide.x), params_.stages(sum.y, wide.y));
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                   *reinterpret_cast<cute::uint128_t*>(place + at));
