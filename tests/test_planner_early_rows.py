@@ -99,3 +99,27 @@ def test_another_reader_or_an_output_needs_all_rows() -> None:
     for outputs in ("(%y, %m)", "(%y, %z2)"):
         before = layers("%m = tanh(%x)", "%y = " + FIRST.format("%m", 6), "%z2 = neg(%m)", outputs=outputs)
         assert run(SELECT_EARLY, before).graph == before
+
+
+GATED = (
+    "%p = matmul(%x, %w)", "%l = slice(%p) begin=[0,0,0] count=[2,5,4] step=[1,1,1]",
+    "%r = slice(%p) begin=[0,0,4] count=[2,5,4] step=[1,1,1]", "%f = silu(%l)", "%g = mul(%f, %r)",
+)  # fmt: skip
+
+
+def test_rows_of_both_sides_of_a_gate_are_taken_in_front_of_their_product() -> None:
+    lines = body(run(SELECT_EARLY, layers(*GATED, "%y = " + FIRST.format("%g", 4))).graph).splitlines()
+    assert [line.partition("  //")[0].partition(" @")[0] for line in lines] == [
+        "%'x.taken = slice(%x) begin=[0,0,0] count=[2,1,6] step=[1,1,1]",
+        "%'p.taken = matmul(%'x.taken, %w)",
+        "%'l.taken = slice(%'p.taken) begin=[0,0,0] count=[2,1,4] step=[1,1,1]",
+        "%'r.taken = slice(%'p.taken) begin=[0,0,4] count=[2,1,4] step=[1,1,1]",
+        "%'f.taken = silu(%'l.taken)",
+        "%y = mul(%'f.taken, %'r.taken)",
+    ]
+
+
+def test_columns_of_which_others_read_all_rows_are_cut_first() -> None:
+    before = layers(*GATED, "%y = " + FIRST.format("%g", 4), "%z2 = exp(%r)", outputs="(%y, %z2)")
+    lines = body(run(SELECT_EARLY, before).graph).splitlines()
+    assert lines[0].startswith("%p = matmul(%x, %w)")

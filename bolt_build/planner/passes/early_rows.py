@@ -1,7 +1,8 @@
 """Computes only those rows of which something is read later.
 
 Vision transformers classify by one token: of what the last layer makes of the other 196, nothing is read. So what takes
-the token is moved in front of products, normalisations, activations and sums, as far as they work row by row.
+the token is moved in front of products, normalisations, activations and sums, as far as they work row by row, and of
+slices of columns where the same rows are taken of all of them: of both sides of a gate.
 """
 
 from __future__ import annotations
@@ -34,8 +35,12 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         source = editor.producer(node.inputs[0])
         axes = tuple(axis for axis, count in enumerate(taken.count) if count != editor.type(node.inputs[0]).shape[axis])
-        if source is None or editor.not_private(node.inputs[0]) is not None or not _is_of_rows(editor, source, axes):
+        if source is None or editor.not_private(node.inputs[0]) is not None:
             continue
+        sides = _sides(editor, source, taken)
+        if not sides and not _is_of_rows(editor, source, axes):
+            continue
+        waiting += sides
         waiting += _moved_in_front(editor, node, source, taken, made)
         journal.did(node.name, "moved", f"in front of '{source.name}', of which nothing else is read")
     return journal.result(editor.finish())
@@ -76,6 +81,32 @@ def _is_of_rows(editor: GraphEditor, node: Node, axes: tuple[int, ...]) -> bool:
     return False
 
 
+def _sides(editor: GraphEditor, source: Node, taken: Slice) -> list[str]:
+    """Where the source is one of several slices of columns of which all the same rows are taken: what takes them."""
+    if not _cuts_columns(editor, source):
+        return []
+    found = []
+    for side in editor.readers(source.inputs[0]):
+        reader = side
+        if _cuts_columns(editor, side):
+            if editor.not_private(side.outputs[0]) is not None:
+                return []
+            (reader,) = editor.readers(side.outputs[0])
+            found.append(reader.name)
+        rows = _taken(editor, reader)
+        if rows is None or (rows.begin[:-1], rows.count[:-1]) != (taken.begin[:-1], taken.count[:-1]):
+            return []
+    return found
+
+
+def _cuts_columns(editor: GraphEditor, node: Node) -> bool:
+    """Whether a node takes some columns of all rows."""
+    if not isinstance(node.op, Slice) or node.epilogue:
+        return False
+    shape, op = editor.type(node.inputs[0]).shape, node.op
+    return op.count[:-1] == shape[:-1] and op.count != shape and not any(op.begin[:-1])
+
+
 def _moved_in_front(
     editor: GraphEditor, node: Node, source: Node, taken: Slice, made: dict[tuple[str, Slice], str]
 ) -> list[str]:
@@ -103,10 +134,13 @@ def _moved_in_front(
             else:
                 editor.replace(producer, producer, taking)
         inputs.append(known)
-    (type_,) = source.op.infer([editor.type(name) for name in inputs])
+    own = source.op
+    if isinstance(own, Slice):  # of columns, of the rows that are left
+        own = replace(own, count=(*taken.count[:-1], own.count[-1]))
+    (type_,) = own.infer([editor.type(name) for name in inputs])
     fits = type_ == editor.type(node.outputs[0])
     output = node.outputs[0] if fits else editor.new_value(f"{source.name}.taken", type_)
-    rows = replace(source, inputs=tuple(inputs), outputs=(output,), covers=joined(source.covers, node.covers))
+    rows = replace(source, op=own, inputs=tuple(inputs), outputs=(output,), covers=joined(source.covers, node.covers))
     behind = [] if fits else [Node(node.name, Reshape(editor.type(node.outputs[0]).shape), (output,), node.outputs)]
     editor.remove(node)
     editor.replace(source, *here, rows, *behind)
