@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.cutlass.kinds import resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
+from bolt_build.families.cutlass.kinds import (
+    band,
+    resident,
+    resident_chain,
+    rolling,
+    warp,
+    warp_chain,
+    wgmma,
+    wgmma_chain,
+)
 from bolt_build.families.cutlass.kinds.gated import (
     GATED_WARP_TILES,
     GATED_WGMMA_TILES,
@@ -11,6 +20,7 @@ from bolt_build.families.cutlass.kinds.gated import (
     GatedWarpTile,
     GatedWgmmaTile,
 )
+from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm

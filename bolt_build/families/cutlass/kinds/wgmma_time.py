@@ -124,7 +124,26 @@ def seconds(
     launch = _LAUNCH + (_SINGLE if tile.single or tile.halved else 0.0)
     if work.sides > 1 and (tile.pairs or not tile.cooperative):
         launch += rounds * _GATE * tile.m * tile.n / (128 * 128) / speed
-    return launch + (max(slowest, _copies(tile, work, rounds * steps)) + others) * runs
+    usual = (max(slowest, _copies(tile, work, rounds * steps)) + others) * runs
+    return launch + max(usual, _from_smaller_l2(tile, blocks * steps, gpu))
+
+
+def _from_smaller_l2(tile: TimedTile, steps: int, gpu: Gpu) -> float:
+    """Seconds in which the factors of all blocks' steps come from an L2 that is smaller than an H200's. A cluster reads
+    once what its blocks have in common."""
+    down, across = tile.cluster
+    read = steps * (tile.m / across + tile.n / down) * tile.k * 2
+    return float(read / (_L2_RATE * gpu.sms * math.pow(min(1.0, gpu.l2 / _L2), _SMALLER_L2)))
+
+
+def _runs(tile: TimedTile, work: Work) -> float:
+    """How much longer windows take in all, for the runs of their channels."""
+    longer = _TWO_RUNS if tile.k > 64 else 1.0
+    if tile.k < 64 or work.taps == 1:
+        return longer
+    if work.depth % 64 and tile.m * tile.n >= _UNEVEN_TILE:
+        longer *= _UNEVEN
+    return longer * (_FEW if tile.n <= 64 and tile.m >= 192 else 1.0)
 
 
 def _copies(tile: TimedTile, work: Work, steps: int) -> float:
