@@ -103,5 +103,42 @@ def test_few_channels_would_grow_too_much() -> None:
     before = graph(GHOST.replace("12", "10").replace("24", "20"))
     result = run(PAD_SLICES, before)
     assert result.graph == before
-    ((_, action, reason),) = said(result)
-    assert (action, reason.endswith("would grow by over a third")) == ("declined", True)
+    reason = "parts of 10+10 channels are no multiples of 8, but they would grow by over a third together"
+    assert said(result) == [("a", "declined", reason)]
+
+
+def test_a_small_part_may_grow_beside_large_ones() -> None:
+    """As in ReXNet, whose shortcuts are added to the first channels of wider blocks."""
+    before = graph("""
+        graph g batch=1 (%x: f32[1,16,3,3]) -> (%y) {
+          const %v: f32[40,16,1,1]
+          const %w: f32[45,16,1,1]
+          const %u: f32[24,45,1,1]
+          %s = conv(%x, %v) // "s"
+          %t = conv(%x, %w) // "t"
+          %a = slice(%t) begin=[0,0,0,0] count=[1,40,3,3] step=[1,1,1,1] // "a"
+          %d = add(%a, %s) // "d"
+          %b = slice(%t) begin=[0,40,0,0] count=[1,5,3,3] step=[1,1,1,1] // "b"
+          %c = concat(%d, %b) axis=1 // "c"
+          %y = conv(%c, %u) // "y"
+        }""")
+    result = run(PAD_SLICES, before)
+    assert said(result) == [("s", "padded parts of 40+5 channels", "each is a multiple of 8")]
+    assert channels(result.graph) == {"s": 40, "t": 48, "a": 40, "d": 40, "b": 8, "c": 48, "y": 24}
+    agrees(before, result.graph)
+
+
+def test_channels_around_depthwise_convolutions_are_padded_where_nothing_is_cut() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,16,3,3]) -> (%y) {
+          const %w: f32[45,16,1,1]
+          const %v: f32[45,1,3,3]
+          const %u: f32[24,45,1,1]
+          %a = conv(%x, %w) | hard_swish // "a"
+          %b = conv(%a, %v) groups=45 pads_begin=[1,1] pads_end=[1,1] | relu // "b"
+          %y = conv(%b, %u) // "y"
+        }""")
+    result = run(PAD_SLICES, before)
+    assert said(result) == [("a", "padded parts of 45 channels", "each is a multiple of 8")]
+    assert channels(result.graph) == {"a": 48, "b": 48, "y": 24}
+    agrees(before, result.graph)

@@ -4,6 +4,7 @@ A tensor of 104 channels that is split in four of 26 has parts that begin betwee
 a view. With 32 for each, six of them zeros, all can. The convolution that makes the channels gets rows of zero weights
 between its parts, those that read them columns of zeros. Between them may stand what keeps channels apart: slices and
 concatenations of channels, poolings, means, activations, sums and products of such tensors, depthwise convolutions.
+Channels that only pass depthwise convolutions or means are one part: `pad-channels` looks through neither.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
 
 _MOST = 4 / 3
-"""Times as many channels as there are that padding may make of a tensor."""
+"""Times as many elements as there are that padding may make of tensors that belong together."""
 _STAY_SMALL = ("relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "silu", "gelu", "tanh", "leaky_relu", "mish")
 _JOIN = ("add", "sub", "mul", "max", "min")
 """Functions that make small finite numbers of the zeros that pad."""
@@ -41,7 +43,9 @@ class _Tie:
     value: str
     whole: str
     by: int
-    moves: bool = False
+    apart: bool = False
+    """Whether what stands between them is a slice, a concatenation, a depthwise convolution or means: `pad-channels`
+    looks through none of them."""
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -52,7 +56,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     place = {node.outputs[0]: at for at, node in enumerate(editor.nodes())}
     for group in (sorted(group, key=lambda name: place.get(name, -1)) for group in _groups(ties)):
         odd = [name for name in group if any(size % WHOLE for size in _sizes(cuts[name]))]
-        if not odd or not any(tie.moves for tie in ties if tie.value in group):
+        if not odd or not any(tie.apart for tie in ties if tie.value in group):
             continue
         makers = [node.name for name in group if (node := editor.producer(name)) is not None]
         wish, key = wishes.of(tuple(makers))
@@ -75,13 +79,15 @@ def _ties(editor: GraphEditor, node: Node) -> Iterator[_Tie]:
     if len(shape) < 3:
         return
     if isinstance(node.op, Slice) and _of_channels(editor, node):
-        yield _Tie(output, own[0], node.op.begin[1], moves=True)
+        yield _Tie(output, own[0], node.op.begin[1], apart=True)
     elif isinstance(node.op, Concat) and node.op.axis == 1:
         at = 0
         for name in own:
-            yield _Tie(name, output, at, moves=True)
+            yield _Tie(name, output, at, apart=True)
             at += editor.type(name).shape[1]
-    elif isinstance(node.op, Pool | Activation) or _averages(node) or _is_depthwise(editor, node):
+    elif _averages(node) or _is_depthwise(editor, node):
+        yield _Tie(output, own[0], 0, apart=True)
+    elif isinstance(node.op, Pool | Activation):
         yield _Tie(output, own[0], 0)
     elif isinstance(node.op, Binary):
         yield from (_Tie(output, name, 0) for name in own if _alike(editor, name, shape))
@@ -159,11 +165,13 @@ def _places(cuts: Sequence[int]) -> list[int]:
 
 def _obstacle(editor: GraphEditor, group: Sequence[str], cuts: dict[str, list[int]]) -> str | None:
     """Why the group's values stay as they are, None where they can be padded and that is worth it."""
+    elements = {name: prod(editor.type(name).shape) for name in group}
+    grown = sum(elements[name] * sum(map(_padded, _sizes(cuts[name]))) // cuts[name][-1] for name in group)
+    if grown > _MOST * sum(elements.values()):
+        return "they would grow by over a third together"
     for name in group:
         if editor.is_output(name) or editor.is_input(name) or editor.is_constant(name):
             return f"'{name}' is {'a graph output' if editor.is_output(name) else 'given'}"
-        if sum(map(_padded, _sizes(cuts[name]))) > _MOST * cuts[name][-1]:
-            return f"'{name}' would grow by over a third"
         made = editor.producer(name)
         assert made is not None
         for node in (made, *editor.readers(name)):
