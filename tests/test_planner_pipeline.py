@@ -47,9 +47,9 @@ def test_the_order_is_this() -> None:
         "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead",
         "multiply-patches", "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
-        "select-early", "merge-projections", "gate-columns", "slice-gathers", "gather-rows", "place-products",
-        "merge-rearrangements", "move-images", "recognise-squares", "fuse-epilogues",
-        "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
+        "select-early", "merge-projections", "slice-gathers", "gather-rows", "place-products",
+        "merge-rearrangements", "move-images", "recognise-squares", "fuse-epilogues", "trim-windows",
+        "flatten-volumes", "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies",
         "pad-slices", "order-slices", "pad-channels", "join-slices",
         "pad-filters", "split-batches",
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pyte
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
     plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-13:-9]) == ("early", ["late", "fuse-epilogues", "flatten-volumes", "fold-columns"])
+    assert (names[0], names[-15:-11]) == ("early", ["late", "fuse-epilogues", "trim-windows", "flatten-volumes"])
     assert len(names) == len(pipeline.PIPELINE) + 2
 
 
@@ -76,8 +76,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "recognise-group-norms, recognise-rotary, recognise-attention, "
         "turn-images, fold-batch-norm, fold-affine, merge-branches, "
         "add-stacked, gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
-        "merge-projections, gate-columns, slice-gathers, gather-rows, place-products, merge-rearrangements, "
-        "move-images, recognise-squares, fuse-epilogues, "
+        "merge-projections, slice-gathers, gather-rows, place-products, merge-rearrangements, move-images, "
+        "recognise-squares, fuse-epilogues, trim-windows, "
         "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
         "pad-slices, order-slices, pad-channels, join-slices, "
         "pad-filters, split-batches"

@@ -52,6 +52,7 @@ from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
 from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.stacked_sums import ADD_STACKED
+from bolt_build.planner.passes.trim_windows import TRIM_WINDOWS
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
@@ -105,8 +106,10 @@ PIPELINE: tuple[Pass, ...] = (
     MOVE_IMAGES,  # those between images are one movement already
     RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
+    TRIM_WINDOWS,  # branches are merged, whose windows are of one size
     FLATTEN_VOLUMES,  # with what follows each convolution
     FOLD_COLUMNS,  # volumes are images now
+    TRIM_WINDOWS,  # blocks of columns that an image is too narrow for
     SPLIT_GROUPS,  # likewise
     MULTIPLY_SHUFFLES,  # activations are in their epilogues now
     REMOVE_COPIES,  # slices that take everything
