@@ -239,6 +239,11 @@ LABELS = (
     "f16-lstm-everything-portable-direct-f16/row-f16/row",
     "f16-lstm-everything-portable-rowsx4x2-f16/row-f16/row",
     "f16-gru-portable-rowsx2x8-f16/row-f16/row",
+    "f16-lstm-everything-portable-tensor_coresx8x256x2x1-f16/row",
+    "f16-lstm-coupled-portable-tensor_coresx8x256x1x1-f16/row",
+    "f16-gru-after-portable-tensor_coresx8x256x1x1-f16/row",
+    "f16-rnn-portable-tensor_coresx8x256x2x2-f16/row",
+    "f16-lstm-wide-portable-tensor_coresx16x256x4x1-f16/row",
     "stages-of-16-portable-direct-f32/channels_last-f32/channels_last",
     "stages-of-12-portable-direct-f32/channels_last-f32/channels_last",
     "lanes-of-16-portable-direct-f32/row-f32/row",
@@ -333,6 +338,7 @@ IN_BF16 = (
     "stem-grey-cutlass-4x16x1-f32/row-f16/channels_last",
     "slide-average-chain-portable-slidingx8x2x1x3x4x1-f16/channels_last-f16",
     "slide-max-5-portable-slidingx8x4x2x2x3x3-f16/channels_last-f16",
+    "f16-lstm-wide-portable-tensor_coresx8x256x4x4-f16/row",
 )
 
 

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
-from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.functors import activation, activation_type
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels import half_recurrent
+from bolt_build.families.portable.kernels.recurrent_tensors import arguments
 from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
-from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.recurrent import OPTIONAL, Recurrent
+from bolt_build.graph.ops.recurrent import Recurrent
 from bolt_build.targets import Gpu, Target
 
 _THREADS, _PARTS = 512, 8
@@ -109,52 +107,9 @@ def _refuse_gpu(problem: KernelProblem, gpu: Gpu) -> str | None:
     return _refuse_shared(problem, _plain(problem), gpu)
 
 
-def _function(op: Recurrent, index: int) -> tuple[str, str]:
-    """The C++ type of a gate's function, and an object of it."""
-    name, alpha, beta = op.functions[index], op.alpha[index], op.beta[index]
-    if name == "tanh":
-        return "bolt::portable::SmoothTanh", "bolt::portable::SmoothTanh{}"
-    if name in ("affine", "scaled_tanh"):
-        kind = f"bolt::portable::{'Affine' if name == 'affine' else 'ScaledTanh'}"
-        return kind, f"{kind}{{{literal(alpha)}, {literal(beta)}}}"
-    function = Activation(name, alpha, beta)
-    return activation_type(function), activation(function)
-
-
-def _cell(op: Recurrent) -> str:
-    functions = [_function(op, index) for index in range(len(op.functions))]
-    first = {"lstm": [boolean(op.coupled)], "gru": [boolean(op.reset_after)], "rnn": []}[op.cell]
-    types = ", ".join([*first, *(kind for kind, _ in functions)])
-    name = {"lstm": "LstmCell", "gru": "GruCell", "rnn": "RnnCell"}[op.cell]
-    return f"bolt::portable::{name}<{types}>{{{', '.join(made for _, made in functions)}}}"
-
-
 def _emit(problem: KernelProblem, tile: RowsTile, at: StepExpressions) -> StepCode:
-    op, output = problem.op, problem.outputs[0]
-    assert isinstance(op, Recurrent)
-    steps, batch, _ = problem.inputs[0].shape
-    parameters = struct(
-        "bolt::portable::Recurrent",
-        steps=steps,
-        batch=batch,
-        directions=len(op.reverse),
-        hidden=output.shape[-1],
-        reverse=braces(boolean(backwards) for backwards in op.reverse),
-        every=boolean(op.every),
-        last=op.last,
-        clip=literal(op.clip or float("inf")),
-    )
-    places = {"x": 0, "weights": 1, **{name: index for index, name in enumerate(op.given, 2)}}
-    types, pointers = [], []
-    for name in ("x", "weights", *OPTIONAL):
-        there = name in places
-        kind = ctype(problem.inputs[places[name]].format.dtype) if there else "bolt::portable::Nothing"
-        types.append(kind)
-        pointers.append(f"static_cast<const {kind}*>({at.inputs[places[name]] if there else 'nullptr'})")
-    types.append(ctype(output.format.dtype))
-    pointers.append(f"static_cast<{types[-1]}*>({at.outputs[0]})")
-    tensors = f"bolt::portable::RecurrentTensors<{', '.join(types)}>{braces(pointers)}"
-    call = f"bolt::portable::recurrent<{tile.rows}, {tile.lanes}>(r, {parameters}, {_cell(op)}, {tensors});"
+    layer, cell, tensors = arguments(problem, at)
+    call = f"bolt::portable::recurrent<{tile.rows}, {tile.lanes}>(r, {layer}, {cell}, {tensors});"
     return StepCode(("bolt_portable/recurrent.h",), None, "", call)
 
 
@@ -191,6 +146,6 @@ RULES = (
     Rule(
         Recurrent, _refuse, lambda problem, at: _emit(problem, _plain(problem), at), lambda problem: 0.1,
         gpu_seconds=lambda problem, target: _seconds(problem, _plain(problem), target), layouts=row_major,
-        refuse_gpu=_refuse_gpu, forms=(FORM,),
+        refuse_gpu=_refuse_gpu, forms=(FORM, half_recurrent.FORM),
     ),
 )  # fmt: skip

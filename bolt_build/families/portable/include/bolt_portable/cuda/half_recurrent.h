@@ -1,0 +1,265 @@
+// All steps of a recurrent layer in one kernel, on the tensor-core instructions of one warp: weights in half precision stay
+// in the shared memory of a block, or of the blocks of a cluster, which exchange hidden states at every step.
+#pragma once
+
+#include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/half_mma.h"
+#include "bolt_portable/recurrent.h"
+
+namespace bolt::portable {
+
+/// The `cluster` blocks (1, 2, 4 or 8) of the same rows have `units` hidden units each, a multiple of 16: a warp has 16 of them.
+/// States are multiplied in `chunks` of 32. Weights of the first `kept` lie in shared memory from the beginning to the end,
+/// those of the others are copied again at every step.
+struct RecurrentShare {
+  int cluster, units, chunks, kept;
+};
+
+constexpr int recurrent_depth = 32, recurrent_stages = 4, recurrent_pad = 8;
+
+/// States of a row of one buffer: whole chunks, and whole units of all blocks.
+constexpr int recurrent_width(const RecurrentShare& s) {
+  const int depth = s.chunks * recurrent_depth, units = s.cluster * s.units;
+  return depth > units ? depth : units;
+}
+/// Bytes of shared memory of a block.
+constexpr int half_recurrent_bytes(const RecurrentShare& s, int rows, int gates) {
+  const int buffers = s.kept + (s.kept < s.chunks ? recurrent_stages : 0);
+  return 2 * (2 * rows * (recurrent_width(s) + recurrent_pad) + buffers * recurrent_depth * (gates * s.units + recurrent_pad));
+}
+
+/// sums[units, rows] = weights[units, depth] * states[depth, rows] of each gate: a thread has the sums of all gates of its
+/// units and rows, so that their cells take no exchange. `rows` rows of the batch: 8 or 16. States are rounded to T where
+/// they are multiplied; a thread keeps its own, and its cells, in fp32. `load` weights are copied at once.
+template <int rows, int load_, typename T, typename Cell, typename Tensors, typename X>
+struct HalfRecurrent {
+  static constexpr int gates = Cell::gates, tiles = rows / 8;
+
+  Recurrent p;
+  Cell cell;
+  Tensors t;
+  RecurrentShare s;
+  std::uint32_t* fault;
+  std::uint32_t mark;
+
+  __device__ void operator()() const {
+    extern __shared__ __align__(16) unsigned char half_recurrent_memory[];
+    const int n = static_cast<int>(p.hidden), pitch = recurrent_width(s) + recurrent_pad;
+    const int line = gates * s.units + recurrent_pad, chunk = recurrent_depth * line;
+    T* const states = reinterpret_cast<T*>(half_recurrent_memory);
+    T* const weights = states + 2 * rows * pitch;
+    const int rank = static_cast<int>(blockIdx.x) % s.cluster, item = static_cast<int>(blockIdx.x) / s.cluster;
+    const int slices = static_cast<int>((p.batch + rows - 1) / rows);
+    const int direction = item / slices, first = item % slices * rows;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const T* const from = t.weights + static_cast<Index>(direction) * n * gates * n;
+    const bool backwards = p.reverse[direction];
+    await_earlier();
+
+    for (int i = 0; i < s.kept; ++i) fill(weights + i * chunk, from, i, rank, n, line);
+    commit();
+    for (int i = threadIdx.x; i < 2 * rows * pitch; i += blockDim.x) {
+      const int row = first + i / pitch, unit = i % pitch;
+      const bool there = i < rows * pitch && unit < n && row < p.batch && length_of(row) > 0;
+      store(states + i, there ? load(t.hidden + RecurrentPlace{direction, row}.first(p) + unit) : 0.0f);
+    }
+
+    int unit[2];
+    float bias[2] = {}, peephole[2][3] = {}, h[tiles][4] = {}, c[tiles][4] = {};
+    Index length[tiles][2];
+#pragma unroll
+    for (int i = 0; i < tiles; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int row = first + 8 * i + lane % 4 * 2 + j;
+        length[i][j] = row < p.batch ? length_of(row) : 0;
+      }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      unit[half] = rank * s.units + warp * 16 + lane / 4 + 8 * half;
+      if (unit[half] >= n) continue;
+      bias[half] = load(t.bias + static_cast<Index>(direction) * n + unit[half]);
+#pragma unroll
+      for (int i = 0; i < 3; ++i) peephole[half][i] = load(t.peepholes + (direction * Index{3} + i) * n + unit[half]);
+    }
+    /// Calls with(tile, of the row, half, place) for every row and unit of this thread that there are.
+    const auto each = [&](const auto& with) {
+#pragma unroll
+      for (int i = 0; i < tiles; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const RecurrentPlace place{direction, first + 8 * i + lane % 4 * 2 + j};
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            if (place.row < p.batch && unit[half] < n) with(i, j, half, place);
+        }
+    };
+    each([&](int i, int j, int half, const RecurrentPlace& place) {
+      if (length[i][j] == 0) return;  // a sequence without steps has no states
+      h[i][2 * half + j] = load(t.hidden + place.first(p) + unit[half]);
+      c[i][2 * half + j] = load(t.cell + place.first(p) + unit[half]);
+    });
+    X next[gates][tiles][4];
+    const auto fetch = [&](Index step) {
+      each([&](int i, int j, int half, const RecurrentPlace& place) {
+        if (step >= length[i][j]) return;
+        const X* x = t.x + place.input(p, backwards ? length[i][j] - 1 - step : step, gates) + unit[half];
+#pragma unroll
+        for (int gate = 0; gate < gates; ++gate) next[gate][i][2 * half + j] = x[static_cast<Index>(gate) * n];
+      });
+    };
+    fetch(0);
+    settle<0>();
+    if (s.cluster > 1)
+      meet();  // the others' states are zeros where they are written to
+    else
+      __syncthreads();
+
+    const int streamed = s.chunks - s.kept;
+    const Index all = p.steps * streamed;
+    Index asked = 0;
+    int which = s.kept, slot = 0;  // of the chunk that is copied next; where that which is multiplied next lies
+    const auto ask = [&] {
+      if (asked < all) fill(weights + (s.kept + static_cast<int>(asked % recurrent_stages)) * chunk, from, which, rank, n, line);
+      which = which + 1 < s.chunks ? which + 1 : s.kept;
+      ++asked;
+      commit();
+    };
+    if (streamed > 0)
+      for (int early = 0; early < recurrent_stages - 1; ++early) ask();
+
+#pragma unroll 1
+    for (Index step = 0; step < p.steps; ++step) {
+      const T* const now = states + static_cast<int>(step % 2) * rows * pitch;
+      T* const then = states + static_cast<int>((step + 1) % 2) * rows * pitch;
+      float sum[gates][tiles][4] = {};
+      const auto multiply = [&](const T* w, int i) {
+        std::uint32_t y[tiles][4];
+#pragma unroll
+        for (int tile = 0; tile < tiles; ++tile)
+          load_matrices<false>(y[tile], now + (8 * tile + lane % 8) * pitch + i * recurrent_depth + lane / 8 * 8);
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+#pragma unroll
+          for (int gate = 0; gate < gates; ++gate) {
+            std::uint32_t x[4];
+            load_matrices<true>(x, w + (16 * half + lane / 16 * 8 + lane % 8) * line + gate * s.units + warp * 16 + lane / 8 % 2 * 8);
+#pragma unroll
+            for (int tile = 0; tile < tiles; ++tile)
+              multiply_halves<T>(sum[gate][tile], x, y[tile][2 * half], y[tile][2 * half + 1]);
+          }
+      };
+#pragma unroll 2
+      for (int i = 0; i < s.kept; ++i) multiply(weights + i * chunk, i);
+#pragma unroll 1
+      for (int i = s.kept; i < s.chunks; ++i) {
+        settle<recurrent_stages - 2>();
+        __syncthreads();  // this chunk is there for all, and readers of the buffer that is filled next are done
+        ask();
+        multiply(weights + (s.kept + slot) * chunk, i);
+        slot = slot + 1 < recurrent_stages ? slot + 1 : 0;
+      }
+      each([&](int i, int j, int half, const RecurrentPlace& place) {
+        const int at = 2 * half + j;
+        const bool live = step < length[i][j];
+        if (live) {
+          RecurrentUnit u;
+#pragma unroll
+          for (int gate = 0; gate < gates; ++gate) {
+            u.x[gate] = load(&next[gate][i][at]);
+            u.y[gate] = sum[gate][i][at];
+          }
+          u.bias = bias[half];
+#pragma unroll
+          for (int k = 0; k < 3; ++k) u.peephole[k] = peephole[half][k];
+          u.h = h[i][at];
+          u.c = c[i][at];
+          u.clip = p.clip;
+          const RecurrentState made = cell(u);
+          h[i][at] = made.h;
+          c[i][at] = made.c;
+        }
+        store(then + (8 * i + lane % 4 * 2 + j) * pitch + unit[half], h[i][at]);
+        if (p.every)
+          store(t.out + place.output(p, live && backwards ? length[i][j] - 1 - step : step) + unit[half], live ? h[i][at] : 0.0f);
+      });
+      fetch(step + 1);
+      __syncthreads();
+      if (s.cluster > 1) {
+        spread(then, pitch, rank);
+        meet();
+      }
+    }
+    each([&](int i, int j, int half, const RecurrentPlace& place) {
+      for (int row = 0; row < p.last; ++row)
+        store(t.out + place.output(p, (p.every ? p.steps : 0) + row) + unit[half],
+              row == 0 ? h[i][2 * half + j] : c[i][2 * half + j]);
+    });
+  }
+
+ private:
+  __device__ Index length_of(Index row) const { return recurrent_length(p, t.lengths, row, fault, mark); }
+
+  /// Begins the copies of a chunk's weights for this block's units; zeros behind the last state and the last unit.
+  __device__ void fill(T* to, const T* from, int chunk, int rank, int n, int line) const {
+    const int of_gate = s.units / load_, of_row = gates * of_gate;
+    for (int i = threadIdx.x; i < recurrent_depth * of_row; i += blockDim.x) {
+      const int row = i / of_row, gate = i % of_row / of_gate, own = i % of_gate * load_;
+      const int state = chunk * recurrent_depth + row, unit = rank * s.units + own;
+      const bool inside = state < n && unit < n;
+      const Index offset = (static_cast<Index>(state) * gates + gate) * n + unit;
+      copy<load_>(to + row * line + gate * s.units + own, inside ? from + offset : from, inside);
+    }
+  }
+
+  /// Writes this block's states to the same places of the cluster's other blocks.
+  __device__ void spread(const T* states, int pitch, int rank) const {
+#if __CUDA_ARCH__ >= 900
+    const int of_row = s.units / 8, count = rows * of_row;
+    for (int i = threadIdx.x; i < count * (s.cluster - 1); i += blockDim.x) {
+      const int place = i % count;
+      const T* const own = states + place / of_row * pitch + rank * s.units + place % of_row * 8;
+      const uint4 words = *reinterpret_cast<const uint4*>(own);
+      std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
+      asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"((rank + 1 + i / count) % s.cluster));
+      asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(words.x), "r"(words.y), "r"(words.z),
+                   "r"(words.w)
+                   : "memory");
+    }
+#endif
+  }
+
+  /// All threads of all blocks of the cluster have come here, and see what the others wrote before. One warp's fence is for
+  /// all that its block wrote.
+  __device__ static void meet() {
+    __syncthreads();
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x < 32)
+      asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    else
+      asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+  }
+};
+
+template <int threads, typename Body>
+__global__ void __launch_bounds__(threads) half_recurrent_kernel(const Body body) {
+  body();
+}
+
+/// `threads`: the most that a block may have. Raises std::runtime_error where the launch fails.
+template <int rows, int load, int threads, typename Cell, typename X, typename T, typename... Others>
+void half_recurrent(const Run& r, const Recurrent& p, const RecurrentShare& s, const Cell& cell,
+                    const RecurrentTensors<X, T, Others...>& t) {
+  using Body = HalfRecurrent<rows, load, T, Cell, RecurrentTensors<X, T, Others...>, X>;
+  const Index blocks = p.directions * ((p.batch + rows - 1) / rows) * s.cluster;
+  Launch how{.blocks = counted(blocks, "recurrent"), .threads = static_cast<unsigned>(2 * s.units)};
+  how.shared = half_recurrent_bytes(s, rows, Cell::gates);
+  how.overlap = r.overlap;
+  how.cluster = static_cast<unsigned>(s.cluster);
+  how.stream = r.stream;
+  queue("a recurrent kernel", how, half_recurrent_kernel<threads, Body>, Body{p, cell, t, s, r.fault, r.mark()});
+}
+
+}  // namespace bolt::portable
