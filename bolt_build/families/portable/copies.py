@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, Operand, memory_axes
 from bolt_build.families.common.geometry import Loop, merged, strides
@@ -17,8 +17,8 @@ tiles of shared memory, and one by one."""
 _TURNED, _STAGED, _APART = 0.25e-6, 0.9e-6, 1.0e-6
 """Seconds in which elements are turned in registers, in which they go through shared memory, and in which they come one
 by one. Fitted, as the parts are, to 150 times of an H200."""
-_PART = 0.9e-6
-"""Seconds of a launch for each further part of a concatenation."""
+_LAUNCH, _TOGETHER = 0.9e-6, 32
+"""Seconds of a further launch of a concatenation, and parts that one launch copies (`ConcatCopies`)."""
 _TILE, _BLOCK, _RUN, _LINE = 8, 4, 8, 128
 """From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
 below which threads copy one by one, and of one that is in no whole blocks."""
@@ -34,7 +34,7 @@ def copy_latency(problem: KernelProblem) -> float:
 
 
 def concat_latency(problem: KernelProblem) -> float:
-    return _PART * (len(problem.inputs) - 1)
+    return _LAUNCH * (ceil(len(problem.inputs) / _TOGETHER) - 1)
 
 
 def _reached(problem: KernelProblem) -> tuple[float, float]:
