@@ -311,6 +311,7 @@ MOVES = [
       for axis in range(4)),
     Layer("concat-with-constant", Concat(1), (Input((2, 3, 4)), Input((2, 2, 4), True))),
     Layer("concat-vectors", Concat(0), (Input((100000,)), Input((3,)))),
+    Layer("concat-many", Concat(1), tuple(Input((2, (8, 3, 8, 1)[i % 4], 2, 3)) for i in range(72))),
     one("rearrange-shuffle", Rearrange((2, 2, 4, 3, 5), (0, 2, 1, 3, 4), (2, 8, 3, 5), 2, (2, 4, 3, 5)), (2, 8, 3, 5)),
     one("rearrange-pixels", Rearrange((2, 2, 3, 8, 2, 5), (0, 3, 4, 1, 5, 2), (2, 8, 4, 15), 0, (2, 8, 4, 15)),
         (2, 48, 2, 5)),

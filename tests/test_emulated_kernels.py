@@ -239,6 +239,8 @@ LABELS = (
     "f16-lstm-everything-portable-direct-f16/row-f16/row",
     "f16-lstm-everything-portable-rowsx4x2-f16/row-f16/row",
     "f16-gru-portable-rowsx2x8-f16/row-f16/row",
+    "concat-many-portable-direct-f32/channels_last-f32/channels_last",
+    "concat-many-portable-direct-f32/row-f32/row",
     "f16-lstm-everything-portable-tensor_coresx8x256x2x1-f16/row",
     "f16-lstm-coupled-portable-tensor_coresx8x256x1x1-f16/row",
     "f16-gru-after-portable-tensor_coresx8x256x1x1-f16/row",

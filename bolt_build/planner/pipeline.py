@@ -49,6 +49,7 @@ from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
+from bolt_build.planner.passes.split_depths import SPLIT_DEPTHS
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
 from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.stacked_sums import ADD_STACKED
@@ -102,6 +103,7 @@ PIPELINE: tuple[Pass, ...] = (
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     PLACE_PRODUCTS,  # attention has taken those that it can
+    SPLIT_DEPTHS,  # factors are read where they lie
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     MOVE_IMAGES,  # those between images are one movement already
     RECOGNISE_SQUARES,  # no formula is looked for any more
