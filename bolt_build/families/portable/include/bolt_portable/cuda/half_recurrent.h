@@ -64,16 +64,9 @@ struct HalfRecurrent {
       store(states + i, there ? load(t.hidden + RecurrentPlace{direction, row}.first(p) + unit) : 0.0f);
     }
 
-    int unit[2];
+    int unit[2], length[tiles][2];
     float bias[2] = {}, peephole[2][3] = {}, h[tiles][4] = {}, c[tiles][4] = {};
-    Index length[tiles][2];
-#pragma unroll
-    for (int i = 0; i < tiles; ++i)
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int row = first + 8 * i + lane % 4 * 2 + j;
-        length[i][j] = row < p.batch ? length_of(row) : 0;
-      }
+    bool there[tiles][4];  // row and unit
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       unit[half] = rank * s.units + warp * 16 + lane / 4 + 8 * half;
@@ -82,31 +75,45 @@ struct HalfRecurrent {
 #pragma unroll
       for (int i = 0; i < 3; ++i) peephole[half][i] = load(t.peepholes + (direction * Index{3} + i) * n + unit[half]);
     }
-    /// Calls with(tile, of the row, half, place) for every row and unit of this thread that there are.
-    const auto each = [&](const auto& with) {
+    // Where a row's numbers lie at step 0, and how far from one step to the next.
+    const Index x_step = p.batch * p.directions * gates * n, out_step = p.batch * p.directions * n;
+    const X* x[tiles][2];
+    auto* out = t.out + direction * Index{n};
+    int row_out[tiles][2];
+#pragma unroll
+    for (int i = 0; i < tiles; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int row = first + 8 * i + lane % 4 * 2 + j;
+        const RecurrentPlace place{direction, row < p.batch ? row : 0};
+        length[i][j] = row < p.batch ? static_cast<int>(length_of(row)) : 0;
+        x[i][j] = t.x + place.input(p, backwards && length[i][j] > 0 ? length[i][j] - 1 : 0, gates);
+        row_out[i][j] = static_cast<int>(place.row * p.directions * n);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int at = 2 * half + j;
+          there[i][at] = row < p.batch && unit[half] < n;
+          if (!there[i][at] || length[i][j] == 0) continue;  // a sequence without steps has no states
+          h[i][at] = load(t.hidden + place.first(p) + unit[half]);
+          c[i][at] = load(t.cell + place.first(p) + unit[half]);
+        }
+      }
+    X next[gates][tiles][4] = {};
+    const auto fetch = [&](int step) {
 #pragma unroll
       for (int i = 0; i < tiles; ++i)
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const RecurrentPlace place{direction, first + 8 * i + lane % 4 * 2 + j};
+        for (int at = 0; at < 4; ++at) {
+          const X* const from_here = x[i][at % 2] + unit[at / 2];
+          const bool live = there[i][at] && step < length[i][at % 2];
 #pragma unroll
-          for (int half = 0; half < 2; ++half)
-            if (place.row < p.batch && unit[half] < n) with(i, j, half, place);
+          for (int gate = 0; gate < gates; ++gate)
+            if (live) next[gate][i][at] = from_here[gate * n];
         }
-    };
-    each([&](int i, int j, int half, const RecurrentPlace& place) {
-      if (length[i][j] == 0) return;  // a sequence without steps has no states
-      h[i][2 * half + j] = load(t.hidden + place.first(p) + unit[half]);
-      c[i][2 * half + j] = load(t.cell + place.first(p) + unit[half]);
-    });
-    X next[gates][tiles][4];
-    const auto fetch = [&](Index step) {
-      each([&](int i, int j, int half, const RecurrentPlace& place) {
-        if (step >= length[i][j]) return;
-        const X* x = t.x + place.input(p, backwards ? length[i][j] - 1 - step : step, gates) + unit[half];
 #pragma unroll
-        for (int gate = 0; gate < gates; ++gate) next[gate][i][2 * half + j] = x[static_cast<Index>(gate) * n];
-      });
+      for (int i = 0; i < tiles; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j) x[i][j] += backwards ? -x_step : x_step;
     };
     fetch(0);
     settle<0>();
@@ -118,10 +125,11 @@ struct HalfRecurrent {
     const int streamed = s.chunks - s.kept;
     const Index all = p.steps * streamed;
     Index asked = 0;
-    int which = s.kept, slot = 0;  // of the chunk that is copied next; where that which is multiplied next lies
+    int which = s.kept, free = 0, slot = 0;  // the chunk that is copied next, and to where; where that which is multiplied lies
     const auto ask = [&] {
-      if (asked < all) fill(weights + (s.kept + static_cast<int>(asked % recurrent_stages)) * chunk, from, which, rank, n, line);
+      if (asked < all) fill(weights + (s.kept + free) * chunk, from, which, rank, n, line);
       which = which + 1 < s.chunks ? which + 1 : s.kept;
+      free = free + 1 < recurrent_stages ? free + 1 : 0;
       ++asked;
       commit();
     };
@@ -129,9 +137,9 @@ struct HalfRecurrent {
       for (int early = 0; early < recurrent_stages - 1; ++early) ask();
 
 #pragma unroll 1
-    for (Index step = 0; step < p.steps; ++step) {
-      const T* const now = states + static_cast<int>(step % 2) * rows * pitch;
-      T* const then = states + static_cast<int>((step + 1) % 2) * rows * pitch;
+    for (int step = 0; step < static_cast<int>(p.steps); ++step) {
+      const T* const now = states + step % 2 * rows * pitch;
+      T* const then = states + (step + 1) % 2 * rows * pitch;
       float sum[gates][tiles][4] = {};
       const auto multiply = [&](const T* w, int i) {
         std::uint32_t y[tiles][4];
@@ -159,30 +167,39 @@ struct HalfRecurrent {
         multiply(weights + (s.kept + slot) * chunk, i);
         slot = slot + 1 < recurrent_stages ? slot + 1 : 0;
       }
-      each([&](int i, int j, int half, const RecurrentPlace& place) {
-        const int at = 2 * half + j;
-        const bool live = step < length[i][j];
-        if (live) {
+      // No branches around cells: those of a thread's units and rows are computed side by side.
+#pragma unroll
+      for (int i = 0; i < tiles; ++i)
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {
           RecurrentUnit u;
 #pragma unroll
           for (int gate = 0; gate < gates; ++gate) {
             u.x[gate] = load(&next[gate][i][at]);
             u.y[gate] = sum[gate][i][at];
           }
-          u.bias = bias[half];
+          u.bias = bias[at / 2];
 #pragma unroll
-          for (int k = 0; k < 3; ++k) u.peephole[k] = peephole[half][k];
+          for (int k = 0; k < 3; ++k) u.peephole[k] = peephole[at / 2][k];
           u.h = h[i][at];
           u.c = c[i][at];
           u.clip = p.clip;
           const RecurrentState made = cell(u);
-          h[i][at] = made.h;
-          c[i][at] = made.c;
+          const bool live = there[i][at] && step < length[i][at % 2];
+          h[i][at] = live ? made.h : h[i][at];
+          c[i][at] = live ? made.c : c[i][at];
+          store(then + (8 * i + lane % 4 * 2 + at % 2) * pitch + unit[at / 2], h[i][at]);
         }
-        store(then + (8 * i + lane % 4 * 2 + j) * pitch + unit[half], h[i][at]);
-        if (p.every)
-          store(t.out + place.output(p, live && backwards ? length[i][j] - 1 - step : step) + unit[half], live ? h[i][at] : 0.0f);
-      });
+      if (p.every)
+#pragma unroll
+        for (int i = 0; i < tiles; ++i)
+#pragma unroll
+          for (int at = 0; at < 4; ++at) {
+            const int many = length[i][at % 2];
+            const int place = step < many && backwards ? many - 1 - step : step;
+            if (there[i][at])
+              store(out + place * out_step + row_out[i][at % 2] + unit[at / 2], step < many ? h[i][at] : 0.0f);
+          }
       fetch(step + 1);
       __syncthreads();
       if (s.cluster > 1) {
@@ -190,25 +207,36 @@ struct HalfRecurrent {
         meet();
       }
     }
-    each([&](int i, int j, int half, const RecurrentPlace& place) {
-      for (int row = 0; row < p.last; ++row)
-        store(t.out + place.output(p, (p.every ? p.steps : 0) + row) + unit[half],
-              row == 0 ? h[i][2 * half + j] : c[i][2 * half + j]);
-    });
+    for (int row = 0; row < p.last; ++row)
+#pragma unroll
+      for (int i = 0; i < tiles; ++i)
+#pragma unroll
+        for (int at = 0; at < 4; ++at)
+          if (there[i][at])
+            store(out + ((p.every ? p.steps : 0) + row) * out_step + row_out[i][at % 2] + unit[at / 2],
+                  row == 0 ? h[i][at] : c[i][at]);
   }
 
  private:
   __device__ Index length_of(Index row) const { return recurrent_length(p, t.lengths, row, fault, mark); }
 
-  /// Begins the copies of a chunk's weights for this block's units; zeros behind the last state and the last unit.
+  /// Begins the copies of a chunk's weights for this block's units; zeros behind the last state and the last unit. A thread
+  /// has one place of a row, and rows in turns.
   __device__ void fill(T* to, const T* from, int chunk, int rank, int n, int line) const {
-    const int of_gate = s.units / load_, of_row = gates * of_gate;
-    for (int i = threadIdx.x; i < recurrent_depth * of_row; i += blockDim.x) {
-      const int row = i / of_row, gate = i % of_row / of_gate, own = i % of_gate * load_;
-      const int state = chunk * recurrent_depth + row, unit = rank * s.units + own;
-      const bool inside = state < n && unit < n;
-      const Index offset = (static_cast<Index>(state) * gates + gate) * n + unit;
-      copy<load_>(to + row * line + gate * s.units + own, inside ? from + offset : from, inside);
+    const int threads = blockDim.x, of_gate = s.units / load_, of_row = gates * of_gate;
+    const int together = of_row < threads ? threads / of_row : 1;  // rows
+    const int begin = of_row < threads ? threadIdx.x / of_row : 0;
+    if (begin >= together) return;
+    for (int place = threadIdx.x - begin * of_row; place < of_row; place += threads) {
+      const int gate = place / of_gate, own = (place - gate * of_gate) * load_, unit = rank * s.units + own;
+      const int first = chunk * recurrent_depth;
+      const T* const column = from + static_cast<Index>(first) * gates * n + gate * n + unit;
+      T* const into = to + gate * s.units + own;
+#pragma unroll 4
+      for (int row = begin; row < recurrent_depth; row += together) {
+        const bool inside = first + row < n && unit < n;
+        copy<load_>(into + row * line, inside ? column + static_cast<Index>(row) * gates * n : from, inside);
+      }
     }
   }
 
