@@ -56,6 +56,7 @@ from bolt_build.planner.passes.stacked_sums import ADD_STACKED
 from bolt_build.planner.passes.trim_windows import TRIM_WINDOWS
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
+from bolt_build.planner.passes.wide_heads import WIDE_HEADS
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
@@ -102,6 +103,7 @@ PIPELINE: tuple[Pass, ...] = (
     GATE_COLUMNS,  # biases are in products, and no gather is a slice's yet
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
+    WIDE_HEADS,  # queries, keys and values are packed where they can be
     PLACE_PRODUCTS,  # attention has taken those that it can
     SPLIT_DEPTHS,  # factors are read where they lie
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way

@@ -1,0 +1,66 @@
+"""Attention with heads wider than its kernels take becomes two products and a softmax."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import graph, run, said
+
+from bolt_build.planner.passes.wide_heads import WIDE_HEADS
+
+WIDE = "its heads have 260 elements, kernels of attention take 256"
+DID = ("y", "made two products and a softmax of attention", WIDE)
+
+
+def test_one_wide_head_is_two_products() -> None:
+    """As in decoders of latent images."""
+    result = run(WIDE_HEADS, graph("""
+        graph g batch=2 (%q: f32[2,5,260], %k: f32[2,7,260], %v: f32[2,7,8]) -> (%y) {
+          %y = attention(%q, %k, %v) heads=1 kv_heads=1 scale=0.0625 // "y"
+        }"""))  # fmt: skip
+    assert said(result) == [DID]
+    kinds = [node.op.kind for node in result.graph.nodes]
+    assert kinds == ["binary", "placed_matmul", "softmax", "placed_matmul"]
+
+
+@pytest.mark.parametrize("mask", ["2,1,5,5", "5", "2,2,5,5"])
+def test_packed_heads_and_masks(mask: str) -> None:
+    result = run(WIDE_HEADS, graph(f"""
+        graph g batch=2 (%p: f32[2,5,1560], %m: f32[{mask}]) -> (%y) {{
+          %y = attention(%p, %m) heads=2 kv_heads=2 scale=1.0 packed=true // "y"
+        }}"""))  # fmt: skip
+    assert said(result) == [DID]
+    kinds = [node.op.kind for node in result.graph.nodes]
+    assert kinds == ["slice", "slice", "slice", "placed_matmul", "binary", "softmax", "placed_matmul"]
+
+
+def test_heads_that_share_one_of_keys_and_values() -> None:
+    result = run(WIDE_HEADS, graph("""
+        graph g batch=2 (%q: f32[2,5,520], %k: f32[2,7,260], %v: f32[2,7,260]) -> (%y) {
+          %y = attention(%q, %k, %v) heads=2 kv_heads=1 scale=1.0 // "y"
+        }"""))  # fmt: skip
+    assert said(result) == [DID]
+
+
+@pytest.mark.parametrize(
+    ("heads", "more", "reason"),
+    [
+        (1, "causal=true", "its heads have 1040 elements, but which keys a query reads is part of it"),
+        (4, "", "its heads have 260 elements, but 4 heads share 2 of keys and values"),
+    ],
+)
+def test_what_stays_says_why(heads: int, more: str, reason: str) -> None:
+    shared = 2 if heads == 4 else 1
+    width = 1040 // heads * shared
+    result = run(WIDE_HEADS, graph(f"""
+        graph g batch=2 (%q: f32[2,7,1040], %k: f32[2,7,{width}], %v: f32[2,7,{width}]) -> (%y) {{
+          %y = attention(%q, %k, %v) heads={heads} kv_heads={shared} scale=1.0 {more} // "y"
+        }}"""))  # fmt: skip
+    assert said(result) == [("y", "declined", reason)]
+
+
+def test_heads_that_kernels_take_stay() -> None:
+    result = run(WIDE_HEADS, graph("""
+        graph g batch=2 (%q: f32[2,5,256], %k: f32[2,7,256], %v: f32[2,7,256]) -> (%y) {
+          %y = attention(%q, %k, %v) heads=1 kv_heads=1 scale=1.0 // "y"
+        }"""))  # fmt: skip
+    assert said(result) == []
