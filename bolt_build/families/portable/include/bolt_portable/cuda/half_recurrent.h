@@ -141,21 +141,25 @@ struct HalfRecurrent {
       const T* const now = states + step % 2 * rows * pitch;
       T* const then = states + (step + 1) % 2 * rows * pitch;
       float sum[gates][tiles][4] = {};
+      // All loads of a chunk stand in front of its products, which would wait for each of them otherwise.
       const auto multiply = [&](const T* w, int i) {
-        std::uint32_t y[tiles][4];
+        std::uint32_t x[2][gates][4], y[tiles][4];
+        const T* const own = w + (lane / 16 * 8 + lane % 8) * line + warp * 16 + lane / 8 % 2 * 8;
 #pragma unroll
         for (int tile = 0; tile < tiles; ++tile)
           load_matrices<false>(y[tile], now + (8 * tile + lane % 8) * pitch + i * recurrent_depth + lane / 8 * 8);
 #pragma unroll
         for (int half = 0; half < 2; ++half)
 #pragma unroll
-          for (int gate = 0; gate < gates; ++gate) {
-            std::uint32_t x[4];
-            load_matrices<true>(x, w + (16 * half + lane / 16 * 8 + lane % 8) * line + gate * s.units + warp * 16 + lane / 8 % 2 * 8);
+          for (int gate = 0; gate < gates; ++gate)
+            load_matrices<true>(x[half][gate], own + 16 * half * line + gate * s.units);
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+#pragma unroll
+          for (int gate = 0; gate < gates; ++gate)
 #pragma unroll
             for (int tile = 0; tile < tiles; ++tile)
-              multiply_halves<T>(sum[gate][tile], x, y[tile][2 * half], y[tile][2 * half + 1]);
-          }
+              multiply_halves<T>(sum[gate][tile], x[half][gate], y[tile][2 * half], y[tile][2 * half + 1]);
       };
 #pragma unroll 2
       for (int i = 0; i < s.kept; ++i) multiply(weights + i * chunk, i);
