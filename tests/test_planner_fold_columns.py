@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_checks import graph, run, said
+from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.conv import Conv
@@ -54,6 +55,18 @@ def test_a_residual_goes_with_it() -> None:
         "pad", "rearrange", "pad", "rearrange", "conv", "rearrange", "slice",
     ]  # fmt: skip
     agrees(before, result.graph)
+
+
+@pytest.mark.parametrize(("taps", "columns", "folded"), [(41, 1 << 19, True), (39, 1 << 19, False), (41, 4096, False)])
+def test_fewer_taps_do_along_one_axis_of_large_images(taps: int, columns: int, folded: bool) -> None:
+    """As in encoders of speech. The blocks of a window of rows and columns have more zeros."""
+    pads = f"pads_begin=[{taps // 2}] pads_end=[{taps // 2}]"
+    before = graph(f"""
+        graph g batch=1 (%x: f32[1,3,{columns}]) -> (%y) {{
+          const %w: f32[3,1,{taps}]
+          %y = conv(%x, %w) groups=3 strides=[1] dilations=[1] {pads} // "c"
+        }}""")
+    assert (FOLD_COLUMNS.run(before, POLICY).graph != before) is folded
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ from bolt_build.targets import Target
 
 _BLOCK = 8
 """Columns that become channels: a group that tensor cores take whole."""
-_LEAST = 80
-"""Taps of a window from which on products pay, with the two movements around them; none has timed it."""
+_LEAST, _LEAST_ALONG, _LARGE = 80, 40, 1 << 20
+"""Taps of a window from which on products pay, with the two movements around them; and of one over columns alone, whose
+blocks have few zeros, for images of so many elements. None has timed it."""
 SUFFIX = ".blocks"
 """Behind the name of a weight over blocks of columns."""
 
@@ -57,9 +58,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         if not isinstance(node.op, Conv) or not node.op.groups > 1:
             continue
         filters, each, *kernel = editor.type(node.op_inputs[1]).shape
-        if each > 1 or filters != node.op.groups or prod(kernel) < _LEAST or len(kernel) > 2:
-            continue
         x, y = editor.type(node.inputs[0]).shape, editor.type(node.outputs[0]).shape
+        least = _LEAST_ALONG if kernel[-1] == prod(kernel) and prod(x) >= _LARGE else _LEAST
+        if each > 1 or filters != node.op.groups or prod(kernel) < least or len(kernel) > 2:
+            continue
         blocks = _blocks(node.op, x[-1], y[-1], kernel[-1])
         obstacle = _obstacle(editor, node, node.op, blocks)
         if obstacle is not None:
