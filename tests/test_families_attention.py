@@ -90,6 +90,14 @@ def test_says_why_it_does_not_take_a_layer(layer: Layer, why: str) -> None:
     assert refusals_of(layer) == {why}
 
 
+def test_learned_queries_are_stored_as_computed_ones_are() -> None:
+    """As in decoders of detectors, whose first layer asks with constants."""
+    layer = attention("learned", (1, 8, 100, 625), 32)
+    query, *others = layer.inputs
+    problem = problem_of(replace(layer, inputs=(replace(query, constant=True), *others)))
+    assert (problem.inputs[0].constant, problem.inputs[0].format.dtype) == (True, DType.F16)
+
+
 def test_takes_nothing_of_a_cpu() -> None:
     assert refusals_of(BERT, HOST) == {"target 'host' has no tensor cores"}
 

@@ -49,6 +49,8 @@ class Attention(Op):
     """
 
     kind = "attention"
+    factors = 1
+    """Queries may be learned, and so constant: they are stored as those that are computed."""
     heads: int
     kv_heads: int
     scale: float
