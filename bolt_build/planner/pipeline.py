@@ -56,6 +56,7 @@ from bolt_build.planner.passes.stacked_sums import ADD_STACKED
 from bolt_build.planner.passes.trim_windows import TRIM_WINDOWS
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
+from bolt_build.planner.passes.whole_windows import REDUCE_WHOLE
 from bolt_build.planner.passes.wide_heads import WIDE_HEADS
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
@@ -73,6 +74,7 @@ PIPELINE: tuple[Pass, ...] = (
     SCALE_SUMS,
     FAKE_QUANTISE,
     FOLD_PADS,
+    REDUCE_WHOLE,  # pads are in poolings now
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
