@@ -56,7 +56,15 @@ struct HalfRecurrent {
     const bool backwards = p.reverse[direction];
     await_earlier();
 
-    for (int i = 0; i < s.kept; ++i) fill(weights + i * chunk, from, i, rank, n, line);
+    const Column mine = column(from, threadIdx.x, rank, n, line);
+    /// A chunk's weights; rows of more places than there are threads have several for each.
+    const auto bring = [&](T* to, int i) {
+      fill(to, mine, i, n, line);
+      if constexpr (load_ == 1)
+        for (int place = threadIdx.x + blockDim.x; place < gates * s.units; place += blockDim.x)
+          fill(to, column(from, place, rank, n, line), i, n, line);
+    };
+    for (int i = 0; i < s.kept; ++i) bring(weights + i * chunk, i);
     commit();
     for (int i = threadIdx.x; i < 2 * rows * pitch; i += blockDim.x) {
       const int row = first + i / pitch, unit = i % pitch;
@@ -127,7 +135,7 @@ struct HalfRecurrent {
     Index asked = 0;
     int which = s.kept, free = 0, slot = 0;  // the chunk that is copied next, and to where; where that which is multiplied lies
     const auto ask = [&] {
-      if (asked < all) fill(weights + (s.kept + free) * chunk, from, which, rank, n, line);
+      if (asked < all) bring(weights + (s.kept + free) * chunk, which);
       which = which + 1 < s.chunks ? which + 1 : s.kept;
       free = free + 1 < recurrent_stages ? free + 1 : 0;
       ++asked;
@@ -224,22 +232,34 @@ struct HalfRecurrent {
  private:
   __device__ Index length_of(Index row) const { return recurrent_length(p, t.lengths, row, fault, mark); }
 
-  /// Begins the copies of a chunk's weights for this block's units; zeros behind the last state and the last unit. A thread
-  /// has one place of a row, and rows in turns.
-  __device__ void fill(T* to, const T* from, int chunk, int rank, int n, int line) const {
+  /// What a thread copies of each chunk: `load_` weights at one place of a row, of every `together`-th row from `begin` on.
+  struct Column {
+    const T* from;
+    int into, begin, together;
+    bool inside;  ///< a unit that there is
+  };
+  __device__ Column column(const T* weights, int place, int rank, int n, int line) const {
     const int threads = blockDim.x, of_gate = s.units / load_, of_row = gates * of_gate;
-    const int together = of_row < threads ? threads / of_row : 1;  // rows
-    const int begin = of_row < threads ? threadIdx.x / of_row : 0;
-    if (begin >= together) return;
-    for (int place = threadIdx.x - begin * of_row; place < of_row; place += threads) {
-      const int gate = place / of_gate, own = (place - gate * of_gate) * load_, unit = rank * s.units + own;
-      const int first = chunk * recurrent_depth;
-      const T* const column = from + static_cast<Index>(first) * gates * n + gate * n + unit;
-      T* const into = to + gate * s.units + own;
-#pragma unroll 4
-      for (int row = begin; row < recurrent_depth; row += together) {
-        const bool inside = first + row < n && unit < n;
-        copy<load_>(into + row * line, inside ? column + static_cast<Index>(row) * gates * n : from, inside);
+    const int together = of_row < threads ? threads / of_row : 1, begin = of_row < threads ? place / of_row : 0;
+    const int at = place - begin * of_row, gate = at / of_gate, own = (at - gate * of_gate) * load_;
+    const int unit = rank * s.units + own;
+    return {weights + static_cast<Index>(begin) * gates * n + gate * n + unit, begin * line + gate * s.units + own,
+            begin < together ? begin : recurrent_depth, together, unit < n};
+  }
+  /// Begins its copies of a chunk; zeros behind the last state and the last unit.
+  __device__ void fill(T* to, const Column& c, int chunk, int n, int line) const {
+    const int first = chunk * recurrent_depth, step = c.together * line;
+    const Index row_step = static_cast<Index>(gates) * n, apart = c.together * row_step;
+    const T* from = c.from + first * row_step;
+    T* into = to + c.into;
+    if (first + recurrent_depth <= n && c.inside) {
+#pragma unroll 8
+      for (int row = c.begin; row < recurrent_depth; row += c.together, from += apart, into += step)
+        copy<load_>(into, from, true);
+    } else {
+      for (int row = c.begin; row < recurrent_depth; row += c.together, from += apart, into += step) {
+        const bool inside = c.inside && first + row < n;
+        copy<load_>(into, inside ? from : t.weights, inside);
       }
     }
   }
