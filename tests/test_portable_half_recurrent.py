@@ -47,7 +47,7 @@ def test_the_kernel_takes_what_its_candidate_states() -> None:
 @pytest.mark.parametrize("hidden", [48, 256, 800])
 def test_it_is_expected_to_be_faster_than_the_plain_one(hidden: int) -> None:
     problem = lstm(8, hidden)
-    assert FAMILY.predict(problem, first(problem), H200) < FAMILY.predict(problem, DIRECT, H200) / 2
+    assert FAMILY.predict(problem, first(problem), H200) < 0.6 * FAMILY.predict(problem, DIRECT, H200)
 
 
 @pytest.mark.parametrize(

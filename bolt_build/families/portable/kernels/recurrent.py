@@ -117,11 +117,12 @@ _WAIT = 2e-6
 """Seconds of a step in which the threads of a block wait for each other and for L2's first weights."""
 _L2 = 2.0
 """Bandwidth of the L2 cache, in that of the memory."""
-_BLOCK = 1.2e11
-"""Bytes/s that one multiprocessor reads from L2 at most."""
+_BLOCK = {16: 4.5e10, 8: 2.5e10, 4: 1.3e10, 2: 1.2e10}
+"""Bytes/s that one multiprocessor reads from L2 at most, by how many a thread reads at once: of 16 and 2 what kernels
+for six layers reached on an H100, between them guesses."""
 _ARITHMETIC = 0.5
-"""The part of a GPU's peak rate in single precision that products of a few rows reach. These four are guesses: no GPU
-has timed the kernels."""
+"""The part of a GPU's peak rate in single precision that products of a few rows reach: a guess, as the wait is and the
+cache's bandwidth."""
 
 
 def _seconds(problem: KernelProblem, tile: RowsTile, target: Target) -> float:
@@ -132,7 +133,8 @@ def _seconds(problem: KernelProblem, tile: RowsTile, target: Target) -> float:
     directions, hidden, columns = weights.shape
     blocks = directions * ceil(batch / tile.rows)
     busy = min(blocks, gpu.sms)
-    read = hidden * columns * weights.format.dtype.nbytes / min(_BLOCK, _L2 * target.bandwidth / busy)
+    rate = _BLOCK[tile.lanes * weights.format.dtype.nbytes]
+    read = hidden * columns * weights.format.dtype.nbytes / min(rate, _L2 * target.bandwidth / busy)
     multiply = 2 * tile.rows * hidden * columns / (target.rate("fp32") / gpu.sms * _ARITHMETIC)
     a_step = ceil(blocks / gpu.sms) * (_WAIT + max(read, multiply))
     return max(steps * a_step, problem.nbytes / target.bandwidth) + target.launch_seconds
