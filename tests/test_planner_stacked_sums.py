@@ -55,18 +55,26 @@ CHANNELS = '%x5 = reshape(%x) shape=[2,3,4,3,3] // "x5"\n'
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "why"),
     [
-        CHANNELS + '%y = reduce(%x5) mode=max axes=[1] keepdims=false // "y"',
-        CHANNELS + '%y = reduce(%x5) mode=sum axes=[2] keepdims=false // "y"',
-        CHANNELS + '%y = reduce(%x5) mode=sum axes=[1] keepdims=true // "y"',
-        '%x5 = reshape(%x) shape=[2,6,2,3,3] // "x5"\n %y = reduce(%x5) mode=sum axes=[1] keepdims=false // "y"',
-        CHANNELS + '%t = relu(%x5) // "t"\n %y = reduce(%t) mode=sum axes=[1] keepdims=false // "y"',
+        (CHANNELS + '%y = reduce(%x5) mode=max axes=[1] keepdims=false // "y"', []),
+        (CHANNELS + '%y = reduce(%x5) mode=sum axes=[2] keepdims=false // "y"', []),
+        (CHANNELS + '%y = reduce(%x5) mode=sum axes=[1] keepdims=true // "y"', []),
+        (
+            '%x5 = reshape(%x) shape=[2,6,2,3,3] // "x5"\n %y = reduce(%x5) mode=sum axes=[1] keepdims=false // "y"',
+            ["6 tensors of a stack are more than 4"],
+        ),
+        (
+            CHANNELS + '%t = relu(%x5) // "t"\n %y = reduce(%t) mode=sum axes=[1] keepdims=false // "y"',
+            ["part 0 of 't' is no tensor that lies apart from the others"],
+        ),
     ],
 )
-def test_other_sums_stay(lines: str) -> None:
+def test_other_sums_stay(lines: str, why: list[str]) -> None:
     before = graph(f"graph g batch=2 (%x: f32[2,12,3,3]) -> (%y) {{\n{lines}\n}}")
-    assert run(ADD_STACKED, before).graph is before
+    result = run(ADD_STACKED, before)
+    assert result.graph is before
+    assert said(result) == [("y", "declined", reason) for reason in why]
 
 
 def test_a_product_that_others_read_is_not_computed_twice() -> None:
@@ -77,4 +85,6 @@ def test_a_product_that_others_read_is_not_computed_twice() -> None:
           %y = reduce(%m) mode=sum axes=[1] keepdims=false // "y"
           %z = relu(%m) // "z"
         }""")
-    assert run(ADD_STACKED, before).graph is before
+    result = run(ADD_STACKED, before)
+    assert result.graph is before
+    assert said(result) == [("y", "declined", "part 0 of 'm' is no tensor that lies apart from the others")]

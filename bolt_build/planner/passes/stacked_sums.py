@@ -26,8 +26,12 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ADD_STACKED.name)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is not None and _sums_a_stack(editor, node):
-            _add_up(editor, journal, node)
+        if node is None or not _sums_a_stack(editor, node):
+            continue
+        if (count := editor.type(node.inputs[0]).shape[_AXIS]) > _MOST:
+            journal.declined(node.name, f"{count} tensors of a stack are more than {_MOST}")
+            continue
+        _add_up(editor, journal, node)
     return journal.result(editor.finish())
 
 
@@ -36,7 +40,7 @@ def _sums_a_stack(editor: GraphEditor, node: Node) -> bool:
         return False
     type_ = editor.type(node.inputs[0])
     floats = type_.dtype in PRECISIONS.values()
-    return floats and type_.rank == 5 and 1 < type_.shape[_AXIS] <= _MOST and not node.op.keepdims
+    return floats and type_.rank == 5 and type_.shape[_AXIS] > 1 and not node.op.keepdims
 
 
 def _add_up(editor: GraphEditor, journal: Journal, node: Node) -> None:
@@ -44,7 +48,8 @@ def _add_up(editor: GraphEditor, journal: Journal, node: Node) -> None:
     count = editor.type(value).shape[_AXIS]
     chain = Chain(editor, f"{node.name}.parts")
     parts = [_part(editor, chain, value, index) for index in range(count)]
-    if any(part is None for part in parts):
+    if (lost := next((index for index, part in enumerate(parts) if part is None), None)) is not None:
+        journal.declined(node.name, f"part {lost} of '{value}' is no tensor that lies apart from the others")
         return
     total, *others = (part for part in parts if part is not None)
     for index, other in enumerate(others):

@@ -126,7 +126,7 @@ def _refuse_tile(problem: KernelProblem, tile: HalfRecurrentTile, gpu: Gpu) -> s
 _STEP, _CELLS, _CHUNK, _MEET = 0.1e-6, 0.9e-6, 0.08e-6, 0.85e-6
 """Seconds of a step: what waits, cells of eight rows, the products of a chunk, an exchange in a cluster. Fitted to 18
 kernels for six layers on an H100."""
-_L2, _BLOCK = 2.0, 2.3e10
+_L2, _BLOCK = 2.0, 4.5e10
 """The bandwidth of the L2 cache in that of the memory, which is a guess; and bytes/s of weights that come to one
 multiprocessor again and again, fitted as well."""
 
