@@ -21,7 +21,8 @@ from bolt_build.graph.importing import Builder, NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, TensorType
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.scatter import ScatterND
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.shape import Identity, Reshape
+from bolt_build.graph.row_runs import join, joined, run_of
 
 MOST_PLACES = 1 << 22
 """Places of a mask at most: each has its coordinates while the model is imported."""
@@ -53,7 +54,13 @@ class Chosen:
         return next((self._rows[name] for name in names if name in self._rows), None)
 
     def begin(self, node: OnnxNode) -> bool:
-        """Takes all places of the mask that a NonZero is given. False where it is no mask of data with axes."""
+        """Takes all places of the mask that a NonZero is given, or the run of rows that a Range is. False where it is
+        no mask of data with axes, and no run."""
+        if node.op_type == "Range":
+            run = run_of(node, self._builder, lambda name: self._key(name, _DEPTH))
+            if run is not None:
+                self._rows[node.outputs[0]] = run
+            return run is not None
         type_ = self._builder.values[node.inputs[0]].type
         if type_.dtype is not DType.BOOL or not type_.shape or type_.elements * type_.rank > MOST_PLACES:
             return False
@@ -86,7 +93,13 @@ class Chosen:
         if node.op_type == "ScatterND":
             self._scatter(node)
             return
-        if node.op_type == "GatherND" and self._takes_all(node, node.inputs[0], node.inputs[1]):
+        sides = [self._rows.get(name) for name in node.inputs]
+        if node.op_type == "Concat" and joined(node, sides, self._builder, self._made):
+            join(NodeImport(node, self._builder), [each for each in sides if each], self._builder, self._made)
+            return
+        if node.op_type == "Gather" and self._is_run(node):
+            NodeImport(node, self._builder).emit(Identity(), [node.inputs[0]], 0)
+        elif node.op_type == "GatherND" and self._takes_all(node, node.inputs[0], node.inputs[1]):
             shape, places = self._shape(node.inputs[0]), self._shape(node.inputs[1])
             NodeImport(node, self._builder).emit(Reshape((places[0], *shape[places[-1] :])), [node.inputs[0]], 0)
         else:
@@ -100,6 +113,12 @@ class Chosen:
                 if found is not None:
                     self._rows[name] = found
 
+    def _is_run(self, node: OnnxNode) -> bool:
+        """Whether a run of rows is taken: all of them are, as long as they are in their order."""
+        data, index = node.inputs
+        run, axis = self._rows.get(index), dict(node.attributes).get("axis", 0)
+        return run is not None and run.between is not None and not run.axis and data not in self._rows and axis == 0
+
     def _inside(self, node: OnnxNode) -> OnnxNode:
         """The node with indices that lie inside of its table where the mask is false, too."""
         if node.op_type not in ("Gather", "GatherND") or (rows := self._rows.get(node.inputs[1])) is None:
@@ -112,7 +131,7 @@ class Chosen:
     def _zeroed(self, running: NodeImport, name: str, rows: Rows) -> str:
         """Chosen rows that are zeros where the mask is false. Raises Escapes."""
         type_, mask = self._builder.values[name].type, rows.source.inputs[0]
-        if type_.shape[rows.axis] != prod(self._shape(mask)):
+        if rows.between is not None or type_.shape[rows.axis] != prod(self._shape(mask)):
             raise Escapes
         along = tuple(extent if axis == rows.axis else 1 for axis, extent in enumerate(type_.shape))
         mask = running.emit(Reshape(along), [mask])
@@ -141,7 +160,7 @@ class Chosen:
         index, rows = self._rows.get(places), self._rows.get(updates)
         if data in self._rows or index is None or rows is None or not rows.like(index) or rows.counts:
             raise Escapes
-        if index.axis != 0 or rows.axis != 0:
+        if rows.between is not None or index.axis != 0 or rows.axis != 0:
             raise Escapes
         running = NodeImport(node, self._builder)
         reduction, mask = running.text("reduction", "none"), index.source.inputs[0]

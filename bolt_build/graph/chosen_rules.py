@@ -23,13 +23,16 @@ class Escapes(Exception):
 @dataclass(frozen=True)
 class Rows:
     """A value of chosen places: along `axis` it has `each` rows of every place of the mask `key`, in the order of its
-    elements. `counts`: it is a shape whose entry `axis` says how many they are. `source` is the NonZero."""
+    elements. `counts`: it is a shape whose entry `axis` says how many they are. `source` is the NonZero.
+
+    `between` are the bounds of rows that are a run instead (`graph.row_runs`), whose `source` is a Range."""
 
     key: Key
     source: OnnxNode
     axis: int
     each: int = 1
     counts: bool = False
+    between: tuple[str, str] | None = None
 
     def like(self, other: Rows) -> bool:
         return (self.key, self.each, self.counts) == (other.key, other.each, other.counts)

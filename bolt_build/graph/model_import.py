@@ -24,6 +24,7 @@ from bolt_build.graph.missing import all_nodes, ends_at_data, missing_operators
 from bolt_build.graph.narrow import READERS
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.row_runs import STRAYED
 from bolt_build.sizes import Dims
 
 
@@ -142,7 +143,8 @@ class ModelImport:
         self._met.append(node)
         self._chosen.met(node)
         if importer is not None and importer.folds and any(self._is_data(name) for name in node.inputs if name):
-            if node.op_type == "NonZero" and node.inputs[0] in self.builder.values and self._chosen.begin(node):
+            known = all(name in self.builder.values for name in node.inputs if name)
+            if node.op_type in ("NonZero", "Range") and known and self._chosen.begin(node):
                 return
             self.report(node, "unsupported-op", _ON_DATA.format(node.op_type), ends_at_data(node) or _FOLD)
             return
@@ -182,7 +184,8 @@ class ModelImport:
     def _lose_chosen(self, node: OnnxNode, rows: Rows) -> None:
         """Says of what chose the rows that a node reads that data decide how many there are."""
         if rows.source.outputs[0] not in self._lost:
-            self.report(rows.source, "unsupported-op", _ON_DATA.format(rows.source.op_type), ends_at_data(rows.source))
+            helps = ends_at_data(rows.source) if rows.between is None else STRAYED
+            self.report(rows.source, "unsupported-op", _ON_DATA.format(rows.source.op_type), helps)
         self._lost.update((name, True) for name in node.outputs if name)
 
     def _place_inside(self, node: OnnxNode) -> bool:

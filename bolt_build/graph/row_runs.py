@@ -1,0 +1,195 @@
+"""Runs of rows whose bounds data decide, one behind the other: what exporters write for mixtures of experts whose
+rows were sorted by expert (`grouped_mm`).
+
+    run_0 = Range(0, end_0), run_1 = Range(end_0, end_1), ...
+    y = Concat(f_0(Gather(x, run_0)), f_1(Gather(x, run_1)), ...)
+
+How long each run is, data decide; all of them together are the rows of x. So each f is computed of all rows, and a row
+of y is taken from the function in whose run it lies (`graph.chosen` follows the values in between). Where all of them
+are products with matrices of one size, they are one product with a stack of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.chosen_rules import Key, Rows
+from bolt_build.graph.importing import Builder, NodeImport, OnnxNode
+from bolt_build.graph.ir import Array, Node
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.logic import Compare, Where
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Cast, Concat, Reshape
+
+Naming = Callable[[str], Key]
+"""What a value is computed by."""
+
+STRAYED = (
+    "data decide how many rows it gives, and shapes are static: runs of rows are taken where all of them together are "
+    "put behind each other again; let experts be batched products (transformers: "
+    "model.set_experts_implementation('batched_mm'))"
+)
+"""What helps where a run is read otherwise."""
+
+_AS_IT_IS = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""What keeps a number, or a line of numbers, as it is."""
+
+
+def run_of(node: OnnxNode, builder: Builder, key: Naming) -> Rows | None:
+    """The run that a Range of data is. None where it is none of integers one after another."""
+    start, end, step = node.inputs
+    if any(builder.values[each].type.dtype not in (DType.I32, DType.I64) for each in node.inputs):
+        return None
+    if (by := builder.constant(step)) is None or by.size != 1 or int(by.reshape(-1)[0]) != 1:
+        return None
+    return Rows(("run", key(start), key(end)), node, 0, between=(start, end))
+
+
+def joined(node: OnnxNode, sides: Sequence[Rows | None], builder: Builder, made: Mapping[str, OnnxNode]) -> bool:
+    """Whether a Concat puts runs behind each other that are all rows of what they were taken from."""
+    if not sides or any(each is None or each.between is None or each.each != 1 or each.counts for each in sides):
+        return False
+    runs = [each for each in sides if each is not None]
+    shapes = [builder.values[name].type.shape for name in node.inputs]
+    axis = dict(node.attributes).get("axis", 0)
+    if any(each.axis != 0 for each in runs) or axis not in (0, -len(shapes[0])) or len(set(shapes)) > 1:
+        return False
+    if any(before.key[2] != after.key[1] for before, after in pairwise(runs)):
+        return False
+    bounds = [each.between for each in runs if each.between is not None]
+    first = builder.constant(bounds[0][0])
+    return first is not None and not first.any() and _count(bounds[-1][1], builder, made) == shapes[0][0]
+
+
+def _count(name: str, builder: Builder, made: Mapping[str, OnnxNode]) -> int | None:
+    """What the last of running sums is: how many ones were scattered, wherever they went. None where the value is
+    something else."""
+    if (known := builder.constant(name)) is not None:
+        return int(known.reshape(-1)[0]) if known.size == 1 else None
+    node = _maker(name, made)
+    if node is None or not _is_last(node, name, builder, made):
+        return None
+    node = _maker(node.inputs[0], made)
+    if node is None or node.op_type != "CumSum" or builder.values[node.inputs[0]].type.rank != 1:
+        return None
+    if any(dict(node.attributes).get(each, 0) for each in ("exclusive", "reverse")):
+        return None
+    node = _maker(node.inputs[0], made)
+    if node is None or node.op_type not in ("ScatterElements", "ScatterND"):
+        return None
+    parts = [builder.constant(node.inputs[place]) for place in (0, 2)]
+    if dict(node.attributes).get("reduction") != "add" or any(each is None for each in parts):
+        return None
+    return int(sum(each.sum() for each in parts if each is not None))
+
+
+def _maker(name: str, made: Mapping[str, OnnxNode]) -> OnnxNode | None:
+    """The node that makes a value, behind what leaves numbers as they are."""
+    while (node := made.get(name)) is not None and node.op_type in _AS_IT_IS:
+        name = node.inputs[0]
+    return node
+
+
+def _is_last(node: OnnxNode, name: str, builder: Builder, made: Mapping[str, OnnxNode]) -> bool:
+    """Whether a value is the last number of a line that a node is given."""
+    extent = builder.values[node.inputs[0]].type.elements
+    if node.op_type == "Split":
+        while name not in node.outputs:
+            name = made[name].inputs[0]
+        return node.outputs.index(name) == extent - 1
+    if node.op_type == "Gather":
+        place = builder.constant(node.inputs[1])
+        return place is not None and place.size == 1 and int(place.reshape(-1)[0]) in (-1, extent - 1)
+    return False
+
+
+def join(node: NodeImport, runs: Sequence[Rows], builder: Builder, made: Mapping[str, OnnxNode]) -> None:
+    """Emits output 0: each row from the function in whose run it lies."""
+    names = node.inputs()
+    ends = [each.between[1] for each in runs if each.between is not None]
+    products = [_product(name, builder) for name in names]
+    alike = {(each[0], builder.values[each[1]].type) if each is not None else None for each in products}
+    first = products[0]
+    if len(alike) > 1 or first is None:
+        _chosen_rows(node, names, ends)
+        return
+    matrices = [each[1] for each in products if each is not None]
+    stack = _stacked(node, matrices, builder, made)
+    count, (rows, depth), columns = len(names), node.type_of(first[0]).shape, node.type_of(stack).shape[2]
+    group = _groups(node, ends, rows)
+    if 3 * rows <= count:
+        taken = node.emit(Gather(0), [stack, group])
+        lines = node.emit(Reshape((rows, 1, depth)), [first[0]])
+        node.emit(Reshape((rows, columns)), [node.emit(MatMul(), [lines, taken])], 0)
+        return
+    lines = node.emit(Reshape((1, rows, depth)), [first[0]])
+    every = node.emit(Reshape((count * rows, columns)), [node.emit(MatMul(), [lines, stack])])
+    behind = node.emit(Binary("mul"), [group, node.scalar_like(rows, group)])
+    place = node.emit(Binary("add"), [behind, node.helper(np.arange(rows, dtype=np.int64), "row")])
+    node.emit(Gather(0), [every, place], 0)
+
+
+def _product(name: str, builder: Builder) -> tuple[str, str] | None:
+    """The factors of a product of rows with a constant matrix that a value is."""
+    made = next((each for each in reversed(builder.nodes) if name in each.outputs), None)
+    while made is not None and made.op.kind == "identity":
+        made = next((each for each in reversed(builder.nodes) if made.inputs[0] in each.outputs), None)
+    if made is None or made.op != MatMul() or len(made.inputs) != 2:
+        return None
+    rows, matrix = made.inputs
+    if builder.constant(matrix) is None or builder.values[matrix].type.rank != 2:
+        return None
+    return _whole(rows, builder.nodes), matrix
+
+
+def _whole(name: str, nodes: Sequence[Node]) -> str:
+    """What a copy is a copy of."""
+    while (made := next((each for each in reversed(nodes) if name in each.outputs), None)) is not None:
+        if made.op.kind != "identity":
+            break
+        name = made.inputs[0]
+    return name
+
+
+def _stacked(node: NodeImport, matrices: Sequence[str], builder: Builder, made: Mapping[str, OnnxNode]) -> str:
+    """The constant that the matrices were split from, or one of all of them."""
+    squeezed = [made.get(name) for name in matrices]
+    parts = [each.inputs[0] if each is not None and each.op_type == "Squeeze" else "" for each in squeezed]
+    split = made.get(parts[0])
+    if split is not None and split.op_type == "Split" and list(split.outputs) == parts:
+        found = builder.values.get(split.inputs[0])
+        if found is not None and found.constant is not None and found.type.shape[0] == len(parts):
+            return split.inputs[0]
+    arrays: list[Array] = [each for each in map(builder.constant, matrices) if each is not None]
+    return node.helper(np.stack(arrays), "stack")
+
+
+def _groups(node: NodeImport, ends: Sequence[str], rows: int) -> str:
+    """In which run each row lies: how many runs end in front of it."""
+    places = node.helper(np.arange(rows).astype(np.int64).reshape(rows, 1), "places")
+    lines = [node.emit(Reshape((1,)), [_long(node, end)]) for end in ends[:-1]]
+    if not lines:
+        return node.helper(np.zeros(rows, np.int64), "run")
+    bounds = node.emit(Concat(0), lines) if len(lines) > 1 else lines[0]
+    behind = node.emit(Compare("greater_equal"), [places, bounds])
+    return node.emit(Reduce("sum", (1,), keepdims=False), [node.emit(Cast(DType.I64), [behind])])
+
+
+def _chosen_rows(node: NodeImport, names: Sequence[str], ends: Sequence[str]) -> None:
+    shape = node.type_of(names[0]).shape
+    wide = (shape[0],) + (1,) * (len(shape) - 1)
+    places = node.helper(np.arange(shape[0]).astype(np.int64).reshape(wide), "places")
+    found = names[-1]
+    for index in reversed(range(len(names) - 1)):
+        inside = node.emit(Compare("less"), [places, _long(node, ends[index])])
+        found = node.emit(Where(), [inside, names[index], found], None if index else 0)
+
+
+def _long(node: NodeImport, name: str) -> str:
+    return name if node.type_of(name).dtype is DType.I64 else node.emit(Cast(DType.I64), [name])

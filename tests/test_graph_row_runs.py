@@ -1,0 +1,127 @@
+"""Runs of rows whose bounds data decide are computed of all rows: mixtures of experts whose rows were sorted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graph_models import bound, model, node, tensor
+from onnx import TensorProto
+from onnx.reference import ReferenceEvaluator
+
+from bolt_build.errors import BoltError
+from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.reference import evaluate
+
+RANDOM = np.random.default_rng(0)
+CONSTANTS = {
+    "zero": np.int64(0), "one": np.int64(1), "ones": np.ones(8, np.float32), "none": np.zeros(3, np.float32),
+    "w": RANDOM.standard_normal((3, 6, 5)).astype(np.float32), "first": np.asarray([0], np.int64),
+    "all": np.asarray([-1], np.int64), "shape": np.asarray([-1, 6], np.int64), "last": np.asarray([1], np.int64),
+    "b": RANDOM.standard_normal(5).astype(np.float32), "two": np.int64(2),
+}  # fmt: skip
+BEGUN = [node("Reshape", "given shape", "x"), node("Reshape", "experts all", "expert")]
+COUNTED = [
+    node("ScatterElements", "none expert ones", "counts", reduction="add"), node("CumSum", "counts zero", "sums"),
+    node("Cast", "sums", "ends", to=7), node("Split", "ends", "e0 e1 e2", num_outputs=3),
+    node("Split", "w", "w0 w1 w2", num_outputs=3),
+    *[node("Squeeze", f"e{each} first", f"end{each}") for each in range(3)],
+    *[node("Squeeze", f"w{each} first", f"matrix{each}") for each in range(3)],
+]  # fmt: skip
+RUNS = [
+    node("Range", "zero end0 one", "run0", "first run"), node("Range", "end0 end1 one", "run1", "second run"),
+    node("Range", "end1 end2 one", "run2"),
+]  # fmt: skip
+TAKEN = [node("Gather", f"x run{each}", f"rows{each}", axis=0) for each in range(3)]
+MULTIPLIED = [node("MatMul", f"rows{each} matrix{each}", f"made{each}") for each in range(3)]
+JOINED = node("Concat", "made0 made1 made2", "y", axis=0)
+
+
+def proto(nodes: list[onnx.NodeProto], rows: int = 8, counted: int = 8) -> onnx.ModelProto:
+    inputs = [tensor("given", [1, rows, 6]), tensor("experts", [1, counted], TensorProto.INT64)]
+    constants = CONSTANTS | {"ones": np.ones(counted, np.float32)}
+    return model([*BEGUN, *nodes], inputs, ["y"], constants, opset=18)
+
+
+def drawn(experts: list[int]) -> dict[str, Array]:
+    rows = RANDOM.standard_normal((1, len(experts), 6)).astype(np.float32)
+    return {"given": rows, "experts": np.asarray([experts], np.int64)}
+
+
+def compared(tmp_path: Path, made: onnx.ModelProto) -> Graph:
+    """The graph, whose results are ONNX's for experts that have rows and for such that have none."""
+    graph = bound(tmp_path, made)
+    for experts in ([0, 0, 1, 1, 1, 2, 2, 2], [1] * 8, [0, 0, 0, 2, 2, 2, 2, 2], [2] * 8):
+        given = drawn(experts)
+        (wanted,) = ReferenceEvaluator(made).run(None, given)
+        np.testing.assert_allclose(evaluate(graph, given)["y"], wanted, rtol=1e-5, atol=1e-5)
+    return graph
+
+
+def products(graph: Graph) -> list[list[int]]:
+    return [list(graph.type(each.outputs[0]).shape) for each in graph.nodes if each.op.kind == "matmul"]
+
+
+def test_products_with_one_matrix_a_run_are_one_product_with_their_stack(tmp_path: Path) -> None:
+    graph = compared(tmp_path, proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED]))
+    assert products(graph) == [[3, 8, 5]]
+    assert graph.value("w").constant is not None
+
+
+def test_few_rows_take_the_matrices_that_they_need(tmp_path: Path) -> None:
+    made = proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED], 1, 1)
+    graph = bound(tmp_path, made)
+    assert products(graph) == [[1, 1, 5]]
+    for expert in range(3):
+        given = drawn([expert])
+        (wanted,) = ReferenceEvaluator(made).run(None, given)
+        np.testing.assert_allclose(evaluate(graph, given)["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_whatever_else_is_made_of_rows_is_made_of_all(tmp_path: Path) -> None:
+    more = [node("Add", "made0 b", "added0"), node("Tanh", "made1", "added1"), node("Identity", "made2", "added2")]
+    joined = node("Concat", "added0 added1 added2", "y", axis=0)
+    graph = compared(tmp_path, proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, *more, joined]))
+    assert products(graph) == [[8, 5]] * 3
+    assert [each.op.kind for each in graph.nodes].count("where") == 2
+
+
+REFUSED = {
+    "runs that begin behind the first row": [
+        node("Range", "one end0 one", "run0", "first run"), *RUNS[1:], *TAKEN, *MULTIPLIED, JOINED],
+    "runs in another order": [*RUNS, *TAKEN, *MULTIPLIED, node("Concat", "made1 made0 made2", "y", axis=0)],
+    "a run left out": [*RUNS, *TAKEN, *MULTIPLIED, node("Concat", "made0 made2", "y", axis=0)],
+    "every second row": [
+        node("Range", "zero end0 two", "run0", "first run"), *RUNS[1:], *TAKEN, *MULTIPLIED, JOINED],
+    "one run by itself": [*RUNS, *TAKEN, node("Identity", "rows0", "y")],
+    "the numbers of rows": [*RUNS, node("Concat", "run0 run1 run2", "y", axis=0)],
+    "rows that are added elsewhere": [
+        *RUNS, *TAKEN, node("Unsqueeze", "run0 last", "places"), node("ScatterND", "x places rows0", "y")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_rows_between_bounds_that_data_decide_are_refused(name: str, tmp_path: Path) -> None:
+    made = proto([*COUNTED, *REFUSED[name]])
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, made)
+    first = raised.value.diagnostics[0]
+    label = "second run" if name == "runs in another order" else "first run"
+    assert (first.code, first.message) == (
+        "unsupported-op", f"Range '{label}': Range on data is not supported (only on constants)",
+    )  # fmt: skip
+
+
+def test_runs_that_may_end_in_front_of_the_last_row_are_refused(tmp_path: Path) -> None:
+    made = proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED], 9)
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, made)
+    (found,) = raised.value.diagnostics
+    assert found.message == "Range 'first run': Range on data is not supported (only on constants)"
+    assert found.hint == (
+        "data decide how many rows it gives, and shapes are static: runs of rows are taken where all of them together are "
+        "put behind each other again; let experts be batched products (transformers: "
+        "model.set_experts_implementation('batched_mm'))"
+    )
