@@ -35,6 +35,10 @@ WIDE = [
     node("Unsqueeze", "mask last", "column"), node("Expand", "column shape", "wide"),
     node("NonZero", "wide", "found2"), node("Transpose", "found2", "places2"),
 ]  # fmt: skip
+FIRST = [
+    node("Reshape", "w all", "line"), node("Shape", "places", "extents"), node("Gather", "extents first", "count"),
+    node("Unsqueeze", "count from", "end"), node("Slice", "line from end from", "few", "take"),
+]  # fmt: skip
 
 
 def proto(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
@@ -60,6 +64,13 @@ SUPPORTED = {
         *ROWS, *WIDE, *COUNT, node("Tanh", "rows", "made"), node("Concat", "count six", "extents", axis=0),
         node("Expand", "made extents", "same"), node("Reshape", "same all", "row"),
         node("ScatterND", "x places2 row", "y"),
+    ],
+    "the first of a line, as torch-script writes masked_scatter": [
+        *MASK, *FIRST, node("Tanh", "few", "made"), node("ScatterND", "x places made", "y"),
+    ],
+    "the first rows of a table": [
+        node("ReduceSum", "x last", "sums", keepdims=0), node("Greater", "sums zero", "mask"), *WIDE[:3],
+        node("Transpose", "found2", "places"), *FIRST, node("ScatterND", "x places few", "y"),
     ],
     "rows that are added, as mixtures of experts do": [
         *ROWS, node("Squeeze", "places last", "tokens"), node("Gather", "x tokens", "again", axis=0),
@@ -124,6 +135,13 @@ REFUSED = {
         node("Slice", "places from end from", "few"), node("GatherND", "x few", "rows"),
         node("Neg", "rows", "made"), node("ScatterND", "x few made", "y"),
     ],
+    "the rows behind the first of a line": [
+        *MASK, *FIRST[:-1], node("Slice", "line last end from", "few"), node("ScatterND", "x places few", "y"),
+    ],
+    "the first of a line that another mask has places for": [
+        *MASK, *FIRST, node("Greater", "x five", "mask2"), node("NonZero", "mask2", "found2"),
+        node("Transpose", "found2", "places2"), node("ScatterND", "x places2 few", "y"),
+    ],
     "their order": [*ROWS, node("CumSum", "rows first", "made"), node("ScatterND", "x places made", "y")],
 }  # fmt: skip
 
@@ -133,6 +151,10 @@ def test_whatever_else_reads_them_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(BoltError) as raised:
         bound(tmp_path, proto(REFUSED[name]), 4)
     first, *others = [(each.code, each.message) for each in raised.value.diagnostics]
-    named = "'NonZero_6'" if name == "places of another mask" else "'find'"
+    others_of = {
+        "places of another mask": "NonZero_6",
+        "the first of a line that another mask has places for": "NonZero_9",
+    }
+    named = f"'{others_of.get(name, 'find')}'"
     assert first == ("unsupported-op", f"NonZero {named}: NonZero on data is not supported (only on constants)")
     assert not others

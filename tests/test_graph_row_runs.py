@@ -121,7 +121,7 @@ def test_runs_that_may_end_in_front_of_the_last_row_are_refused(tmp_path: Path) 
     (found,) = raised.value.diagnostics
     assert found.message == "Range 'first run': Range on data is not supported (only on constants)"
     assert found.hint == (
-        "data decide how many rows it gives, and shapes are static: runs of rows are taken where all of them together are "
-        "put behind each other again; let experts be batched products (transformers: "
+        "data decide how many rows it gives, and shapes are static: runs of rows are taken where all of them together "
+        "are put behind each other again; let experts be batched products (transformers: "
         "model.set_experts_implementation('batched_mm'))"
     )

@@ -19,9 +19,12 @@ from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.chosen_rules import RULES, Asked, Escapes, Key, Rows
 from bolt_build.graph.importing import Builder, NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, TensorType
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.lines import CumSum
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.scatter import ScatterND
-from bolt_build.graph.ops.shape import Identity, Reshape
+from bolt_build.graph.ops.shape import Cast, Identity, Reshape
 from bolt_build.graph.row_runs import join, joined, run_of
 
 MOST_PLACES = 1 << 22
@@ -99,6 +102,9 @@ class Chosen:
             return
         if node.op_type == "Gather" and self._is_run(node):
             NodeImport(node, self._builder).emit(Identity(), [node.inputs[0]], 0)
+        elif node.op_type == "Slice" and self._takes_first(node):
+            self._first(node)
+            return
         elif node.op_type == "GatherND" and self._takes_all(node, node.inputs[0], node.inputs[1]):
             shape, places = self._shape(node.inputs[0]), self._shape(node.inputs[1])
             NodeImport(node, self._builder).emit(Reshape((places[0], *shape[places[-1] :])), [node.inputs[0]], 0)
@@ -118,6 +124,36 @@ class Chosen:
         data, index = node.inputs
         run, axis = self._rows.get(index), dict(node.attributes).get("axis", 0)
         return run is not None and run.between is not None and not run.axis and data not in self._rows and axis == 0
+
+    def _takes_first(self, node: OnnxNode) -> bool:
+        """Whether as many elements of a line are taken, from its first on, as a mask has places: `masked_scatter`."""
+        data, begin, end, *more = node.inputs
+        count = self._rows.get(end)
+        if data in self._rows or count is None or not count.counts or len(self._shape(data)) != 1:
+            return False
+        given = [(begin, 0), *zip(more, (0, 1), strict=False)]
+        return all(
+            (array := self._builder.constant(name)) is not None and array.reshape(-1).tolist() == [wanted]
+            for name, wanted in given if name
+        ) and self._shape(end) == (1,)  # fmt: skip
+
+    def _first(self, node: OnnxNode) -> None:
+        """Each place gets the element whose number is how many places of the mask are in front of it. Raises
+        Escapes."""
+        running, (data, _, end, *_) = NodeImport(node, self._builder), node.inputs
+        count = self._rows[end]
+        mask, each = self._base(count.source.inputs[0])
+        (extent,) = self._shape(data)
+        if each != count.each or extent % each or not extent:
+            raise Escapes
+        flat = running.emit(Reshape((self._builder.values[mask].type.elements,)), [mask])
+        before = running.emit(CumSum(0, exclusive=True), [running.emit(Cast(DType.I64), [flat])])
+        last = running.scalar_like(extent // each - 1, before)
+        rows = running.emit(Reshape((extent // each, each)), [data])
+        taken = running.emit(Gather(0), [rows, running.emit(Binary("min"), [before, last])])
+        made = running.emit(Reshape((self._builder.values[taken].type.elements,)), [taken], 0)
+        self._builder.values[made] = replace(self._builder.values[made], synthetic=True)
+        self._rows[made] = replace(count, axis=0, counts=False)
 
     def _inside(self, node: OnnxNode) -> OnnxNode:
         """The node with indices that lie inside of its table where the mask is false, too."""
@@ -199,6 +235,11 @@ class Chosen:
         return Rows(key, self._begun[key], 0, each, counts=True) if key in self._begun else None
 
     def _mask(self, name: str) -> tuple[Key, int]:
+        """What the mask is computed by that a mask repeats each element of, and how often."""
+        name, each = self._base(name)
+        return self._key(name, _DEPTH), each
+
+    def _base(self, name: str) -> tuple[str, int]:
         """The mask that a mask repeats each element of, and how often."""
         each = 1
         while (node := self._made.get(name)) is not None:
@@ -211,7 +252,7 @@ class Chosen:
             elif node.op_type not in _SAME_ORDER:
                 break
             name = node.inputs[0]
-        return self._key(name, _DEPTH), each
+        return name, each
 
     def _key(self, name: str, depth: int) -> Key:
         value, node = self._builder.values.get(name), self._made.get(name)
