@@ -109,6 +109,27 @@ def test_an_input_of_one_number_that_decides_may_be_given_a_value(tmp_path: Path
     assert bound(tmp_path, proto).inputs == ("x",)
 
 
+SIZED = {
+    "where a slice ends": [node("Slice", "x zero size one", "y")],
+    "how far a range goes": [
+        node("Squeeze", "size", "end"), node("Range", "first end first", "places"), node("Gather", "x places", "y"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_an_input_of_few_numbers_that_says_how_much_is_read_may_be_given_a_value(name: str, tmp_path: Path) -> None:
+    """As vision-language models ask for the size of an image."""
+    ports = [tensor("x", [1, 4]), tensor("given", [1, 2], TensorProto.INT64)]
+    constants = {
+        "zero": np.asarray([0]), "one": np.asarray([1]), "first": np.asarray(1), "last": np.asarray([0, 1]),
+    }  # fmt: skip
+    nodes = [node("Squeeze", "given zero", "line"), node("Gather", "line one", "size"), *SIZED[name]]
+    proto = model(nodes, ports, constants=constants)
+    value = "model.graph.initializer.append(onnx.numpy_helper.from_array(VALUE, 'given'))"
+    assert hints(saved(tmp_path, proto)) == [f"input 'given' decides: give it a value, as {value}"]
+
+
 def test_where_a_whole_input_decides_the_model_is_to_be_traced(tmp_path: Path) -> None:
     nodes = [
         node("ReduceMax", "x", "m", keepdims=0), node("Cast", "m", "c", to=TensorProto.BOOL),

@@ -9,23 +9,36 @@ from bolt_build.graph.onnx_findings import listed
 
 _SHAPES = ("Shape", "Size")
 UNROLL = "export the model traced, with its branches taken and its loops unrolled"
+_FEW = 8
+"""Numbers of an input that may be given values: more are data."""
 _BIND = "give all dimensions their extents first (model.dims): shapes may decide what it does"
 
 
 def remedy(undecided: Iterable[OnnxNode], nodes: Iterable[OnnxNode], inputs: Mapping[str, int], *, bound: bool) -> str:
     """What helps where data seem to decide what `undecided` do. `nodes` are all of the model, those inside others too,
-    and `inputs` are its inputs, with how many elements each has. `bound`: all of their extents are known."""
+    and `inputs` are its inputs, with how many numbers each has (0: data). `bound`: all of their extents are known."""
     makers = {name: node for node in nodes for name in node.outputs if name}
     by_data, by_shape = _deciders([node.inputs[0] for node in undecided if node.inputs], makers, inputs)
     if by_shape and not bound:
         return _BIND
-    if by_data and all(inputs[name] == 1 for name in by_data):
-        first = next(iter(by_data))
-        what = "input" if len(by_data) == 1 else "inputs"
-        value = f"model.graph.initializer.append(onnx.numpy_helper.from_array(VALUE, '{first}'))"
-        one = "it a value" if len(by_data) == 1 else "each a value"
-        return f"{what} {listed(list(by_data))} {'decides' if len(by_data) == 1 else 'decide'}: give {one}, as {value}"
-    return UNROLL
+    return _given(by_data, inputs) or UNROLL
+
+
+def given_value(wanted: Iterable[str], nodes: Iterable[OnnxNode], inputs: Mapping[str, int]) -> str | None:
+    """What helps where the values `wanted` must be constants and follow from inputs of a few numbers, such as how large
+    an image is. None where they follow from others."""
+    makers = {name: node for node in nodes for name in node.outputs if name}
+    return _given(_deciders(wanted, makers, inputs)[0], inputs)
+
+
+def _given(by_data: Mapping[str, None], inputs: Mapping[str, int]) -> str | None:
+    if not by_data or any(not 0 < inputs[name] <= _FEW for name in by_data):
+        return None
+    first = next(iter(by_data))
+    what = "input" if len(by_data) == 1 else "inputs"
+    value = f"model.graph.initializer.append(onnx.numpy_helper.from_array(VALUE, '{first}'))"
+    one = "it a value" if len(by_data) == 1 else "each a value"
+    return f"{what} {listed(list(by_data))} {'decides' if len(by_data) == 1 else 'decide'}: give {one}, as {value}"
 
 
 def _deciders(

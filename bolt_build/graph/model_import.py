@@ -15,7 +15,7 @@ from bolt_build.graph.budget import Budget
 from bolt_build.graph.chosen import Chosen
 from bolt_build.graph.chosen_rules import Rows
 from bolt_build.graph.control_flow import Undecided, unrolled
-from bolt_build.graph.deciding import remedy
+from bolt_build.graph.deciding import given_value, remedy
 from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
@@ -123,9 +123,22 @@ class ModelImport:
             found.append(Diagnostic(code, f"{where}{message}", hint=hint))
         return [replace(each, subject=str(self._model.path)) for each in found]
 
+    def _sizes(self) -> dict[str, int]:
+        """How many numbers each input has that may say how large something is; 0 of one of data."""
+        found = dict.fromkeys(self._model.input_names, 0)
+        for name in self._model.input_names:
+            type_ = self.builder.values[name].type if name in self.builder.values else None
+            if type_ is not None and (type_.elements == 1 or not type_.dtype.is_float):
+                found[name] = type_.elements
+        return found
+
+    def _given(self, names: Sequence[str]) -> str | None:
+        """What helps where values must be constants and follow from inputs of a few numbers."""
+        data = [name for name in names if name and self._is_data(name)]
+        return given_value(data, [*all_nodes(self._model.nodes), *self._met], self._sizes())
+
     def _missing(self) -> list[Diagnostic]:
-        values = self.builder.values
-        sizes = {name: values[name].type.elements if name in values else 0 for name in self._model.input_names}
+        sizes = self._sizes()
         nodes = [*all_nodes(self._model.nodes), *self._met]
         bound = not self._binding.problems
         return missing_operators(self._met, self._table, lambda same: remedy(same, nodes, sizes, bound=bound))
@@ -146,7 +159,8 @@ class ModelImport:
             known = all(name in self.builder.values for name in node.inputs if name)
             if node.op_type in ("NonZero", "Range") and known and self._chosen.begin(node):
                 return
-            self.report(node, "unsupported-op", _ON_DATA.format(node.op_type), ends_at_data(node) or _FOLD)
+            helps = self._given(node.inputs) or ends_at_data(node) or _FOLD
+            self.report(node, "unsupported-op", _ON_DATA.format(node.op_type), helps)
             return
         if importer is None or not self._lost.keys().isdisjoint(node.inputs):
             self.lose(node)
@@ -167,7 +181,7 @@ class ModelImport:
             if rows is not None:
                 self._lose_chosen(node, rows)
             elif isinstance(error, Refusal):
-                self.report(node, error.code, error.message, error.hint)
+                self.report(node, error.code, error.message, error.hint or self._given(node.inputs[1:]))
             elif isinstance(error, ShapeError):
                 self.report(node, "shape-mismatch", str(error))
             else:
@@ -184,7 +198,8 @@ class ModelImport:
     def _lose_chosen(self, node: OnnxNode, rows: Rows) -> None:
         """Says of what chose the rows that a node reads that data decide how many there are."""
         if rows.source.outputs[0] not in self._lost:
-            helps = ends_at_data(rows.source) if rows.between is None else STRAYED
+            helps = self._given(rows.source.inputs) if rows.between else None
+            helps = helps or (ends_at_data(rows.source) if rows.between is None else STRAYED)
             self.report(rows.source, "unsupported-op", _ON_DATA.format(rows.source.op_type), helps)
         self._lost.update((name, True) for name in node.outputs if name)
 
