@@ -115,7 +115,7 @@ def test_other_rows_between_bounds_that_data_decide_are_refused(name: str, tmp_p
 
 
 def test_runs_that_may_end_in_front_of_the_last_row_are_refused(tmp_path: Path) -> None:
-    made = proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED], 9)
+    made = proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED], 10, 9)
     with pytest.raises(BoltError) as raised:
         bound(tmp_path, made)
     (found,) = raised.value.diagnostics
