@@ -70,25 +70,36 @@ CASES: dict[str, tuple[str, tuple[Array, ...], dict[str, Any]]] = {
         {"K": 40, "N": 9, "bits": 4, "block_size": 16},
     ),
 }  # fmt: skip
-FIXED = {"nbits": 1}
-"""How many inputs are data, where the others must be constant."""
+for bits in (2, 4, 8):
+    CASES[f"table-of-{bits}-bits"] = (
+        "GatherBlockQuantized",
+        (whole((7, 5 * bits)), DRAW.randint(0, 7, (2, 3)), DRAW.uniform(0.01, 0.02, (7, 3)).astype(np.float32),
+         whole((7, -(-3 * bits // 8)))),
+        {"bits": bits, "block_size": 16, "quantize_axis": 1},
+    )  # fmt: skip
+CASES["table-around-the-middle"] = (
+    "GatherBlockQuantized",
+    (whole((7, 20)), DRAW.randint(0, 7, (2, 3)), DRAW.uniform(0.01, 0.02, (7, 3)).astype(np.float32)),
+    {"block_size": 16},
+)
+FIXED = {"nbits": (0,), **{name: (1,) for name in CASES if name.startswith("table")}}
+"""Which inputs are data, where the others must be constant."""
 
 
 def saved(path: Path, name: str) -> dict[str, Array]:
     """Writes the case's model; the arrays of its inputs."""
     op_type, arrays, attributes = CASES[name]
     names = [f"x{index}" for index in range(len(arrays))]
-    count = FIXED.get(name, len(arrays))
+    given = {names[index]: np.asarray(arrays[index]) for index in FIXED.get(name, range(len(arrays)))}
     ports = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.asarray(a).dtype), np.shape(a))
-        for n, a in zip(names[:count], arrays, strict=False)
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()
     ]
-    constants = [numpy_helper.from_array(a, n) for n, a in zip(names[count:], arrays[count:], strict=True)]
+    constants = [numpy_helper.from_array(a, n) for n, a in zip(names, arrays, strict=True) if n not in given]
     node = helper.make_node(op_type, names, ["y"], "node", domain="com.microsoft", **attributes)
     made = helper.make_graph([node], "g", ports, [onnx.ValueInfoProto(name="y")], constants)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     path.write_bytes(helper.make_model(made, opset_imports=opsets, ir_version=8).SerializeToString())
-    return dict(zip(names[:count], map(np.asarray, arrays), strict=False))
+    return given
 
 
 @pytest.mark.parametrize("name", CASES)

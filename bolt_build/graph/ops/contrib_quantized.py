@@ -14,12 +14,13 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
-from bolt_build.graph.example import IMAGE, Bytes, Data, Example, Weights
+from bolt_build.graph.example import IMAGE, Bytes, Data, Example, Integers, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import import_window
+from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
@@ -216,6 +217,31 @@ def import_matmul_nbits(node: NodeImport) -> None:
     node.emit(MatMul(transpose_b=True), [node.input(0), plain, *bias], 0)
 
 
+def import_gather_blocks(node: NodeImport) -> None:
+    """Rows of a table of blocks of few bits, each with a scale: the table becomes plain numbers."""
+    axis = node.axis(node.integer("gather_axis", 0), node.type(0).rank)
+    along_, bits, block = (node.integer(*each) for each in (("quantize_axis", 1), ("bits", 4), ("block_size", 128)))
+    along_ = node.axis(along_, node.type(0).rank)
+    if bits not in (2, 4, 8) or block < 1:
+        raise Refusal("unsupported-attribute", f"{bits} bits in blocks of {block} are not supported")
+    packed, scale = node.static(0, "the table"), node.static(2, "the scales")
+    if packed.dtype != np.uint8:
+        raise Refusal("unsupported-dtype", f"a table of {packed.dtype} is not supported")
+    q = unpacked(packed, bits)
+    zero = unpacked(node.static(3, "the zero points"), bits) if node.has(3) else None
+    blocks = -(-q.shape[along_] // block)
+    wanted = (*q.shape[:along_], blocks, *q.shape[along_ + 1 :])
+    if scale.shape != wanted:
+        raise ShapeError(f"scales {list(scale.shape)} of a table {list(q.shape)} must be {list(wanted)}")
+    if zero is not None:
+        zero = zero[tuple(slice(extent) for extent in wanted)]
+    block_of = np.arange(q.shape[along_]) // block
+    offset = np.float32(1 << (bits - 1)) if zero is None else np.take(zero.astype(np.float32), block_of, along_)
+    table = (q.astype(np.float32) - offset) * np.take(scale.astype(np.float32), block_of, along_)
+    plain = node.helper(table.astype(numpy_dtype(node.type(2).dtype)), "table")
+    node.emit(Gather(axis), [plain, node.input(1)], 0)
+
+
 _PIXELS, _BYTES, _COLUMNS = Data(IMAGE, DType.U8), Data((2, 8), DType.U8), Data((8, 4), DType.I8)
 _SCALE, _ZERO, _SIGNED = Data((), DType.F32), Data((), DType.U8), Data((), DType.I8)
 _PART = (_PIXELS, _SCALE, _ZERO)
@@ -245,6 +271,12 @@ IMPORTERS = (
         example=Example(
             (Data((2, 16)), Bytes((4, 1, 8)), Weights((4, 1))),
             (("K", 16), ("N", 4), ("bits", 4), ("block_size", 16)),
+        ),
+    ),
+    Importer(
+        "GatherBlockQuantized", (1,), import_gather_blocks, domain=_DOMAIN, note="2, 4 or 8 bits in uint8",
+        example=Example(
+            (Bytes((6, 8)), Integers((1,)), Weights((6, 1))), (("bits", 4), ("block_size", 16), ("quantize_axis", 1)),
         ),
     ),
     _of("QuantizeLinear", import_quantize, Data(IMAGE, DType.F32), _SCALE, _ZERO),
