@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from graph_models import bound, model, node, tensor
+from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bolt_build.errors import BoltError
@@ -18,6 +19,7 @@ CONSTANTS = {
     "zero": np.float32(0), "five": np.float32(5), "two": np.float32(2), "all": np.asarray([-1], np.int64),
     "from": np.asarray([0], np.int64),
     "first": np.asarray(0, np.int64), "last": np.asarray([1], np.int64), "shape": np.asarray([4, 6], np.int64),
+    "each": np.asarray([1, 1], np.int64), "minus": np.asarray(-1, np.int64),
     "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
 }  # fmt: skip
 MASK = [
@@ -64,6 +66,14 @@ SUPPORTED = {
         *ROWS, *WIDE, *COUNT, node("Tanh", "rows", "made"), node("Concat", "count six", "extents", axis=0),
         node("Expand", "made extents", "same"), node("Reshape", "same all", "row"),
         node("ScatterND", "x places2 row", "y"),
+    ],
+    "places that are broadcast, as torch-script does before it puts something there": [
+        *MASK, node("Split", "places each", "i j", axis=1), node("Shape", "i", "rows"), node("Shape", "rows", "rank"),
+        node("ConstantOfShape", "rank", "ones", value=numpy_helper.from_array(np.ones(1, np.int64))),
+        node("Mul", "ones minus", "free"), node("Equal", "rows free", "open"), node("Where", "open ones rows", "wide"),
+        *[node("Expand", f"{name} wide", f"{name}s") for name in "ij"], node("Concat", "is js", "both", axis=1),
+        node("Slice", "rows from last", "count"), node("Expand", "five count", "row"),
+        node("ScatterND", "x both row", "y"),
     ],
     "the first of a line, as torch-script writes masked_scatter": [
         *MASK, *FIRST, node("Tanh", "few", "made"), node("ScatterND", "x places made", "y"),
@@ -141,6 +151,9 @@ REFUSED = {
     "the first of a line that another mask has places for": [
         *MASK, *FIRST, node("Greater", "x five", "mask2"), node("NonZero", "mask2", "found2"),
         node("Transpose", "found2", "places2"), node("ScatterND", "x places2 few", "y"),
+    ],
+    "whether they are so many": [
+        *MASK, node("Shape", "places", "rows"), node("Equal", "rows each", "many"), node("Cast", "many", "y", to=1),
     ],
     "their order": [*ROWS, node("CumSum", "rows first", "made"), node("ScatterND", "x places made", "y")],
 }  # fmt: skip

@@ -93,21 +93,39 @@ def _alike(found: Sequence[Rows]) -> Rows:
     return first
 
 
-def _element_by_element(asked: Asked) -> Rows:
+def _element_by_element(asked: Asked) -> Rows | None:
     """Of operands that broadcast only operands with chosen rows have more than one along these."""
+    if any((rows := asked.of(index)) is not None and rows.counts for index in range(len(asked.node.inputs))):
+        return _counted(asked)
     sides = [
         (asked.of(index), asked.shape(index)) for index in range(len(asked.node.inputs)) if asked.node.inputs[index]
     ]
     rows = _alike([each for each, _ in sides if each is not None])
-    if rows.counts and (len(sides) > 1 or asked.node.op_type not in _AS_IT_IS):
-        raise Escapes
     behind = {len(shape) - each.axis for each, shape in sides if each is not None}
     if len(behind) > 1:
         raise Escapes
     (place,) = behind
     if any(each is None and len(shape) >= place and shape[-place] != 1 for each, shape in sides):
         raise Escapes
-    return replace(rows, axis=0 if rows.counts else len(asked.made) - place)
+    return replace(rows, axis=len(asked.made) - place)
+
+
+def _counted(asked: Asked) -> Rows | None:
+    """A shape stays what it is. It is no negative number, and where a constant says so it is not taken: torch-script
+    asks whether it is -1 in front of every Expand."""
+    count, kind = len(asked.node.inputs), asked.node.op_type
+    if count == 1 and kind in _AS_IT_IS:
+        return asked.only(0)
+    others = [asked.builder.constant(name) for name in asked.node.inputs if name not in asked.rows]
+    if kind == "Equal" and len(others) == 1 and others[0] is not None and (others[0] < 0).all():
+        return None
+    chooses = asked.builder.constant(asked.node.inputs[0]) if kind == "Where" and asked.of(0) is None else None
+    if chooses is None or not chooses.size or not (chooses == chooses.flat[0]).all():
+        raise Escapes
+    side = 1 if chooses.flat[0] else 2
+    if asked.made != asked.shape(side):
+        raise Escapes
+    return asked.of(side)
 
 
 def _transpose(asked: Asked) -> Rows:
@@ -173,7 +191,7 @@ def _expand(asked: Asked) -> Rows:
 def _shape(asked: Asked) -> Rows | None:
     rows, rank = asked.only(0), len(asked.shape(0))
     if rows.counts:
-        raise Escapes
+        return None
     start = asked.number("start", 0)
     axis = rows.axis - max(0, start + rank if start < 0 else start)
     return replace(rows, axis=axis, counts=True) if 0 <= axis < prod(asked.made) else None
