@@ -70,6 +70,19 @@ def test_products_with_one_matrix_a_run_are_one_product_with_their_stack(tmp_pat
     assert graph.value("w").constant is not None
 
 
+def test_rows_that_are_split_by_sizes_of_data_are_runs(tmp_path: Path) -> None:
+    """As torch.export writes torch.split by sizes that a tensor's tolist() gave, before each part's linear layer."""
+    sizes = [
+        node("ScatterElements", "none expert ones", "counts", reduction="add"), node("Cast", "counts", "sizes", to=7),
+        node("Split", "x sizes", "rows0 rows1 rows2", axis=0), node("Transpose", "w", "turned", perm=[0, 2, 1]),
+        *[node("Gather", f"turned {each}", f"matrix{index}") for index, each in enumerate(("zero", "one", "two"))],
+        *[node("Gemm", f"rows{each} matrix{each}", f"made{each}", transB=1) for each in range(3)],
+    ]  # fmt: skip
+    graph = compared(tmp_path, proto([*sizes, JOINED]))
+    assert products(graph) == [[3, 8, 5]]
+    assert graph.value("turned").constant is not None
+
+
 def test_few_rows_take_the_matrices_that_they_need(tmp_path: Path) -> None:
     made = proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED], 1, 1)
     graph = bound(tmp_path, made)
@@ -89,6 +102,10 @@ def test_whatever_else_is_made_of_rows_is_made_of_all(tmp_path: Path) -> None:
 
 
 REFUSED = {
+    "one part of a split": [
+        node("ScatterElements", "none expert ones", "count", reduction="add"), node("Cast", "count", "sizes", to=7),
+        node("Split", "x sizes", "y other last_one", "first run", axis=0),
+    ],
     "runs that begin behind the first row": [
         node("Range", "one end0 one", "run0", "first run"), *RUNS[1:], *TAKEN, *MULTIPLIED, JOINED],
     "runs in another order": [*RUNS, *TAKEN, *MULTIPLIED, node("Concat", "made1 made0 made2", "y", axis=0)],
@@ -109,8 +126,9 @@ def test_other_rows_between_bounds_that_data_decide_are_refused(name: str, tmp_p
         bound(tmp_path, made)
     first = raised.value.diagnostics[0]
     label = "second run" if name == "runs in another order" else "first run"
+    kind = "Split" if name == "one part of a split" else "Range"
     assert (first.code, first.message) == (
-        "unsupported-op", f"Range '{label}': Range on data is not supported (only on constants)",
+        "unsupported-op", f"{kind} '{label}': {kind} on data is not supported (only on constants)",
     )  # fmt: skip
 
 

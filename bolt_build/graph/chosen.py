@@ -25,7 +25,7 @@ from bolt_build.graph.ops.lines import CumSum
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.scatter import ScatterND
 from bolt_build.graph.ops.shape import Cast, Identity, Reshape
-from bolt_build.graph.row_runs import join, joined, run_of
+from bolt_build.graph.row_runs import join, joined, run_of, split_runs
 
 MOST_PLACES = 1 << 22
 """Places of a mask at most: each has its coordinates while the model is imported."""
@@ -72,6 +72,19 @@ class Chosen:
         self._rows[node.outputs[0]] = Rows(key, node, 1, each)
         self._begun.setdefault(key, node)
         return True
+
+    def split(self, node: OnnxNode) -> bool:
+        """Takes a Split by sizes that data decide as runs of rows. False where it is none."""
+        if len(node.inputs) < 2 or not node.inputs[1] or self.among(*node.inputs) is not None:
+            return False
+        if (
+            any(name not in self._builder.values for name in node.inputs)
+            or self._builder.constant(node.inputs[1]) is not None
+        ):
+            return False
+        runs = split_runs(NodeImport(node, self._builder), self._builder)
+        self._rows.update(zip(node.outputs, runs, strict=False))
+        return bool(runs)
 
     def counted(self, node: OnnxNode) -> OnnxNode:
         """The node with all places in the stead of how many a mask has, where these are counted for a shape."""

@@ -170,6 +170,8 @@ class ModelImport:
             message = f"'{narrow[0]}' is of {narrow[1]}, which is taken only by {', '.join(READERS)}"
             self.report(node, "unsupported-dtype", message)
             return
+        if node.op_type == "Split" and self._chosen.split(node):
+            return
         node = self._chosen.counted(node)
         rows = self._chosen.among(*node.inputs)
         try:

@@ -4,28 +4,32 @@ rows were sorted by expert (`grouped_mm`).
     run_0 = Range(0, end_0), run_1 = Range(end_0, end_1), ...
     y = Concat(f_0(Gather(x, run_0)), f_1(Gather(x, run_1)), ...)
 
-How long each run is, data decide; all of them together are the rows of x. So each f is computed of all rows, and a row
-of y is taken from the function in whose run it lies (`graph.chosen` follows the values in between). Where all of them
-are products with matrices of one size, they are one product with a stack of matrices.
+A Split of x by sizes that data decide is such runs too. How long each run is, data decide; all of them together are the
+rows of x. So each f is computed of all rows, and a row of y is taken from the function in whose run it lies
+(`graph.chosen` follows the values in between). Where all of them are products with matrices of one size, they are one
+product with a stack of matrices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.chosen_rules import Key, Rows
 from bolt_build.graph.importing import Builder, NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.lines import CumSum
 from bolt_build.graph.ops.logic import Compare, Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Cast, Concat, Reshape
+from bolt_build.graph.ops.shape import Cast, Concat, Identity, Reshape, Slice
 
 Naming = Callable[[str], Key]
 """What a value is computed by."""
@@ -49,6 +53,23 @@ def run_of(node: OnnxNode, builder: Builder, key: Naming) -> Rows | None:
     if (by := builder.constant(step)) is None or by.size != 1 or int(by.reshape(-1)[0]) != 1:
         return None
     return Rows(("run", key(start), key(end)), node, 0, between=(start, end))
+
+
+def split_runs(node: NodeImport, builder: Builder) -> tuple[Rows, ...]:
+    """The runs that a Split along the first axis by sizes of data gives, each of which is all rows. Empty where it is
+    none."""
+    name, shape, count = node.input(0), node.type(0).shape, len(node.node.outputs)
+    if not shape or node.axis(node.integer("axis", 0), len(shape)) or node.type(1).shape != (count,):
+        return ()
+    ends = node.emit(CumSum(0), [node.input(1)])
+    first, last = (node.helper(np.asarray(each, numpy_dtype(node.type(1).dtype)), "bound") for each in (0, shape[0]))
+    inside = [node.emit(Slice((index,), (1,), (1,)), [ends]) for index in range(count - 1)]
+    bounds = [first, *(node.emit(Reshape(()), [each]) for each in inside), last]
+    for index, output in enumerate(node.node.outputs):
+        if output:
+            node.emit(Identity(), [name], index)
+            builder.values[output] = replace(builder.values[output], synthetic=True)
+    return tuple(Rows(("run", (a,), (b,)), node.node, 0, between=(a, b)) for a, b in pairwise(bounds))
 
 
 def joined(node: OnnxNode, sides: Sequence[Rows | None], builder: Builder, made: Mapping[str, OnnxNode]) -> bool:
@@ -114,38 +135,39 @@ def join(node: NodeImport, runs: Sequence[Rows], builder: Builder, made: Mapping
     names = node.inputs()
     ends = [each.between[1] for each in runs if each.between is not None]
     products = [_product(name, builder) for name in names]
-    alike = {(each[0], builder.values[each[1]].type) if each is not None else None for each in products}
+    alike = {(each[0], each[2], builder.values[each[1]].type) if each is not None else None for each in products}
     first = products[0]
     if len(alike) > 1 or first is None:
         _chosen_rows(node, names, ends)
         return
     matrices = [each[1] for each in products if each is not None]
     stack = _stacked(node, matrices, builder, made)
-    count, (rows, depth), columns = len(names), node.type_of(first[0]).shape, node.type_of(stack).shape[2]
+    count, (rows, depth), product = len(names), node.type_of(first[0]).shape, first[2]
+    columns = node.type_of(stack).shape[1 if product.transpose_b else 2]
     group = _groups(node, ends, rows)
     if 3 * rows <= count:
         taken = node.emit(Gather(0), [stack, group])
         lines = node.emit(Reshape((rows, 1, depth)), [first[0]])
-        node.emit(Reshape((rows, columns)), [node.emit(MatMul(), [lines, taken])], 0)
+        node.emit(Reshape((rows, columns)), [node.emit(product, [lines, taken])], 0)
         return
     lines = node.emit(Reshape((1, rows, depth)), [first[0]])
-    every = node.emit(Reshape((count * rows, columns)), [node.emit(MatMul(), [lines, stack])])
+    every = node.emit(Reshape((count * rows, columns)), [node.emit(product, [lines, stack])])
     behind = node.emit(Binary("mul"), [group, node.scalar_like(rows, group)])
     place = node.emit(Binary("add"), [behind, node.helper(np.arange(rows, dtype=np.int64), "row")])
     node.emit(Gather(0), [every, place], 0)
 
 
-def _product(name: str, builder: Builder) -> tuple[str, str] | None:
-    """The factors of a product of rows with a constant matrix that a value is."""
+def _product(name: str, builder: Builder) -> tuple[str, str, MatMul] | None:
+    """The factors of a product of rows with a constant matrix that a value is, and the product."""
     made = next((each for each in reversed(builder.nodes) if name in each.outputs), None)
     while made is not None and made.op.kind == "identity":
         made = next((each for each in reversed(builder.nodes) if made.inputs[0] in each.outputs), None)
-    if made is None or made.op != MatMul() or len(made.inputs) != 2:
+    if made is None or not isinstance(made.op, MatMul) or made.op.transpose_a or len(made.inputs) != 2:
         return None
     rows, matrix = made.inputs
     if builder.constant(matrix) is None or builder.values[matrix].type.rank != 2:
         return None
-    return _whole(rows, builder.nodes), matrix
+    return _whole(rows, builder.nodes), matrix, made.op
 
 
 def _whole(name: str, nodes: Sequence[Node]) -> str:
@@ -166,8 +188,22 @@ def _stacked(node: NodeImport, matrices: Sequence[str], builder: Builder, made: 
         found = builder.values.get(split.inputs[0])
         if found is not None and found.constant is not None and found.type.shape[0] == len(parts):
             return split.inputs[0]
+    taken = [_taken(made.get(name), builder) for name in matrices]
+    if taken[0] is not None and taken == [(taken[0][0], index, len(taken)) for index in range(len(taken))]:
+        return taken[0][0]
     arrays: list[Array] = [each for each in map(builder.constant, matrices) if each is not None]
     return node.helper(np.stack(arrays), "stack")
+
+
+def _taken(node: OnnxNode | None, builder: Builder) -> tuple[str, int, int] | None:
+    """Of which constant a matrix is which, and how many it has."""
+    if node is None or node.op_type != "Gather" or dict(node.attributes).get("axis", 0) != 0:
+        return None
+    data, index = node.inputs
+    place, whole = builder.constant(index), builder.values[data]
+    if place is None or place.ndim or whole.constant is None:
+        return None
+    return data, int(place), whole.type.shape[0]
 
 
 def _groups(node: NodeImport, ends: Sequence[str], rows: int) -> str:
