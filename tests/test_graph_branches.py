@@ -130,6 +130,20 @@ def test_an_input_of_few_numbers_that_says_how_much_is_read_may_be_given_a_value
     assert hints(saved(tmp_path, proto)) == [f"input 'given' decides: give it a value, as {value}"]
 
 
+def test_where_data_decide_how_large_something_is_the_model_is_to_end_there(tmp_path: Path) -> None:
+    """As models that repeat each token by a duration of their own."""
+    nodes = [
+        node("ReduceMax", "x", "most", keepdims=0), node("Cast", "most", "long", to=TensorProto.INT64),
+        node("Reshape", "long line", "size"), node("Expand", "one", "y", "repeat"),
+    ]  # fmt: skip
+    nodes[-1].input.append("size")
+    proto = model(nodes, [tensor("x", [1, 4])], constants={"line": np.asarray([1]), "one": np.ones(1, np.float32)})
+    assert hints(saved(tmp_path, proto)) == [
+        "data decide it, and shapes and weights are static: end the model in front of it (onnx.utils.extract_model), or "
+        "export it for one value"
+    ]
+
+
 def test_where_a_whole_input_decides_the_model_is_to_be_traced(tmp_path: Path) -> None:
     nodes = [
         node("ReduceMax", "x", "m", keepdims=0), node("Cast", "m", "c", to=TensorProto.BOOL),

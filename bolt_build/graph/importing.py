@@ -24,6 +24,12 @@ NO_SCHEMA = 0
 """The version of an operator in ONNX's own domain that the model's opset does not have. onnxruntime's optimiser writes
 LayerNormalization so into models of any opset, and SimplifiedLayerNormalization, which no opset has."""
 
+DATA_DECIDE = (
+    "data decide it, and shapes and weights are static: end the model in front of it (onnx.utils.extract_model), or "
+    "export it for one value"
+)
+"""What helps where an input must be constant, and no input of a few numbers decides it."""
+
 Attribute = int | float | str | Array | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 
 
@@ -195,7 +201,7 @@ class NodeImport:
         """The array of input `index`, which must be constant. Raises Refusal."""
         array = self.constant(index)
         if array is None:
-            raise Refusal("unsupported-op", f"{what} ('{self.input(index)}') is not a constant")
+            raise Refusal("unsupported-op", f"{what} ('{self.input(index)}') is not a constant", DATA_DECIDE)
         return array
 
     def static_ints(self, index: int, what: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from bolt_build.graph.chosen_rules import Rows
 from bolt_build.graph.control_flow import Undecided, unrolled
 from bolt_build.graph.deciding import given_value, remedy
 from bolt_build.graph.importer_table import ImporterTable
-from bolt_build.graph.importing import Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
+from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
 from bolt_build.graph.missing import all_nodes, ends_at_data, missing_operators
@@ -183,7 +183,8 @@ class ModelImport:
             if rows is not None:
                 self._lose_chosen(node, rows)
             elif isinstance(error, Refusal):
-                self.report(node, error.code, error.message, error.hint or self._given(node.inputs[1:]))
+                given = self._given(node.inputs[1:]) if error.hint in (None, DATA_DECIDE) else None
+                self.report(node, error.code, error.message, given or error.hint)
             elif isinstance(error, ShapeError):
                 self.report(node, "shape-mismatch", str(error))
             else:
