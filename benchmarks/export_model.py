@@ -3,7 +3,7 @@
 Runs in an environment that has these packages and torch, which none of the project's own have (`exporters.py` says
 how to make one and calls this).
 
-    python benchmarks/export_model.py MODEL FORM FILE [BATCH]   # FORM is ts14, ts17, dynamo18 or dynamo23
+    python benchmarks/export_model.py MODEL FORM FILE [BATCH]   # FORM is ts14, ts17, dynamo18, dynamo23 or hf
     python benchmarks/export_model.py --serve                   # such lines come in, answers in JSON go out
 
 Weights are random and calibrated: what is constant when a model is made (biases, scales, gates) is drawn too, and
@@ -97,9 +97,21 @@ def made(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     return model, inputs
 
 
+def by_transformers(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: str) -> None:
+    """Writes a model of transformers with its own exporter, which names all outputs."""
+    import onnx_ir
+    from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
+
+    given = dict(zip(model.inputs, inputs, strict=True))
+    onnx_ir.save(OnnxExporter().export(model.model, given, config=OnnxConfig()).program, path)
+
+
 def export(name: str, form: str, path: str, batch: str = "1") -> None:
-    dynamo, opset = FORMS[form]
     model, inputs = made(name)
+    if form == "hf":
+        by_transformers(model, inputs, path)
+        return
+    dynamo, opset = FORMS[form]
     inputs = tuple(each.repeat(int(batch), *[1] * (each.ndim - 1)) for each in inputs)
     with torch.no_grad():
         if dynamo:

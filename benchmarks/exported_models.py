@@ -17,6 +17,9 @@ from typing import Any
 import exported_further
 import exported_modules
 import exported_packages
+import exported_shrunk
+import exported_sights
+import exported_talks
 import exported_towers
 import exported_vits
 import exported_written
@@ -175,6 +178,11 @@ def further_model(name: str) -> Made:
     return Entries(model, tuple(given), outputs), tuple(given.values())
 
 
+def shrunk_model(kind: exported_shrunk.Kind) -> Made:
+    model, given, outputs = kind()
+    return Entries(model, tuple(given), outputs), tuple(given.values())
+
+
 _TORCHVISION = (
     "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3",
     "maxvit_t", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18",
@@ -262,6 +270,8 @@ ABSENT = tuple(
 )
 """Those whose models are left out."""
 
+SHRUNK = exported_shrunk.DECODERS | exported_shrunk.TEXTS | exported_sights.SIGHTS | exported_talks.TALKS
+
 OTHERS: dict[str, Callable[[], Made]] = {
     **{
         f"transformers.{kind}": (lambda kind=kind: text_model(kind, **_SMALL))
@@ -341,6 +351,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in _TORCHVISION_MORE},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in exported_further.TIMM},
     **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in exported_further.TRANSFORMERS},
+    **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind)) for name, kind in SHRUNK.items()},
     **{f"module.{name}": made for name, made in exported_modules.MODULES.items()},
     **{f"module.{name}": made for name, made in exported_written.MODULES.items()},
     **{
@@ -358,6 +369,10 @@ ONE_FORM = {
     "transformers.Cohere": "dynamo18", "transformers.MobileViTV2": "dynamo18",
     "timm.halonet26t": "dynamo18", "timm.volo_d1_224": "dynamo18", "timm.sehalonet33ts": "dynamo18",
     **{f"transformers.{name}": form for name, form in exported_further.ONE_FORM.items()},
+    **{
+        f"transformers.{name}": form
+        for name, form in (exported_shrunk.ONE_FORM | exported_sights.ONE_FORM | exported_talks.ONE_FORM).items()
+    },
     **{f"module.{name}": form for name, form in (exported_modules.ONE_FORM | exported_written.ONE_FORM).items()},
     **exported_packages.ONE_FORM, **exported_towers.ONE_FORM, **exported_vits.ONE_FORM,
 }  # fmt: skip

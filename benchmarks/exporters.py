@@ -3,7 +3,8 @@
 `exported_models.py` has the models, randomly initialised: every classification and segmentation architecture of
 torchvision, the smallest of most families of timm and transformers, modules such as people write, and models of further
 packages (`exported_packages.py`, `exported_towers.py`, `exported_vits.py`). The named ones are exported by torchscript
-at opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms. Each file is planned for an
+at opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms or by transformers' own
+exporter. Each file is planned for an
 H200 (`bolt-build check`), and built for the host and verified from a recipe of four lines.
 
 The exporters need an environment of their own. Further packages that it lacks are named and left out:
@@ -46,6 +47,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = Path(__file__).with_name("export_model.py")
 FORMS = ("ts17", "dynamo18", "dynamo23", "ts14")
 """Those that are not named are exported in one of the first two, by turns."""
+HF = "hf"
+"""What transformers' own exporter writes: the form of some of its models."""
 NOT_BUILT = "not built yet"
 SECONDS = 1200
 """The most that one export, check or build may take."""
@@ -248,7 +251,7 @@ def main() -> int:
     parser.add_argument("--python", required=True, help="the interpreter of the environment with the exporters")
     parser.add_argument("--work", type=Path, required=True, help="a folder for models and rows")
     parser.add_argument("--only", action="append", help="models that match (repeatable)")
-    parser.add_argument("--form", choices=FORMS, action="append", help="only this form (repeatable)")
+    parser.add_argument("--form", choices=(*FORMS, HF), action="append", help="only this form (repeatable)")
     parser.add_argument("--keep", action="store_true", help="keep rows of the result before that FOLDER has not")
     parser.add_argument("--again", action="store_true", help="do rows again that are not right")
     parser.add_argument("--plan", action="store_true", help="build nothing: `--again` does that later")
@@ -283,7 +286,7 @@ def main() -> int:
             row
             for row in (Row(words.work.resolve(), *each, versions) for each in every)
             if any(fnmatch.fnmatch(row.model, each) for each in words.only or ["*"])
-            and row.form in (words.form or FORMS)
+            and row.form in (words.form or (*FORMS, HF))
             and (row.name not in rows or (words.again and not right(rows[row.name])))
         ]
         print(f"{len(todo)} rows to do", flush=True)
