@@ -47,7 +47,7 @@ def test_the_order_is_this() -> None:
         "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead",
         "multiply-patches", "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
-        "select-early", "merge-projections", "slice-gathers", "gather-rows", "multiply-wide-heads",
+        "select-early", "merge-projections", "gate-columns", "slice-gathers", "gather-rows", "multiply-wide-heads",
         "place-products", "split-depths",
         "merge-rearrangements", "move-images", "recognise-squares", "fuse-epilogues", "trim-windows",
         "flatten-volumes", "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies",
@@ -77,8 +77,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "recognise-norms, recognise-group-norms, recognise-rotary, recognise-attention, "
         "turn-images, fold-batch-norm, fold-affine, merge-branches, "
         "add-stacked, gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
-        "merge-projections, slice-gathers, gather-rows, multiply-wide-heads, place-products, split-depths, "
-        "merge-rearrangements, move-images, recognise-squares, fuse-epilogues, trim-windows, "
+        "merge-projections, gate-columns, slice-gathers, gather-rows, multiply-wide-heads, place-products, "
+        "split-depths, merge-rearrangements, move-images, recognise-squares, fuse-epilogues, trim-windows, "
         "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
         "pad-slices, order-slices, pad-channels, join-slices, "
         "pad-filters, split-batches"
