@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bolt_grouped/bands.h"
+#include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/halves.h"
 
 namespace bolt::grouped {
@@ -13,17 +14,6 @@ __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
-}
-
-/// Two numbers at the same place of shared memory of another block of the cluster.
-__device__ inline float2 of_part(const float2* own, int part) {
-  float2 found = *own;
-#if __CUDA_ARCH__ >= 900
-  std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
-  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"(part));
-  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(found.x), "=f"(found.y) : "r"(at) : "memory");
-#endif
-  return found;
 }
 
 template <typename Tile>
@@ -213,7 +203,7 @@ struct NormedBands<BandTile<W, down, across, slab, slabs, parts, warps, instruct
       if constexpr (parts > 1) {
         float2 others[parts];
 #pragma unroll
-        for (int other = 0; other < parts; ++other) others[other] = of_part(memory.sums + position, other);
+        for (int other = 0; other < parts; ++other) others[other] = portable::of_block(memory.sums + position, other);
         const auto many = [&](int other) { return static_cast<float>(min(channels, a.channels - other * channels)); };
         found = make_float2(0.0f, 0.0f);
 #pragma unroll

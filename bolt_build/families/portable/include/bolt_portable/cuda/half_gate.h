@@ -2,6 +2,7 @@
 // excitation, weights by eight images.
 #pragma once
 
+#include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/half_mma.h"
 #include "bolt_portable/cuda/launch.h"
 #include "bolt_portable/epilogue.h"
@@ -181,18 +182,18 @@ struct HalfGateBody {
         join(sums);
         __syncthreads();
       }
-      meet();
+      cluster_meet();
     }
     gather(sums, hidden, image, rank);
     __syncthreads();
-    if constexpr (cluster > 1) arrive();
+    if constexpr (cluster > 1) cluster_arrive();
 
     gate_product<Down>(down, weights_behind, second, sums_behind + warp * gate_sums, apart, [&](std::uint32_t (&x)[4], int at) {
       gate_load<8, Down::steps % Down::deep == 0>(x, hidden + lane / 4 * pitch, at, whole);
     });
     __syncthreads();
     finish(sums_behind, image, block);
-    if constexpr (cluster > 1) wait();  // others may still read this block's sums
+    if constexpr (cluster > 1) cluster_wait();  // others may still read this block's sums
   }
 
  private:
@@ -255,39 +256,6 @@ struct HalfGateBody {
       if (row < Down::rows && of < images)
         store(out + at, epilogue(total<Down::deep>(sums + sum.tile * Down::deep * gate_sums + sum.at), Place{at, row}));
     }
-  }
-
-  /// A number in shared memory of a block of the cluster.
-  __device__ static float of_block(const float* own, int block) {
-    float found = *own;
-#if __CUDA_ARCH__ >= 900
-    std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
-    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"(block));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(found) : "r"(at) : "memory");
-#endif
-    return found;
-  }
-  /// Says that this block has read what it wants of the others.
-  __device__ static void arrive() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-#endif
-  }
-  __device__ static void wait() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
-  }
-  /// All threads of all blocks of the cluster have come here, and see what the others wrote to shared memory before their block
-  /// met. A fence takes long, and one warp's is for all of a block.
-  __device__ static void meet() {
-#if __CUDA_ARCH__ >= 900
-    if (threadIdx.x < 32)
-      asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-    else
-      arrive();
-#endif
-    wait();
   }
 };
 

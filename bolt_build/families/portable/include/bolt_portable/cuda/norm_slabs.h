@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/norm_sums.h"
 
 namespace bolt::portable {
@@ -159,10 +160,13 @@ struct NormSlabs {
       begin += chunk;
     }
 
-    if (cluster > 1) meet();
+    if (cluster > 1) {
+      __syncthreads();
+      cluster_meet();
+    }
     for (std::uint32_t at = threadIdx.x; at < statistics; at += blockDim.x) all[at] = joined(ours + at);
     __syncthreads();
-    if (cluster > 1) arrive();
+    if (cluster > 1) cluster_arrive();
     each_statistic(lane, [&](int i, std::uint32_t at) {
       const float2 found = all[at];
       mean[i] = found.x;
@@ -185,7 +189,7 @@ struct NormSlabs {
       load_wide(in + at.x, x);
       finish(at);
     });
-    if (cluster > 1) wait();  // others may still read this block's statistics
+    if (cluster > 1) cluster_wait();  // others may still read this block's statistics
   }
 
   /// Positions that each of `turns` groups of copies has, a multiple of `parts`.
@@ -237,39 +241,6 @@ struct NormSlabs {
   }
   __device__ std::uint32_t positions_of(std::uint32_t rank) const {
     return min(share, positions - first_of(rank));
-  }
-
-  __device__ static float2 of_block(const float2* own, std::uint32_t rank) {
-    float2 found = *own;
-#if __CUDA_ARCH__ >= 900
-    std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
-    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"(rank));
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(found.x), "=f"(found.y) : "r"(at) : "memory");
-#endif
-    return found;
-  }
-  /// Says that this block has read what it wants of the others.
-  __device__ static void arrive() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-#endif
-  }
-  __device__ static void wait() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
-  }
-  /// All threads of all blocks of the cluster have come here, and see what the others wrote to shared memory before. A fence
-  /// takes long, and one warp's is for all that its block wrote.
-  __device__ static void meet() {
-    __syncthreads();
-#if __CUDA_ARCH__ >= 900
-    if (threadIdx.x < 32)
-      asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-    else
-      arrive();
-#endif
-    wait();
   }
 };
 
