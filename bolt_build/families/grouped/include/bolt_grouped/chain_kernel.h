@@ -106,28 +106,18 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
   static constexpr int shared_bytes = stage_bytes > Sums::bytes ? stage_bytes : Sums::bytes;
   static constexpr int ahead = stages > 1 ? stages - 1 : 1;
 
-  /// Begins the copy of `count` times 16 bytes.
-  template <int count>
-  static __device__ void copy_all(void* to, const void* from) {
-#pragma unroll
-    for (int first = 0; first < count; first += threads) {
-      const int i = first + threadIdx.x;
-      if (first + threads <= count || i < count)
-        copy<8>(static_cast<Half*>(to) + i * 8, static_cast<const Half*>(from) + i * 8, true);
-    }
-  }
-
   /// Begins the copies of a slab's weights and biases.
   static __device__ void constants(Stage& to, const ChainArguments& chain, int at, int part) {
     const Arguments& a = chain.conv;
-    copy_all<slab * Factor::taps / 8>(to.weights, static_cast<const Half*>(a.weights) + Index{at} * slab * Factor::taps);
-    if (a.bias != nullptr) copy_all<slab / 4>(to.bias, a.bias + at * slab);
+    const Half* const weights = static_cast<const Half*>(a.weights) + Index{at} * slab * Factor::taps;
+    copy_chunks<threads, slab * Factor::taps / 8>(to.weights, weights);
+    if (a.bias != nullptr) copy_chunks<threads, slab / 4>(to.bias, a.bias + at * slab);
     const int steps = min(slab / 16, (a.channels + 15) / 16 - at * (slab / 16));
     const Right<2>* from =
         static_cast<const Right<2>*>(chain.second_weights) + (Index{at} * (slab / 16) * chain.parts + part) * factors_of_step;
 #pragma unroll
     for (int step = 0; step < slab / 16; ++step, from += chain.parts * factors_of_step)
-      if (step < steps) copy_all<factors_of_step / 2>(to.factors + step * factors_of_step, from);
+      if (step < steps) copy_chunks<threads, factors_of_step / 2>(to.factors + step * factors_of_step, from);
   }
 
   template <typename Between, typename After>

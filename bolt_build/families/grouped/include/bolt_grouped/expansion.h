@@ -33,27 +33,17 @@ struct Expansion {
     alignas(16) float bias[slab];
   };
 
-  /// Begins the copy of `count` times 16 bytes.
-  template <int count>
-  static __device__ void copy_all(void* to, const void* from) {
-#pragma unroll
-    for (int first = 0; first < count; first += threads) {
-      const int i = first + threadIdx.x;
-      if (first + threads <= count || i < count)
-        copy<8>(static_cast<Half*>(to) + i * 8, static_cast<const Half*>(from) + i * 8, true);
-    }
-  }
-
   /// Begins the copies of a slab's constants, one of `slabs`, which have zeros behind them up to whole slabs.
   static __device__ void fill(Constants& to, const InvertedArguments& a, int slabs, int at) {
     const Arguments& conv = a.chain.conv;
     const Right<2>* first = static_cast<const Right<2>*>(a.first_weights) + Index{at} * octets * 32;
 #pragma unroll 2
     for (int step = 0; step < depths; ++step, first += Index{slabs} * octets * 32)
-      copy_all<octets * 16>(to.first[step], first);
-    if (a.first_bias != nullptr) copy_all<slab / 4>(to.first_bias, a.first_bias + at * slab);
-    copy_all<slab * Factor::taps / 8>(to.weights, static_cast<const Half*>(conv.weights) + Index{at} * slab * Factor::taps);
-    if (conv.bias != nullptr) copy_all<slab / 4>(to.bias, conv.bias + at * slab);
+      copy_chunks<threads, octets * 16>(to.first[step], first);
+    if (a.first_bias != nullptr) copy_chunks<threads, slab / 4>(to.first_bias, a.first_bias + at * slab);
+    const Half* const weights = static_cast<const Half*>(conv.weights) + Index{at} * slab * Factor::taps;
+    copy_chunks<threads, slab * Factor::taps / 8>(to.weights, weights);
+    if (conv.bias != nullptr) copy_chunks<threads, slab / 4>(to.bias, conv.bias + at * slab);
   }
 
   /// Zeros where there are no biases, which no copy overwrites.

@@ -14,6 +14,17 @@ using portable::commit;
 using portable::copy;
 using portable::settle;
 
+/// Begins the copies of `count` times 16 bytes, by all `threads` of a block.
+template <int threads, int count>
+__device__ inline void copy_chunks(void* to, const void* from) {
+#pragma unroll
+  for (int first = 0; first < count; first += threads) {
+    const int i = first + threadIdx.x;
+    if (first + threads <= count || i < count)
+      copy<8>(static_cast<Half*>(to) + i * 8, static_cast<const Half*>(from) + i * 8, true);
+  }
+}
+
 /// Where a tile begins in the output.
 struct Corner {
   int image, y, x;

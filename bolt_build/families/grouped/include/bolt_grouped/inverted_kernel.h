@@ -41,8 +41,8 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
 #pragma unroll
     for (int step = 0; step < slab / 16; ++step)
       if (step < steps)
-        Front::template copy_all<factors_of_step / 2>(to.factors + step * factors_of_step,
-                                                      from + Index{step} * chain.parts * factors_of_step);
+        copy_chunks<threads, factors_of_step / 2>(to.factors + step * factors_of_step,
+                                                  from + Index{step} * chain.parts * factors_of_step);
   }
 
   template <typename Before, typename Between, typename After>
