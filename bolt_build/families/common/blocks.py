@@ -30,6 +30,13 @@ def refuse_shared(nbytes: int, gpu: Gpu) -> str | None:
     return None
 
 
+def refuse_threads(threads: int, least: int, most: int) -> str | None:
+    """Why there are no blocks of so many threads, None where there are."""
+    if not least <= threads <= most:
+        return Reason("blocks have {} to {} threads, not {}", least, most, threads)
+    return None
+
+
 def refuse_held(registers: int, most: int, threads: int, gpu: Gpu) -> str | None:
     """Why the threads of a block do not hold weights and sums in so many registers, None where they do; `most` is what
     a kind's threads have, whatever the GPU."""

@@ -135,10 +135,10 @@ class BandTile:
             return Reason("{} channels of a position are more than the {} of a warp", self.channels(shape), most)
         if self.warps > self.slab // 2:
             return Reason("{} warps cannot share the {} channels of a slab in pairs", self.warps, self.slab)
-        if shape.waste(self.rows, self.columns) > 3 and (self.down > 1 or self.across > 1):
-            return Reason(
-                "two thirds of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(self.rows, self.columns, 3)) is not None and (
+            self.down > 1 or self.across > 1
+        ):
+            return reason
         if (registers := self.registers(shape)) > min(_REGISTERS, gpu.registers // self.threads):
             return Reason("takes {} registers of a thread, {} threads have not as many", registers, self.threads)
         return refuse_shared(self.shared_bytes(shape), gpu)

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import ClassVar
 
-from bolt_build.dtypes import DType
-from bolt_build.families.common.blocks import refuse_held, refuse_shared
-from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
-from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.singles import Singles
 from bolt_build.families.grouped.tensor_core import instruction
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -46,7 +44,7 @@ _WAIT = 350
 
 
 @dataclass(frozen=True)
-class BandedTile:
+class BandedTile(Singles):
     """`pairs` pairs of channels, a warp each, of `segments` segments: `rows` rows of an image, 8 * `across` positions
     wide. A block goes down all segments at once."""
 
@@ -54,7 +52,6 @@ class BandedTile:
     across: int
     segments: int
     rows: int
-    halves: ClassVar[tuple[DType, ...]] = HALVES
 
     @property
     def parameters(self) -> Named:
@@ -92,10 +89,6 @@ class BandedTile:
         """Rows of a product that there are."""
         return self.across * self.segments
 
-    def parts(self, shape: Shape) -> int:
-        """Blocks beside each other along the channels."""
-        return ceil(shape.filters / self.channels)
-
     def blocks(self, shape: Shape, run: int) -> int:
         """Each has its segments, whatever `run` says."""
         groups = ceil(shape.batch * ceil(shape.out[0] / self.rows) / self.segments)
@@ -123,16 +116,14 @@ class BandedTile:
             return "multiplies 16 columns of the input at once, with instructions of depth 16"
         if shape.filters % 2:
             return "computes two channels a warp, which an odd number of them has not"
-        if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
+        if (reason := refuse_threads(self.threads, *_THREADS)) is not None:
+            return reason
         if self.used > _RUNS:
             return Reason("a product has {} rows of eight positions, not {}", _RUNS, self.used)
         if (reason := refuse_held(self.registers(shape), _REGISTERS, self.threads, gpu)) is not None:
             return reason
-        if shape.waste(self.rows, self.columns) > 2:
-            return Reason(
-                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(self.rows, self.columns)) is not None:
+            return reason
         return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
@@ -153,12 +144,6 @@ class BandedTile:
     def sums(self, shape: Shape) -> Sums | None:
         """None: neighbouring positions of a channel lie in several threads."""
         return None
-
-    def flops(self, shape: Shape) -> int:
-        return shape.flops_of_singles
-
-    def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        return planes(shape, self.parts(shape) * self.channels)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::BandedTile<bolt::grouped::Window<7, 7, 1, 1, 1, 1>, 8, 7, 2, 56, 6, 8>`"""

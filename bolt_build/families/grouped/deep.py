@@ -10,7 +10,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from bolt_build.dtypes import DType
-from bolt_build.families.common.blocks import refuse_shared
+from bolt_build.families.common.blocks import refuse_shared, refuse_threads
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
@@ -121,8 +121,8 @@ class DeepTile:
         return max(weights + halos, sums) + table + 16
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
-        if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
+        if (reason := refuse_threads(self.threads, *_THREADS)) is not None:
+            return reason
         if (sums := 4 * self.fragments * self.n) > _SUMS:
             return Reason("its sums take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
         if self.registers > (most := min(_REGISTERS, gpu.registers // self.threads)):
@@ -132,10 +132,8 @@ class DeepTile:
         steps = self._steps(shape, instruction(gpu))
         if steps < 2 * self.across * self.depth:
             return Reason("{} steps of depth are no two rounds of {}", steps, self.across * self.depth)
-        if shape.waste(self.rows, self.columns) > 2:
-            return Reason(
-                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(self.rows, self.columns)) is not None:
+            return reason
         return refuse_shared(self.shared_bytes(shape, gpu), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:

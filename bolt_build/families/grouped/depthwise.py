@@ -9,12 +9,13 @@ from math import ceil, gcd
 from typing import ClassVar
 
 from bolt_build.dtypes import DType
-from bolt_build.families.common.blocks import refuse_shared
+from bolt_build.families.common.blocks import refuse_shared, refuse_threads
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, seconds_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
+from bolt_build.families.grouped.singles import strip_pitch
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -26,8 +27,6 @@ _HELD = 64
 _UNROLLED = 800
 """Multiplications of a thread and tile that are written out: with more, instructions are what a kernel waits for."""
 _THREADS = (64, 512)
-_BANKS = 128
-"""Bytes that shared memory gives at once."""
 _EFFICIENCY = 0.42
 """Part of the multiprocessor's instructions a second that these kernels reach: fitted to 249 times of an H200, off by
 28% on average, and by 22% over 101 others."""
@@ -76,15 +75,8 @@ class DepthwiseTile:
         return self.outputs // shape.of_group[1]
 
     def pitch(self, shape: Shape) -> int:
-        """Elements of shared memory for a pixel: so many that neighbouring strips lie in different banks, where the
-        channels of one do not fill them."""
-        bytes_of_pixel = aligned(self.inputs(shape)) * 2
-        step = self.each * shape.stride[1]
-        for more in range(0, _BANKS, 16):
-            apart = step * (bytes_of_pixel + more) % _BANKS
-            if bytes_of_pixel >= _BANKS or apart in (bytes_of_pixel, _BANKS - bytes_of_pixel):
-                return (bytes_of_pixel + more) // 2
-        return bytes_of_pixel // 2
+        """Elements of shared memory for a pixel: neighbouring strips lie in different banks."""
+        return strip_pitch(self.inputs(shape), self.each * shape.stride[1])
 
     def parts(self, shape: Shape) -> int:
         """Blocks beside each other along the channels."""
@@ -106,18 +98,19 @@ class DepthwiseTile:
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if self.outputs % shape.of_group[1]:
             return Reason("{} results are no whole groups of {}", self.outputs, shape.of_group[1])
-        if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
+        if (reason := refuse_threads(self.threads, *_THREADS)) is not None:
+            return reason
         if self.held and shape.taps * self.vector > _FLOATS and self._weight_registers(shape) > _HELD:
             registers = self._weight_registers(shape)
             return Reason("weights would take {} registers of a thread, at most {} are kept there", registers, _HELD)
         if self.held and shape.taps * self.vector * self.each > _UNROLLED:
             count = shape.taps * self.vector * self.each
             return Reason("{} multiplications of a thread would be unrolled, at most {} are", count, _UNROLLED)
-        if shape.waste(self.rows, self.columns) > 2 and (self.rows, self.columns) != min_extent(shape):
-            return Reason(
-                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(self.rows, self.columns)) is not None and (
+            self.rows,
+            self.columns,
+        ) != min_extent(shape):
+            return reason
         return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import ClassVar
 
-from bolt_build.dtypes import DType
-from bolt_build.families.common.blocks import refuse_held, refuse_shared
-from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
-from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.singles import Singles
 from bolt_build.families.grouped.tensor_core import instruction
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -38,14 +36,13 @@ _OCTETS, _STRIPS, _ROWS = (4, 2, 6), (2, 1, 4), (56, 28, 14, 7)
 
 
 @dataclass(frozen=True)
-class DiagonalTile:
+class DiagonalTile(Singles):
     """`strips` times 16 positions of `octets` times 8 channels, a warp each, of which a block computes `rows` rows one
     behind the other."""
 
     octets: int
     strips: int
     rows: int
-    halves: ClassVar[tuple[DType, ...]] = HALVES
 
     @property
     def parameters(self) -> Named:
@@ -78,10 +75,6 @@ class DiagonalTile:
         """Elements of shared memory for a pixel: an odd number of octets, so that eight neighbours lie in all banks."""
         return (self.octets + (self.octets + 1) % 2) * _OCTET
 
-    def parts(self, shape: Shape) -> int:
-        """Blocks beside each other along the channels."""
-        return ceil(shape.filters / self.channels)
-
     def blocks(self, shape: Shape, run: int) -> int:
         """Each has one run of rows, whatever `run` says."""
         return self.parts(shape) * shape.tiles(self.rows, self.columns)
@@ -96,16 +89,14 @@ class DiagonalTile:
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if instruction(gpu) != 2 * _OCTET:
             return "multiplies two taps at once, with instructions of depth 16"
-        if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
+        if (reason := refuse_threads(self.threads, *_THREADS)) is not None:
+            return reason
         if (reason := refuse_held(self.registers(shape), _REGISTERS, self.threads, gpu)) is not None:
             return reason
         if self.channels >= 2 * aligned(shape.filters, _OCTET):
             return Reason("half of its channels would be beyond the {} of the convolution", shape.filters)
-        if shape.waste(self.rows, self.columns) > 3:
-            return Reason(
-                "two thirds of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(self.rows, self.columns, 3)) is not None:
+            return reason
         return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
@@ -125,12 +116,6 @@ class DiagonalTile:
     def sums(self, shape: Shape) -> Sums | None:
         """None: neighbouring positions of a channel lie in several threads."""
         return None
-
-    def flops(self, shape: Shape) -> int:
-        return shape.flops_of_singles
-
-    def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        return planes(shape, self.parts(shape) * self.channels)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::DiagonalTile<bolt::grouped::Window<7, 7, 1, 1, 1, 1>, 4, 2, 14, 6, 40, 8, 8>`"""

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import ClassVar
 
-from bolt_build.dtypes import DType
-from bolt_build.families.common.blocks import refuse_held, refuse_shared
-from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
-from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
-from bolt_build.families.reason import Reason
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.singles import Singles
 from bolt_build.targets import Gpu, Target
 
 _FLOATS = 80
@@ -38,7 +35,7 @@ _ROWS = (4, 28)
 
 
 @dataclass(frozen=True)
-class RowsTile:
+class RowsTile(Singles):
     """`columns` positions of `lanes` times `vector` channels, of which a block computes `rows` rows one behind the
     other; a thread has `each` positions of a row and `vector` channels. `stages` rows of the input are in shared
     memory, of which all but one are still being copied."""
@@ -49,7 +46,6 @@ class RowsTile:
     each: int
     rows: int
     stages: int
-    halves: ClassVar[tuple[DType, ...]] = HALVES
 
     @property
     def parameters(self) -> Named:
@@ -73,10 +69,6 @@ class RowsTile:
     def threads(self) -> int:
         return self.lanes * self.columns // self.each
 
-    def parts(self, shape: Shape) -> int:
-        """Blocks beside each other along the channels."""
-        return ceil(shape.filters / self.channels)
-
     def blocks(self, shape: Shape, run: int) -> int:
         """Each has one run of rows, whatever `run` says."""
         return self.parts(shape) * shape.tiles(self.rows, self.columns)
@@ -92,14 +84,12 @@ class RowsTile:
         return held + live * self.each * self.vector + self.vector + _OTHERS
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
-        if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
+        if (reason := refuse_threads(self.threads, *_THREADS)) is not None:
+            return reason
         if (reason := refuse_held(self.registers(shape), _REGISTERS, self.threads, gpu)) is not None:
             return reason
-        if shape.waste(self.rows, self.columns) > 2:
-            return Reason(
-                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(self.rows, self.columns)) is not None:
+            return reason
         return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
@@ -126,12 +116,6 @@ class RowsTile:
     def sums(self, shape: Shape) -> Sums:
         """Where rows of the input have lain before."""
         return Sums(shape.tiles(self.rows, self.columns) // shape.batch, self.shared_bytes(shape))
-
-    def flops(self, shape: Shape) -> int:
-        return shape.flops_of_singles
-
-    def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        return planes(shape, self.parts(shape) * self.channels)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::RowsTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 4, 36, 28, 4, 14, 4, 144, 8, 8>`"""

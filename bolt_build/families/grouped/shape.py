@@ -20,6 +20,10 @@ from bolt_build.graph.ops.conv import Conv
 SPACE = "bolt::grouped"
 _TRANSCENDENTAL = 5
 """Operations that a power of two and a reciprocal count as."""
+_WASTED = {
+    2: "over half of the positions would be beyond the {}x{} of an image",
+    3: "two thirds of the positions would be beyond the {}x{} of an image",
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,13 @@ class Shape:
     def waste(self, rows: int, columns: int) -> float:
         """Positions that tiles compute, for each that there is."""
         return self.tiles(rows, columns) * rows * columns / (self.batch * prod(self.out))
+
+    def refuse_waste(self, rows: int, columns: int, most: int = 2) -> str | None:
+        """Why tiles of such an extent would compute more than `most` (2 or 3) positions for each that there is, None
+        where they do not."""
+        if self.waste(rows, columns) <= most:
+            return None
+        return Reason(_WASTED[most], *self.out)
 
     @property
     def flops_of_singles(self) -> int:

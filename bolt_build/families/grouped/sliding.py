@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, gcd, prod
-from typing import ClassVar
 
-from bolt_build.dtypes import DType
-from bolt_build.families.common.blocks import refuse_held, refuse_shared
-from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
-from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.singles import Singles, strip_pitch
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -23,8 +21,6 @@ _OTHERS = 22
 _REGISTERS = 224
 """Most registers of a thread: with more, some are spilled to memory."""
 _THREADS = (64, 512)
-_BANKS = 128
-"""Bytes that shared memory gives at once."""
 _EFFICIENCY = 0.8
 """Part of the multiprocessor's instructions a second that these kernels reach: fitted to 52 times of an H200."""
 _ALONE = 0.26
@@ -40,7 +36,7 @@ _SMALL = 100
 
 
 @dataclass(frozen=True)
-class SlidingTile:
+class SlidingTile(Singles):
     """`images` images of `down * rows` by `across * each` positions of `lanes * vector` channels. A thread has `vector`
     channels of `each` neighbouring columns, and goes down `rows` rows of them."""
 
@@ -51,7 +47,6 @@ class SlidingTile:
     rows: int
     down: int
     images: int
-    halves: ClassVar[tuple[DType, ...]] = HALVES
 
     @property
     def parameters(self) -> Named:
@@ -84,19 +79,8 @@ class SlidingTile:
         return self.lanes * self.across * self.down * self.images
 
     def pitch(self, shape: Shape) -> int:
-        """Elements of shared memory for a pixel: so many that neighbouring strips lie in different banks, where the
-        channels of one do not fill them."""
-        bytes_of_pixel = aligned(self.channels) * 2
-        step = self.each * shape.stride[1]
-        for more in range(0, _BANKS, 16):
-            apart = step * (bytes_of_pixel + more) % _BANKS
-            if bytes_of_pixel >= _BANKS or apart in (bytes_of_pixel, _BANKS - bytes_of_pixel):
-                return (bytes_of_pixel + more) // 2
-        return bytes_of_pixel // 2
-
-    def parts(self, shape: Shape) -> int:
-        """Blocks beside each other along the channels."""
-        return ceil(shape.filters / self.channels)
+        """Elements of shared memory for a pixel: neighbouring strips lie in different banks."""
+        return strip_pitch(self.channels, self.each * shape.stride[1])
 
     def tiles(self, shape: Shape) -> int:
         """Tiles of an image."""
@@ -118,8 +102,8 @@ class SlidingTile:
         return self.vector * (shape.taps + live(shape) * self.each + span) + _OTHERS
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
-        if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
+        if (reason := refuse_threads(self.threads, *_THREADS)) is not None:
+            return reason
         if self.down % spread(shape):
             return Reason(
                 "rows of the output that share rows of the input lie {} apart, {} threads below each other are no "
@@ -127,10 +111,8 @@ class SlidingTile:
             )  # fmt: skip
         if (reason := refuse_held(self.registers(shape), _REGISTERS, self.threads, gpu)) is not None:
             return reason
-        if shape.waste(*self.extent) > 2:
-            return Reason(
-                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(*self.extent)) is not None:
+            return reason
         return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
@@ -163,12 +145,6 @@ class SlidingTile:
     def sums(self, shape: Shape) -> Sums:
         """Where the input has lain before."""
         return Sums(self.tiles(shape), self.shared_bytes(shape))
-
-    def flops(self, shape: Shape) -> int:
-        return shape.flops_of_singles
-
-    def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        return planes(shape, self.parts(shape) * self.channels)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::SlidingTile<bolt::grouped::Window<5, 5, 1, 1, 1, 1>, 2, 16, 7, 2, 4, 4, 1, 32, 8, 8>`"""

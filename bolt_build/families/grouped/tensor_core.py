@@ -120,10 +120,11 @@ class TensorCoreTile:
             return Reason("its sums take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
         if self._items(shape) < self.warps and (self.warps, self.fragments) != (2, 1):
             return Reason("only {} of its {} warps have work", self._items(shape), self.warps)
-        if shape.waste(self.rows, self.columns) > 2 and (self.rows, self.columns) != min_extent(shape):
-            return Reason(
-                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
-            )
+        if (reason := shape.refuse_waste(self.rows, self.columns)) is not None and (
+            self.rows,
+            self.columns,
+        ) != min_extent(shape):
+            return reason
         return refuse_shared(self.shared_bytes(shape, gpu), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
