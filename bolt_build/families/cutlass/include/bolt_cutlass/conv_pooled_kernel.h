@@ -111,11 +111,7 @@ struct PooledWindows {
       cute::prefetch_tma_descriptor(&params.x);
       cute::prefetch_tma_descriptor(&params.y);
       if constexpr (overlaps) cute::prefetch_tma_descriptor(&params.y_below);
-#pragma unroll 1
-      for (int i = 0; i < depth; ++i) {
-        shared.full[i].init(1);
-        shared.empty[i].init(4);
-      }
+      prepare_boxes<depth>(shared, 4);
       ::cutlass::arch::fence_barrier_init();
       ::cutlass::arch::fence_view_async_shared();
     }
@@ -202,18 +198,7 @@ struct PooledWindows {
       // Alone, behind the other's last tile, there are no turns.
       const bool after_other = own == 1 || tile <= others, before_other = own == 0 ? tile < others : tile + 1 < others;
       if (after_other) ::cutlass::arch::NamedBarrier::sync(256, static_cast<std::uint32_t>(2 + own));
-      int last = 0;
-#pragma unroll
-      for (int shift = 0; shift < shifts; ++shift) {
-        shared.full[turn.index].wait(turn.phase);
-        Factor::multiply(shared.windows[turn.index], weights, shift, sums);
-        if (shift > 0) {
-          cute::warpgroup_wait<1>();
-          if (lane == 0) shared.empty[last].arrive();
-        }
-        last = turn.index;
-        turn.advance();
-      }
+      const int last = multiply_windows<Factor, shifts>(shared, weights, turn, lane, sums);
       if (before_other) ::cutlass::arch::NamedBarrier::arrive(256, static_cast<std::uint32_t>(3 - own));
       // The boxes of the other's tile, which lie between this one's and the next.
       if (own == 1 || tile < others) turn.advance(shifts);

@@ -81,11 +81,7 @@ struct ResidentWindows {
       cute::prefetch_tma_descriptor(&params.x);
       cute::prefetch_tma_descriptor(&params.y);
       if constexpr (reads_residual) cute::prefetch_tma_descriptor(&params.residual);
-#pragma unroll 1
-      for (int i = 0; i < depth; ++i) {
-        shared.full[i].init(1);
-        shared.empty[i].init(together ? 8 : 4);
-      }
+      prepare_boxes<depth>(shared, together ? 8 : 4);
       shared.residual[0].init(1);
       shared.residual[1].init(1);
       ::cutlass::arch::fence_barrier_init();
@@ -103,13 +99,7 @@ struct ResidentWindows {
   }
 
  private:
-  /// A tile's corner in the output.
-  struct At {
-    int column, row, image;
-    CUTLASS_DEVICE At(const Params& params, int tile)
-        : column(tile % params.across * width), row(tile / params.across % params.down * rows),
-          image(tile / params.across / params.down) {}
-  };
+  using At = WindowsAt<rows, width>;
 
   /// One thread: the boxes of every tile of this block.
   CUTLASS_DEVICE static void load(const Params& params, Shared& shared) {
@@ -153,18 +143,7 @@ struct ResidentWindows {
       typename Factor::Sums sums;
       if (!together) ::cutlass::arch::NamedBarrier::sync(256, static_cast<std::uint32_t>(2 + own));
       const At at(params, tile);
-      int last = 0;
-#pragma unroll
-      for (int shift = 0; shift < shifts; ++shift) {
-        shared.full[turn.index].wait(turn.phase);
-        Factor::multiply(shared.windows[turn.index], weights, shift, sums);
-        if (shift > 0) {
-          cute::warpgroup_wait<1>();
-          if (lane == 0) shared.empty[last].arrive();
-        }
-        last = turn.index;
-        turn.advance();
-      }
+      const int last = multiply_windows<Factor, shifts>(shared, weights, turn, lane, sums);
       if (!together) {
         turn.advance(shifts);
         // The other's turn, where it has a tile left to multiply. Not before the last wait for windows: barriers tell

@@ -136,11 +136,7 @@ struct ResidentWindowsPair {
       cute::prefetch_tma_descriptor(&params.second_weights);
       cute::prefetch_tma_descriptor(&params.y);
       if constexpr (reads_residual) cute::prefetch_tma_descriptor(&params.residual);
-#pragma unroll 1
-      for (int i = 0; i < depth; ++i) {
-        shared.full[i].init(1);
-        shared.empty[i].init(4);
-      }
+      prepare_boxes<depth>(shared, 4);
 #pragma unroll 1
       for (int i = 0; i < boxes; ++i) {
         shared.residual[0][i].init(1);
@@ -167,13 +163,7 @@ struct ResidentWindowsPair {
  private:
   static constexpr std::uint64_t in_passing = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
 
-  /// A tile's corner in the output.
-  struct At {
-    int column, row, image;
-    CUTLASS_DEVICE At(const Params& params, int tile)
-        : column(tile % params.across * width), row(tile / params.across % params.down * rows),
-          image(tile / params.across / params.down) {}
-  };
+  using At = WindowsAt<rows, width>;
 
   /// One thread: the second weights, which no kernel in front has written, and the boxes of every tile of this block.
   CUTLASS_DEVICE static void load(const Params& params, Shared& shared) {

@@ -133,6 +133,26 @@ constexpr int boxes_ahead() {
   return room < 6 * shifts ? room : 6 * shifts;
 }
 
+/// One thread, when a block begins: barriers of boxes, each of which `arrivals` warps give back.
+template <int depth, typename Shared>
+CUTLASS_DEVICE void prepare_boxes(Shared& shared, std::uint32_t arrivals) {
+#pragma unroll 1
+  for (int i = 0; i < depth; ++i) {
+    shared.full[i].init(1);
+    shared.empty[i].init(arrivals);
+  }
+}
+
+/// The corner of a tile of `rows` by `width` positions in the output: tiles row by row, images one behind the other.
+template <int rows, int width>
+struct WindowsAt {
+  int column, row, image;
+  template <typename Params>
+  CUTLASS_DEVICE WindowsAt(const Params& params, int tile)
+      : column(tile % params.across * width), row(tile / params.across % params.down * rows),
+        image(tile / params.across / params.down) {}
+};
+
 /// One thread: asks for the boxes of a tile whose corner is `at`, one for each column of the window, as they become free.
 template <int shifts, int window_bytes, typename Params, typename Shared, typename Buffers, typename At>
 CUTLASS_DEVICE void load_windows(const Params& params, Shared& shared, Buffers& turn, const At& at) {
@@ -146,6 +166,25 @@ CUTLASS_DEVICE void load_windows(const Params& params, Shared& shared, Buffers& 
                                  at.image);
     turn.advance();
   }
+}
+
+/// A warpgroup: begins the products of a tile's boxes as they come, and gives back all but the last, which it returns.
+template <typename Factor, int shifts, typename Shared, typename Buffers>
+CUTLASS_DEVICE int multiply_windows(Shared& shared, const typename Factor::Weights& weights, Buffers& turn, int lane,
+                                    typename Factor::Sums& sums) {
+  int last = 0;
+#pragma unroll
+  for (int shift = 0; shift < shifts; ++shift) {
+    shared.full[turn.index].wait(turn.phase);
+    Factor::multiply(shared.windows[turn.index], weights, shift, sums);
+    if (shift > 0) {
+      cute::warpgroup_wait<1>();
+      if (lane == 0) shared.empty[last].arrive();
+    }
+    last = turn.index;
+    turn.advance();
+  }
+  return last;
 }
 
 /// 16 pixels of a warp's 16 channels into `place`, four matrices that lie transposed: two of 8 pixels, lower channels
