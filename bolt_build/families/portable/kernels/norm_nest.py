@@ -10,7 +10,8 @@ from math import prod
 from bolt_build.families.base import KernelProblem, rate
 from bolt_build.families.common.cost import roofline
 from bolt_build.families.common.geometry import Loop
-from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of
+from bolt_build.families.common.text_form import Named
+from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of, norm_text
 from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
@@ -94,6 +95,10 @@ class InSlabs:
     threads: int
 
     @property
+    def parameters(self) -> Named:
+        return ()
+
+    @property
     def width(self) -> int:
         """Channels of a slab."""
         return self.across * LANES
@@ -120,6 +125,15 @@ def nest_for(problem: KernelProblem) -> Nest:
     found = nest_of(loops_of(problem))
     assert isinstance(found, Nest), found
     return found
+
+
+def loops_text(problem: KernelProblem) -> str:
+    """The normalisation as C++, twice: with the loops that it has, and with those of its nest."""
+    op = problem.op
+    assert isinstance(op, Norm), op
+    loops, nest = loops_of(problem), nest_for(problem)
+    kept = nest.kept or (Loop(1, (0, 0, 0, 0)),)
+    return ", ".join(norm_text(*each, op.epsilon) for each in ((loops.kept, loops.reduced), (kept, nest.positions)))
 
 
 def element_bytes(problem: KernelProblem) -> int:

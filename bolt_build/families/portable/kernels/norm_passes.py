@@ -10,14 +10,14 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
-from bolt_build.families.common.geometry import Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
     InSlabs,
     Nest,
     element_bytes,
+    loops_text,
     nest_for,
     operands_share,
     refuse,
@@ -26,7 +26,6 @@ from bolt_build.families.portable.kernels.norm_nest import (
 )
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
 
 THREADS = (128, 256)
@@ -52,10 +51,6 @@ class PassTile(InSlabs):
     parts: int
     threads: int
     ahead: int
-
-    @property
-    def parameters(self) -> Named:
-        return ()
 
     @property
     def settings(self) -> Named:
@@ -162,9 +157,7 @@ def _alone(tile: PassTile, nest: Nest) -> float:
 
 
 def _emit(problem: KernelProblem, tile: PassTile, at: StepExpressions) -> StepCode:
-    op = problem.op
-    assert isinstance(op, Norm)
-    loops, nest = loops_of(problem), nest_for(problem)
+    nest = nest_for(problem)
     passes = struct(
         "bolt::portable::NormPasses",
         across=tile.across,
@@ -183,9 +176,7 @@ def _emit(problem: KernelProblem, tile: PassTile, at: StepExpressions) -> StepCo
     at = replace(at, inputs=tuple(inputs))
     call = (
         f"bolt::portable::norm_in_passes<bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, "
-        f"{norm_text(loops.kept, loops.reduced, op.epsilon)}, "
-        f"{norm_text(nest.kept or (Loop(1, (0, 0, 0, 0)),), nest.positions, op.epsilon)}, "
-        f"{passes}, {pointers_text(problem, at)}, {chain(problem, at)});"
+        f"{loops_text(problem)}, {passes}, {pointers_text(problem, at)}, {chain(problem, at)});"
     )
     member = "bolt::portable::PassedNorm"
     arguments = ", ".join((str(tile.scratch(nest)), *constants))

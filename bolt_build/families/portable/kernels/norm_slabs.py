@@ -12,15 +12,15 @@ from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.epilogue import chain
-from bolt_build.families.common.geometry import Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
     WIDEST,
     InSlabs,
     Nest,
     element_bytes,
+    loops_text,
     nest_for,
     operands_share,
     refuse,
@@ -29,7 +29,6 @@ from bolt_build.families.portable.kernels.norm_nest import (
 )
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
 
 CLUSTERS, THREADS = (1, 2, 4, 8), (128, 256, 512)
@@ -45,10 +44,6 @@ class SlabTile(InSlabs):
     cluster: int
     chunks: int
     threads: int
-
-    @property
-    def parameters(self) -> Named:
-        return ()
 
     @property
     def settings(self) -> Named:
@@ -178,9 +173,7 @@ def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
 
 
 def _emit(problem: KernelProblem, tile: SlabTile, at: StepExpressions) -> StepCode:
-    op = problem.op
-    assert isinstance(op, Norm)
-    loops, nest = loops_of(problem), nest_for(problem)
+    nest = nest_for(problem)
     slab = struct(
         "bolt::portable::NormSlab",
         across=tile.across,
@@ -194,9 +187,7 @@ def _emit(problem: KernelProblem, tile: SlabTile, at: StepExpressions) -> StepCo
     how = f"{boolean(len(nest.positions) == 1)}, bolt::portable::NormOperands::{nest.operands}"
     call = (
         f"bolt::portable::norm_in_slabs<{how}, {types_text(problem)}>(r, "
-        f"{norm_text(loops.kept, loops.reduced, op.epsilon)}, "
-        f"{norm_text(nest.kept or (Loop(1, (0, 0, 0, 0)),), nest.positions, op.epsilon)}, "
-        f"{slab}, {pointers_text(problem, at)}, {chain(problem, at)});"
+        f"{loops_text(problem)}, {slab}, {pointers_text(problem, at)}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/norm.h",), None, "", call)
 
