@@ -20,6 +20,11 @@ from bolt_build.schema.recipe import Policy
 
 _AXIS, _MOST = 1, 4
 """What images are stacked along, and tensors that are added up one by one."""
+_NONE = "'{}' is no stack of images, or of runs of channels"
+
+
+class _Unknown(Exception):
+    """Why a stack's tensors cannot be had one by one."""
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -28,10 +33,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         node = editor.node(old.name)
         if node is None or not _sums_a_stack(editor, node):
             continue
-        if (count := editor.type(node.inputs[0]).shape[_AXIS]) > _MOST:
-            journal.declined(node.name, f"{count} tensors of a stack are more than {_MOST}")
-            continue
-        _add_up(editor, journal, node)
+        try:
+            _add_up(editor, journal, node)
+        except _Unknown as unknown:
+            journal.declined(node.name, str(unknown))
     return journal.result(editor.finish())
 
 
@@ -39,19 +44,19 @@ def _sums_a_stack(editor: GraphEditor, node: Node) -> bool:
     if not isinstance(node.op, Reduce) or node.epilogue or (node.op.mode, node.op.axes) != ("sum", (_AXIS,)):
         return False
     type_ = editor.type(node.inputs[0])
-    floats = type_.dtype in PRECISIONS.values()
-    return floats and type_.rank == 5 and type_.shape[_AXIS] > 1 and not node.op.keepdims
+    return type_.dtype in PRECISIONS.values() and type_.rank == 5 and type_.shape[_AXIS] > 1
 
 
 def _add_up(editor: GraphEditor, journal: Journal, node: Node) -> None:
+    """Raises _Unknown where the node stays."""
     (value,) = node.inputs
-    count = editor.type(value).shape[_AXIS]
+    assert isinstance(node.op, Reduce)
+    if node.op.keepdims:
+        raise _Unknown("its sum keeps the axis of the stack")
+    if (count := editor.type(value).shape[_AXIS]) > _MOST:
+        raise _Unknown(f"a stack of {count} tensors; at most {_MOST} are added up one by one")
     chain = Chain(editor, f"{node.name}.parts")
-    parts = [_part(editor, chain, value, index) for index in range(count)]
-    if (lost := next((index for index, part in enumerate(parts) if part is None), None)) is not None:
-        journal.declined(node.name, f"part {lost} of '{value}' is no tensor that lies apart from the others")
-        return
-    total, *others = (part for part in parts if part is not None)
+    total, *others = [_part(editor, chain, value, index) for index in range(count)]
     for index, other in enumerate(others):
         last = index == len(others) - 1
         total = chain.add(Binary("add"), [total, other], node.outputs[0] if last else None)
@@ -65,8 +70,9 @@ def _add_up(editor: GraphEditor, journal: Journal, node: Node) -> None:
     journal.did(node.name, "added up", f"{count} tensors of a stack, one by one")
 
 
-def _part(editor: GraphEditor, chain: Chain, value: str, index: int) -> str | None:
-    """Tensor `index` of the stack `value`, the only one of a stack of one; None where it is none of known tensors."""
+def _part(editor: GraphEditor, chain: Chain, value: str, index: int) -> str:
+    """Tensor `index` of the stack `value`, the only one of a stack of one. Raises _Unknown where it is none of known
+    tensors."""
     type_, node = editor.type(value), editor.producer(value)
     index = min(index, type_.shape[_AXIS] - 1)
     shape = (type_.shape[0], *type_.shape[_AXIS + 1 :])
@@ -77,34 +83,35 @@ def _part(editor: GraphEditor, chain: Chain, value: str, index: int) -> str | No
         ops: list[Op] = [Slice(begin, count, steps)] if type_.shape[_AXIS] > 1 else []
         return chain.moved(value, [*ops, Reshape(shape)])
     if node is None or node.epilogue:
-        return None
+        raise _Unknown(_NONE.format(value))
     match node.op:
         case Concat(axis) if axis == _AXIS and all(editor.type(name).shape[_AXIS] == 1 for name in node.inputs):
             return _image(editor, node.inputs[index], shape)
         case Reshape():
             return _channels(editor, chain, node, type_, index)
         case Binary("mul" | "add") if all(editor.type(name).rank == type_.rank for name in node.inputs):
-            if editor.not_private(value) is not None:
-                return None
-            parts = [_part(editor, chain, name, index) for name in node.inputs]
-            return None if None in parts else chain.add(node.op, [part for part in parts if part is not None])
-    return None
+            if (reason := editor.not_private(value)) is not None:
+                raise _Unknown(reason)
+            return chain.add(node.op, [_part(editor, chain, name, index) for name in node.inputs])
+    raise _Unknown(_NONE.format(value))
 
 
-def _image(editor: GraphEditor, value: str, shape: tuple[int, ...]) -> str | None:
+def _image(editor: GraphEditor, value: str, shape: tuple[int, ...]) -> str:
     """What a reshape makes a stack of one of."""
     node = editor.producer(value)
     if node is None or node.epilogue or not isinstance(node.op, Reshape):
-        return None
-    return node.inputs[0] if editor.type(node.inputs[0]).shape == shape else None
+        raise _Unknown(_NONE.format(value))
+    if editor.type(node.inputs[0]).shape != shape:
+        raise _Unknown(_NONE.format(value))
+    return node.inputs[0]
 
 
-def _channels(editor: GraphEditor, chain: Chain, cut: Node, type_: TensorType, index: int) -> str | None:
+def _channels(editor: GraphEditor, chain: Chain, cut: Node, type_: TensorType, index: int) -> str:
     """A run of the channels that a reshape makes a stack of."""
     shape = editor.type(cut.inputs[0]).shape
     each = type_.shape[_AXIS + 1]
     if shape != (type_.shape[0], type_.shape[_AXIS] * each, *type_.shape[_AXIS + 2 :]):
-        return None
+        raise _Unknown(_NONE.format(cut.outputs[0]))
     if shape[1] == each:
         return cut.inputs[0]
     begin = (0, index * each, *(0,) * (len(shape) - 2))
