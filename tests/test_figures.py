@@ -15,7 +15,7 @@ import ci_run  # noqa: E402
 import figures  # noqa: E402
 import record  # noqa: E402
 import rendered  # noqa: E402
-from rendered import bandwidth, peers  # noqa: E402
+from rendered import bandwidth, peers, vendor_layers  # noqa: E402
 
 KNOWN = {"mean": "2.06", "peers": "| a | b |\n| --- | --- |\n| 1 | 2 |"}
 
@@ -38,6 +38,13 @@ def test_every_document_says_what_the_results_say() -> None:
 def test_every_result_is_shown_and_was_written_by_a_script() -> None:
     rendered.rendered(record.RESULTS)
     assert list(figures.results_faults(record.RESULTS, BENCHMARKS, rendered.read_results())) == []
+
+
+def test_a_vendor_s_layers_are_shown_where_no_power_was_read() -> None:
+    row = {"name": "bert_base_b32", "apart_ms": 2.0, "together_ms": 2.5, "sustained_ms": 3.0, "watts": None}
+    data = {"gpu": "NVIDIA H200", "dtype": "fp16", "accumulator": "fp32", "date": "today", "rows": [row]}
+    shown = vendor_layers.vendor_layers(data)["vendor_layers"].splitlines()
+    assert shown[-1] == "| BERT-base, 128 | 2.000 | 2.500 | 3.000 |  | 1.50 |"
 
 
 def test_a_number_goes_into_its_line_and_a_table_onto_lines_of_its_own() -> None:

@@ -21,7 +21,7 @@ def vendor_layers(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     rows = [
         [_NAMES[row["name"]], f"{row['apart_ms']:.3f}", f"{row['together_ms']:.3f}", f"{row['sustained_ms']:.3f}",
-         f"{row['watts']:.0f}", f"{row['sustained_ms'] / row['apart_ms']:.2f}"]
+         "" if row["watts"] is None else f"{row['watts']:.0f}", f"{row['sustained_ms'] / row['apart_ms']:.2f}"]
         for row in data["rows"]
     ]  # fmt: skip
     return {"vendor_layers": table(head, rows), "vendor_layers.date": data["date"]}
