@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from graph_models import model, node, ones
+from graph_models import model, node, ones, tensor
 from onnx.external_data_helper import convert_model_to_external_data
 from zoo_checks import assert_depends_on_its_input
 
@@ -91,6 +91,70 @@ def test_the_same_bytes_are_written_every_time(place: Place) -> None:
     first = place.prepare("deep")
     first.path.unlink()
     assert place.prepare("deep").digest == first.digest
+
+
+FIXED = """\
+bolt: 1
+model: {onnx: rate.onnx, fixed: {rate: 16000}}
+targets: {host: {precision: fp32}}
+variants:
+  gelu: {activation: gelu}
+"""
+
+
+def with_a_rate(path: Path) -> onnx.ModelProto:
+    """The network, whose results are scaled by an input of one number."""
+    nodes = [
+        *network().graph.node[:1],
+        node("Cast", "rate", "r", to=1),
+        node("Mul", "c r", "m"),
+        node("Relu", "m", "y"),
+    ]
+    ports = [tensor("x", [1, 3, 8, 8]), tensor("rate", [], onnx.TensorProto.INT64)]
+    proto = model(nodes, ports, constants={"w": ones(4, 3, 3, 3)})
+    onnx.save(proto, str(path / "rate.onnx"))
+    return proto
+
+
+def test_a_model_with_a_fixed_input_is_written_once(place: Place) -> None:
+    with_a_rate(place.path)
+    (place.path / "net.yaml").write_text(FIXED)
+    recipe = checked_recipe(Path("net.yaml"))
+    directory = RecipeDirectory(place.path / "out" / recipe.name)
+    first = model_file(recipe, directory, (), place.said.append)
+    assert [text.replace(str(place.path), "") for text in place.said] == [
+        "writing /rate.onnx with 'rate' fixed to /out/net/model.onnx"
+    ]
+    written = onnx.load(first.path).graph
+    assert [each.name for each in written.input] == ["x"]
+    assert [each.name for each in written.initializer] == ["w", "rate"]
+    assert model_file(recipe, directory, (), place.said.append) == first
+    (place.path / "net.yaml").write_text(FIXED.replace("16000", "8000"))
+    assert model_file(checked_recipe(Path("net.yaml")), directory, (), place.said.append).digest != first.digest
+    assert len(place.said) == 2
+
+
+def test_a_variant_has_the_fixed_inputs_of_its_recipe(place: Place) -> None:
+    with_a_rate(place.path)
+    (place.path / "net.yaml").write_text(FIXED)
+    found = onnx.load(place.prepare("gelu").path).graph
+    assert [each.name for each in found.input] == ["x"]
+    assert "Erf" in {each.op_type for each in found.node}
+
+
+def test_a_fixed_input_that_does_not_fit_is_told_with_its_place(place: Place) -> None:
+    with_a_rate(place.path)
+    (place.path / "net.yaml").write_text(FIXED.replace("{rate: 16000}", "{rate: 0.5, rat: 1}"))
+    with pytest.raises(BoltError) as raised:
+        model_file(checked_recipe(Path("net.yaml")), RecipeDirectory(place.path / "out"), (), place.said.append)
+    line = "  2 | model: {onnx: rate.onnx, fixed: {rate: 0.5, rat: 1}}\n"
+    assert render(raised.value.diagnostics, color=False) == (
+        f"net.yaml:2:40: error[bad-fixed-input]: 'rate' is int64, and 0.5 is not\n{line}"
+        f"    |{' ' * 40}^^^ it takes whole numbers, without a point\n"
+        f"net.yaml:2:50: error[bad-fixed-input]: the model has no input 'rat'\n{line}"
+        f"    |{' ' * 50}^ did you mean 'rate'?\n"
+    )
+    assert list((place.path / "out").iterdir()) == []
 
 
 def test_weights_beside_the_model_come_into_the_variants_file(place: Place) -> None:

@@ -103,8 +103,9 @@ def test_an_input_of_one_number_that_decides_may_be_given_a_value(tmp_path: Path
     ]  # fmt: skip
     ports = [tensor("x", [1, 4]), tensor("rate", [], TensorProto.INT64)]
     proto = model(nodes, ports, constants={"other": np.asarray(16000, np.int64)})
-    value = "model.graph.initializer.append(onnx.numpy_helper.from_array(VALUE, 'rate'))"
-    assert hints(saved(tmp_path, proto)) == [f"input 'rate' decides: give it a value, as {value}"]
+    assert hints(saved(tmp_path, proto)) == [
+        "input 'rate' decides: give it a value in the recipe, as model.fixed: {rate: VALUE}"
+    ]
     proto.graph.initializer.append(numpy_helper.from_array(np.asarray(16000, np.int64), "rate"))
     assert bound(tmp_path, proto).inputs == ("x",)
 

@@ -129,6 +129,7 @@ name: net
 model:
   onnx: m.onnx
   dims: {}
+  fixed: {}
   variant: null
 variants: {}
 targets:

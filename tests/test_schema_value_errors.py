@@ -277,6 +277,20 @@ a letter or digit first
     |       ^^^^^ did you mean 'x'?
 """,
     ),
+    "fixed inputs": (
+        "bolt: 1\nmodel: {zoo: resnet50, fixed: {rate: 16k, on: []}}\ntargets: {host: }\n",
+        """\
+recipe.yaml:2:24: error[bad-value]: 'model.fixed' gives values to inputs of an ONNX file, and the model is the zoo's
+  2 | model: {zoo: resnet50, fixed: {rate: 16k, on: []}}
+    |                        ^^^^^ leave it out
+recipe.yaml:2:38: error[wrong-type]: 'model.fixed.rate' must be a number or true or false or a list, found the string '16k'
+  2 | model: {zoo: resnet50, fixed: {rate: 16k, on: []}}
+    |                                      ^^^
+recipe.yaml:2:47: error[bad-value]: 'model.fixed.on' must not be empty
+  2 | model: {zoo: resnet50, fixed: {rate: 16k, on: []}}
+    |                                               ^^
+""",
+    ),
     "integer without end": (
         HEAD + f"verify: {{seed: {'1' * 5000}}}\n",
         f"""\

@@ -42,14 +42,14 @@ def model_file(
     say: Callable[[str], None],
     begin: Callable[[str, float | None], None] | None = None,
 ) -> ModelFile:
-    """The model of `recipe`, written first where it comes from the zoo or is a variant, and is not there yet or not
-    the right one.
+    """The model of `recipe`, written first where it comes from the zoo, is a variant or has inputs that are fixed, and
+    is not there yet or not the right one.
 
     `known` are stamps of an earlier build: files that they match are not read again. `begin` hears that one is being
     written, and how many seconds that took last; `say` does where there is none. Raises BoltError, also with what
-    of a variant does not fit the model.
+    of a variant or of fixed inputs does not fit the model.
     """
-    if recipe.model.zoo is not None or recipe.variant is not None:
+    if recipe.writes_model:
         base = () if recipe.model.zoo is not None else _own_files(recipe, known_base(directory))
         return ModelFile((written_model(recipe, base, directory, say, begin),))
     return ModelFile(_own_files(recipe, known))

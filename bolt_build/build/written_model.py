@@ -1,4 +1,4 @@
-"""ONNX files that are written here: the zoo's models, and variants of any model.
+"""ONNX files that are written here: the zoo's models, variants of any model, and models with inputs that are fixed.
 
 A stamp beside the file says what it was written from, so that it is written again only when that has changed.
 """
@@ -20,6 +20,7 @@ from bolt_build.digest import UNSAID, canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.plugins import Offer
 from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.validate import listed
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -32,8 +33,8 @@ _MOST_BYTES = (1 << 31) - 1
 class _Stamp:
     """What `model.onnx` of a recipe's directory was written from.
 
-    `source` names the model and the variant, `code` is the digest of what writes it. `base` are the files of a
-    variant's own model. Writing it took `seconds`.
+    `source` names the model and what is changed of it, `code` is the digest of what writes it. `base` are the files of
+    the recipe's own model. Writing it took `seconds`.
     """
 
     source: str
@@ -44,7 +45,7 @@ class _Stamp:
 
 
 def known_base(directory: RecipeDirectory) -> tuple[FileStamp, ...]:
-    """Stamps of the files that the variant in `directory` was made from, none where that is not known."""
+    """Stamps of the files that the model in `directory` was made from, none where that is not known."""
     known = _load(directory)
     return () if known is None else known.base
 
@@ -56,11 +57,11 @@ def written_model(
     say: Callable[[str], None],
     begin: Callable[[str, float | None], None] | None = None,
 ) -> FileStamp:
-    """The file of a zoo recipe or of a variant, written where it is not there yet or not the right one.
+    """The file of a recipe that writes its model, written where it is not there yet or not the right one.
 
-    `base` are the files of a variant's own model, none where it comes from the zoo. `begin`, or `say` where there is
-    none, hears that it is being written, with the seconds that it took last. Raises BoltError, with what of the
-    variant does not fit the model, too.
+    `base` are the files of the recipe's own model, none where it comes from the zoo. `begin`, or `say` where there is
+    none, hears that it is being written, with the seconds that it took last. Raises BoltError, with what of a variant
+    or of fixed inputs does not fit the model, too.
     """
     path, source, code, known = directory.zoo_model, _source(recipe, base), _code(recipe), _load(directory)
     if known is not None and (known.source, known.code) == (source, code):
@@ -87,10 +88,12 @@ def written_model(
 
 
 def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
-    if recipe.variant is None:
+    if not recipe.model.fixed and recipe.variant is None:
         return str(recipe.model.zoo)
     # What a variant is called does not matter to its file.
-    spec = canonical_json(replace(recipe.variant, name=""))
+    spec = "" if recipe.variant is None else canonical_json(replace(recipe.variant, name=""))
+    if recipe.model.fixed:
+        spec = f"{canonical_json(list(map(list, recipe.model.fixed)))} {spec}"
     if recipe.model.zoo is not None:
         return f"{recipe.model.zoo} {spec}"
     return f"{digest([file.digest for file in base])} {canonical_json(list(map(list, recipe.model.largest)))} {spec}"
@@ -103,6 +106,8 @@ def _code(recipe: Recipe) -> str:
 
     own = None if recipe.model.zoo is None else zoo.module(recipe.model.zoo)
     writers = ["bolt_build.graph.zoo"] if recipe.model.zoo is not None else []
+    if recipe.model.fixed:
+        writers += ["bolt_build.graph.fixed_inputs"]
     if recipe.variant is not None:
         writers += ["bolt_build.graph.variants", "bolt_build.graph.onnx_import"]
 
@@ -117,6 +122,8 @@ def _code(recipe: Recipe) -> str:
 
 def _named(recipe: Recipe) -> str:
     model = f"the zoo's {recipe.model.zoo}" if recipe.model.zoo is not None else str(recipe.model.onnx)
+    if recipe.model.fixed:
+        model = f"{model} with {listed(name for name, _ in recipe.model.fixed)} fixed"
     return model if recipe.variant is None else f"the variant '{recipe.variant.name}' of {model}"
 
 
@@ -127,8 +134,10 @@ def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
 
     variant = recipe.variant
     if variant is None:
-        assert recipe.model.zoo is not None
-        zoo.write(recipe.model.zoo, path)
+        if recipe.model.zoo is not None:
+            zoo.write(recipe.model.zoo, path)
+        else:
+            _save_model(_fixed(_load_model(recipe), recipe), recipe, path)
         return ()
     # Variants load onnx: models that are there already need it not.
     from bolt_build.graph.variants import vary
@@ -145,7 +154,7 @@ def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
         if recipe.model.zoo is not None:
             zoo.write(recipe.model.zoo, path, lambda model: change(model, draw=False))
         else:
-            _save_model(change(_load_model(recipe), draw=True), recipe, path)
+            _save_model(change(_fixed(_load_model(recipe), recipe), draw=True), recipe, path)
     except VariantError as error:
         raise BoltError(
             Diagnostic(each.code, each.message, recipe.mark(f"variants.{variant.name}.{each.key}"), each.hint)
@@ -167,10 +176,24 @@ def _load_model(recipe: Recipe) -> ModelProto:
     return onnx.load(recipe.model.onnx)
 
 
+def _fixed(model: ModelProto, recipe: Recipe) -> ModelProto:
+    """The model with its fixed inputs as constants. Raises BoltError where the values do not fit it."""
+    # As variants.
+    from bolt_build.graph.fixed_inputs import FixedError, fix_inputs
+
+    try:
+        return fix_inputs(model, recipe.model.fixed, dict(recipe.model.largest))
+    except FixedError as error:
+        raise BoltError(
+            Diagnostic("bad-fixed-input", each.message, recipe.mark(f"model.fixed.{each.name}"), each.hint)
+            for each in error.mistakes
+        ) from error
+
+
 def _save_model(model: ModelProto, recipe: Recipe, path: Path) -> None:
     size = model.ByteSize()
     if size > _MOST_BYTES:
-        message = f"the variant '{recipe.model.variant}' has {size} bytes, more than one ONNX file can hold"
+        message = f"{_named(recipe)} has {size} bytes, more than one ONNX file can hold"
         raise BoltError([Diagnostic("model-too-large", message, recipe.mark("model.onnx"))])
     path.write_bytes(model.SerializeToString(deterministic=True))
 

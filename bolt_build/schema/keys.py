@@ -40,6 +40,7 @@ class Form(Enum):
     PATH = "relative to the recipe that names it; held as an absolute path"
     EXTENTS = "a whole number, or a list; held as a tuple"
     EXTENTS_BY_NAME = "the same for each name; held as pairs, names of one extent first, several ascending"
+    VALUES_BY_NAME = "for each name a value or lists of some; held as pairs, lists as tuples"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _head(said: Key, hint: Any) -> Schema:
     of_kind = {"$ref": f"#/$defs/{said.kind}"}
     if said.form is Form.DURATION:
         return head | durations.RULES
-    if said.form is Form.EXTENTS_BY_NAME:
+    if said.form in (Form.EXTENTS_BY_NAME, Form.VALUES_BY_NAME):
         return head | {"type": "object", "propertyNames": {"minLength": 1}, "additionalProperties": of_kind}
     if said.kind:
         return head | of_kind
@@ -204,7 +205,17 @@ def _held(said: Key, hint: Any, value: Any, mark: Mark | None) -> Any:
     if said.form is Form.EXTENTS_BY_NAME:
         pairs = ((name, tuple(sorted(_extents(extents)))) for name, extents in value.items())
         return tuple(sorted(pairs, key=lambda pair: len(pair[1]) > 1))
+    if said.form is Form.VALUES_BY_NAME:
+        return tuple((name, _frozen(each)) for name, each in value.items())
     return float(value) if hint in (float, float | None) else value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _thawed(value: Any) -> Any:
+    return list(map(_thawed, value)) if isinstance(value, tuple) else value
 
 
 def _extents(value: Any) -> tuple[int, ...]:
@@ -220,4 +231,6 @@ def _said(said: Key, value: Any, folder: str) -> Any:
         return list(value)
     if said.form is Form.EXTENTS_BY_NAME:
         return {name: extents[0] if len(extents) == 1 else list(extents) for name, extents in value}
+    if said.form is Form.VALUES_BY_NAME:
+        return {name: _thawed(each) for name, each in value}
     return relative(value, folder) if said.form is Form.PATH else value

@@ -49,7 +49,7 @@ def load_recipe(path: Path, settings: Table | None = None) -> Recipe:
         table = Table(merge(table, settings).entries, table.mark)
     diagnostics = [*found, *validate(table)]
     diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table), *_check_lock(table)]
-    diagnostics += [*_check_variants(table, path), *_check_verify(table)]
+    diagnostics += [*_check_fixed(table), *_check_variants(table, path), *_check_verify(table)]
     if diagnostics:
         raise BoltError(_in_order(diagnostics, path))
     data = fill_defaults(plain(table), recipe_schema())
@@ -237,6 +237,18 @@ def _check_model(table: Table) -> list[Diagnostic]:
     kind = f"is {other}" if other is not None else "does not exist"
     near = None if other is not None else suggest(os.path.basename(path), _siblings(path))
     return [Diagnostic("no-such-model", f"the model file '{shorten(name)}' {kind}", mark, near)]
+
+
+def _check_fixed(table: Table) -> list[Diagnostic]:
+    """Inputs are fixed of ONNX files alone."""
+    model = table.get("model")
+    if model is None or not isinstance(model.value, Table) or model.value.get("zoo") is None:
+        return []
+    fixed = model.value.get("fixed")
+    if fixed is None or not isinstance(fixed.value, Table) or not fixed.value.entries:
+        return []
+    message = "'model.fixed' gives values to inputs of an ONNX file, and the model is the zoo's"
+    return [Diagnostic("bad-value", message, fixed.mark, "leave it out")]
 
 
 def _check_verify(table: Table) -> list[Diagnostic]:

@@ -12,6 +12,9 @@ from bolt_build.schema.keys import Form, key, section
 
 RECIPE_VERSION = 1
 
+Value = bool | int | float | tuple["Value", ...]
+"""A number, true or false, or rows of them, as a recipe gives it to an input of the model."""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -46,6 +49,14 @@ class ModelSpec:
             "Sizes of the model's symbolic dimensions other than the batch, by name. Where one has several, the engine "
             "has a plan for each of them with each batch.",
             form=Form.EXTENTS_BY_NAME, kind="batches", name="dims",
+        ),
+    )  # fmt: skip
+    fixed: tuple[tuple[str, Value], ...] = field(
+        default=(),
+        metadata=key(
+            "Values of inputs of the model, by name, that become constants of it: a sample rate, say. A number in "
+            "place of a list stands for all elements.",
+            form=Form.VALUES_BY_NAME, kind="value",
         ),
     )  # fmt: skip
     variant: str | None = field(
@@ -316,6 +327,11 @@ class Recipe:
         metadata=section("How kernels are measured on a GPU ('bolt-build tune') and where the choice is kept."),
     )
     variants: tuple[VariantSpec, ...] = ()
+
+    @property
+    def writes_model(self) -> bool:
+        """Whether its ONNX file is written here: a zoo model, a variant, or one with inputs that are fixed."""
+        return self.model.zoo is not None or self.variant is not None or bool(self.model.fixed)
 
     @property
     def variant(self) -> VariantSpec | None:

@@ -36,13 +36,13 @@ class ModelCheck:
 
 def check_model(recipe: Recipe, options: BuildOptions, say: Callable[[str], None]) -> ModelCheck:
     """Imports the model and plans it for the chosen targets, with the kernels of its lock. A model that is written
-    here (the zoo's, a variant) goes to a temporary folder where no build has written it yet.
+    here (the zoo's, a variant, one with fixed inputs) goes to a temporary folder where no build has written it yet.
 
     Raises BoltError for targets that the recipe does not have.
     """
     specs = chosen(recipe, options.targets)
     directory = options.directory(recipe)
-    if directory.zoo_stamp.is_file() or (recipe.model.zoo is None and recipe.variant is None):
+    if directory.zoo_stamp.is_file() or not recipe.writes_model:
         return _checked(recipe, specs, Preparer(recipe, directory, say))
     with scratch_folder() as folder:
         return _checked(recipe, specs, Preparer(recipe, RecipeDirectory(folder), say))
