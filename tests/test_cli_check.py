@@ -62,6 +62,20 @@ net.yaml:2:14: error[unknown-zoo-model]: unknown zoo model 'resnet5'
     )
 
 
+def test_a_pass_that_the_planner_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.yaml").write_text(GOOD + "policy: {skip: [add-stacks, gate-sums]}\n")
+    assert main(["check", "net.yaml"]) == 3
+    line = len(GOOD.splitlines()) + 1
+    assert (
+        capsys.readouterr().err
+        == f"""\
+net.yaml:{line}:16: error[unknown-pass]: there is no pass 'add-stacks'
+  {line} | policy: {{skip: [add-stacks, gate-sums]}}
+    |                ^^^^^^^^^^^^^^^^^^^^^^^ did you mean 'add-stacked'?
+"""
+    )
+
+
 def test_expanded_recipe_loads_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--expand", "good.yaml"]) == 0
     first = capsys.readouterr().out

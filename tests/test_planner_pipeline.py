@@ -13,7 +13,7 @@ from bolt_build.graph.invariants import InvariantError
 from bolt_build.graph.ir import Graph
 from bolt_build.planner import pipeline
 from bolt_build.planner.passes.base import Pass, PassResult
-from bolt_build.planner.pipeline import optimize, passes
+from bolt_build.planner.pipeline import optimize, passes, unknown_passes
 from bolt_build.plugins import Found, Offer, Plugged
 from bolt_build.schema.recipe import Policy
 
@@ -53,6 +53,24 @@ def test_the_order_is_this() -> None:
         "flatten-volumes", "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies",
         "pad-slices", "order-slices", "pad-channels", "join-slices",
         "pad-filters", "split-batches",
+    ]  # fmt: skip
+
+
+def test_a_policy_leaves_passes_out() -> None:
+    twice = graph("""
+        graph g batch=1 (%x: f32[2]) -> (%y, %z) {
+          %y = relu(%x) // "y"
+          %z = relu(%x) // "z"
+          %unread = relu(%y) // "unread"
+        }""")
+    named = [node.name for node in optimize(twice, replace(POLICY, skip=("remove-dead",))).graph.nodes]
+    assert named == ["y", "z", "unread"]
+    assert [node.name for node in optimize(twice, POLICY).graph.nodes] == ["y", "z"]
+
+
+def test_passes_that_do_not_exist_are_named() -> None:
+    assert unknown_passes(["gate-sum", "remove-dead", "else"]) == [
+        ("gate-sum", "did you mean 'gate-sums'?"), ("else", "'bolt-build plan' names passes that change something"),
     ]  # fmt: skip
 
 

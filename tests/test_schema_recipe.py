@@ -68,7 +68,7 @@ bolt: 1
 name: other
 model: {onnx: m.onnx, batch: 8, dims: {height: 224}}
 targets: {host: {precision: bf16}}
-policy: {fusion: {epilogue: false, persistent: never}, padding: {mode: always, alignment: 4}}
+policy: {fusion: {epilogue: false, persistent: never}, padding: {mode: always, alignment: 4}, skip: [gate-sums]}
 layers:
   "/fc/*": {precision: fp32}
   12: {precision: bf16, persistent: always, padding: never}
@@ -83,7 +83,11 @@ tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
         name="other",
         model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), sizes=(("height", (224,)),)),
         targets=(TargetSpec("host", "bf16"),),
-        policy=Policy(FusionPolicy(epilogue=False, persistent="never"), PaddingPolicy("always", 4, (("12", "never"),))),
+        policy=Policy(
+            FusionPolicy(epilogue=False, persistent="never"),
+            PaddingPolicy("always", 4, (("12", "never"),)),
+            ("gate-sums",),
+        ),
         layers=(
             LayerSpec("/fc/*", "fp32"),
             LayerSpec("12", "bf16", "always", padding="never"),
@@ -137,6 +141,7 @@ targets:
 policy:
   fusion: {epilogue: true, persistent: auto}
   padding: {mode: auto, alignment: 8}
+  skip: []
 layers: {}
 engine:
   io: {dtype: model, layout: model}
@@ -159,6 +164,7 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("policy.fusion.persistent", '"auto"'),
         ("policy.padding.mode", '"auto"'),
         ("policy.padding.alignment", "8"),
+        ("policy.skip", "[]"),
         ("layers.a.b.precision", '"bf16"'),
         ("layers.a.b.padding", '"never"'),
         ("engine.io.dtype", '"model"'),

@@ -200,7 +200,7 @@ recipe.yaml:5:69: error[bad-value]: 'tolerance' must be a number, found NaN
 recipe.yaml:2:32: error[bad-value]: 'model.batch[0]' must be at least 1, found 0
   2 | model: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}
     |                                ^
-recipe.yaml:2:38: error[bad-value]: 'model.batch' has 8 twice
+recipe.yaml:2:35: error[bad-value]: 'model.batch' has 8 twice
   2 | model: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}
     |                                      ^
 recipe.yaml:2:41: error[bad-value]: 'model.batch[3]' must be at most 2147483647, found 3000000000
@@ -278,17 +278,17 @@ a letter or digit first
 """,
     ),
     "fixed inputs": (
-        "bolt: 1\nmodel: {zoo: resnet50, fixed: {rate: 16k, on: []}}\ntargets: {host: }\n",
+        "bolt: 1\nmodel: {zoo: resnet50, fixed: {r: k, on: []}}\ntargets: {host: }\n",
         """\
 recipe.yaml:2:24: error[bad-value]: 'model.fixed' gives values to inputs of an ONNX file, and the model is the zoo's
-  2 | model: {zoo: resnet50, fixed: {rate: 16k, on: []}}
+  2 | model: {zoo: resnet50, fixed: {r: k, on: []}}
     |                        ^^^^^ leave it out
-recipe.yaml:2:38: error[wrong-type]: 'model.fixed.rate' must be a number or true or false or a list, found the string '16k'
-  2 | model: {zoo: resnet50, fixed: {rate: 16k, on: []}}
-    |                                      ^^^
-recipe.yaml:2:47: error[bad-value]: 'model.fixed.on' must not be empty
-  2 | model: {zoo: resnet50, fixed: {rate: 16k, on: []}}
-    |                                               ^^
+recipe.yaml:2:35: error[wrong-type]: 'model.fixed.r' must be a number or true or false or a list, found the string 'k'
+  2 | model: {zoo: resnet50, fixed: {r: k, on: []}}
+    |                                   ^
+recipe.yaml:2:42: error[bad-value]: 'model.fixed.on' must not be empty
+  2 | model: {zoo: resnet50, fixed: {r: k, on: []}}
+    |                                          ^^
 """,
     ),
     "integer without end": (

@@ -29,7 +29,7 @@ from bolt_build.planner.plan_engine import PlannedEngine
 from bolt_build.runtime.names import weights as weights_name
 from bolt_build.targets import Target
 
-_UNSAID = (("policy.padding.mode", '"auto"'), ("policy.padding.alignment", "8"))
+_UNSAID = (("policy.padding.mode", '"auto"'), ("policy.padding.alignment", "8"), ("policy.skip", "[]"))
 """Defaults of keys that came later: engines of recipes without them are what they were."""
 
 

@@ -23,7 +23,8 @@ _VERSION_KEY = re.compile(rb"""^[ \t]*\{?[ \t]*["']?bolt["']?[ \t]*:""", re.MULT
 def checked_recipe(path: Path, settings: Table | None = None) -> Recipe:
     """The recipe at `path`, which may end in @VARIANT, with `settings` over it.
 
-    Raises BoltError with all that is wrong with it; the zoo is asked here, as the schema does not know it."""
+    Raises BoltError with all that is wrong with it; the zoo and the planner are asked here, as the schema does
+    not know them."""
     file, variant = split_variant(str(path))
     try:
         recipe = load_recipe(Path(file), settings)
@@ -40,6 +41,15 @@ def checked_recipe(path: Path, settings: Table | None = None) -> Recipe:
             hint = suggest(name, zoo.names()) or f"known models: {', '.join(zoo.names())}"
             mark = recipe.mark("model.zoo")
             raise BoltError([Diagnostic("unknown-zoo-model", f"unknown zoo model '{name}'", mark, hint)])
+    if recipe.policy.skip:
+        # Recipes that skip passes alone ask the planner.
+        from bolt_build.planner.pipeline import unknown_passes
+
+        if unknown := unknown_passes(recipe.policy.skip):
+            mark = recipe.mark("policy.skip")
+            raise BoltError(
+                Diagnostic("unknown-pass", f"there is no pass '{name}'", mark, hint) for name, hint in unknown
+            )
     return recipe
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.graph import invariants
@@ -60,6 +61,7 @@ from bolt_build.planner.passes.whole_windows import REDUCE_WHOLE
 from bolt_build.planner.passes.wide_heads import WIDE_HEADS
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
+from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target
 
 PIPELINE: tuple[Pass, ...] = (
@@ -142,6 +144,16 @@ def passes() -> tuple[Pass, ...]:
     return tuple(ordered)
 
 
+def unknown_passes(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Those of `names` that no pass has, each with what could have been meant, or how passes are found."""
+    known = list(dict.fromkeys(each.name for each in passes()))
+    return [
+        (name, suggest(name, known) or "'bolt-build plan' names passes that change something")
+        for name in names
+        if name not in known
+    ]
+
+
 def plugged_passes() -> Found[Pass]:
     """The passes of other packages (entry-point group `bolt_build.passes`), and what is wrong with some."""
     own = dict.fromkeys(each.name for each in PIPELINE)
@@ -164,7 +176,8 @@ def _guarded(added: Plugged[Pass]) -> Pass:
 
 
 def optimize(graph: Graph, policy: Policy, target: Target | None = None, precision: str = "") -> PassResult:
-    """All passes in order, with the graph's invariants checked behind each; without a target those that pay everywhere.
+    """All passes in order but for those that the policy skips, with the graph's invariants checked behind each; without
+    a target those that pay everywhere.
 
     Raises InvariantError, naming the pass.
     """
@@ -181,6 +194,8 @@ def _run(graph: Graph, policy: Policy, target: Target | None, precision: str, or
     decisions: list[Decision] = []
     checked: Graph | None = None
     for each in ordered:
+        if each.name in policy.skip:
+            continue
         if each.pays_on is not None and (target is None or not each.pays_on(target, precision)):
             continue
         result = each.run(graph, policy)

@@ -40,6 +40,7 @@ class Form(Enum):
     PATH = "relative to the recipe that names it; held as an absolute path"
     EXTENTS = "a whole number, or a list; held as a tuple"
     EXTENTS_BY_NAME = "the same for each name; held as pairs, names of one extent first, several ascending"
+    NAMES = "a list; held as a tuple"
     VALUES_BY_NAME = "for each name a value or lists of some; held as pairs, lists as tuples"
 
 
@@ -202,6 +203,8 @@ def _held(said: Key, hint: Any, value: Any, mark: Mark | None) -> Any:
         return beside(value, mark)
     if said.form is Form.EXTENTS:
         return _extents(value)
+    if said.form is Form.NAMES:
+        return tuple(value)
     if said.form is Form.EXTENTS_BY_NAME:
         pairs = ((name, tuple(sorted(_extents(extents)))) for name, extents in value.items())
         return tuple(sorted(pairs, key=lambda pair: len(pair[1]) > 1))
@@ -227,7 +230,7 @@ def _said(said: Key, value: Any, folder: str) -> Any:
         return None
     if said.form is Form.DURATION:
         return durations.duration_of(value)
-    if said.form is Form.EXTENTS:
+    if said.form in (Form.EXTENTS, Form.NAMES):
         return list(value)
     if said.form is Form.EXTENTS_BY_NAME:
         return {name: extents[0] if len(extents) == 1 else list(extents) for name, extents in value}

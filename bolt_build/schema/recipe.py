@@ -195,6 +195,13 @@ class Policy:
             "the kernel that reads them."
         ),
     )
+    skip: tuple[str, ...] = field(
+        default=(),
+        metadata=key(
+            "Passes of the planner that are left out, by name: 'bolt-build plan' says what each pass did.",
+            form=Form.NAMES, kind="names",
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
