@@ -200,7 +200,7 @@ recipe.yaml:5:69: error[bad-value]: 'tolerance' must be a number, found NaN
 recipe.yaml:2:32: error[bad-value]: 'model.batch[0]' must be at least 1, found 0
   2 | model: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}
     |                                ^
-recipe.yaml:2:35: error[bad-value]: 'model.batch' has 8 twice
+recipe.yaml:2:38: error[bad-value]: 'model.batch' has 8 twice
   2 | model: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}
     |                                      ^
 recipe.yaml:2:41: error[bad-value]: 'model.batch[3]' must be at most 2147483647, found 3000000000
