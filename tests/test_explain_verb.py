@@ -94,6 +94,23 @@ def test_with_lock_and_records_it_explains_measurements(recipe: Path, capsys: py
     assert (found_layer["kernel"], found_layer["measured"]) == (str(trials[2].candidate), 7.0)
     assert (found_layer["runner_up"]["kernel"], found_layer["runner_up"]["time"]) == (str(trials[1].candidate), 8.0)
     assert (found_layer["timed"], found_layer["untimed"]) == (2, len(trials) - 3)
+    assert main(["explain", "net.yaml", "--target", "h200"]) == 0
+    title = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("net for"))
+    assert title == "net for h200 in fp16, 2 of 6 kernels from net.lock.yaml"
+
+
+def test_a_lock_of_other_problems_gave_no_kernel(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = evidence(recipe)
+    pools = [each for each in known.problems.problems if not isinstance(each.problem.op, Conv)][:1]
+    with Records(recipe.parent / "cache" / "tuning" / "records.sqlite") as records:
+        records.merge(HERE, [record(pools[0], 0, 9.0)])
+        found = records.all(each.problem.digest for each in pools)
+    other = pools[0].problem.digest
+    text = lock_text(Lock((lock_from(known.problems, found, known.engine.covers),))).replace(other, other[::-1])
+    recipe.with_name("net.lock.yaml").write_text(text)
+    assert main(["explain", "net.yaml", "--target", "h200"]) == 0
+    title = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("net for"))
+    assert title == "net for h200 in fp16, none of 6 kernels from net.lock.yaml"
 
 
 def test_text_names_every_target_and_batch(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

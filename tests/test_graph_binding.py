@@ -145,9 +145,9 @@ def test_inputs_of_more_elements_or_axes_than_an_engine_can_have(tmp_path: Path)
 
 def test_dims_that_bind_nothing(tmp_path: Path) -> None:
     found = refused(tmp_path, two_inputs(["N", 3, "height"]), 2, (("N", 2), ("height", 4), ("heigth", 4)))
-    assert [(d.code, d.message) for d in found] == [
-        ("unused-dimension", "model.dims sets 'N', which model.batch binds already"),
-        ("unused-dimension", "model.dims sets 'heigth', which no input has"),
+    assert [(d.code, d.message, d.hint) for d in found] == [
+        ("unused-dimension", "model.dims sets 'N', which model.batch binds already", None),
+        ("unused-dimension", "model.dims sets 'heigth', which no input has", "did you mean 'height'?"),
     ]
 
 

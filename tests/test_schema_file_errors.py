@@ -53,17 +53,15 @@ recipe.yaml:2:8: error[not-utf8]: byte 0xe9 is not UTF-8
     "a PNG": (
         b"\x89PNG\r\n\x1a\n",
         """\
-recipe.yaml:1:1: error[other-file]: this is a PNG image, not a recipe
-  1 | \ufffdPNG
-    | ^ a recipe is YAML text
+recipe.yaml: error[other-file]: this is a PNG image, not a recipe
+  hint: a recipe is YAML text
 """,
     ),
     "an ONNX model": (
         b"\x08\x08\x12\x07pytorch\xf5",
         """\
-recipe.yaml:1:1: error[other-file]: this is an ONNX model, not a recipe
-  1 | \ufffd\ufffd\ufffd\ufffdpytorch\ufffd
-    | ^ name it in a recipe, as model.onnx; 'bolt-build init' writes one
+recipe.yaml: error[other-file]: this is an ONNX model, not a recipe
+  hint: name it in a recipe, as model.onnx; 'bolt-build init' writes one
 """,
     ),
     "control character": (
@@ -104,6 +102,14 @@ recipe.yaml:2:7: error[yaml-syntax]: text cannot begin with '@'
 recipe.yaml:3:1: error[yaml-syntax]: did not find expected node content, while parsing a flow node
   3 |
     | ^
+""",
+    ),
+    "brace left open": (
+        "bolt: 1\nmodel: {zoo: resnet50\ntargets: {host: }\n",
+        """\
+recipe.yaml:3:8: error[yaml-syntax]: did not find expected ',' or '}', while parsing a flow mapping that begins on line 2
+  3 | targets: {host: }
+    |        ^
 """,
     ),
     "second document": (

@@ -180,7 +180,7 @@ recipe.yaml:2:15: error[no-such-model]: the model file 'recipe.onnx' does not ex
 recipe.yaml:4:18: error[no-such-inputs]: the file of inputs 'real.npz' does not exist
   4 | verify: {inputs: real.npz, tolerance: .nan}
     |                  ^^^^^^^^
-recipe.yaml:4:39: error[bad-value]: 'tolerance' must be a number, found NaN
+recipe.yaml:4:39: error[bad-value]: 'verify.tolerance' must be a number, found NaN
   4 | verify: {inputs: real.npz, tolerance: .nan}
     |                                       ^^^^
 recipe.yaml:5:25: error[bad-value]: 'layers.a.tolerance' must be at most 1000, found 2000
@@ -189,7 +189,7 @@ recipe.yaml:5:25: error[bad-value]: 'layers.a.tolerance' must be at most 1000, f
 recipe.yaml:5:47: error[wrong-type]: 'layers.b.tolerance' must be a number, found the string 'high'
   5 | layers: {a: {tolerance: 2000}, b: {tolerance: high}, c: {tolerance: .nan}}
     |                                               ^^^^
-recipe.yaml:5:69: error[bad-value]: 'tolerance' must be a number, found NaN
+recipe.yaml:5:69: error[bad-value]: 'layers.c.tolerance' must be a number, found NaN
   5 | layers: {a: {tolerance: 2000}, b: {tolerance: high}, c: {tolerance: .nan}}
     |                                                                     ^^^^
 """,

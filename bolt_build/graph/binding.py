@@ -11,6 +11,7 @@ from bolt_build.dtypes import DType
 from bolt_build.errors import Diagnostic
 from bolt_build.graph.ir import TensorType
 from bolt_build.graph.limits import too_large
+from bolt_build.schema.validate import suggest
 
 if TYPE_CHECKING:
     from bolt_build.graph.onnx_file import OnnxInput
@@ -155,13 +156,15 @@ def _left_open(unbound: Mapping[str, str]) -> list[Diagnostic]:
 def _unused(bound: Mapping[str, int], shared: set[str], used: set[str]) -> list[Diagnostic]:
     found = []
     for name in bound:
+        hint = None
         if name in shared:
             message = f"model.dims sets '{name}', which model.batch binds already"
         elif name not in used:
             message = f"model.dims sets '{name}', which no input has"
+            hint = suggest(name, used) or hint
         else:
             continue
-        found.append(Diagnostic("unused-dimension", message))
+        found.append(Diagnostic("unused-dimension", message, hint=hint))
     return found
 
 

@@ -123,10 +123,14 @@ def _named(batch: Batch, name: str) -> tuple[Layer, ...]:
 
 
 def _title(explanation: Explanation) -> str:
-    kernels = f"kernels from {explanation.source}"
+    layers = [layer for batch in explanation.batches for layer in batch.layers if layer.kernel != "view"]
     if explanation.source == "predictions":
-        measured = any(layer.measured is not None for batch in explanation.batches for layer in batch.layers)
+        measured = any(layer.measured is not None for layer in layers)
         kernels = "kernels as predicted" if measured else "kernels as predicted: nothing was measured"
+    else:
+        chosen = sum(layer.source != "prediction" for layer in layers)
+        many = "kernels" if chosen == len(layers) else f"{chosen or 'none'} of {len(layers)} kernels"
+        kernels = f"{many} from {explanation.source}"
     return f"{explanation.name} for {explanation.target} in {explanation.precision}, {kernels}"
 
 

@@ -151,7 +151,7 @@ def _read_text(path: Path, kind: DocumentKind) -> str:
         raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason_of(error)}", subject=str(path))]) from error
     found = binary_kind(data)
     if found is not None:
-        raise BoltError([_other_file(found, Mark(str(path), 1, 1), kind)])
+        raise BoltError([_other_file(found, None, kind, str(path))])
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode()
@@ -220,6 +220,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, path: Path, text: str, kind: Docu
     message = error.problem or "not YAML"
     if error.context and error.context.startswith("while"):
         message += f", {error.context}"
+        if error.context_mark and at and error.context_mark.line < at.line < len(_lines(text)):
+            message += f" that begins on line {error.context_mark.line + 1}"
     hint = None
     if at and "that cannot start any token" in message:
         character = _lines(text)[at.line][at.column : at.column + 1]

@@ -257,14 +257,15 @@ def _check_verify(table: Table) -> list[Diagnostic]:
     own = verify.value if verify is not None and isinstance(verify.value, Table) else None
     rest = layers.value.entries if layers is not None and isinstance(layers.value, Table) else ()
     found = []
-    for place in (own, *(entry.value for entry in rest)):
+    for key, place in (("verify", own), *((f"layers.{entry.key}", entry.value) for entry in rest)):
         tolerance = place.get("tolerance") if isinstance(place, Table) else None
         if (
             tolerance is not None
             and isinstance(tolerance.value, Scalar)
             and tolerance.value.value != tolerance.value.value
         ):
-            found.append(Diagnostic("bad-value", "'tolerance' must be a number, found NaN", tolerance.value.mark))
+            message = f"'{key}.tolerance' must be a number, found NaN"
+            found.append(Diagnostic("bad-value", message, tolerance.value.mark))
     inputs = own.get("inputs") if own is not None else None
     if inputs is None or not isinstance(inputs.value, Scalar) or not isinstance(inputs.value.value, str):
         return found
