@@ -107,7 +107,8 @@ recipe.yaml:3:1: error[yaml-syntax]: did not find expected node content, while p
     "brace left open": (
         "bolt: 1\nmodel: {zoo: resnet50\ntargets: {host: }\n",
         """\
-recipe.yaml:3:8: error[yaml-syntax]: did not find expected ',' or '}', while parsing a flow mapping that begins on line 2
+recipe.yaml:3:8: error[yaml-syntax]: did not find expected ',' or '}', while parsing a flow mapping that begins on \
+line 2
   3 | targets: {host: }
     |        ^
 """,
