@@ -168,6 +168,16 @@ def test_a_model_that_is_not_there(word: str, hint: str, capsys: pytest.CaptureF
     assert not Path(".gitignore").exists()
 
 
+def test_a_model_whose_name_no_recipe_can_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    name = os.fsdecode(b"n\xe9t.onnx")
+    write("N", 8, name=name)
+    assert said(capsys, name, code=ExitCode.INVALID) == (
+        "error[no-such-model]: no recipe can name 'n\ufffdt.onnx': its name is not UTF-8\n"
+        "  hint: rename it: a recipe is UTF-8 text\n"
+    )
+    assert sorted(os.listdir()) == [name]
+
+
 def test_what_is_no_file_is_named_and_not_proposed(capsys: pytest.CaptureFixture[str]) -> None:
     Path("nets.onnx").mkdir()
     os.mkfifo("pipe.onnx")

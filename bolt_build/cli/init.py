@@ -80,6 +80,15 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.OK)
 
 
+def _is_utf8(name: str) -> bool:
+    """Whether a file's name is: bytes of it that are not come as lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecipe:
     """Raises BoltError where there is no such model, or what is there is none."""
     specs = tuple(TargetSpec(target.name, target.precisions[0]) for target in targets)
@@ -101,6 +110,10 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
         )
         hint = near or f"an ONNX file, package.module:function, or a model of the zoo: {', '.join(zoo.names())}"
         raise BoltError([Diagnostic("no-such-model", f"there is no model '{args.model}'", hint=hint)])
+
+    if not _is_utf8(str(onnx)):
+        hint = "rename it: a recipe is UTF-8 text"
+        raise BoltError([Diagnostic("no-such-model", f"no recipe can name '{onnx}': its name is not UTF-8", hint=hint)])
 
     inputs = read_onnx(onnx).inputs
     left = free_symbols(inputs, dict(dims))
