@@ -270,6 +270,7 @@ def test_weights_that_are_no_file_are_not_waited_for(tiny: Path, tmp_path: Path)
         (["--threads", "two"], 2, "--threads takes a whole number from 0 to 1000000000, not 'two'"),
         (["--seconds", "0", "--bench"], 2, "--seconds takes a positive number of seconds, not '0'"),
         (["--batch"], 2, "--batch needs a value"),
+        (["x.npy"], 2, "'x.npy' follows no option: --input FILE gives the engine a file"),
         (["--inputs", "x.npy"], 2, "unknown option '--inputs'; --help lists those there are"),
         (["--bench", "--runs", "1", "--seconds", "1"], 2, "--seconds and --runs exclude each other"),
         (["--runs", "1"], 2, "--seconds and --runs need --bench"),

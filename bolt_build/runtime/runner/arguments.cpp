@@ -95,6 +95,8 @@ Arguments parse_arguments(int count, char** words) {
     else if (option == "--info") parsed.info = true;
     else if (option == "--json") parsed.json = true;
     else if (option == "--help" || option == "-h") parsed.help = true;
+    else if (option.rfind('-', 0) != 0)
+      throw Problem(kWrongUsage, "'" + option + "' follows no option: --input FILE gives the engine a file");
     else throw Problem(kWrongUsage, "unknown option '" + option + "'; --help lists those there are");
   }
   check(parsed);
