@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recipe_projects import PATIENCE_SECONDS, RECIPE, ROOT, Project, new_project, write_model
+from watched_files import WATCHED, files_of
 
 from bolt_build.build.cache import Cache
 from bolt_build.build.own_sources import PACKAGE, OwnSources, family_modules
@@ -66,22 +67,6 @@ def test_a_build_with_nothing_to_do_imports_neither_onnx_nor_numpy(project: Proj
     subprocess.run([sys.executable, "-c", check, "tiny.yaml"], cwd=project.path, env=project.environment, check=True)
 
 
-WATCHED = """\
-import atexit, json, os, runpy, sys
-package, told, *sys.argv = sys.argv[1:]
-opened = set()
-sys.addaudithook(lambda event, found: event == "open" and isinstance(found[0], str) and opened.add(found[0]))
-def tell():
-    loaded = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
-    root = os.path.dirname(os.path.dirname(package))
-    files = {os.path.relpath(file, root) for file in opened | loaded if file.startswith(package)}
-    with open(told, "w") as stream:
-        json.dump(sorted(file for file in files if "__pycache__" not in file), stream)
-atexit.register(tell)
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
 @pytest.mark.parametrize("action", ["manifest", "verify"])
 def test_an_action_opens_no_file_of_ours_that_it_is_not_known_to_depend_on(
     project: Project, tmp_path: Path, action: str
@@ -97,15 +82,9 @@ def test_an_action_opens_no_file_of_ours_that_it_is_not_known_to_depend_on(
     opened = set(json.loads(told.read_text()))
     chosen = (f"bolt_build.build.actions.{action}", *family_modules(("onednn", "portable")))
     known = OwnSources(PACKAGE, SourceFiles(None)).code_files(["bolt_build.build.action"], chosen)
-    known = {file for path in known for file in _files_of(path)}
+    known = {file for path in known for file in files_of(path)}
     assert f"bolt_build/build/actions/{action}.py" in opened
     assert opened - known == set()
-
-
-def _files_of(path: str) -> list[str]:
-    """The files of a folder that an action reads, or the file itself."""
-    place = ROOT / path
-    return [str(file.relative_to(ROOT)) for file in place.rglob("*")] if place.is_dir() else [path]
 
 
 def test_a_comment_changes_nothing(project: Project) -> None:

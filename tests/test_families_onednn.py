@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from families_harness import Input, Kernel, Layer, Library, kernels_of, refusals_of
-from families_layers import ATTENTION
+from head_layers import ATTENTION
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
