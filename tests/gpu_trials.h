@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bolt/function_ref.h"
 #include "bolt/plan.h"
 
 namespace trials {
@@ -133,16 +135,13 @@ float timed(const Launch& launch, int sets, cudaStream_t stream) {
   return found[found.size() / 2];
 }
 
-/// `make(prepare)` gives the kernel; `call(kernel, run)` queues it; `scratch(kernel)` is what it wants.
-template <typename Make, typename Scratch, typename Call>
-void run(const Given& given, const Make& make, const Scratch& scratch_of, const Call& call) {
+/// Compiled once for all kernels: `call` queues one, which wants so much scratch memory.
+inline void run(const Given& given, std::size_t scratch_bytes, bolt::FunctionRef<void(const bolt::Run&)> call) {
   cudaStream_t stream;
   check(cudaStreamCreate(&stream), "cudaStreamCreate");
   {
-    const Preparing prepare(given.inputs);
-    const auto kernel = make(prepare);
     const int sets = std::max(given.sets, 1);
-    const Buffer scratch(scratch_of(kernel), nullptr);
+    const Buffer scratch(scratch_bytes, nullptr);
     struct Set {
       std::vector<std::unique_ptr<Buffer>> inputs;
       std::unique_ptr<Buffer> output;
@@ -192,11 +191,11 @@ void run(const Given& given, const Make& make, const Scratch& scratch_of, const 
           check(cudaMemsetAsync(scratch.data(), 0xff, scratch.bytes(), stream), "cudaMemset");
           check(cudaMemsetAsync(all[0].output->data(), 0xff, given.output_bytes, stream), "cudaMemset");
         }
-        call(kernel, all[0].run);
+        call(all[0].run);
       }
       check(cudaStreamSynchronize(stream), "run");
     } else {
-      call(kernel, all[0].run);
+      call(all[0].run);
       check(cudaStreamSynchronize(stream), "run");
     }
     check(cudaMemcpy(given.output, all[0].output->data(), given.output_bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
@@ -210,9 +209,17 @@ void run(const Given& given, const Make& make, const Scratch& scratch_of, const 
       if (std::memcmp(after.data(), given.inputs[i], after.size()) != 0) throw std::runtime_error("wrote into an input");
     }
     if (given.sets > 0)
-      *given.microseconds = timed([&](int set) { call(kernel, all[set].run); }, sets, stream);
+      *given.microseconds = timed([&](int set) { call(all[set].run); }, sets, stream);
   }
   cudaStreamDestroy(stream);
+}
+
+/// `make(prepare)` gives the kernel; `call(kernel, run)` queues it; `scratch(kernel)` is what it wants.
+template <typename Make, typename Scratch, typename Call>
+void run(const Given& given, const Make& make, const Scratch& scratch_of, const Call& call) {
+  const Preparing prepare(given.inputs);
+  const auto kernel = make(prepare);
+  run(given, scratch_of(kernel), [&](const bolt::Run& r) { call(kernel, r); });
 }
 
 template <typename Body>
