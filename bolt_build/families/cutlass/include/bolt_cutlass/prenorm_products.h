@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "bolt_cutlass/register_mma.h"
+#include "bolt_cutlass/halved_steps.h"
 #include "bolt_cutlass/swizzle.h"
 #include "bolt_cutlass/warpgroup_products.h"
 #include "bolt_portable/cuda/halves.h"
@@ -43,28 +43,20 @@ struct PrenormProducts {
   static constexpr int warpgroups = Shared::warpgroups, down = Shared::down, width = Shared::width, parts = Shared::parts;
   static constexpr int stage_bytes = Shared::stage_bytes;
   static constexpr bool has_table = false, completes = true;
-  /// Instructions' depths in half a step.
-  static constexpr int depths = k / 32;
-  static_assert(k % 32 == 0, "a step has two halves");
   template <int stages>
   using Factors = typename Shared::template Factors<stages>;
-  /// What a thread holds of sixteen columns: two neighbours of row `lane / 4`, the same 8 rows below, and both again 8
-  /// columns further on.
-  using Left = std::uint32_t[4];
 
   /// And of a thread's two rows in each 64 what it has seen of them.
   struct Sums : Shared::Sums {
     float total[down][2], squares[down][2];
   };
 
-  /// As in SharedProducts, half a step at a time: one half is read while the instructions of the other one run.
+  /// As in SharedProducts, half a step at a time.
   template <typename Params, typename Loaded, typename Pipeline, typename State>
   CUTLASS_DEVICE static void multiply(const Params&, int, int steps, Loaded& factors, Pipeline& pipeline, State read,
                                       Sums& sums, int part_of_rows) {
     const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
     const int row = part_of_rows * 64 + thread / 32 * 16;
-    const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
-    State release = read;
     std::uint32_t pivots[down][2];
 #pragma unroll
     for (int i = 0; i < down; ++i)
@@ -73,39 +65,10 @@ struct PrenormProducts {
       pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
       find_pivots(factors.x[read.index()], row, lane, pivots);
     }
-    Left left[2][depths][down];
-    sums.fence();
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-      pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
-      const std::uint64_t right = weights + read.index() * (n * k / 8);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int at = 0; at < depths; ++at)
-          load(factors.x[read.index()], row, lane, (half * depths + at) * 16, pivots, left[half][at], sums);
-        sums.fence();
-        cute::warpgroup_arrive();
-#pragma unroll
-        for (int at = 0; at < depths; ++at) {
-          const int column = (half * depths + at) * 16, part = column / width;
-#pragma unroll
-          for (int i = 0; i < down; ++i)
-            // Descriptors count in 16 bytes.
-            multiply_once<n, Number>(left[half][at][i], right + (part * n * width + column % width) / 8,
-                                     step == 0 && half == 0 && at == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
-        }
-        cute::warpgroup_commit_batch();
-        // Those of the half before have read their registers and their stage.
-        cute::warpgroup_wait<1>();
-        sums.fence();
-        if (half == 0 && step > 0) {
-          pipeline.consumer_release(release);
-          ++release;
-        }
-      }
-      ++read;
-    }
+    multiply_in_halves<Shared, Number, n, k>(
+        factors, pipeline, read, steps, sums, [&](int stage, int column, LeftFragment (&left)[down]) {
+          load(factors.x[stage], row, lane, column, pivots, left, sums);
+        });
   }
 
   template <typename Pipeline, typename State>
@@ -157,7 +120,7 @@ struct PrenormProducts {
   }
 
   /// Sixteen columns, from `column` on, of a thread's rows in the i-th 64 of the warpgroup's.
-  CUTLASS_DEVICE static void read(const Stage& x, int row, int lane, int column, int i, Left& left) {
+  CUTLASS_DEVICE static void read(const Stage& x, int row, int lane, int column, int i, LeftFragment& left) {
     const Half* const part = x[column / width][0];
     // Four 8 x 8 matrices: upper and lower, left first.
     const int matrix = lane / 8, chunk = column % width / 8 + matrix / 2;
@@ -172,7 +135,7 @@ struct PrenormProducts {
       float total[2] = {0.0f, 0.0f}, squares[2] = {0.0f, 0.0f};
 #pragma unroll
       for (int column = 0; column < k; column += 16) {
-        Left left;
+        LeftFragment left;
         read(x, row, lane, column, i, left);
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
@@ -192,7 +155,7 @@ struct PrenormProducts {
   }
 
   CUTLASS_DEVICE static void load(const Stage& x, int row, int lane, int column, const std::uint32_t (&pivots)[down][2],
-                                  Left (&left)[down], Sums& sums) {
+                                  LeftFragment (&left)[down], Sums& sums) {
 #pragma unroll
     for (int i = 0; i < down; ++i) {
       read(x, row, lane, column, i, left[i]);

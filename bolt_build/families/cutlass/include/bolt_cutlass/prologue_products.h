@@ -6,18 +6,14 @@
 #include <cstdint>
 #include <utility>
 
+#include "bolt_cutlass/halved_steps.h"
 #include "bolt_cutlass/launch.h"
-#include "bolt_cutlass/register_mma.h"
 #include "bolt_cutlass/swizzle.h"
 #include "bolt_cutlass/warpgroup_products.h"
 #include "bolt_portable/cuda/halves.h"
 #include "cute/arch/copy_sm75.hpp"
 
 namespace bolt::cutlass_kernels {
-
-/// What a thread holds of sixteen columns of a left factor: two neighbouring columns of row `lane / 4`, the same 8 rows
-/// below, and both again 8 columns further on.
-using LeftFragment = std::uint32_t[4];
 
 /// How `Prologue` transforms a left factor of `Number`s, of which a step of the pipeline holds `k` columns. `Table` is what of its
 /// operands lies beside the factors of a step, `Rows` what a thread knows of its rows in a tile of `down` times 64 of them,
@@ -116,9 +112,6 @@ struct PrologueProducts {
   static constexpr int warpgroups = Shared::warpgroups, down = Shared::down, width = Shared::width, parts = Shared::parts;
   static constexpr int stage_bytes = Shared::stage_bytes + static_cast<int>(sizeof(typename Step::Table));
   static constexpr bool has_table = true, completes = false;
-  /// Instructions' depths in half a step.
-  static constexpr int depths = k / 32;
-  static_assert(k % 32 == 0, "a step has two halves");
   using Sums = typename Shared::Sums;
   using Rows = typename Step::template Rows<down, 64 * warpgroups>;
 
@@ -135,42 +128,10 @@ struct PrologueProducts {
     const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
     const int row = part_of_rows * 64 + thread / 32 * 16;
     const Rows rows(params.pixels, tile * m, row + lane / 4);
-    const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
-    State release = read;
-    LeftFragment left[2][depths][down];
-    sums.fence();
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-      pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
-      const std::uint64_t right = weights + read.index() * (n * k / 8);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int at = 0; at < depths; ++at)
-          load(params.prologue, factors.x[read.index()], factors.tables[read.index()], rows, row, lane,
-               (half * depths + at) * 16, left[half][at]);
-        sums.fence();
-        cute::warpgroup_arrive();
-#pragma unroll
-        for (int at = 0; at < depths; ++at) {
-          const int column = (half * depths + at) * 16, part = column / width;
-#pragma unroll
-          for (int i = 0; i < down; ++i)
-            // Descriptors count in 16 bytes.
-            multiply_once<n, Number>(left[half][at][i], right + (part * n * width + column % width) / 8,
-                             step == 0 && half == 0 && at == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
-        }
-        cute::warpgroup_commit_batch();
-        // Those of the half before have read their registers and their stage.
-        cute::warpgroup_wait<1>();
-        sums.fence();
-        if (half == 0 && step > 0) {
-          pipeline.consumer_release(release);
-          ++release;
-        }
-      }
-      ++read;
-    }
+    multiply_in_halves<Shared, Number, n, k>(
+        factors, pipeline, read, steps, sums, [&](int stage, int column, LeftFragment (&left)[down]) {
+          load(params.prologue, factors.x[stage], factors.tables[stage], rows, row, lane, column, left);
+        });
   }
 
   template <typename Pipeline, typename State>

@@ -1,0 +1,62 @@
+// Products whose left factor goes through registers on its way from shared memory to the tensor cores.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "bolt_cutlass/register_mma.h"
+#include "bolt_cutlass/warpgroup_products.h"
+
+namespace bolt::cutlass_kernels {
+
+/// What a thread holds of sixteen columns of a left factor: two neighbouring columns of row `lane / 4`, the same 8 rows
+/// below, and both again 8 columns further on.
+using LeftFragment = std::uint32_t[4];
+
+/// Sums of a tile over `steps` steps of depth `k`, half a step at a time: one half is read while the instructions of the
+/// other one run. Calls load(stage, column, fragments) for every sixteen columns of a thread's rows, one fragment for each
+/// 64. The instructions of the last half are still under way at the end.
+template <typename Shared, typename Number, int n, int k, typename Loaded, typename Pipeline, typename State, typename Sums,
+          typename Load>
+CUTLASS_DEVICE void multiply_in_halves(Loaded& factors, Pipeline& pipeline, State read, int steps, Sums& sums,
+                                       const Load& load) {
+  constexpr int down = Shared::down, width = Shared::width, depths = k / 32;
+  static_assert(k % 32 == 0, "a step has two halves");
+  const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
+  State release = read;
+  LeftFragment left[2][depths][down];
+  sums.fence();
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
+    const std::uint64_t right = weights + read.index() * (n * k / 8);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int at = 0; at < depths; ++at)
+        load(read.index(), (half * depths + at) * 16, left[half][at]);
+      sums.fence();
+      cute::warpgroup_arrive();
+#pragma unroll
+      for (int at = 0; at < depths; ++at) {
+        const int column = (half * depths + at) * 16, part = column / width;
+#pragma unroll
+        for (int i = 0; i < down; ++i)
+          // Descriptors count in 16 bytes.
+          multiply_once<n, Number>(left[half][at][i], right + (part * n * width + column % width) / 8,
+                                   step == 0 && half == 0 && at == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
+      }
+      cute::warpgroup_commit_batch();
+      // Those of the half before have read their registers and their stage.
+      cute::warpgroup_wait<1>();
+      sums.fence();
+      if (half == 0 && step > 0) {
+        pipeline.consumer_release(release);
+        ++release;
+      }
+    }
+    ++read;
+  }
+}
+
+}  // namespace bolt::cutlass_kernels
