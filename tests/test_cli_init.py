@@ -168,6 +168,16 @@ def test_a_model_that_is_not_there(word: str, hint: str, capsys: pytest.CaptureF
     assert not Path(".gitignore").exists()
 
 
+@pytest.mark.parametrize("word", ["net.onnx", "resnet50"])
+def test_inputs_are_for_modules_alone(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write("N", 8)
+    assert said(capsys, word, "--input", "x=1x8", code=ExitCode.USAGE) == (
+        f"error[unused-option]: --input gives the inputs of a PyTorch module, and '{word}' is none\n"
+        "  hint: leave it out; --dim gives a symbolic dimension its size\n"
+    )
+    assert os.listdir() == ["net.onnx"]
+
+
 def test_a_model_whose_name_no_recipe_can_hold(capsys: pytest.CaptureFixture[str]) -> None:
     name = os.fsdecode(b"n\xe9t.onnx")
     write("N", 8, name=name)

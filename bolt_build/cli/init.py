@@ -96,6 +96,10 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
     others = tuple(TargetSpec(each.name, each.precisions[0]) for each in all_targets() if each.name not in known)
     dims = tuple(dict(args.dim).items())
 
+    if args.input and not is_function(args.model):
+        hint = "leave it out; --dim gives a symbolic dimension its size"
+        message = f"--input gives the inputs of a PyTorch module, and '{args.model}' is none"
+        raise BoltError([Diagnostic("unused-option", message, hint=hint)], ExitCode.USAGE)
     if args.model in zoo.names() and not Path(args.model).exists():
         path = args.recipe or Path(f"{args.model}.yaml")
         lock = shipped_lock(args.model, known)
