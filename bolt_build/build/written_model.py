@@ -178,6 +178,8 @@ def _load_model(recipe: Recipe) -> ModelProto:
 
 def _fixed(model: ModelProto, recipe: Recipe) -> ModelProto:
     """The model with its fixed inputs as constants. Raises BoltError where the values do not fit it."""
+    if not recipe.model.fixed:
+        return model
     # As variants.
     from bolt_build.graph.fixed_inputs import FixedError, fix_inputs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,10 @@ def _check_element(name: str, type_name: str, dtype: np.dtype[Any], value: bool 
         words = "true or false" if type_name == "bool" else "numbers"
         raise _Unfit(f"'{name}' is {type_name}, and {said} is not", f"it takes {words}")
     if dtype.kind not in "iu":
+        with np.errstate(over="ignore"):  # half precision ends early
+            held = float(np.array(value).astype(dtype))
+        if isfinite(value) and not isfinite(held):
+            raise _Unfit(f"'{name}' is {type_name}, which {said} is too {'small' if value < 0 else 'large'} for")
         return
     if isinstance(value, float):
         raise _Unfit(f"'{name}' is {type_name}, and {said} is not", "it takes whole numbers, without a point")
