@@ -11,6 +11,7 @@ _READ_APART = (
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-", "slices-1x1-", "1x1-cutlass-",
     "narrow-1x1-residual-cutlass-", "narrow-3x3-cutlass-", "resident-copied-cutlass-4x2xturns-", "thin-folded-3-",
     "resident-residual-cutlass-8x4xturns-",
+    "band-3x3s2-cutlass-64x64x64xpingpongx2-", "bands-16-cutlass-256x64x64xcooperativex2xof16-",
     "rolling-8-cutlass-16x64x2x6-", "pair-resident-odd+72-cutlass-14x128x3xturns-",
     "pool-3x3+max3-cutlass-", "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-", "rows-pair+56-cutlass-",
     "dw-form-grouped-depthwisex4x8x8x16x4xregistersx2-", "dw-form-grouped-rowsx", "dw-form-7x7-grouped-diagonalx",

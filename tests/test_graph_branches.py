@@ -127,8 +127,9 @@ def test_an_input_of_few_numbers_that_says_how_much_is_read_may_be_given_a_value
     }  # fmt: skip
     nodes = [node("Squeeze", "given zero", "line"), node("Gather", "line one", "size"), *SIZED[name]]
     proto = model(nodes, ports, constants=constants)
-    value = "model.graph.initializer.append(onnx.numpy_helper.from_array(VALUE, 'given'))"
-    assert hints(saved(tmp_path, proto)) == [f"input 'given' decides: give it a value, as {value}"]
+    assert hints(saved(tmp_path, proto)) == [
+        "input 'given' decides: give it a value in the recipe, as model.fixed: {given: VALUE}"
+    ]
 
 
 def test_where_data_decide_how_large_something_is_the_model_is_to_end_there(tmp_path: Path) -> None:
@@ -139,10 +140,8 @@ def test_where_data_decide_how_large_something_is_the_model_is_to_end_there(tmp_
     ]  # fmt: skip
     nodes[-1].input.append("size")
     proto = model(nodes, [tensor("x", [1, 4])], constants={"line": np.asarray([1]), "one": np.ones(1, np.float32)})
-    assert hints(saved(tmp_path, proto)) == [
-        "data decide it, and shapes and weights are static: end the model in front of it (onnx.utils.extract_model), or "
-        "export it for one value"
-    ]
+    end = "end the model in front of it (onnx.utils.extract_model), or export it for one value"
+    assert hints(saved(tmp_path, proto)) == [f"data decide it, and shapes and weights are static: {end}"]
 
 
 def test_where_a_whole_input_decides_the_model_is_to_be_traced(tmp_path: Path) -> None:

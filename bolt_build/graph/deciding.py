@@ -21,13 +21,23 @@ def remedy(undecided: Iterable[OnnxNode], nodes: Iterable[OnnxNode], inputs: Map
     by_data, by_shape = _deciders([node.inputs[0] for node in undecided if node.inputs], makers, inputs)
     if by_shape and not bound:
         return _BIND
-    if by_data and all(inputs[name] == 1 for name in by_data):
-        first = next(iter(by_data))
-        what = "input" if len(by_data) == 1 else "inputs"
-        one = "it a value" if len(by_data) == 1 else "each a value"
-        decides = f"{listed(list(by_data))} {'decides' if len(by_data) == 1 else 'decide'}"
-        return f"{what} {decides}: give {one} in the recipe, as model.fixed: {{{first}: VALUE}}"
-    return UNROLL
+    return _given(by_data, inputs) or UNROLL
+
+
+def given_value(wanted: Iterable[str], nodes: Iterable[OnnxNode], inputs: Mapping[str, int]) -> str | None:
+    """What helps where the values `wanted` must be constants and follow from inputs of a few numbers, such as how large
+    an image is. None where they follow from others."""
+    makers = {name: node for node in nodes for name in node.outputs if name}
+    return _given(_deciders(wanted, makers, inputs)[0], inputs)
+
+
+def _given(by_data: Mapping[str, None], inputs: Mapping[str, int]) -> str | None:
+    if not by_data or any(not 0 < inputs[name] <= _FEW for name in by_data):
+        return None
+    what = "input" if len(by_data) == 1 else "inputs"
+    one = "it a value" if len(by_data) == 1 else "each a value"
+    decides = f"{listed(list(by_data))} {'decides' if len(by_data) == 1 else 'decide'}"
+    return f"{what} {decides}: give {one} in the recipe, as model.fixed: {{{next(iter(by_data))}: VALUE}}"
 
 
 def _deciders(
