@@ -42,6 +42,8 @@ def drawn(random: Random) -> dict[str, Any]:
     }
     model = {key: value for key, value in data["model"].items() if key not in ("zoo", "onnx", "variant")}
     data["model"] = random.choice(({"zoo": "resnet18"}, {"onnx": "net.onnx"})) | model
+    if "zoo" in data["model"]:
+        data["model"].pop("fixed", None)
     variants = list(data.get("variants", ()))
     if variants and random.random() < 0.3:
         data["model"]["variant"] = random.choice(variants)
@@ -86,10 +88,15 @@ def _value(random: Random, schema: Schema) -> Any:
     if kind == "object":
         return _object(random, schema)
     if kind == "array":
-        return sorted({_value(random, schema["items"]) for _ in range(random.randint(1, 4))})
+        # Of lists in lists each has one, or they would not end.
+        most = 1 if "anyOf" in resolved(schema["items"]) else 4
+        items = [_value(random, schema["items"]) for _ in range(random.randint(1, most))]
+        return sorted(set(items)) if schema.get("uniqueItems") else items
     if kind == "integer":
         low, high = schema.get("minimum", 0), schema.get("maximum", 100)
         return random.choice((low, high, random.randint(low, min(high, low + 100))))
+    if kind == "number":
+        return random.choice((0, 16000, -0.5, 1e-3))
     if kind == "boolean":
         return random.random() < 0.5
     if kind == "null":
