@@ -37,9 +37,9 @@ def band_trials() -> list[Trial]:
          (turns(128, 96), together(128, 192), together(192, 96))),
         (
             conv("band-stages", (3, 80, 14, 13), 64, (3, 3), epilogue=RESIDUAL),
-            (turns(128, 64, bands=3, stage="row"),),
+            (turns(128, 64, stage="row"), turns(64, 64, bands=3)),
         ),
-        (conv("band-window", (3, 16, 14, 13), 64, (3, 3)), (turns(64, 64, 16, bands=3, stage="window"),)),
+        (conv("band-window", (3, 16, 14, 13), 64, (3, 3)), (pairs(128, 64, 16, stage="window"),)),
         (conv("band-deep", (3, 160, 7, 7), 136, (3, 3), epilogue=RESIDUAL),
          (pairs(128, 128), together(128, 128, cluster=2))),
         (conv("band-1x7", (2, 72, 17, 17), 64, (1, 7), epilogue=SILU), (together(192, 64), turns(64, 192))),
@@ -79,7 +79,7 @@ def grouped_band_trials() -> list[Trial]:
     found = []
     for layer, tiles in (
         (conv("bands-8", (3, 128, 9, 11), 128, (3, 3), groups=16), ((turns(64, 64), 16), (pairs(128, 64), 16))),
-        (conv("bands-stages", (2, 64, 14, 14), 64, (3, 3), groups=8), ((pairs(128, 64, bands=3, stage="window"), 16),)),
+        (conv("bands-stages", (2, 64, 14, 14), 64, (3, 3), groups=8), ((pairs(128, 64, stage="window"), 16),)),
         (conv("bands-16", (2, 64, 14, 14), 64, (3, 3), groups=4, epilogue=RESIDUAL), ((together(256, 64), 16),)),
         (conv("bands-32", (3, 128, 7, 7), 128, (3, 3), groups=4, epilogue=SILU),
          ((turns(128, 64), 32), (turns(64, 32, 32), 0))),

@@ -207,6 +207,16 @@ def test_stages_of_filters_lie_beside_two_bands() -> None:
     beside = store_bytes(128, 1, False, 128 * 64 * 2, taken)
     assert turns(128, 128).stages(gpu(), wanted) == stages(gpu().shared_memory, 128 * 64 * 2, taken + beside)
     assert turns(64, 64).stages(gpu(), wanted) == 16
+    # A row of taps is a stage of three filters; short filters of groups leave room for all nine.
+    assert turns(64, 64, stage="row").stages(gpu(), wanted) == 6
+    assert turns(128, 128, stage="row").refuse(gpu(), wanted) is None
+    wide = turns(128, 128, stage="window").refuse(gpu(), wanted)
+    assert wide == "shared memory has room for 1 stages of filters, 3 are needed"
+    assert replace(pairs(128, 64, stage="window"), width=16).refuse(gpu(), wanted) is None
+    strided = product_of(problem((2, 64, 28, 28), 64, 2))
+    assert turns(64, 64, stage="row").refuse(gpu(), strided) == "a stage of several taps is of one band"
+    line = product(32, 128, 17, 17, kernel=(1, 7))
+    assert turns(64, 64, stage="window").refuse(gpu(), line) == "a row of its taps is all of them"
 
 
 def test_why_tiles_are_none() -> None:
@@ -247,17 +257,17 @@ def test_why_tiles_are_none() -> None:
 
 
 def test_the_kernel_in_words_and_in_cxx() -> None:
-    wanted = problem((2, 80, 28, 28), 96, residual=True)
-    candidate = Kernel(turns(128, 96, cluster=2)).candidate()
-    assert str(candidate) == "cutlass m=128 n=96 k=64 warpgroups=pingpong cluster=2x1 bands=2"
-    assert str(BANDS.kernel_of(candidate)) == "tile 128x96x64 pingpong of 2 bands in clusters of 2x1"
+    wanted = problem((2, 80, 28, 28), 192, residual=True)
+    candidate = Kernel(together(128, 192, cluster=2)).candidate()
+    assert str(candidate) == "cutlass m=128 n=192 k=64 warpgroups=cooperative cluster=2x1 bands=2"
+    assert str(BANDS.kernel_of(candidate)) == "tile 128x192x64 cooperative of 2 bands in clusters of 2x1"
     assert FAMILY.refuse(wanted, candidate, H200) is None
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     # The second run has 16 of its 64 channels.
     assert unit.text == (
         '#include "bolt_cutlass/conv_band_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
-        "    bolt::cutlass_kernels::BandTile<128, 96, 64, false, 2, 2, 192, 2, 1, 3, 3, 1, 64, 1>,\n"
+        "    bolt::cutlass_kernels::BandTile<128, 192, 64, true, 1, 2, 192, 2, 1, 3, 3, 1, 64, 1>,\n"
         "    const bolt::cutlass_kernels::ConvArguments&,\n"
         "    const bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Join<bolt::portable::Add, false>, "
         "bolt::cutlass_kernels::Map<bolt::portable::Relu>>&, void*);\n"

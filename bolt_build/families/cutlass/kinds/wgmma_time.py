@@ -72,11 +72,12 @@ _ROWS = {128: 0.78e-9, 64: 0.7e-9, 32: 1.2e-9, 16: 2.9e-9}
 rows is a multiple: those that begin within a line of L2 touch more of them."""
 _FAR, _FAR_STRIDE = 2.1, 2
 """Rows of windows further apart than so many positions take so much longer."""
-_UNEVEN, _FEW = 1.12, 1.1
-"""Windows take this much longer in all whose channels are no whole runs of 64, and in tiles of at most 64 columns and
-192 rows at least, which wait for shared memory. Fitted to 542 kernels, off by 9% with them and by 10 to 13% without."""
-_UNEVEN_TILE = 128 * 64
-"""Elements at least of tiles that whole runs of channels matter to."""
+_UNEVEN, _FEW, _BROAD = 1.12, 1.1, 0.94
+"""Windows take this much longer in all whose channels are no whole runs of 64, in tiles of at most 64 columns and 192
+rows at least, which wait for shared memory, and in others of 128 columns at least, of whole runs. Fitted to 542
+kernels, off by 9% with them and by 10 to 13% without."""
+_UNEVEN_TILE, _BROAD_TILE = 128 * 64, 128 * 128
+"""Elements at least of tiles that whole runs of channels matter to, and of those that their columns do."""
 _TWO_RUNS = 1.9
 """Windows of more than 64 columns of depth, which take two loads each, take this much longer in all."""
 
@@ -141,6 +142,8 @@ def _runs(tile: TimedTile, work: Work) -> float:
     longer = _TWO_RUNS if tile.k > 64 else 1.0
     if tile.k < 64 or work.taps == 1:
         return longer
+    if work.depth % 64 == 0 and tile.n >= 128 and tile.m * tile.n >= _BROAD_TILE:
+        longer *= _BROAD
     if work.depth % 64 and tile.m * tile.n >= _UNEVEN_TILE:
         longer *= _UNEVEN
     return longer * (_FEW if tile.n <= 64 and tile.m >= 192 else 1.0)
