@@ -85,11 +85,17 @@ FITS = {
         _of("cutlass.kinds.rolling", "_MULTIPLIES", "_LOADS", "_BEGINS", "_ROW", "_MEMORY")
         + _of("cutlass.kinds.rolling", "_RESULT", "_RESIDUAL", "_FUNCTION"),
     ),
+    "bands": Fit(
+        ("cutlass bands", "cutlass bands of groups"),
+        _of("cutlass.kinds.band", "_MULTIPLIES", "_SHARED", "_STEP", "_STORE_BEGINS", "_STORE", "_LAUNCH")
+        + _of("cutlass.kinds.band", "_MEMORY", "_L2_RATE", "_OVERLAP"),
+    ),
     "wgmma": Fit(
         ("cutlass WGMMA",),
         _of("cutlass.kinds.wgmma_time", "_STEP", "_STORE_BEGINS", "_STORE", "_LAUNCH", "_MEMORY", "_L2_RATE")
         + _of("cutlass.kinds.wgmma_time", "_OVERLAP", "_STORE_SIZE", "_IN_FLIGHT", "_WINDOWS", "_SHALLOW", "_TOGETHER")
-        + _of("cutlass.kinds.wgmma_time", "_FUNCTION", "_PAIRS_STORE", "_PAIRS_MULTIPLY", "_FAR", "_TWO_RUNS"),
+        + _of("cutlass.kinds.wgmma_time", "_FUNCTION", "_PAIRS_STORE", "_PAIRS_MULTIPLY", "_FAR", "_TWO_RUNS")
+        + _of("cutlass.kinds.wgmma_time", "_UNEVEN", "_FEW", "_BROAD"),
         usual=True,
     ),
     "two products": Fit(("cutlass two products",), _of("cutlass.kinds.wgmma_time", "_BETWEEN", "_BETWEEN_FUNCTION")),
