@@ -26,8 +26,7 @@ _WHEN = {"own": (False, False), "next": (True, False), "turns": (True, True)}
 _ROWS = 64
 """Queries of a warpgroup."""
 _KEYS = (64, 96, 128, 192)
-_SHORT = 64
-"""Keys of steps of which three may have room: longer ones gain nothing by a third."""
+_STAGES = (2, 3)
 _BLOCKS = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups that compute."""
 _COPYING, _COMPUTING = 24, 240
@@ -40,12 +39,18 @@ _BOX = 64
 """Elements of a box of heads that are longer than half of it."""
 
 
-_FIRST, _TILE, _WARPGROUP = 3e-6, 0.73e-6, 0.5e-6
+_FIRST, _TILE, _WARPGROUP = 3.3e-6, 0.2e-6, 0.06e-6
 """Seconds until the first tile's keys are there; of a tile beside its steps; and more of each of its warpgroups. These
-and those that follow were fitted to the times of 58 kernels for 11 shapes on an H100."""
-_PRODUCTS, _POWERS, _STEP = 1.2, 0.25, 0.043e-6
+and those that follow were fitted to the times of 48 kernels for 14 shapes on an H100."""
+_PRODUCTS, _POWERS, _STEP = 1.09, 0.3, 0.033e-6
 """Part of the nominal times of products and of powers, and seconds of a step, in which nothing else of a multiprocessor
 is computed."""
+_COPY = 0.77e-6
+"""Seconds from the time when a step's keys are used to that when others are there."""
+_HIDES = 0.17
+"""Part of a step that causal tiles take beside their steps: the last looks through scores and hides some."""
+_LAST = 0.45
+"""Part of the shortest causal tile by which some blocks have more to do."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,11 @@ class _Pace:
     busy: float
 
 
-_OWN, _AHEAD = _Pace(1.0, 0.5, 0.22e-6, 1.0), _Pace(0.3, 2.2, 0.17e-6, 0.93)
+_PACES = {
+    "own": _Pace(1.0, 0.6, 0.62e-6, 1.0),
+    "next": _Pace(0.2, 2.25, 0.24e-6, 0.92),
+    "turns": _Pace(0.2, 2.25, 0.24e-6, 0.9),
+}
 
 
 @dataclass(frozen=True)
@@ -77,9 +86,8 @@ class PersistentTile:
 
     @property
     def parameters(self) -> Named:
-        when = next(word for word, each in _WHEN.items() if each == (self.ahead, self.turns))
         sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages))
-        return (("kind", "persistent"), *sizes, ("scores", when), ("blocks", self.blocks))
+        return (("kind", "persistent"), *sizes, ("scores", self._when), ("blocks", self.blocks))
 
     @classmethod
     def read(cls, reader: Reader) -> PersistentTile:
@@ -89,6 +97,10 @@ class PersistentTile:
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.keys} of {self.groups} warpgroups, tiles in turn for {self.blocks} blocks"
+
+    @property
+    def _when(self) -> str:
+        return next(word for word, each in _WHEN.items() if each == (self.ahead, self.turns))
 
     @property
     def rows(self) -> int:
@@ -140,18 +152,19 @@ class PersistentTile:
 
     def _costs(self, shape: Shape, target: Target, beside: int) -> list[float]:
         """Seconds of the tiles of a head, the longest first: of what a multiprocessor computes for all its warpgroups,
-        and of the chain of one of them."""
+        of the chain of one of them, and of copies."""
         gpu, scores = gpu_of(target), _ROWS * self.keys
         clock = target.rate("fp32") / (2 * 128 * gpu.sms)
         products = 2 * scores * sum(shape.of_heads) * gpu.sms / target.rate("fp16")
         powers, masked = scores / (POWERS * clock), mask_clocks(shape, scores) / clock
-        pace = _AHEAD if self.ahead else _OWN
+        pace, more = _PACES[self._when], _HIDES if shape.causal else 0.0
         busy = pace.busy * (_PRODUCTS * products + _POWERS * powers + _STEP) + masked
-        chain = pace.products * products + pace.powers * powers + pace.step + masked
+        chain = pace.products * products + pace.powers * powers + pace.step + 2 * masked
         found = []
         for tile in range(ceil(shape.queries / self.rows)):
-            steps = self._steps(shape, tile)
-            both = norm((beside * sum(steps) * busy, max(steps) * chain))
+            steps = [each + more for each in self._steps(shape, tile)]
+            waits = (chain, _COPY / (self.stages - 1))
+            both = norm((beside * sum(steps) * busy, *(max(steps) * each for each in waits)))
             found.append(both + _TILE + _WARPGROUP * beside * len(steps))
         return sorted(found, reverse=True)
 
@@ -161,7 +174,7 @@ class PersistentTile:
         blocks = min(tiles, sms * self.blocks)
         costs = self._costs(shape, target, ceil(blocks / sms))
         if shape.causal:
-            longest = max(costs[0], sum(costs) / len(costs) * tiles / blocks + costs[-1] / 2)
+            longest = max(costs[0], sum(costs) / len(costs) * tiles / blocks + _LAST * costs[-1])
         else:
             rounds, rest = divmod(ceil(tiles / blocks), len(costs))
             longest = rounds * sum(costs) + sum(costs[:rest])
@@ -186,7 +199,7 @@ def tiles(shape: Shape) -> Iterator[PersistentTile]:
     sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
     for groups, keys, (ahead, turns) in product(_BLOCKS, sizes, _WHEN.values()):
         if keys <= _KEYS[-1] and (keys >= _KEYS[0] or keys == most):
-            for stages, blocks in product((2, 3) if keys <= _SHORT else (2,), _BLOCKS[groups]):
+            for stages, blocks in product(_STAGES, _BLOCKS[groups]):
                 yield PersistentTile(groups, keys, stages, ahead, turns, blocks)
 
 
