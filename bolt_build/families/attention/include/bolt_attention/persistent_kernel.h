@@ -21,7 +21,8 @@ struct PersistentArguments {
 
 template <typename Tile>
 struct Persistent;
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access, typename Element>
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
+          typename Element>
 struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>> {
   /// The last warpgroup copies.
   static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
