@@ -2,10 +2,10 @@
 
 `exported_models.py` has the models, randomly initialised: every classification and segmentation architecture of
 torchvision, the smallest of most families of timm and transformers, modules such as people write, and models of further
-packages (`exported_packages.py`, `exported_towers.py`, `exported_vits.py`). The named ones are exported by torchscript
-at opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms or by transformers' own
-exporter. Each file is planned for an
-H200 (`bolt-build check`), and built for the host and verified from a recipe of four lines.
+packages (`exported_packages.py`, `exported_towers.py`, `exported_vits.py`). Kinds of transformers from 5 on are in
+`exported_shrunk.py`, `exported_sights.py` and `exported_talks.py`. The named ones are exported by torchscript at opsets
+14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms or by transformers' own exporter. Each
+file is planned for an H200 (`bolt-build check`), and built for the host and verified from a recipe of four lines.
 
 The exporters need an environment of their own. Further packages that it lacks are named and left out:
 

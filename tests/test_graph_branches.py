@@ -140,8 +140,12 @@ def test_where_data_decide_how_large_something_is_the_model_is_to_end_there(tmp_
     ]  # fmt: skip
     nodes[-1].input.append("size")
     proto = model(nodes, [tensor("x", [1, 4])], constants={"line": np.asarray([1]), "one": np.ones(1, np.float32)})
-    end = "end the model in front of it (onnx.utils.extract_model), or export it for one value"
-    assert hints(saved(tmp_path, proto)) == [f"data decide it, and shapes and weights are static: {end}"]
+    assert hints(saved(tmp_path, proto)) == [
+        (
+            "data decide it, and shapes and weights are static: end the model in front of it "
+            "(onnx.utils.extract_model), or export it for one value"
+        )
+    ]
 
 
 def test_where_a_whole_input_decides_the_model_is_to_be_traced(tmp_path: Path) -> None:

@@ -132,6 +132,14 @@ def test_other_rows_between_bounds_that_data_decide_are_refused(name: str, tmp_p
     )  # fmt: skip
 
 
+def test_a_range_without_its_step_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, proto([*COUNTED, node("Range", "end0 end1", "y", "short")]))
+    assert "Range 'short': Range on data is not supported (only on constants)" in [
+        each.message for each in raised.value.diagnostics
+    ]
+
+
 def test_runs_that_may_end_in_front_of_the_last_row_are_refused(tmp_path: Path) -> None:
     made = proto([*COUNTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED], 10, 9)
     with pytest.raises(BoltError) as raised:

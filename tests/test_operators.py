@@ -67,7 +67,8 @@ def test_what_is_said_of_an_operator(found: tuple[OperatorSupport, ...]) -> None
     plain = (("cpu", ("portable",)), ("cuda", ("portable",)))
     assert by_name["Where"] == OperatorSupport("Where", (Range(9, None),), every, plain, False, "")
     assert by_name["And"] == OperatorSupport("And", since, ("bool",), plain, False, "")
-    assert by_name["Range"] == OperatorSupport("Range", (Range(11, None),), (), idle, False, "")
+    runs = "runs of rows that are put behind each other again, too"
+    assert by_name["Range"] == OperatorSupport("Range", (Range(11, None),), (), idle, False, runs)
 
 
 def test_an_operators_versions_are_ranges_of_opsets() -> None:

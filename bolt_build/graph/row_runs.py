@@ -47,6 +47,8 @@ _AS_IT_IS = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 
 def run_of(node: OnnxNode, builder: Builder, key: Naming) -> Rows | None:
     """The run that a Range of data is. None where it is none of integers one after another."""
+    if len(node.inputs) != 3 or not all(node.inputs):
+        return None
     start, end, step = node.inputs
     if any(builder.values[each].type.dtype not in (DType.I32, DType.I64) for each in node.inputs):
         return None
