@@ -20,6 +20,7 @@ CONSTANTS = {
     "from": np.asarray([0], np.int64),
     "first": np.asarray(0, np.int64), "last": np.asarray([1], np.int64), "shape": np.asarray([4, 6], np.int64),
     "each": np.asarray([1, 1], np.int64), "minus": np.asarray(-1, np.int64),
+    "scale": np.float32(0.05), "middle": np.int8(3),
     "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
 }  # fmt: skip
 MASK = [
@@ -44,7 +45,7 @@ FIRST = [
 
 
 def proto(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
-    return model(nodes, [X], ["y"], CONSTANTS)
+    return model(nodes, [X], ["y"], CONSTANTS, opset=19)
 
 
 SUPPORTED = {
@@ -81,6 +82,10 @@ SUPPORTED = {
     "the first rows of a table": [
         node("ReduceSum", "x last", "sums", keepdims=0), node("Greater", "sums zero", "mask"), *WIDE[:3],
         node("Transpose", "found2", "places"), *FIRST, node("ScatterND", "x places few", "y"),
+    ],
+    "rows that are rounded, as onnxruntime's quantiser leaves them": [
+        *MASK, *FIRST, node("QuantizeLinear", "few scale middle", "q"),
+        node("DequantizeLinear", "q scale middle", "made"), node("ScatterND", "x places made", "y"),
     ],
     "rows that are added, as mixtures of experts do": [
         *ROWS, node("Squeeze", "places last", "tokens"), node("Gather", "x tokens", "again", axis=0),

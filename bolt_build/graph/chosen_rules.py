@@ -128,6 +128,14 @@ def _counted(asked: Asked) -> Rows | None:
     return asked.of(side)
 
 
+def _quantised(asked: Asked) -> Rows:
+    """One scale and one zero point are of all rows."""
+    rows = asked.only(0)
+    if rows.counts or any(prod(asked.shape(index)) != 1 for index in range(1, len(asked.node.inputs))):
+        raise Escapes
+    return rows
+
+
 def _transpose(asked: Asked) -> Rows:
     rows, perm = asked.only(0), asked.integers("perm", 9)
     if rows.counts:
@@ -303,6 +311,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce),
     **dict.fromkeys(("LayerNormalization", "LogSoftmax", "Softmax"), _along_rows),
     **dict.fromkeys(("Gemm", "MatMul"), _product),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "Concat": _concat, "Expand": _expand, "Gather": _gather, "GatherND": _gather_nd, "Reshape": _reshape,
     "Shape": _shape, "Slice": _slice, "Split": _split, "Squeeze": _squeeze, "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
