@@ -11,17 +11,6 @@ _PEERS = {"cudnn": "cuDNN", "flash": "FlashAttention-2", "efficient": "memory-ef
 
 @figures("attention_peers")
 def attention(data: Any) -> dict[str, str]:
-    """On the H200, to whose times predictions are fitted."""
-    return _beside("attention", data)
-
-
-@figures("attention_peers_h100")
-def attention_h100(data: Any) -> dict[str, str]:
-    """On an H100, with kernels whose blocks stay."""
-    return _beside("attention_h100", data)
-
-
-def _beside(name: str, data: Any) -> dict[str, str]:
     head = [
         f"us, fp16, fp32 softmax and accumulation, {data['gpu'].removeprefix('NVIDIA ')}", "kernel", *_PEERS.values(),
         "fastest of these over kernel", "the same, of the kernel predicted fastest", "TFLOP/s", "fastest kernel",
@@ -37,10 +26,10 @@ def _beside(name: str, data: Any) -> dict[str, str]:
     ]  # fmt: skip
     kernels = sum(len(each["kernels"]) for each in data["shapes"])
     return {
-        name: table(head, rows),
-        f"{name}.mean": f"{data['geometric_mean_64']:.2f}",
-        f"{name}.least": f"{data['least_64']:.2f}",
-        f"{name}.torch": ".".join(data["versions"]["torch"].split(".")[:2]),
-        f"{name}.checked": f"{kernels} kernels and {data['odd']} more for random shapes",
-        f"{name}.wrong": str(len(data["wrong"]) + sum(each["wrong"] for each in data["shapes"])),
+        "attention": table(head, rows),
+        "attention.mean": f"{data['geometric_mean_64']:.2f}",
+        "attention.least": f"{data['least_64']:.2f}",
+        "attention.torch": ".".join(data["versions"]["torch"].split(".")[:2]),
+        "attention.checked": f"{kernels} kernels and {data['odd']} more for random shapes",
+        "attention.wrong": str(len(data["wrong"]) + sum(each["wrong"] for each in data["shapes"])),
     }
