@@ -243,7 +243,7 @@ def test_a_variant_depends_on_what_rewrites_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, again: bool
 ) -> None:
     deeper = VariantSpec("deeper", deepen=Deepening("*"))
-    model = replace(recipe(), model=ModelSpec(None, "resnet50", (1,), (), "deeper"), variants=(deeper,))
+    model = replace(recipe(), model=ModelSpec(None, "resnet50", (1,), (), variant="deeper"), variants=(deeper,))
     use(monkeypatch, own())
     assert zoo_writes(monkeypatch, tmp_path, model)
     use(monkeypatch, own(file))

@@ -67,7 +67,7 @@ const char* factor(const long long* of, int width, int height, int deep) {
 const char* windows(const int* of, const long long* strides, int width, int height) {
   return told_by([&] {
     bolt::cutlass_kernels::window_boxes(
-        {of[0], of[1], of[2], of[3], 8, of[4], of[5], of[6], of[7], of[8], of[9], of[10], of[11], of[12], of[13],
+        {of[0], of[1], of[2], of[3], 8, of[4], of[5], of[6], of[7], of[8], of[9], of[10], of[11], of[12], of[13], 1,
          strides[0], strides[1], strides[2], nullptr, nullptr, nullptr, nullptr, nullptr},
         width, height);
   });

@@ -16,8 +16,9 @@ from bolt_build.dtypes import PRECISIONS
 from bolt_build.errors import Mark
 from bolt_build.schema.recipe import RECIPE_VERSION
 from bolt_build.schema.schema_file import rendered
-from bolt_build.schema.validate import SAID, fits, recipe_schema, suggest, validate
+from bolt_build.schema.validate import SAID, fits, recipe_schema, validate
 from bolt_build.schema.values import Entry, Items, Scalar, Table, Unreadable, Value
+from bolt_build.wording import suggest
 
 MARK = Mark("recipe.yaml", 1, 1)
 

@@ -34,7 +34,7 @@ from bolt_build.build.tasks import TaskGraph
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.schema.shared_place import SharedPlace
-from bolt_build.schema.validate import suggest
+from bolt_build.wording import suggest
 
 NOTHING_TO_RUN = SessionResult(interrupted=False, failed=(), finished=())
 

@@ -20,7 +20,7 @@ from bolt_build.digest import UNSAID, canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.plugins import Offer
 from bolt_build.schema.recipe import Recipe
-from bolt_build.schema.validate import listed
+from bolt_build.wording import listed
 
 if TYPE_CHECKING:
     from onnx import ModelProto

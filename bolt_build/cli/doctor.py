@@ -13,10 +13,10 @@ from bolt_build.cli.common_arguments import add_format, add_recipes, read_recipe
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import Column, table
 from bolt_build.schema.recipe import Recipe
-from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target, sound_targets
 from bolt_build.toolchain import Tool, Toolchain, probe
 from bolt_build.toolchain.trial import try_cxx
+from bolt_build.wording import suggest
 from bolt_build.workflows.packages import InstalledPackage, installed_packages
 
 NAME = "doctor"

@@ -20,11 +20,11 @@ from bolt_build.graph.binding import batch_symbols, free_symbols
 from bolt_build.graph.onnx_file import read_onnx
 from bolt_build.schema.editor_schema import SCHEMA_ID
 from bolt_build.schema.recipe import TargetSpec
-from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target, all_targets
 from bolt_build.toolchain import probe
 from bolt_build.toolchain.machine import found_gpus
 from bolt_build.user_files import kind_of, shell_word
+from bolt_build.wording import suggest
 from bolt_build.workflows.model_check import ModelCheck, check_model
 from bolt_build.workflows.new_recipe import NewRecipe
 from bolt_build.workflows.shipped_locks import shipped_lock

@@ -11,10 +11,10 @@ from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe
-from bolt_build.schema.validate import nearest, suggest
 from bolt_build.schema.values import Table
 from bolt_build.schema.variants import split_variant, with_variant
 from bolt_build.user_files import read_regular
+from bolt_build.wording import nearest, suggest
 
 _MOST_BYTES = 1 << 20
 _VERSION_KEY = re.compile(rb"""^[ \t]*\{?[ \t]*["']?bolt["']?[ \t]*:""", re.MULTILINE)

@@ -11,7 +11,7 @@ from bolt_build.dtypes import DType
 from bolt_build.errors import Diagnostic
 from bolt_build.graph.ir import TensorType
 from bolt_build.graph.limits import too_large
-from bolt_build.schema.validate import suggest
+from bolt_build.wording import suggest
 
 if TYPE_CHECKING:
     from bolt_build.graph.onnx_file import OnnxInput

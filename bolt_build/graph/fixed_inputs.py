@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.replace import LEAST_IR_VERSION
 from bolt_build.schema.recipe import Value
-from bolt_build.schema.validate import suggest
+from bolt_build.wording import suggest
 
 
 @dataclass(frozen=True)

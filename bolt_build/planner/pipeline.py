@@ -61,8 +61,8 @@ from bolt_build.planner.passes.whole_windows import REDUCE_WHOLE
 from bolt_build.planner.passes.wide_heads import WIDE_HEADS
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
-from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target
+from bolt_build.wording import suggest
 
 PIPELINE: tuple[Pass, ...] = (
     REMOVE_DEAD,

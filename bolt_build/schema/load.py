@@ -24,18 +24,11 @@ from bolt_build.schema.recipe import (
     VariantSpec,
     VerifySpec,
 )
-from bolt_build.schema.validate import (
-    Schema,
-    fits,
-    listed,
-    recipe_schema,
-    resolved,
-    suggest,
-    validate,
-)
+from bolt_build.schema.validate import Schema, fits, recipe_schema, resolved, validate
 from bolt_build.schema.values import Scalar, Table, plain, shorten, walk
 from bolt_build.targets import Target, all_targets, target_named
 from bolt_build.user_files import kind_of
+from bolt_build.wording import listed, suggest
 
 
 def load_recipe(path: Path, settings: Table | None = None) -> Recipe:

@@ -17,8 +17,8 @@ from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.own_folders import config_folder
 from bolt_build.schema.document import DocumentKind, read_document
 from bolt_build.schema.shared_place import DEFAULT_TIMEOUT, SharedPlace
-from bolt_build.schema.validate import suggest
 from bolt_build.schema.values import Scalar, Table, Value, describe
+from bolt_build.wording import suggest
 
 SETTINGS_FILE = "config.yaml"
 LONGEST_TIMEOUT = 3600.0

@@ -6,10 +6,9 @@ jsonschema is imported on first use, as help, `clean` and the like start in less
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,6 +19,7 @@ from bolt_build.schema.document import resolve_plain
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.valid_before import key_of, valid_before
 from bolt_build.schema.values import Items, Scalar, Table, Unreadable, Value, describe, plain, shorten
+from bolt_build.wording import joined, listed, suggest
 
 if TYPE_CHECKING:
     # It takes 0.1 s to import: a recipe that was valid before is not validated.
@@ -129,28 +129,6 @@ def fits(value: Any, schema: Schema) -> bool:
     return fitting
 
 
-def suggest(word: str, known: Iterable[str]) -> str | None:
-    """ "did you mean 'x'?" for the known word nearest to `word`; None where none is near."""
-    near = nearest(word, known)
-    return f"did you mean '{near}'?" if near is not None else None
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word nearest to `word`, whatever its case; None where none is near."""
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, 1, 0.6)
-    return by_lower[near[0]] if near else None
-
-
-def listed(words: Iterable[str], last: str = "and") -> str:
-    """'a', 'b' and 'c'."""
-    return _joined([f"'{word}'" for word in words], last)
-
-
-def _joined(words: Sequence[str], last: str) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
 @cache
 def _validator_class() -> type[Validator]:
     """JSON Schema 2020-12, but that 4.0 is no integer: a recipe that says so is more likely wrong."""
@@ -225,7 +203,7 @@ def _wrong_type(wrong: _Departure) -> Iterator[Diagnostic]:
 
 def _not_a_choice(wrong: _Departure) -> Iterator[Diagnostic]:
     words = [str(choice) for choice in ([wrong.wanted] if wrong.keyword == "const" else wrong.wanted)]
-    message = f"'{wrong.place.key}' must be {_joined(words, 'or')}, found {describe(wrong.place.value)}"
+    message = f"'{wrong.place.key}' must be {joined(words, 'or')}, found {describe(wrong.place.value)}"
     near = suggest(wrong.found, words) if isinstance(wrong.found, str) else None
     yield Diagnostic("bad-value", message, wrong.place.mark, near)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.schema.validate import suggest
+from bolt_build.wording import suggest
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 BATCH = "N"

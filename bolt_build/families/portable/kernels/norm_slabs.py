@@ -147,17 +147,17 @@ def _lines(tile: SlabTile, nest: Nest, element: int) -> float:
 
 
 def _one_wave(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
-    """Seconds where all slabs are there at once: no slab's loads hide what another computes. Fitted to 168 kernels, for
-    1 to 8 images on an H100 and for single rows on an H200."""
+    """Seconds where all slabs are there at once: no slab's loads hide what another computes. Fitted to 174 kernels, for
+    1 to 8 images on an H100, and for single rows and 32 images on an H200."""
     nest, gpu = nest_for(problem), target.gpu
     assert gpu is not None, "slabs are for GPUs"
     blocks = nest.slabs(tile.width) * tile.cluster
-    spread = min(1.0, blocks / gpu.sms) ** 0.2 * _lines(tile, nest, element_bytes(problem)) * operands_share(nest)
+    spread = min(1.0, blocks / gpu.sms) ** 0.35 * _lines(tile, nest, element_bytes(problem)) * operands_share(nest)
     loads = tile.chunk(nest) * tile.across / tile.threads
     filled = blocks * tile.threads / (gpu.sms * 2048)
     exchange = 0.23 * log2(tile.cluster)
-    computing = 3.9 + 0.1 * loads + 0.3 * tile.threads / 128 + exchange + 14.3 * filled
-    return float(computing * 1e-6 + 1.43 * moved(problem.nbytes, target) / spread)
+    computing = 3.8 + 0.04 * loads + 0.4 * tile.threads / 128 + exchange + 11.3 * filled
+    return float(computing * 1e-6 + 1.48 * moved(problem.nbytes, target) / spread)
 
 
 def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
