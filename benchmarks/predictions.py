@@ -39,7 +39,7 @@ rows were rewritten: what other locks have of the family `portable` are times of
 
 _REWRITTEN = (
     "portable chain", "portable binary", "portable convert", "portable reduce", "portable transpose",
-    "cutlass images as they lie", "grouped inverted", "grouped expanded", "grouped expanded + means",
+    "portable concat", "cutlass images as they lie", "grouped inverted", "grouped expanded", "grouped expanded + means",
 )  # fmt: skip
 """Kinds whose kernels are others than those that locks and `results/kernel_times.json` have times of."""
 
