@@ -12,14 +12,12 @@ from proposed import one_problem, refusals
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.attention.family import Attention
-from bolt_build.families.attention.kind import Kind, Tile, candidate_of
+from bolt_build.families.attention.kind import Tile, candidate_of
 from bolt_build.families.attention.persistent import KIND as PERSISTENT
 from bolt_build.families.attention.persistent import PersistentTile
 from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
-from bolt_build.families.attention.warp import KIND as WARP
 from bolt_build.families.attention.warp import WarpTile
-from bolt_build.families.attention.warpgroup import KIND as WARPGROUP
 from bolt_build.families.attention.warpgroup import WarpgroupTile
 from bolt_build.families.attention.windows import KIND as WINDOWS
 from bolt_build.families.attention.windows import WindowsTile
@@ -262,44 +260,6 @@ def test_blocks_stay_where_a_mask_is_loaded_as_it_lies(layer: Layer, target: Tar
     assert PERSISTENT.serves(shape_of(problem_of(layer, target)), target.gpu) == why
 
 
-def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:
-    """A block loads its mask once, and a block of each image would do so for every one."""
-    found = FAMILY.candidates(problem_of(SHIFTED), H200)[0]
-    assert dict(found[0].parameters)["kind"] == "windows"
-    own = attention("own", (2048, 3, 49, 49), 32, mask=Input((2048, 3, 49, 49)))
-    kinds = {dict(candidate.parameters)["kind"] for candidate in FAMILY.candidates(problem_of(own), H200)[0]}
-    assert kinds == {"warp", "warpgroup"}
-
-
-@pytest.mark.parametrize(("kind", "longer"), [(WARP, 1.5), (WARPGROUP, 1.04)], ids=["loaded", "copied"])
-def test_a_mask_of_every_query_is_predicted_to_take_the_time_of_its_loads(kind: Kind, longer: float) -> None:
-    """Eight rows of a load that lie apart take as long as so many loads, copies of whole lines less; keys' masks that
-    queries share take nearly none, and constants that lie as scores do."""
-    masks = (None, Input((32, 1, 1, 64)), Input((1, 1, 64, 64), True), Input((32, 1, 64, 64)))
-    layers = [attention("masked", (32, 24, 64, 64), 32, mask=mask) for mask in masks]
-    none, shared, constant, own = (kind.offers(shape_of(problem_of(layer)), H200)[0][0].seconds for layer in layers)
-    assert none <= shared < 1.2 * none
-    assert constant < 1.1 * none
-    assert own > longer * none
-
-
-def test_rows_that_are_no_whole_lines_are_predicted_to_be_copied_more_slowly() -> None:
-    shapes = [shape_of(problem_of(attention("own", (512, 6, n, n), 32, mask=Input((512, 1, n, n))))) for n in (64, 63)]
-    whole, odd = (WARPGROUP.offers(shape, H200)[0][0].seconds for shape in shapes)
-    assert odd > 1.1 * whole
-
-
-def test_keys_are_predicted_to_be_copied_ahead_where_no_other_block_computes_meanwhile() -> None:
-    """Steps of one block on a multiprocessor wait for their keys; of several, others compute."""
-    for images, gains in ((1, True), (64, False)):
-        problem = problem_of(packed("long", images, 6, 1500, 64))
-        one, two = (
-            FAMILY.predict(problem, candidate_of(WarpgroupTile(1, 128, stages, ahead=False, blocks=blocks)), H200)
-            for stages, blocks in ((1, 4), (2, 2))
-        )
-        assert (two < 0.9 * one) is gains
-
-
 @pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)
 @pytest.mark.parametrize("depth", [1, 64, 128, 200, 256])
 def test_every_head_has_a_kernel_on_every_gpu(depth: int, target: Target) -> None:
@@ -449,16 +409,3 @@ def test_one_unit_serves_every_number_of_images_and_rows() -> None:
         "template void bolt::attention::launch(\n    bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>,\n"
         "    bolt::attention::Unmasked, const bolt::attention::Arguments&, void*);\n"
     )
-
-
-def test_expense_says_what_tiles_pad() -> None:
-    problem = problem_of(packed("vit", 1, 12, 197, 64))
-    expense = FAMILY.expense(problem, candidate_of(WarpTile(4, 1, 1, 64)))
-    assert expense.why == "tiles padded from 119221248 operations to 201326592"
-    assert FAMILY.expense(problem).why == ""
-
-
-def test_a_causal_problem_takes_fewer_steps() -> None:
-    plain, causal = (attention("long", (4, 8, 2048, 2048), 64, causal=causal) for causal in (False, True))
-    tile = candidate_of(TILE)
-    assert FAMILY.predict(problem_of(causal), tile, H200) < 0.7 * FAMILY.predict(problem_of(plain), tile, H200)

@@ -1,0 +1,78 @@
+"""How long attention is predicted to take on GPUs, and why."""
+
+from __future__ import annotations
+
+import pytest
+from families_harness import Input, Layer
+from gpu_attention_layers import attention, packed
+from proposed import one_problem
+
+from bolt_build.families.attention.family import Attention
+from bolt_build.families.attention.kind import Kind, candidate_of
+from bolt_build.families.attention.shape import shape_of
+from bolt_build.families.attention.warp import KIND as WARP
+from bolt_build.families.attention.warp import WarpTile
+from bolt_build.families.attention.warpgroup import KIND as WARPGROUP
+from bolt_build.families.attention.warpgroup import WarpgroupTile
+from bolt_build.families.base import KernelProblem
+from bolt_build.targets import target_named
+
+FAMILY = Attention()
+H200 = target_named("h200")
+TILE = WarpTile(4, 1, 1, 64)
+SHIFTED = attention("shifted", (2048, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True))
+
+
+def problem_of(layer: Layer) -> KernelProblem:
+    return one_problem(FAMILY, layer, H200)
+
+
+def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:
+    """A block loads its mask once, and a block of each image would do so for every one."""
+    found = FAMILY.candidates(problem_of(SHIFTED), H200)[0]
+    assert dict(found[0].parameters)["kind"] == "windows"
+    own = attention("own", (2048, 3, 49, 49), 32, mask=Input((2048, 3, 49, 49)))
+    kinds = {dict(candidate.parameters)["kind"] for candidate in FAMILY.candidates(problem_of(own), H200)[0]}
+    assert kinds == {"warp", "warpgroup"}
+
+
+@pytest.mark.parametrize(("kind", "longer"), [(WARP, 1.5), (WARPGROUP, 1.04)], ids=["loaded", "copied"])
+def test_a_mask_of_every_query_is_predicted_to_take_the_time_of_its_loads(kind: Kind, longer: float) -> None:
+    """Eight rows of a load that lie apart take as long as so many loads, copies of whole lines less; keys' masks that
+    queries share take nearly none, and constants that lie as scores do."""
+    masks = (None, Input((32, 1, 1, 64)), Input((1, 1, 64, 64), True), Input((32, 1, 64, 64)))
+    layers = [attention("masked", (32, 24, 64, 64), 32, mask=mask) for mask in masks]
+    none, shared, constant, own = (kind.offers(shape_of(problem_of(layer)), H200)[0][0].seconds for layer in layers)
+    assert none <= shared < 1.2 * none
+    assert constant < 1.1 * none
+    assert own > longer * none
+
+
+def test_rows_that_are_no_whole_lines_are_predicted_to_be_copied_more_slowly() -> None:
+    shapes = [shape_of(problem_of(attention("own", (512, 6, n, n), 32, mask=Input((512, 1, n, n))))) for n in (64, 63)]
+    whole, odd = (WARPGROUP.offers(shape, H200)[0][0].seconds for shape in shapes)
+    assert odd > 1.1 * whole
+
+
+def test_keys_are_predicted_to_be_copied_ahead_where_no_other_block_computes_meanwhile() -> None:
+    """Steps of one block on a multiprocessor wait for their keys; of several, others compute."""
+    for images, gains in ((1, True), (64, False)):
+        problem = problem_of(packed("long", images, 6, 1500, 64))
+        one, two = (
+            FAMILY.predict(problem, candidate_of(WarpgroupTile(1, 128, stages, ahead=False, blocks=blocks)), H200)
+            for stages, blocks in ((1, 4), (2, 2))
+        )
+        assert (two < 0.9 * one) is gains
+
+
+def test_expense_says_what_tiles_pad() -> None:
+    problem = problem_of(packed("vit", 1, 12, 197, 64))
+    expense = FAMILY.expense(problem, candidate_of(WarpTile(4, 1, 1, 64)))
+    assert expense.why == "tiles padded from 119221248 operations to 201326592"
+    assert FAMILY.expense(problem).why == ""
+
+
+def test_a_causal_problem_takes_fewer_steps() -> None:
+    plain, causal = (attention("long", (4, 8, 2048, 2048), 64, causal=causal) for causal in (False, True))
+    tile = candidate_of(TILE)
+    assert FAMILY.predict(problem_of(causal), tile, H200) < 0.7 * FAMILY.predict(problem_of(plain), tile, H200)
