@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from families_harness import Input, Layer, graph_with
+from families_harness import Input, Layer
 from gpu_attention_layers import attention, packed
 from proposed import one_problem, refusals
 
 from bolt_build.dtypes import DType
-from bolt_build.families import load
 from bolt_build.families.attention.family import Attention
 from bolt_build.families.attention.kind import Tile, candidate_of
 from bolt_build.families.attention.persistent import KIND as PERSISTENT
@@ -54,16 +53,6 @@ def legality(tile: Tile, layer: Layer, target: Target = H200) -> str | None:
 
 def with_op(layer: Layer, op: AttentionOp) -> Layer:
     return replace(layer, op=op)
-
-
-@pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)
-@pytest.mark.parametrize("layer", [BERT, MASKED], ids=lambda layer: layer.label)
-def test_is_predicted_to_beat_the_plain_kernel(layer: Layer, target: Target) -> None:
-    graph, node = graph_with(layer)
-    families = {family.name: family for family in load(target)}
-    own = [a.seconds for a in families["attention"].propose(graph, node, target, DType.F16)[0]]
-    plain = [a.seconds for a in families["portable"].propose(graph, node, target, DType.F16)[0]]
-    assert max(own) < min(plain) / 5
 
 
 @pytest.mark.parametrize(

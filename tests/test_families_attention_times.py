@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from families_harness import Input, Layer
+from families_harness import Input, Layer, graph_with
 from gpu_attention_layers import attention, packed
 from proposed import one_problem
 
+from bolt_build.dtypes import DType
+from bolt_build.families import load
 from bolt_build.families.attention.family import Attention
 from bolt_build.families.attention.kind import Kind, candidate_of
 from bolt_build.families.attention.shape import shape_of
@@ -15,16 +17,28 @@ from bolt_build.families.attention.warp import WarpTile
 from bolt_build.families.attention.warpgroup import KIND as WARPGROUP
 from bolt_build.families.attention.warpgroup import WarpgroupTile
 from bolt_build.families.base import KernelProblem
-from bolt_build.targets import target_named
+from bolt_build.targets import Target, target_named
 
 FAMILY = Attention()
-H200 = target_named("h200")
+H200, A100, T4 = target_named("h200"), target_named("a100"), target_named("t4")
+BERT = packed("bert", 32, 12, 128, 64)
+MASKED = attention("masked", (2, 8, 100, 120), 64, kv_heads=2, causal=True, mask=Input((2, 1, 1, 120)))
 TILE = WarpTile(4, 1, 1, 64)
 SHIFTED = attention("shifted", (2048, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True))
 
 
 def problem_of(layer: Layer) -> KernelProblem:
     return one_problem(FAMILY, layer, H200)
+
+
+@pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)
+@pytest.mark.parametrize("layer", [BERT, MASKED], ids=lambda layer: layer.label)
+def test_is_predicted_to_beat_the_plain_kernel(layer: Layer, target: Target) -> None:
+    graph, node = graph_with(layer)
+    families = {family.name: family for family in load(target)}
+    own = [a.seconds for a in families["attention"].propose(graph, node, target, DType.F16)[0]]
+    plain = [a.seconds for a in families["portable"].propose(graph, node, target, DType.F16)[0]]
+    assert max(own) < min(plain) / 5
 
 
 def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:
