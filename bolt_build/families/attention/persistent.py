@@ -119,7 +119,7 @@ class PersistentTile:
 
     def shared_bytes(self, shape: Shape, gpu: Gpu) -> int:
         """Queries of two tiles where there is room for them, else of one, and `stages` steps of keys and values:
-        `Persistent` of persistent_kernel.h."""
+        `Persistent` of persistent_block.h."""
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
         queries = self.groups * aligned(_ROWS * 2 * deep, 1024)
         steps = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))

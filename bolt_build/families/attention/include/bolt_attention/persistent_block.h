@@ -1,0 +1,379 @@
+// Attention on WGMMA (Hopper) whose blocks stay: each goes through tiles of queries. One warpgroup asks TMA for keys and
+// values and gives its registers to those that compute (Shah and others: FlashAttention-3, 2024). What a step leaves of
+// a row is rescaled only where its largest score has grown by much.
+#pragma once
+
+#include <algorithm>
+
+#include "bolt_attention/kept_scores.h"
+#include "bolt_attention/queue.h"
+
+namespace bolt::attention {
+
+/// A kernel's arguments, with TMA's views; how many tiles a head has, and all heads of all images; and how many tiles a block
+/// goes on by from round to round.
+struct PersistentArguments {
+  Arguments a;
+  CUtensorMap q, k, v;
+  int tiles, all, shift;
+};
+
+template <typename Tile>
+struct Persistent;
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
+          typename Element>
+struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>> {
+  /// The last warpgroup copies.
+  static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
+  static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
+  // Heads lie in parts of `width` elements, a box each; behind the last there are zeros that nobody reads.
+  static constexpr int width = whole_width(deep), width_v = whole_width(wide);
+  static constexpr int parts = (deep + width - 1) / width, parts_v = (wide + width_v - 1) / width_v;
+  static constexpr int scores = keys / 8, results = wide / 8;
+  /// Registers of a thread: as a block is launched, alike; then of one that copies and of one that computes.
+  static constexpr int launched = 65536 / (threads * blocks) / 8 * 8, copying = 24;
+  static constexpr int computing = std::min(240, (launched * (groups + 1) - copying) / groups / 8 * 8);
+  static_assert(groups <= 4 && depth % 8 == 0 && columns % 8 == 0 && access == 8 && keys % 16 == 0 && keys <= 256);
+  static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
+  static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
+  static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
+  static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2, q_boxes = 128 * parts * width;
+  static constexpr int q_bytes = up(q_boxes), k_bytes = up(k_boxes), v_bytes = up(v_boxes);
+
+  /// Two tiles' queries have room beside each other where keys and values leave it: those of the next are copied ahead.
+  static constexpr int room = 228 * 1024 / blocks - 1024, loop_bytes = stages * (k_bytes + v_bytes);
+  static constexpr int q_stages = 2 * groups * q_bytes + loop_bytes + 512 <= room ? 2 : 1;
+
+  struct Barriers {
+    Barrier q_full[q_stages][groups], q_free[q_stages][groups], k_full[stages], k_free[stages], v_full[stages], v_free[stages];
+  };
+  static constexpr int shared_bytes = q_stages * groups * q_bytes + loop_bytes + sizeof(Barriers);
+
+  using Scores = float[scores][4];
+  using Results = float[results][4];
+  using Powers = std::uint32_t[keys / 16][4];
+
+  /// Waits until it is the warpgroup's turn to begin products; and ends its turn.
+  static __device__ void await_turn(int group) {
+    if constexpr (!turns) return;
+    if (group == 0) asm volatile("bar.sync 4, 256;" ::: "memory");
+    if (groups > 1 && group == 1) asm volatile("bar.sync 5, 256;" ::: "memory");
+    if (groups > 2 && group == 2) asm volatile("bar.sync 6, 256;" ::: "memory");
+    if (groups > 3 && group == 3) asm volatile("bar.sync 7, 256;" ::: "memory");
+  }
+  static __device__ void end_turn(int group) {
+    if constexpr (!turns) return;
+    if (group == groups - 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
+    if (groups > 1 && group == 0) asm volatile("bar.arrive 5, 256;" ::: "memory");
+    if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
+    if (groups > 3 && group == 2) asm volatile("bar.arrive 7, 256;" ::: "memory");
+  }
+
+  /// A tile of a block's: which queries of which head, and how many steps of keys.
+  struct Work {
+    int head, image, first_row, steps;
+
+    __device__ Work(const PersistentArguments& p, const Arguments& a, int index) {
+      const Place place(a, index, p.tiles);
+      head = place.head;
+      image = place.image;
+      first_row = place.tile * rows;
+      const int end = a.causal ? min(a.keys, min(a.queries, first_row + rows)) : a.keys;
+      steps = (end + keys - 1) / keys;
+    }
+  };
+
+  /// Calls `body` with the tiles of the block, one of each round of all blocks. Causal ones are the shorter the later they
+  /// are: blocks take them from both ends of a round in turn. Of others the last of a head may be shorter: from round to round
+  /// a block goes on by `p.shift` more, so that none has these alone and none all others. So all have about as much to do.
+  template <typename Body>
+  static __device__ void each_tile(const PersistentArguments& p, const Arguments& a, const Body& body) {
+    const int all = static_cast<int>(gridDim.x);
+    int place = static_cast<int>(blockIdx.x);
+#pragma unroll 1
+    for (int first = 0; first < p.all; first += all) {
+      if (first + place < p.all) body(Work(p, a, first + place));
+      place = a.causal ? all - 1 - place : place + p.shift;
+      if (place >= all) place -= all;
+    }
+  }
+
+  /// Which of `count` places a step or a tile has, and the parity of its phase there.
+  template <int count>
+  struct Ring {
+    int stage = 0, parity = 0;
+
+    __device__ void advance() {
+      if (++stage == count) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  };
+
+  /// One thread asks for the queries, keys and values of all tiles.
+  static __device__ void copy(const PersistentArguments& p, const Arguments& a, unsigned char* memory, Barriers& barriers) {
+    unsigned char* const k_memory = memory + q_stages * groups * q_bytes;
+    unsigned char* const v_memory = k_memory + stages * k_bytes;
+    Ring<stages> ring;
+    Ring<q_stages> of_q;
+    each_tile(p, a, [&](const Work& work) {
+      const int of_keys = a.by_group.quotient(work.head);
+      const auto load_queries = [&](int group) {
+        Barrier& full = barriers.q_full[of_q.stage][group];
+        barriers.q_free[of_q.stage][group].wait(of_q.parity ^ 1);
+        full.expect(q_boxes);
+#pragma unroll
+        for (int part = 0; part < parts; ++part)
+          copy_box(memory + (of_q.stage * groups + group) * q_bytes + part * 64 * width * 2, p.q, full, part * width,
+                   work.first_row + 64 * group, work.head, work.image);
+      };
+#pragma unroll 1
+      for (int step = 0; step < work.steps; ++step) {
+        barriers.k_free[ring.stage].wait(ring.parity ^ 1);
+        barriers.k_full[ring.stage].expect(k_boxes);
+#pragma unroll
+        for (int part = 0; part < parts; ++part)
+          copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
+                   step * keys, of_keys, work.image);
+        // Keys need not wait until the last queries of the tile in front were used.
+        if (step == 0)
+#pragma unroll 1
+          for (int group = 0; group < groups; ++group) load_queries(group);
+        barriers.v_free[ring.stage].wait(ring.parity ^ 1);
+        barriers.v_full[ring.stage].expect(v_boxes);
+#pragma unroll
+        for (int part = 0; part < parts_v; ++part)
+          copy_box(v_memory + ring.stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[ring.stage],
+                   part * width_v, step * keys, of_keys, work.image);
+        ring.advance();
+      }
+      of_q.advance();
+    });
+  }
+
+  /// A warpgroup's part of all tiles.
+  template <typename Mask>
+  static __device__ void multiply(const PersistentArguments& p, const Arguments& a, unsigned char* memory,
+                                  Barriers& barriers, int warp) {
+    const int group = warp / 4, lane = static_cast<int>(threadIdx.x) % 32;
+    unsigned char* const k_memory = memory + q_stages * groups * q_bytes;
+    const Descriptor<width> q(memory + group * q_bytes), k(k_memory);
+    const Descriptor<width_v> v(k_memory + stages * k_bytes, keys * width_v * 2);
+    Ring<stages> of_k, of_v;
+    int tile = 0;
+    // The first turn is the first warpgroup's.
+    if (group == groups - 1) end_turn(group);
+
+    Scores score;
+    Results result;
+    Powers power;
+    const auto leave = [&](Barrier& barrier) {
+      if (lane == 0) barrier.arrive();
+    };
+    const auto begin_scores = [&] {
+      barriers.k_full[of_k.stage].wait(of_k.parity);
+      hold(score);
+      begin_products();
+#pragma unroll
+      for (int i = 0; i < deep / 16; ++i) {
+        const int part = i * 16 / width, column = i * 16 % width;
+        multiply_keys<keys, width, Element>(q.at(tile % q_stages * (groups * q_bytes / 16) + (part * 64 * width + column) / 8),
+                                            k.at(of_k.stage * (k_bytes / 16) + (part * keys * width + column) / 8),
+                                            !masked<Mask> && i == 0, score[0]);
+      }
+      commit_products();
+      hold(score);
+    };
+    const auto begin_results = [&](bool fresh) {
+      barriers.v_full[of_v.stage].wait(of_v.parity);
+      hold(result);
+      hold(power);
+      begin_products();
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)
+        multiply_values<wide, width_v, Element>(power[i], v.at(of_v.stage * (v_bytes / 16) + i * 16 * width_v / 8),
+                                                keys * width_v * 2, fresh && i == 0, result[0]);
+      commit_products();
+      hold(result);
+      hold(power);
+    };
+    // Where a step's keys, or values, were is free.
+    const auto free_keys = [&] {
+      leave(barriers.k_free[of_k.stage]);
+      of_k.advance();
+    };
+    const auto free_queries = [&] {
+      leave(barriers.q_free[tile % q_stages][group]);
+      ++tile;
+    };
+    const auto free_values = [&] {
+      leave(barriers.v_free[of_v.stage]);
+      of_v.advance();
+    };
+    const auto take_powers = [&] {
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
+    };
+
+    each_tile(p, a, [&](const Work& work) {
+      const int first_row = work.first_row + 64 * group, query = first_row + 16 * (warp % 4) + lane / 4;
+      // Keys behind its last query are others', and those of a step that its queries do not need.
+      const int needed = first_row < a.queries ? (min(a.queries, first_row + 64) + keys - 1) / keys : 0;
+      const int steps = a.causal || needed == 0 ? min(work.steps, needed) : work.steps;
+      const auto leave_rest = [&] {
+#pragma unroll 1
+        for (int step = steps; step < work.steps; ++step) {
+          await_turn(group);
+          end_turn(group);
+          barriers.k_full[of_k.stage].wait(of_k.parity);
+          free_keys();
+          barriers.v_full[of_v.stage].wait(of_v.parity);
+          free_values();
+        }
+      };
+      barriers.q_full[tile % q_stages][group].wait(tile / q_stages % 2);
+      if (steps == 0) {
+        free_queries();
+        await_turn(group);
+        end_turn(group);
+        leave_rest();
+        return;
+      }
+      TwoRows two_rows;
+      float shrink[2];
+      // Of a step, before its keys are waited for.
+      const auto load_mask = [&](int step) {
+        const int key = step * keys + lane % 4 * 2, first = first_row + 16 * (warp % 4);
+        if constexpr (std::is_same_v<Mask, Prepared>) {
+          begin_with_prepared(a, mask_of(a, work.image, work.head), first, step * keys, score);
+          if (step + 1 < steps) ask_for_prepared<keys>(a, mask_of(a, work.image, work.head), first, step * keys + keys);
+        } else if constexpr (masked<Mask>) {
+          begin_with_mask<Mask>(a, mask_of(a, work.image, work.head), query, key, score);
+          if (hides(a, first_row, (step + 1) * keys)) hide(a, query, key, score);
+        }
+      };
+      const auto hidden = [&](int step) { return !masked<Mask> && hides(a, first_row, (step + 1) * keys); };
+      const auto exact_powers = [&](int step) {
+        if (hidden(step)) {
+          hide(a, query, step * keys + lane % 4 * 2, score);
+          return soften_where_grown<true>(a.scale, score, two_rows, shrink);
+        }
+        return soften_where_grown<false>(a.scale, score, two_rows, shrink);
+      };
+      // Whether what was summed up before must be multiplied with `shrink`.
+      const auto powers = [&](int step) {
+        if (step > 0 && !hidden(step)) {
+          if (soften_as_before(a.scale, score, two_rows)) return false;
+          if constexpr (masked<Mask>)
+            load_mask(step);
+          else
+#pragma unroll
+            for (int j = 0; j < scores; ++j) score[j][0] = score[j][1] = score[j][2] = score[j][3] = 0.0f;
+          const auto halves = [](unsigned char* at) { return reinterpret_cast<const Half*>(at); };
+          multiply_again<deep, width, Element>(halves(memory + (tile % q_stages * groups + group) * q_bytes),
+                                               halves(k_memory + of_k.stage * k_bytes), warp % 4, score);
+        }
+        return exact_powers(step);
+      };
+      if constexpr (!ahead) {
+#pragma unroll 1
+        for (int step = 0; step < steps; ++step) {
+          load_mask(step);
+          begin_scores();
+          await_products<0>();
+          hold(score);
+          const bool grown = powers(step);
+          free_keys();
+          if (step + 1 == steps) free_queries();
+          if (grown) times(result, shrink);
+          take_powers();
+          begin_results(step == 0);
+          await_products<0>();
+          hold(result);
+          hold(power);
+          free_values();
+        }
+      } else {
+        load_mask(0);
+        await_turn(group);
+        begin_scores();
+        end_turn(group);
+        await_products<0>();
+        hold(score);
+        free_keys();
+        powers(0);
+        take_powers();
+        if (steps > 1) load_mask(1);
+#pragma unroll 1
+        for (int step = 1; step < steps; ++step) {
+          await_turn(group);
+          begin_scores();
+          begin_results(step == 1);
+          end_turn(group);
+          await_products<1>();
+          hold(score);
+          const bool grown = powers(step);
+          free_keys();
+          await_products<0>();
+          hold(result);
+          hold(power);
+          free_values();
+          if (grown) times(result, shrink);
+          take_powers();
+          if (step + 1 < steps) load_mask(step + 1);
+        }
+        free_queries();
+        await_turn(group);
+        begin_results(steps == 1);
+        end_turn(group);
+        await_products<0>();
+        hold(result);
+        free_values();
+      }
+      const float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+      times(result, share);
+      Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
+      store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
+      leave_rest();
+    });
+    // The first turn of all is ended by nobody.
+    if (group == 0) await_turn(group);
+  }
+
+  template <typename Mask>
+  static __device__ void compute(const PersistentArguments& p, const Arguments& a, Mask*) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory + q_stages * groups * q_bytes + loop_bytes);
+    // The same in all threads of a warp, which the compiler does not see.
+    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    if (threadIdx.x == 0) {
+      prefetch(p.q);
+      prefetch(p.k);
+      prefetch(p.v);
+      for (int stage = 0; stage < q_stages; ++stage)
+        for (int group = 0; group < groups; ++group) {
+          barriers.q_full[stage][group].init(1);
+          barriers.q_free[stage][group].init(4);
+        }
+      for (int stage = 0; stage < stages; ++stage) {
+        barriers.k_full[stage].init(1);
+        barriers.v_full[stage].init(1);
+        barriers.k_free[stage].init(4 * groups);
+        barriers.v_free[stage].init(4 * groups);
+      }
+      fence_barriers();
+    }
+    portable::await_earlier();
+    __syncthreads();
+    if (warp >= 4 * groups) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(copying));
+      if (threadIdx.x == 128 * groups) copy(p, a, memory, barriers);
+    } else {
+      if constexpr (computing > launched) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(computing));
+      multiply<Mask>(p, a, memory, barriers, warp);
+    }
+  }
+};
+
+}  // namespace bolt::attention
