@@ -2,6 +2,7 @@
 inputs, no mask, CUDA graphs of 20 launches. Every kernel is first compared with fp64, and so are random odd shapes.
 
     python benchmarks/attention_peers.py [--out FILE] [--offered] [--folder FOLDER] [--checks 40] [--shapes 1]
+    python benchmarks/attention_peers.py --target h100 --first 12 --result attention_peers_h100
 
 Needs torch and nvcc. FOLDER keeps what was compiled. PyTorch gets dense queries, keys and values [batch, heads, rows,
 elements]; the family gets them packed, as a product leaves them.
@@ -338,10 +339,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="h200")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--result", default="attention_peers", help="the result's name")
     parser.add_argument("--folder", type=Path, help="keeps what was compiled")
     parser.add_argument(
         "--offered", action="store_true", help="the kernels that are offered alone, not every legal one"
     )
+    parser.add_argument("--first", type=int, metavar="N", help="of each shape the N kernels predicted fastest")
     parser.add_argument("--checks", type=int, default=40, help="random problems that are compared with fp64")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="so many of the shapes")
     parser.add_argument("--compile-only", action="store_true", help="no GPU is needed")
@@ -349,10 +352,13 @@ def main() -> int:
     TARGET = target_named(arguments.target)
     begun = time.monotonic()
     seed = time.time_ns() % (1 << 31)
-    timed = {
-        shape: [Case(packed(*shape), candidate) for candidate in legal(packed(*shape), not arguments.offered)]
-        for shape in SHAPES[: arguments.shapes]
-    }
+    timed = {}
+    for shape in SHAPES[: arguments.shapes]:
+        problem = packed(*shape)
+        kernels = legal(problem, not arguments.offered)
+        if arguments.first:
+            kernels = sorted(kernels, key=lambda each: FAMILY.predict(problem, each, TARGET))[: arguments.first]
+        timed[shape] = [Case(problem, each) for each in kernels]
     odd = odd_problems(arguments.checks, seed)
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.folder or Path(scratch)
@@ -367,17 +373,27 @@ def main() -> int:
         torch.manual_seed(seed)
         wrong = check(odd, libraries)
         print(f"{len(odd)} odd problems, {len(wrong)} wrong", flush=True)
-        shapes = [measured(shape, cases, libraries) for shape, cases in timed.items()]
+        facts = record.environment("torch", "nvidia-cuda-nvcc", "nvidia-cutlass")
+        facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
+        facts |= {"gpu": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version(), "seed": seed}
+        facts |= {"target": TARGET.name, "compile_s": compiled, "odd": len(odd), "wrong": wrong}
+        shapes: list[dict[str, Any]] = []
+        for shape, cases in timed.items():
+            shapes.append(measured(shape, cases, libraries))
+            record.write(arguments.result, facts | summary(shapes), arguments.out)  # one that is stopped keeps these
+    ratios = summary(shapes)
+    print(
+        f"geometric mean over heads of 64: {ratios['geometric_mean_64']:.3f}, least {ratios['least_64']:.3f}",
+        flush=True,
+    )
+    return 1 if wrong or any(found["wrong"] for found in shapes) else 0
+
+
+def summary(shapes: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is measured of the shapes so far, and how far ahead kernels for heads of 64 elements are."""
     ratios = [found["ahead"] for found in shapes if found["shape"][3] == 64 and "ahead" in found]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 0.0
-    print(f"geometric mean over heads of 64: {mean:.3f}, least {min(ratios, default=0.0):.3f}", flush=True)
-    facts = record.environment("torch", "nvidia-cuda-nvcc", "nvidia-cutlass")
-    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    facts |= {"gpu": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version(), "seed": seed}
-    facts |= {"target": TARGET.name, "compile_s": compiled, "odd": len(odd), "wrong": wrong, "shapes": shapes}
-    facts |= {"geometric_mean_64": mean, "least_64": min(ratios, default=0.0)}
-    record.write("attention_peers", facts, arguments.out)
-    return 1 if wrong or any(found["wrong"] for found in shapes) else 0
+    return {"shapes": shapes, "geometric_mean_64": mean, "least_64": min(ratios, default=0.0)}
 
 
 if __name__ == "__main__":

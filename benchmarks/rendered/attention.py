@@ -11,6 +11,15 @@ _PEERS = {"cudnn": "cuDNN", "flash": "FlashAttention-2", "efficient": "memory-ef
 
 @figures("attention_peers")
 def attention(data: Any) -> dict[str, str]:
+    return _figures("attention", data)
+
+
+@figures("attention_peers_h100")
+def attention_h100(data: Any) -> dict[str, str]:
+    return _figures("attention_h100", data)
+
+
+def _figures(prefix: str, data: Any) -> dict[str, str]:
     head = [
         f"us, fp16, fp32 softmax and accumulation, {data['gpu'].removeprefix('NVIDIA ')}", "kernel", *_PEERS.values(),
         "fastest of these over kernel", "the same, of the kernel predicted fastest", "TFLOP/s", "fastest kernel",
@@ -26,10 +35,10 @@ def attention(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     kernels = sum(len(each["kernels"]) for each in data["shapes"])
     return {
-        "attention": table(head, rows),
-        "attention.mean": f"{data['geometric_mean_64']:.2f}",
-        "attention.least": f"{data['least_64']:.2f}",
-        "attention.torch": ".".join(data["versions"]["torch"].split(".")[:2]),
-        "attention.checked": f"{kernels} kernels and {data['odd']} more for random shapes",
-        "attention.wrong": str(len(data["wrong"]) + sum(each["wrong"] for each in data["shapes"])),
+        prefix: table(head, rows),
+        f"{prefix}.mean": f"{data['geometric_mean_64']:.2f}",
+        f"{prefix}.least": f"{data['least_64']:.2f}",
+        f"{prefix}.torch": ".".join(data["versions"]["torch"].split(".")[:2]),
+        f"{prefix}.checked": f"{kernels} kernels and {data['odd']} more for random shapes",
+        f"{prefix}.wrong": str(len(data["wrong"]) + sum(each["wrong"] for each in data["shapes"])),
     }
