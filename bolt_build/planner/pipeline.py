@@ -19,6 +19,7 @@ from bolt_build.planner.passes.copies import REMOVE_COPIES
 from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
+from bolt_build.planner.passes.endless_masks import HIDE_ENDLESSLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
@@ -36,6 +37,7 @@ from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.order_heads import ORDER_HEADS
 from bolt_build.planner.passes.order_slices import ORDER_SLICES
+from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.pad_slices import PAD_SLICES
@@ -47,6 +49,7 @@ from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
 from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
+from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
@@ -68,6 +71,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_DEAD,
     FOLD_CONSTANTS,
     REMOVE_COPIES,
+    RESHAPE_GATHERS,
     MERGE_MOVES,
     MERGE_SLICES,
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
@@ -81,6 +85,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
     RECOGNISE_ROTARY,
+    HIDE_ENDLESSLY,  # masks come apart where they do
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
     FOLD_CONSTANTS,  # its masks
     MERGE_MOVES,  # what moves its rows, with what is around it
@@ -104,6 +109,7 @@ PIPELINE: tuple[Pass, ...] = (
     ORDER_HEADS,  # what moves heads is as short as it will be
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
+    SHARE_PROJECTIONS,  # those that are no packed rows
     GATE_COLUMNS,  # biases are in products, and no gather is a slice's yet
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can

@@ -38,6 +38,7 @@ from bolt_build.planner.passes.attention_operands import (
 )
 from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, scores_of, shares_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.hiding_masks import apart
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
@@ -133,9 +134,10 @@ def _build(
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
     causal, masks, dtype = False, list[Addend](), editor.type(softmax.inputs[0]).dtype
-    for mask in scores.masks:
+    all_masks = [part for mask in scores.masks for part in apart(editor, mask)]
+    for mask in all_masks:
         array = _array(editor, mask)
-        if array is not None and _is_triangle(array, queries, keys) and (len(scores.masks) == 1 or _is_endless(array)):
+        if array is not None and _is_triangle(array, queries, keys) and (len(all_masks) == 1 or _is_endless(array)):
             causal = True
             continue
         masks.append(Addend(_added(editor, chain, mask, array, dtype), mask.shape))
@@ -275,12 +277,21 @@ def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, d
         return mask.value
     if array is not None:
         return editor.new_constant(f"{mask.value}.mask", array.astype(held_dtype(dtype)), dtype)
+    assert mask.hidden is not None
     hidden, shown = (
-        editor.new_constant(f"{mask.value}.{what}", np.asarray(level, held_dtype(dtype)), dtype)
+        _level(editor, f"{mask.value}.{what}", level, dtype)
         for what, level in (("hidden", mask.hidden), ("shown", 0.0))
     )
     sides = (hidden, shown) if mask.where else (shown, hidden)
     return chain.add(Where(), (mask.value, *sides))
+
+
+def _level(editor: GraphEditor, name: str, level: float, dtype: DType) -> str:
+    """A number by this name: what hides keys of every layer alike is one value, made once."""
+    array = np.asarray(level, held_dtype(dtype))
+    if editor.has(name) and (known := editor.constant(name)) is not None and np.array_equal(known, array):
+        return name
+    return editor.new_constant(name, array, dtype)
 
 
 def _said(editor: GraphEditor, made: Node) -> str:

@@ -6,6 +6,7 @@ attention reads, so nothing is moved.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +26,7 @@ SUFFIX = ".projections"
 
 
 @dataclass(frozen=True)
-class _Projection:
+class Projection:
     """One operand of an attention: the product, and the reshape of its rows where there is one."""
 
     product: Node
@@ -41,7 +42,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     for node in editor.nodes():
         if not isinstance(node.op, Attention) or node.op.packed:
             continue
-        found = [_projection(editor, name) for name in node.inputs[:3]]
+        found = [projection(editor, name) for name in node.inputs[:3]]
         projections = [each for each in found if each is not None]
         if len(projections) < 3:
             at = next(name for name, each in zip(node.inputs, found, strict=False) if each is None)
@@ -57,7 +58,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     return journal.result(editor.finish())
 
 
-def _projection(editor: GraphEditor, value: str) -> _Projection | None:
+def projection(editor: GraphEditor, value: str) -> Projection | None:
     """The product that gives the rows of `value`, with a reshape behind it that keeps the rows whole."""
     node, reshape = editor.producer(value), None
     if node is not None and isinstance(node.op, Reshape) and not node.epilogue:
@@ -66,10 +67,10 @@ def _projection(editor: GraphEditor, value: str) -> _Projection | None:
         node, reshape = editor.producer(node.inputs[0]), node
     if node is None or not isinstance(node.op, MatMul):
         return None
-    return _Projection(node, reshape)
+    return Projection(node, reshape)
 
 
-def _obstacle(editor: GraphEditor, attention: Node, projections: list[_Projection]) -> str | None:
+def _obstacle(editor: GraphEditor, attention: Node, projections: list[Projection]) -> str | None:
     """Why the products cannot be one; None where they can."""
     op = attention.op
     assert isinstance(op, Attention)
@@ -94,8 +95,23 @@ def _obstacle(editor: GraphEditor, attention: Node, projections: list[_Projectio
     return None
 
 
-def _merge(editor: GraphEditor, attention: Node, projections: list[_Projection]) -> Node:
+def _merge(editor: GraphEditor, attention: Node, projections: list[Projection]) -> Node:
     """One product in the place of the last of the three, and the attention that reads it."""
+    merged, packed, made = one_product(editor, attention, projections)
+    for each in projections:
+        for node in each.nodes:
+            editor.remove(node)
+    assert isinstance(attention.op, Attention)
+    reader = replace(attention, op=replace(attention.op, packed=True), inputs=(packed, *attention.inputs[3:]))
+    editor.replace(attention, *made, reader)
+    return merged
+
+
+def one_product(
+    editor: GraphEditor, attention: Node, projections: Sequence[Projection]
+) -> tuple[Node, str, list[Node]]:
+    """One product for all of these, the value of its rows, and the nodes that make it, still to be put in front of the
+    attention."""
     products = [each.product for each in projections]
     weight = _weights(editor, products)
     inputs = [products[0].inputs[0], weight]
@@ -115,13 +131,7 @@ def _merge(editor: GraphEditor, attention: Node, projections: list[_Projection])
         behind = Reshape(shape)
         packed = editor.new_value(f"{attention.name}.rows", behind.infer([type_])[0])
         made.append(Node(reshape.name, behind, (rows,), (packed,)))
-    for each in projections:
-        for node in each.nodes:
-            editor.remove(node)
-    assert isinstance(attention.op, Attention)
-    reader = replace(attention, op=replace(attention.op, packed=True), inputs=(packed, *attention.inputs[3:]))
-    editor.replace(attention, *made, reader)
-    return merged
+    return merged, packed, made
 
 
 def _weights(editor: GraphEditor, products: list[Node]) -> str:

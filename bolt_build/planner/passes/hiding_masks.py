@@ -1,0 +1,67 @@
+"""Masks that hide keys, as the conditions that they are made of: a key is seen where all of these hold.
+
+Exporters join a triangle, or the constant true of an encoder, with what says which keys are padding, for all pairs of
+queries and keys. Apart, the triangle is `causal`, the constant nothing, and the rest one number a key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isinf
+
+from bolt_build.graph.ir import Array
+from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.logic import Ask, Logic, Where
+from bolt_build.graph.ops.shape import Identity
+from bolt_build.planner.passes.attention_scores import LEAST, Mask, number
+from bolt_build.planner.rewrite import GraphEditor
+
+
+def apart(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
+    """Masks that together hide what `mask` hides; itself where it is not made of several.
+
+    A row of which two masks together leave nothing sees the keys that one of them hides by a finite number: so only
+    those that hide by infinity come apart. What hides nothing is left out of any.
+    """
+    chosen = _chosen(editor, mask)
+    if chosen.hidden is None:
+        return (mask,)
+    parts = _conditions(editor, chosen.value, chosen.where)
+    left = [(value, where) for value, where in parts if not _holds(editor.constant(value), not where)]
+    if len(left) > 1 and not isinf(chosen.hidden):
+        return (mask,)
+    return tuple(replace(chosen, value=value, where=where) for value, where in left)
+
+
+def _chosen(editor: GraphEditor, mask: Mask) -> Mask:
+    """The mask as a condition, where it is a choice between zero and a number that hides."""
+    node = editor.producer(mask.value)
+    if mask.hidden is not None or node is None or not isinstance(node.op, Where) or node.epilogue:
+        return mask
+    condition, *sides = node.inputs
+    levels = [number(editor, side) for side in sides]
+    for where, (hidden, shown) in ((True, levels), (False, levels[::-1])):
+        if shown == 0.0 and hidden is not None and hidden <= LEAST:
+            return Mask(condition, mask.shape, hidden, where)
+    return mask
+
+
+def _conditions(editor: GraphEditor, value: str, where: bool) -> list[tuple[str, bool]]:
+    """Conditions of which each hides a key where it is the bool beside it: together they hide where `value` is
+    `where`."""
+    node = editor.producer(value)
+    if node is None or node.epilogue:
+        return [(value, where)]
+    match node.op:
+        case Logic(function) if function == ("or" if where else "and"):
+            return [part for side in node.inputs for part in _conditions(editor, side, where)]
+        case Ask("not"):
+            return _conditions(editor, node.inputs[0], not where)
+        case Expand() | Identity():  # conditions broadcast
+            return _conditions(editor, node.inputs[0], where)
+    return [(value, where)]
+
+
+def _holds(array: Array | None, everywhere: bool) -> bool:
+    """Whether a constant is this bool everywhere."""
+    return array is not None and bool((array == everywhere).all())

@@ -1,0 +1,105 @@
+"""Masks that exporters join of a triangle, or of nothing, and of what says which keys are padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planner_checks import graph, run, said
+from planner_fakes import POLICY
+
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.attention import Attention
+from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.passes.base import PassResult
+from bolt_build.planner.passes.endless_masks import HIDE_ENDLESSLY
+from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
+
+TRIANGLE, EVERYTHING = np.tri(5, dtype=bool), np.ones((5, 5), bool)
+
+
+def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str, layers: int = 1) -> Graph:
+    """Layers of attention over keys that `seen` shows and that are no padding."""
+    bits = ",".join(str(bit).lower() for bit in seen.reshape(-1))
+    made = [
+        f"""
+          %s{n} = matmul(%q, %k) transpose_b=true // "s{n}"
+          %m{n} = where(%both, %zero, %least) // "m{n}"
+          %a{n} = add(%s{n}, %m{n}) // "a{n}"
+          %p{n} = softmax(%a{n}) axis=3 // "p{n}"
+          %y{n} = matmul(%p{n}, %v) // "y{n}"
+        """
+        for n in range(layers)
+    ]
+    outputs = ", ".join(f"%y{n}" for n in range(layers))
+    return graph(f"""
+        graph g batch=2 (%q: f32[2,3,5,4], %k: f32[2,3,5,4], %v: f32[2,3,5,4], %ids: f32[2,1,1,5]) -> ({outputs}) {{
+          const %seen: bool[1,1,5,5] {{{bits}}}
+          const %zero: f32[] {{0}}
+          const %least: f32[] {{{hides}}}
+          const %low: f32[] {{-9}}
+          %real = compare(%low, %ids) question="less" // "real"
+          %both = logic(%seen, %real) function="and" // "both"
+          {"".join(made)}
+        }}""")
+
+
+def attention_of(result: PassResult) -> list[Attention]:
+    return [node.op for node in result.graph.nodes if isinstance(node.op, Attention)]
+
+
+def shape_of_mask(result: PassResult) -> tuple[int, ...]:
+    (node, *_) = [node for node in result.graph.nodes if isinstance(node.op, Attention)]
+    return result.graph.type(node.inputs[-1]).shape
+
+
+@pytest.mark.parametrize(
+    ("seen", "hides", "causal", "shape"),
+    [
+        (TRIANGLE, "-inf", True, (2, 1, 1, 5)),
+        (EVERYTHING, "-inf", False, (2, 1, 1, 5)),
+        (EVERYTHING, "-3e38", False, (2, 1, 1, 5)),
+        (TRIANGLE, "-3e38", False, (2, 1, 5, 5)),  # a row that both hide would see what one of them hides
+        (np.flip(TRIANGLE), "-inf", False, (2, 1, 5, 5)),  # no triangle of a causal mask
+    ],
+)
+def test_a_triangle_comes_apart_from_padding(
+    seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str, causal: bool, shape: tuple[int, ...]
+) -> None:
+    result = run(RECOGNISE_ATTENTION, masked(seen, hides))
+    (op,) = attention_of(result)
+    assert (op.causal, shape_of_mask(result)) == (causal, shape)
+
+
+def test_layers_have_the_numbers_of_a_mask_in_common() -> None:
+    result = run(RECOGNISE_ATTENTION, masked(TRIANGLE, "-inf", layers=2))
+    masks = [node for node in result.graph.nodes if node.op.kind == "where" and "real" in node.inputs]
+    assert len({node.inputs for node in masks}) == 1
+
+
+def test_what_half_precision_cannot_hold_hides_by_infinity() -> None:
+    result = HIDE_ENDLESSLY.run(masked(TRIANGLE, "-3.4028235e38"), POLICY)
+    assert said(result) == [("m0", "hides by infinity", "'least' is infinite in half precision")]
+    assert attention_of(run(RECOGNISE_ATTENTION, result.graph))[0].causal
+    kept = masked(TRIANGLE, "-3.3e38")  # a number of bf16
+    assert HIDE_ENDLESSLY.run(kept, POLICY).graph == kept
+
+
+@pytest.mark.parametrize(
+    ("statement", "indices", "shape", "reshaped"),
+    [
+        ("gather(%x, %i) axis=0", "i64[2,3] {0,1,2,3,4,-1}", "f32[6,2]", True),
+        ("gather(%x, %i) axis=0", "i64[2,3] {0,1,2,3,5,4}", "f32[6,2]", False),
+        ("gather(%x, %i) axis=0", "i64[2,2] {0,1,2,3}", "f32[6,2]", False),
+        ("gather_nd(%x, %i) batch_dims=0", "i64[2,2,2] {0,0,0,1,1,0,1,1}", "f32[2,2]", True),
+        ("gather_nd(%x, %i) batch_dims=0", "i64[2,2,2] {0,0,1,0,0,1,1,1}", "f32[2,2]", False),
+    ],
+)
+def test_a_gather_of_everything_in_order_is_a_reshape(statement: str, indices: str, shape: str, reshaped: bool) -> None:
+    before = graph(f"""
+        graph g batch=2 (%x: {shape}) -> (%y) {{
+          const %i: {indices}
+          %y = {statement} // "y"
+        }}""")
+    result = run(RESHAPE_GATHERS, before)
+    assert (result.graph.nodes[0].op.kind == "reshape") is reshaped
+    assert said(result) == [("y", "made a reshape", "'i' names everything in its order")] * reshaped

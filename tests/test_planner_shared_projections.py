@@ -1,0 +1,83 @@
+"""Operands of an attention that are products of one input, but no packed rows, become columns of one product."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
+
+ATTENTION = "attention(%q, %k, %v) heads=2 kv_heads=1 scale=0.5 causal=false packed=false safe=false"
+TURNED = """
+    %qp = matmul(%x, %wq, %bq)
+    %kp = matmul(%x, %wk)
+    %q = head_rows(%qp, %cos, %sin) heads=2 statistic="" epsilon=0.0 scaled=false shifted=false rotary=true interleaved=false
+    %k = head_rows(%kp, %cos, %sin) heads=1 statistic="" epsilon=0.0 scaled=false shifted=false rotary=true interleaved=false
+    %v = matmul(%x, %wv)
+"""  # noqa: E501
+NORMED = TURNED.replace('(%qp, %cos', '(%qp, %sq, %cos').replace('statistic="" epsilon=0.0 scaled=false',
+                        'statistic="rms" epsilon=0.01 scaled=true', 1)  # fmt: skip
+
+
+def projected(lines: str, outputs: str = "(%y)") -> Graph:
+    """A graph of these statements, and attention over %q, %k and %v."""
+    made = "\n".join(f'{line.strip()} // "{line.split()[0][1:]}"' for line in lines.strip().splitlines())
+    return graph(f"""
+        graph g batch=2 (%x: f32[2,5,6], %memory: f32[2,5,6]) -> {outputs} {{
+          const %wq: f32[6,16]
+          const %wk: f32[6,8]
+          const %wv: f32[6,8]
+          const %odd: f32[6,9]
+          const %bq: f32[16]
+          const %sq: f32[1,1,1,8]
+          const %cos: f32[1,5,1,8]
+          const %sin: f32[1,5,1,8]
+          {made}
+          %y = {ATTENTION} // "attend"
+        }}""")
+
+
+def test_turned_queries_and_keys_are_prepared_as_columns_of_one_product() -> None:
+    result = run(SHARE_PROJECTIONS, projected(TURNED))
+    assert body(result.graph).splitlines()[:-1] == [
+        """%'attend.projections = matmul(%x, %'wq.projections, %'bq.projections)  // "qp", "kp", "v\"""",
+        "%'attend.columns = slice(%'attend.projections) begin=[0,0,0] count=[2,5,24] step=[1,1,1]",
+        (
+            "%'attend.columns.1 = head_rows(%'attend.columns, %'attend.columns.cosines, %'attend.columns.sines) "
+            "heads=3 rotary=true"
+        ),
+        "%q = slice(%'attend.columns.1) begin=[0,0,0] count=[2,5,16] step=[1,1,1] @attend.columns.2",
+        "%k = slice(%'attend.columns.1) begin=[0,0,16] count=[2,5,8] step=[1,1,1] @attend.columns.3",
+        "%v = slice(%'attend.projections) begin=[0,0,24] count=[2,5,8] step=[1,1,1] @attend.columns.4",
+    ]
+    assert said(result) == [
+        ("attend", "merged", "'qp', 'kp', 'v' into the product 'qp', whose columns are read in place")
+    ]
+
+
+def test_what_is_done_to_queries_alone_is_done_to_their_columns() -> None:
+    made = body(run(SHARE_PROJECTIONS, projected(NORMED)).graph)
+    assert made.count("head_rows(") == 2
+    assert "matmul(%x, %'wq.projections, %'bq.projections)" in made
+
+
+def test_a_decoder_shares_what_it_takes_of_its_encoder() -> None:
+    crossed = "%q = matmul(%x, %wq, %bq)\n%k = matmul(%memory, %wk)\n%v = matmul(%memory, %wv)"
+    result = run(SHARE_PROJECTIONS, projected(crossed))
+    assert said(result) == [("attend", "merged", "'k', 'v' into the product 'k', whose columns are read in place")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "outputs", "why"),
+    [
+        (TURNED, "(%y, %kp)", "'kp' is a graph output"),
+        (TURNED.replace("%wk)", "%w)").replace("%kp =", "%w = relu(%wk)\n%kp ="), "(%y)",
+         "the weight of 'kp' is not constant"),
+    ],
+)  # fmt: skip
+def test_it_is_declined_with_a_reason(lines: str, outputs: str, why: str) -> None:
+    before = projected(lines, outputs)
+    result = run(SHARE_PROJECTIONS, before)
+    assert result.graph == before
+    assert [reason for _, _, reason in said(result)] == [f"'qp', 'kp', 'v': {why}"]
