@@ -37,13 +37,15 @@ SOON_COMPILED = (*HOST.compile_flags, "-O0")
 
 @dataclass(frozen=True)
 class Input:
-    """One input of a layer: its shape, whether its values are constant, and the range that they are drawn from."""
+    """One input of a layer: its shape, whether its values are constant, and the range that they are drawn from. So many
+    last elements of each row are minus infinity for the first of its images, half as many for the next one."""
 
     shape: tuple[int, ...]
     constant: bool = False
     low: float = -2.0
     high: float = 2.0
     dtype: DType = DType.F32
+    hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ def _value(layer: Layer, index: int) -> Array:
     """An input by itself: some layers have others that are too large to be made."""
     given = layer.inputs[index]
     array = np.random.RandomState(20 + index).uniform(given.low, given.high, given.shape)
+    for image in range(given.shape[0] if given.hidden else 0):
+        array[image, ..., given.shape[-1] - (given.hidden >> image) :] = -np.inf
     with np.errstate(over="ignore"):
         return np.asarray(array).astype(NUMPY[given.dtype])
 

@@ -29,10 +29,10 @@ _KEYS = (64, 96, 128, 192)
 _STAGES = (2, 3)
 _BLOCKS = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups that compute."""
-_COPYING, _COMPUTING = 24, 240
-"""Registers of a thread that copies, and the most of one that computes."""
-_OTHERS, _MASKED = 28, 36
-"""Registers of a thread beside scores, powers and results, and where a mask is loaded: those that nvcc took."""
+_COPYING, _MASKING, _COMPUTING = 24, 32, 240
+"""Registers of a thread that copies, of one that masks keys besides, and the most of one that computes."""
+_OTHERS, _MASKED = 28, 30
+"""Registers of a thread beside scores, powers and results, and where keys are masked: those that nvcc took."""
 _BARRIERS = 512
 """Bytes of barriers, at most."""
 _BOX = 64
@@ -109,13 +109,14 @@ class PersistentTile:
     def _registers(self, shape: Shape) -> int:
         """Scores and results in fp32; powers in half precision, where scores were if there are no next ones."""
         powers = self.keys // 4 if self.ahead else 0
-        others = _MASKED if shape.mask and not shape.prepared else _OTHERS
+        others = _MASKED if shape.of_keys else _OTHERS
         return self.keys // 2 + shape.of_heads[1] // 2 + powers + others
 
-    def room(self) -> int:
+    def room(self, shape: Shape) -> int:
         """Registers that a thread which computes may have: the warpgroup that copies gives most of its own."""
         launched = 65536 // (128 * (self.groups + 1) * self.blocks) // 8 * 8
-        return min(_COMPUTING, (launched * (self.groups + 1) - _COPYING) // self.groups // 8 * 8)
+        kept = _MASKING if shape.of_keys else _COPYING
+        return min(_COMPUTING, (launched * (self.groups + 1) - kept) // self.groups // 8 * 8)
 
     def shared_bytes(self, shape: Shape, gpu: Gpu) -> int:
         """Queries of two tiles where there is room for them, else of one, and `stages` steps of keys and values:
@@ -123,6 +124,8 @@ class PersistentTile:
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
         queries = self.groups * aligned(_ROWS * 2 * deep, 1024)
         steps = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))
+        if shape.of_keys:
+            steps += self.stages * aligned(4 * self.keys + 4) + aligned(8 * self.groups)
         tiles = 2 if 2 * queries + steps + _BARRIERS <= self._most(gpu) else 1
         return tiles * queries + steps + 8 * (2 * tiles * self.groups + 4 * self.stages)
 
@@ -131,7 +134,7 @@ class PersistentTile:
         return (gpu.shared_memory + 1024) // self.blocks - 1024
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
-        if (registers := self._registers(shape)) > (room := self.room()):
+        if (registers := self._registers(shape)) > (room := self.room(shape)):
             return Reason("takes {} registers of a thread, one that computes has {}", registers, room)
         if self.rows >= 2 * shape.queries and self.groups > 1:
             return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
@@ -208,7 +211,7 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
         return "the GPU has no WGMMA"
     if shape.widths != (8, 8, 8):
         return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
-    if shape.staged:
+    if shape.mask and not (shape.of_keys or shape.prepared):
         return "copies no masks whose queries have rows of their own"
     return None
 

@@ -28,7 +28,8 @@ class Shape:
     and to the output. `mask` is the C++ type of the mask's elements, empty where there is none. `nbytes` are all that
     must move once. `dtype` is the type of queries, keys, values and results. `counted`: a run tells how many keys are
     no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have rows
-    of the mask of their own. `prepared`: these are a constant, which is put in the kernels' order ahead."""
+    of the mask of their own. `prepared`: these are a constant, which is put in the kernels' order ahead. `of_keys`: all
+    queries of a head share the mask."""
 
     batch: int
     heads: int
@@ -46,6 +47,7 @@ class Shape:
     masks: int = 1
     by_query: bool = False
     prepared: bool = False
+    of_keys: bool = False
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -126,12 +128,13 @@ def shape_of(problem: KernelProblem) -> Shape:
     found = op.extents([operand.type for operand in problem.inputs])
     rows = [operand.row for operand in problem.inputs[: op.sources]] * (3 // op.sources)
     widths = (wide(found.depth, rows[0], rows[1]), wide(found.columns, rows[2]), wide(found.columns))
-    masks, by_query = problem.inputs[op.sources :], all(mask_steps(problem)[2:])
+    masks, steps = problem.inputs[op.sources :], mask_steps(problem)
+    by_query = all(steps[2:])
     return Shape(
         found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
         problem.outputs[0].format.dtype, op.counted > 0, mask_images(problem),
-        by_query, by_query and _prepared(problem),
+        by_query, by_query and _prepared(problem), bool(masks) and steps[2] == 0,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bolt_attention/kept_scores.h"
+#include "bolt_attention/key_masks.h"
 #include "bolt_attention/queue.h"
 
 namespace bolt::attention {
@@ -18,11 +19,11 @@ struct PersistentArguments {
   int tiles, all, shift;
 };
 
-template <typename Tile>
+template <typename Tile, typename Mask>
 struct Persistent;
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
-          typename Element>
-struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>> {
+          typename Element, typename Mask>
+struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask> {
   /// The last warpgroup copies.
   static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
@@ -30,8 +31,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int width = whole_width(deep), width_v = whole_width(wide);
   static constexpr int parts = (deep + width - 1) / width, parts_v = (wide + width_v - 1) / width_v;
   static constexpr int scores = keys / 8, results = wide / 8;
+  /// Whether all queries of a head share the mask: then a step's part of it lies in shared memory.
+  static constexpr bool by_keys = masked<Mask> && !std::is_same_v<Mask, Prepared>;
   /// Registers of a thread: as a block is launched, alike; then of one that copies and of one that computes.
-  static constexpr int launched = 65536 / (threads * blocks) / 8 * 8, copying = 24;
+  static constexpr int launched = 65536 / (threads * blocks) / 8 * 8, copying = by_keys ? 32 : 24;
   static constexpr int computing = std::min(240, (launched * (groups + 1) - copying) / groups / 8 * 8);
   static_assert(groups <= 4 && depth % 8 == 0 && columns % 8 == 0 && access == 8 && keys % 16 == 0 && keys <= 256);
   static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
@@ -40,8 +43,15 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2, q_boxes = 128 * parts * width;
   static constexpr int q_bytes = up(q_boxes), k_bytes = up(k_boxes), v_bytes = up(v_boxes);
 
+  /// Parts of a mask of keys, and the steps of a tile, where it hides all keys behind them.
+  struct Masks {
+    KeyMask<keys> parts[stages];
+    alignas(16) int steps[2][groups];
+  };
+  static constexpr int mask_bytes = by_keys ? static_cast<int>(sizeof(Masks)) : 0;
+
   /// Two tiles' queries have room beside each other where keys and values leave it: those of the next are copied ahead.
-  static constexpr int room = 228 * 1024 / blocks - 1024, loop_bytes = stages * (k_bytes + v_bytes);
+  static constexpr int room = 228 * 1024 / blocks - 1024, loop_bytes = stages * (k_bytes + v_bytes) + mask_bytes;
   static constexpr int q_stages = 2 * groups * q_bytes + loop_bytes + 512 <= room ? 2 : 1;
 
   struct Barriers {
@@ -111,17 +121,33 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     }
   };
 
-  /// One thread asks for the queries, keys and values of all tiles.
+  static __device__ Masks& masks_of(unsigned char* memory) {
+    return *reinterpret_cast<Masks*>(memory + q_stages * groups * q_bytes + stages * (k_bytes + v_bytes));
+  }
+
+  /// One thread asks for the queries, keys and values of all tiles. Its warp puts a step's part of a mask of keys beside them.
   static __device__ void copy(const PersistentArguments& p, const Arguments& a, unsigned char* memory, Barriers& barriers) {
     unsigned char* const k_memory = memory + q_stages * groups * q_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
+    const bool asks = !by_keys || threadIdx.x % 32 == 0;
     Ring<stages> ring;
     Ring<q_stages> of_q;
+    int masked_at = -1, there = 0;
     each_tile(p, a, [&](const Work& work) {
       const int of_keys = a.by_group.quotient(work.head);
+      int steps = work.steps;
+      MaskOfKeys<Mask, keys> mask;
+      if constexpr (by_keys) {
+        mask = MaskOfKeys<Mask, keys>(a, mask_of(a, work.image, work.head));
+        mask.load(0);
+        if (mask.first != masked_at) there = mask.end();
+        masked_at = mask.first;
+        steps = min(steps, (there + keys - 1) / keys);
+      }
       const auto load_queries = [&](int group) {
         Barrier& full = barriers.q_full[of_q.stage][group];
         barriers.q_free[of_q.stage][group].wait(of_q.parity ^ 1);
+        if constexpr (by_keys) masks_of(memory).steps[of_q.stage][group] = steps;
         full.expect(q_boxes);
 #pragma unroll
         for (int part = 0; part < parts; ++part)
@@ -129,23 +155,29 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
                    work.first_row + 64 * group, work.head, work.image);
       };
 #pragma unroll 1
-      for (int step = 0; step < work.steps; ++step) {
+      for (int step = 0; step < steps; ++step) {
         barriers.k_free[ring.stage].wait(ring.parity ^ 1);
-        barriers.k_full[ring.stage].expect(k_boxes);
+        if constexpr (by_keys) {
+          mask.store(masks_of(memory).parts[ring.stage]);
+          if (step + 1 < steps) mask.load(step + 1);
+        }
+        if (asks) {
+          barriers.k_full[ring.stage].expect(k_boxes);
 #pragma unroll
-        for (int part = 0; part < parts; ++part)
-          copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
-                   step * keys, of_keys, work.image);
-        // Keys need not wait until the last queries of the tile in front were used.
-        if (step == 0)
+          for (int part = 0; part < parts; ++part)
+            copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
+                     step * keys, of_keys, work.image);
+          // Keys need not wait until the last queries of the tile in front were used.
+          if (step == 0)
 #pragma unroll 1
-          for (int group = 0; group < groups; ++group) load_queries(group);
-        barriers.v_free[ring.stage].wait(ring.parity ^ 1);
-        barriers.v_full[ring.stage].expect(v_boxes);
+            for (int group = 0; group < groups; ++group) load_queries(group);
+          barriers.v_free[ring.stage].wait(ring.parity ^ 1);
+          barriers.v_full[ring.stage].expect(v_boxes);
 #pragma unroll
-        for (int part = 0; part < parts_v; ++part)
-          copy_box(v_memory + ring.stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[ring.stage],
-                   part * width_v, step * keys, of_keys, work.image);
+          for (int part = 0; part < parts_v; ++part)
+            copy_box(v_memory + ring.stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[ring.stage],
+                     part * width_v, step * keys, of_keys, work.image);
+        }
         ring.advance();
       }
       of_q.advance();
@@ -153,7 +185,6 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   }
 
   /// A warpgroup's part of all tiles.
-  template <typename Mask>
   static __device__ void multiply(const PersistentArguments& p, const Arguments& a, unsigned char* memory,
                                   Barriers& barriers, int warp) {
     const int group = warp / 4, lane = static_cast<int>(threadIdx.x) % 32;
@@ -162,6 +193,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     const Descriptor<width_v> v(k_memory + stages * k_bytes, keys * width_v * 2);
     Ring<stages> of_k, of_v;
     int tile = 0;
+    // Whether a step's scores begin with nothing.
+    bool fresh = !masked<Mask>;
     // The first turn is the first warpgroup's.
     if (group == groups - 1) end_turn(group);
 
@@ -180,7 +213,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         const int part = i * 16 / width, column = i * 16 % width;
         multiply_keys<keys, width, Element>(q.at(tile % q_stages * (groups * q_bytes / 16) + (part * 64 * width + column) / 8),
                                             k.at(of_k.stage * (k_bytes / 16) + (part * keys * width + column) / 8),
-                                            !masked<Mask> && i == 0, score[0]);
+                                            fresh && i == 0, score[0]);
       }
       commit_products();
       hold(score);
@@ -218,12 +251,14 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
 
     each_tile(p, a, [&](const Work& work) {
       const int first_row = work.first_row + 64 * group, query = first_row + 16 * (warp % 4) + lane / 4;
+      barriers.q_full[tile % q_stages][group].wait(tile / q_stages % 2);
+      const int all_steps = by_keys ? masks_of(memory).steps[tile % q_stages][group] : work.steps;
       // Keys behind its last query are others', and those of a step that its queries do not need.
       const int needed = first_row < a.queries ? (min(a.queries, first_row + 64) + keys - 1) / keys : 0;
-      const int steps = a.causal || needed == 0 ? min(work.steps, needed) : work.steps;
+      const int steps = a.causal || needed == 0 ? min(all_steps, needed) : all_steps;
       const auto leave_rest = [&] {
 #pragma unroll 1
-        for (int step = steps; step < work.steps; ++step) {
+        for (int step = steps; step < all_steps; ++step) {
           await_turn(group);
           end_turn(group);
           barriers.k_full[of_k.stage].wait(of_k.parity);
@@ -232,7 +267,6 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           free_values();
         }
       };
-      barriers.q_full[tile % q_stages][group].wait(tile / q_stages % 2);
       if (steps == 0) {
         free_queries();
         await_turn(group);
@@ -248,9 +282,14 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         if constexpr (std::is_same_v<Mask, Prepared>) {
           begin_with_prepared(a, mask_of(a, work.image, work.head), first, step * keys, score);
           if (step + 1 < steps) ask_for_prepared<keys>(a, mask_of(a, work.image, work.head), first, step * keys + keys);
-        } else if constexpr (masked<Mask>) {
-          begin_with_mask<Mask>(a, mask_of(a, work.image, work.head), query, key, score);
-          if (hides(a, first_row, (step + 1) * keys)) hide(a, query, key, score);
+        } else if constexpr (by_keys) {
+          // It comes with the step's keys.
+          barriers.k_full[of_k.stage].wait(of_k.parity);
+          const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
+          const bool hides_some = a.causal && hides(a, first_row, (step + 1) * keys);
+          fresh = !part.counts && !hides_some;
+          if (!fresh) part.begin(lane, score);
+          if (hides_some) hide(a, query, key, score);
         }
       };
       const auto hidden = [&](int step) { return !masked<Mask> && hides(a, first_row, (step + 1) * keys); };
@@ -265,9 +304,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       const auto powers = [&](int step) {
         if (step > 0 && !hidden(step)) {
           if (soften_as_before(a.scale, score, two_rows)) return false;
-          if constexpr (masked<Mask>)
-            load_mask(step);
-          else
+          if constexpr (masked<Mask>) load_mask(step);
+          if (fresh)
 #pragma unroll
             for (int j = 0; j < scores; ++j) score[j][0] = score[j][1] = score[j][2] = score[j][3] = 0.0f;
           const auto halves = [](unsigned char* at) { return reinterpret_cast<const Half*>(at); };
@@ -341,8 +379,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     if (group == 0) await_turn(group);
   }
 
-  template <typename Mask>
-  static __device__ void compute(const PersistentArguments& p, const Arguments& a, Mask*) {
+  static __device__ void compute(const PersistentArguments& p, const Arguments& a) {
     extern __shared__ __align__(1024) unsigned char memory[];
     Barriers& barriers = *reinterpret_cast<Barriers*>(memory + q_stages * groups * q_bytes + loop_bytes);
     // The same in all threads of a warp, which the compiler does not see.
@@ -368,10 +405,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     __syncthreads();
     if (warp >= 4 * groups) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(copying));
-      if (threadIdx.x == 128 * groups) copy(p, a, memory, barriers);
+      if (by_keys ? warp == 4 * groups : threadIdx.x == 128 * groups) copy(p, a, memory, barriers);
     } else {
       if constexpr (computing > launched) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(computing));
-      multiply<Mask>(p, a, memory, barriers, warp);
+      multiply(p, a, memory, barriers, warp);
     }
   }
 };

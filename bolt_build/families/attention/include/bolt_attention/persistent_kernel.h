@@ -3,18 +3,19 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 
 #include "bolt_attention/persistent_block.h"
 
 namespace bolt::attention {
 
 template <typename Tile, typename Mask>
-__global__ void __launch_bounds__(Persistent<Tile>::threads, Persistent<Tile>::beside)
+__global__ void __launch_bounds__(Persistent<Tile, Mask>::threads, Persistent<Tile, Mask>::beside)
     persistent_kernel(const __grid_constant__ PersistentArguments p) {
   if constexpr (std::is_same_v<Mask, Counted>) {
-    Persistent<Tile>::compute(p, counted(p.a), static_cast<Unmasked*>(nullptr));
+    Persistent<Tile, Unmasked>::compute(p, counted(p.a));
   } else {
-    Persistent<Tile>::compute(p, p.a, static_cast<Mask*>(nullptr));
+    Persistent<Tile, Mask>::compute(p, p.a);
   }
 }
 
@@ -23,7 +24,7 @@ template <int depth, int columns, int groups, int keys, int stages, bool ahead, 
 void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask, const Arguments& a,
             void* stream) {
   using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>;
-  using Kernel = Persistent<Tile>;
+  using Kernel = Persistent<Tile, std::conditional_t<std::is_same_v<Mask, Counted>, Unmasked, Mask>>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
   if (count > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
