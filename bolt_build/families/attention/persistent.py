@@ -124,6 +124,8 @@ class PersistentTile:
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
         queries = self.groups * aligned(_ROWS * 2 * deep, 1024)
         steps = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))
+        if shape.prepared:
+            steps += self.stages * 2 * self.rows * self.keys
         if shape.of_keys:
             steps += self.stages * aligned(4 * self.keys + 4) + aligned(8 * self.groups)
         tiles = 2 if 2 * queries + steps + _BARRIERS <= self._most(gpu) else 1

@@ -11,11 +11,11 @@
 
 namespace bolt::attention {
 
-/// A kernel's arguments, with TMA's views; how many tiles a head has, and all heads of all images; and how many tiles a block
+/// A kernel's arguments, with TMA's views, of a constant mask too; how many tiles a head has, and all heads of all images; and how many tiles a block
 /// goes on by from round to round.
 struct PersistentArguments {
   Arguments a;
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v, mask;
   int tiles, all, shift;
 };
 
@@ -48,7 +48,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     KeyMask<keys> parts[stages];
     alignas(16) int steps[2][groups];
   };
-  static constexpr int mask_bytes = by_keys ? static_cast<int>(sizeof(Masks)) : 0;
+  /// Of a constant mask a step's part for each of a warp's 16 rows, in pieces of 16 keys.
+  static constexpr bool by_rows = std::is_same_v<Mask, Prepared>;
+  static constexpr int part_bytes = 16 * keys * 2, step_bytes = by_rows ? 4 * groups * part_bytes : 0;
+  static constexpr int mask_bytes = by_keys ? static_cast<int>(sizeof(Masks)) : stages * step_bytes;
 
   /// Two tiles' queries have room beside each other where keys and values leave it: those of the next are copied ahead.
   static constexpr int room = 228 * 1024 / blocks - 1024, loop_bytes = stages * (k_bytes + v_bytes) + mask_bytes;
@@ -121,9 +124,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     }
   };
 
-  static __device__ Masks& masks_of(unsigned char* memory) {
-    return *reinterpret_cast<Masks*>(memory + q_stages * groups * q_bytes + stages * (k_bytes + v_bytes));
+  static __device__ unsigned char* mask_memory(unsigned char* memory) {
+    return memory + q_stages * groups * q_bytes + stages * (k_bytes + v_bytes);
   }
+  static __device__ Masks& masks_of(unsigned char* memory) { return *reinterpret_cast<Masks*>(mask_memory(memory)); }
 
   /// One thread asks for the queries, keys and values of all tiles. Its warp puts a step's part of a mask of keys beside them.
   static __device__ void copy(const PersistentArguments& p, const Arguments& a, unsigned char* memory, Barriers& barriers) {
@@ -162,11 +166,16 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           if (step + 1 < steps) mask.load(step + 1);
         }
         if (asks) {
-          barriers.k_full[ring.stage].expect(k_boxes);
+          barriers.k_full[ring.stage].expect(k_boxes + step_bytes);
 #pragma unroll
           for (int part = 0; part < parts; ++part)
             copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
                      step * keys, of_keys, work.image);
+          if constexpr (by_rows)
+#pragma unroll 1
+            for (int warp = 0; warp < 4 * groups; ++warp)
+              copy_box(mask_memory(memory) + ring.stage * step_bytes + warp * part_bytes, p.mask, barriers.k_full[ring.stage], 0,
+                       prepared_at(a, mask_of(a, work.image, work.head), work.first_row + 16 * warp, step * keys) / 256, 0, 0);
           // Keys need not wait until the last queries of the tile in front were used.
           if (step == 0)
 #pragma unroll 1
@@ -278,13 +287,12 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       float shrink[2];
       // Of a step, before its keys are waited for.
       const auto load_mask = [&](int step) {
-        const int key = step * keys + lane % 4 * 2, first = first_row + 16 * (warp % 4);
-        if constexpr (std::is_same_v<Mask, Prepared>) {
-          begin_with_prepared(a, mask_of(a, work.image, work.head), first, step * keys, score);
-          if (step + 1 < steps) ask_for_prepared<keys>(a, mask_of(a, work.image, work.head), first, step * keys + keys);
+        const int key = step * keys + lane % 4 * 2;
+        // It comes with the step's keys.
+        if constexpr (masked<Mask>) barriers.k_full[of_k.stage].wait(of_k.parity);
+        if constexpr (by_rows) {
+          begin_with_pieces(reinterpret_cast<const Half*>(mask_memory(memory) + of_k.stage * step_bytes + warp * part_bytes), score);
         } else if constexpr (by_keys) {
-          // It comes with the step's keys.
-          barriers.k_full[of_k.stage].wait(of_k.parity);
           const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
           const bool hides_some = a.causal && hides(a, first_row, (step + 1) * keys);
           fresh = !part.counts && !hides_some;
@@ -388,6 +396,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       prefetch(p.q);
       prefetch(p.k);
       prefetch(p.v);
+      if constexpr (by_rows) prefetch(p.mask);
       for (int stage = 0; stage < q_stages; ++stage)
         for (int group = 0; group < groups; ++group) {
           barriers.q_full[stage][group].init(1);

@@ -179,9 +179,12 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
 }
 
 /// Where a warp's 16 rows of a mask that lies as scores do begin.
-__device__ inline const Half* prepared_rows(const Arguments& a, int of_head, int query, int key) {
+__device__ inline int prepared_at(const Arguments& a, int of_head, int query, int key) {
   const int band = min(query, a.queries - 1) / 16;
-  return static_cast<const Half*>(a.mask) + (of_head + band * static_cast<int>(a.mask_steps[2]) + key * 16);
+  return of_head + band * static_cast<int>(a.mask_steps[2]) + key * 16;
+}
+__device__ inline const Half* prepared_rows(const Arguments& a, int of_head, int query, int key) {
+  return static_cast<const Half*>(a.mask) + prepared_at(a, of_head, query, key);
 }
 
 /// A warp's part of such a mask is asked for from L2: a constant need not wait for the kernel in front, and an engine whose
@@ -197,12 +200,18 @@ __device__ inline void ask_for_prepared(const Arguments& a, int of_head, int que
   }
 }
 
+/// What scores begin with of such a mask, from where a warp's rows of it are.
+template <int scores>
+__device__ inline void begin_with_pieces(const Half* rows, float (&score)[scores][4]) {
+  const Half* const own = rows + threadIdx.x % 32 * 8;
+#pragma unroll
+  for (int two = 0; two < scores / 2; ++two) portable::load_lanes<8>(own + 256 * two, score[2 * two]);
+}
+
 /// `begin_with_mask` of such a mask, keys that are hidden included: a load has half a kilobyte of one piece.
 template <int scores>
 __device__ inline void begin_with_prepared(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
-  const Half* const own = prepared_rows(a, of_head, query, key) + threadIdx.x % 32 * 8;
-#pragma unroll
-  for (int two = 0; two < scores / 2; ++two) portable::load_lanes<8>(own + 256 * two, score[2 * two]);
+  begin_with_pieces(prepared_rows(a, of_head, query, key), score);
 }
 
 /// Elements from a row of a staged mask to the next: eight rows that lanes read at once lie in different banks.

@@ -81,16 +81,21 @@ __device__ inline void prefetch(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// TMA's view of heads: boxes of `count` rows by `width` elements of one head, swizzled over as many bytes.
-/// Zeros beyond rows and heads. Throws std::runtime_error.
-inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int there, int heads, int images, int width,
-                         int count) {
+/// The driver's function that describes tensors to TMA. Throws std::runtime_error.
+inline auto encode_tiled() {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult status;
   if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status) !=
           cudaSuccess ||
       status != cudaDriverEntryPointSuccess)
     throw std::runtime_error("the driver cannot describe tensors to TMA");
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
+}
+
+/// TMA's view of heads: boxes of `count` rows by `width` elements of one head, swizzled over as many bytes.
+/// Zeros beyond rows and heads. Throws std::runtime_error.
+inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int there, int heads, int images, int width,
+                         int count) {
   CUtensorMap map{};
   const auto bytes = [](Index elements) { return static_cast<cuuint64_t>(elements) * sizeof(Half); };
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(length), static_cast<cuuint64_t>(there),
@@ -102,10 +107,25 @@ inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int the
                        : width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                                      : CU_TENSOR_MAP_SWIZZLE_32B;
   void* const from = const_cast<Half*>(static_cast<const Half*>(data) + rows.first);
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
-  if (encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, from, extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  if (encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, from, extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
     throw std::runtime_error("could not describe heads to TMA");
+  return map;
+}
+
+/// TMA's view of a mask that lies as scores do: boxes of 16 queries by `keys` keys. Throws std::runtime_error.
+inline CUtensorMap pieces(const Arguments& a, int keys) {
+  CUtensorMap map{};
+  const Index heads = (a.mask_steps[0] ? a.mask_images : 1) * (a.mask_steps[1] ? a.heads : 1);
+  const Index bands = heads * ((a.queries + 15) / 16), piece = 256;
+  const cuuint64_t extents[] = {piece, static_cast<cuuint64_t>(bands * (a.mask_steps[2] / piece)), 1, 1};
+  const cuuint64_t strides[] = {piece * sizeof(Half), extents[1] * piece * sizeof(Half), extents[1] * piece * sizeof(Half)};
+  const cuuint32_t box[] = {piece, static_cast<cuuint32_t>(keys / 16), 1, 1};
+  const cuuint32_t steps[] = {1, 1, 1, 1};
+  if (encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, const_cast<void*>(a.mask), extents, strides, box, steps,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+    throw std::runtime_error("could not describe a mask to TMA");
   return map;
 }
 
