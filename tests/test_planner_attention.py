@@ -249,6 +249,28 @@ def test_a_constant_triangle_is_causal() -> None:
     assert [node.op for node in other.graph.nodes if isinstance(node.op, Attention)] == [Attention(3, 3, 1.0)]
 
 
+@pytest.mark.parametrize(("shape", "masks"), [("1,1", 0), ("2,1", 0), ("1,3", 1)])
+def test_a_constant_mask_of_zeros_is_none(shape: str, masks: int) -> None:
+    """Exporters leave one where a model was given no padding. What heads have their own of may be weights as yet."""
+    images, heads = map(int, shape.split(","))
+    zeros = ", ".join(["0"] * images * heads * 4)
+    text = f"""
+    graph g batch=2 (%x: f32[2,2,12]) -> (%y) {{
+      const %mask: f32[{shape},2,2] {{{zeros}}}
+      %h = reshape(%x) shape=[2,2,3,4]
+      %t = transpose(%h) perm=[0,2,1,3]
+      %s = matmul(%t, %t) transpose_b=true
+      %m = add(%s, %mask)
+      %p = softmax(%m) axis=3
+      %o = matmul(%p, %t)
+      %y = transpose(%o) perm=[0,2,1,3]
+    }}
+    """
+    result = run(RECOGNISE_ATTENTION, graph(text))
+    (node,) = [node for node in result.graph.nodes if isinstance(node.op, Attention)]
+    assert len(node.inputs) == 3 + masks
+
+
 @pytest.mark.parametrize(
     ("second", "causal", "masks"),
     [("0, -inf, 0, 0", True, ()), ("0, -1, 0, 0", False, ("mask",)), ("0, -inf, 0, 1", False, ("mask",))],

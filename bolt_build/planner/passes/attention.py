@@ -5,7 +5,8 @@ safe against rows without a key. Queries, keys and values are followed back to t
 
 A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`. Beside another
 mask it does so only where it hides by infinity: a row of which both masks together leave nothing sees all keys that one
-of them hides by a finite number.
+of them hides by a finite number. A constant mask of zeros alone, which all heads share, is none: exporters leave one
+where a model was given no padding.
 """
 
 from __future__ import annotations
@@ -140,6 +141,8 @@ def _build(
         if array is not None and _is_triangle(array, queries, keys) and (len(all_masks) == 1 or _is_endless(array)):
             causal = True
             continue
+        if array is not None and _is_nothing(array, None if mask.hidden is not None else editor.constant(mask.value)):
+            continue
         masks.append(Addend(_added(editor, chain, mask, array, dtype), mask.shape))
     read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
@@ -167,6 +170,8 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
     array = _once(editor.constant(masks[0])) if masks else None
     if array is not None and _is_triangle(array, shape.queries, shape.keys):
         masks, causal = (), True
+    elif array is not None and _is_nothing(array, editor.constant(masks[0])):
+        masks = ()
     elif array is not None and array.shape != editor.type(masks[0]).shape:
         masks = (editor.new_constant(f"{masks[0]}.mask", array, editor.type(masks[0]).dtype), *masks[1:])
     elif masks:
@@ -240,7 +245,7 @@ def _array(editor: GraphEditor, mask: Mask) -> Array | None:
         return array
     chosen = array if mask.where else ~array
     added = np.where(chosen, np.float32(mask.hidden), np.float32(0.0))
-    if added.size > MOST_FOLDED and (added.ndim < 2 or not _is_triangle(added, *added.shape[-2:])):
+    if added.size > MOST_FOLDED and added.any() and (added.ndim < 2 or not _is_triangle(added, *added.shape[-2:])):
         return None
     return added
 
@@ -264,6 +269,13 @@ def _is_triangle(array: Array, queries: int, keys: int) -> bool:
     lower = np.tri(queries, keys, dtype=np.bool_)
     mask = array.reshape(queries, keys)
     return bool((mask[lower] == 0.0).all() and (mask[~lower] <= LEAST).all())
+
+
+def _is_nothing(array: Array, given: Array | None) -> bool:
+    """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, if heads have their own: as
+    it was `given`, it has one for all."""
+    shared = given is None or given.ndim < 3 or given.shape[-3] == 1
+    return shared and not array.any()
 
 
 def _is_endless(array: Array) -> bool:
