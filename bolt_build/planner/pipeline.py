@@ -31,6 +31,7 @@ from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
+from bolt_build.planner.passes.late_expands import EXPAND_LATE
 from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
@@ -76,6 +77,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_SLICES,
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
+    EXPAND_LATE,
     BROADCAST,
     SCALE_SUMS,
     FAKE_QUANTISE,
