@@ -249,6 +249,31 @@ def test_a_constant_triangle_is_causal() -> None:
     assert [node.op for node in other.graph.nodes if isinstance(node.op, Attention)] == [Attention(3, 3, 1.0)]
 
 
+@pytest.mark.parametrize(("hides", "causal"), [("-inf", True), ("-3e38", False)])
+def test_a_triangle_of_booleans_is_causal_beside_keys_that_are_there(hides: str, causal: bool) -> None:
+    """A row that both leave nothing of sees all keys where they are hidden by a number."""
+    text = f"""
+    graph g batch=2 (%x: f32[2,2,12], %there: bool[2,1,1,2]) -> (%y) {{
+      const %lower: bool[1,1,2,2] {{true, false, true, true}}
+      const %zero: f32[] {{0}}
+      const %none: f32[] {{{hides}}}
+      %h = reshape(%x) shape=[2,2,3,4]
+      %t = transpose(%h) perm=[0,2,1,3]
+      %s = matmul(%t, %t) transpose_b=true
+      %b = logic(%lower, %there) function=and
+      %m = where(%b, %zero, %none)
+      %n = add(%s, %m)
+      %p = softmax(%n) axis=3
+      %o = matmul(%p, %t)
+      %y = transpose(%o) perm=[0,2,1,3]
+    }}
+    """
+    after = RECOGNISE_ATTENTION.run(graph(text), POLICY).graph
+    (node,) = [node for node in after.nodes if isinstance(node.op, Attention)]
+    assert node.op.causal is causal
+    assert after.type(node.inputs[3]).shape == ((2, 1, 1, 2) if causal else (2, 1, 2, 2))
+
+
 @pytest.mark.parametrize(("shape", "masks"), [("1,1", 0), ("2,1", 0), ("1,3", 1)])
 def test_a_constant_mask_of_zeros_is_none(shape: str, masks: int) -> None:
     """Exporters leave one where a model was given no padding. What heads have their own of may be weights as yet."""

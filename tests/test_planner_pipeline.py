@@ -38,9 +38,8 @@ def nothing(graph: Graph, policy: Policy) -> PassResult:
 
 def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
-        "remove-dead", "fold-constants", "remove-copies", "reshape-gathers", "merge-moves", "merge-slices",
-        "remove-copies", "merge-duplicates", "broadcast", "scale-sums", "fake-quantise", "fold-pads",
-        "reduce-whole-windows",
+        "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
+        "merge-duplicates", "expand-late", "broadcast", "scale-sums", "fake-quantise", "fold-pads", "reduce-whole-windows",
         "recognise-activations", "recognise-norms", "recognise-group-norms", "recognise-rotary",
         "hide-endlessly", "recognise-attention",
         "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads",
@@ -93,10 +92,9 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
     assert found.code == "broken-plugin"
     assert found.message == (
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
-        "there are remove-dead, fold-constants, remove-copies, reshape-gathers, merge-moves, merge-slices, "
-        "merge-duplicates, broadcast, scale-sums, fake-quantise, fold-pads, reduce-whole-windows, "
-        "recognise-activations, "
-        "recognise-norms, recognise-group-norms, recognise-rotary, hide-endlessly, recognise-attention, "
+        "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, "
+        "expand-late, broadcast, scale-sums, fake-quantise, fold-pads, reduce-whole-windows, recognise-activations, "
+        "recognise-norms, recognise-group-norms, recognise-rotary, recognise-attention, "
         "turn-images, fold-batch-norm, fold-affine, merge-branches, "
         "add-stacked, gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
         "merge-projections, share-projections, gate-columns, "

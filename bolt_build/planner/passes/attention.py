@@ -5,7 +5,8 @@ safe against rows without a key. Queries, keys and values are followed back to t
 
 A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`. Beside another
 mask it does so only where it hides by infinity: a row of which both masks together leave nothing sees all keys that one
-of them hides by a finite number. A constant mask of zeros alone, which all heads share, is none: exporters leave one
+of them hides by a finite number. So does a triangle of booleans that all keys that are there are part of, as decoders
+with padding have it: keys are masked beside it. A constant mask of zeros alone, which all heads share, is none: exporters leave one
 where a model was given no padding.
 """
 
@@ -21,7 +22,7 @@ from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, Op, ShapeError
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.logic import Where
+from bolt_build.graph.ops.logic import Logic, Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.graph.ops.softmax import Softmax
@@ -37,7 +38,7 @@ from bolt_build.planner.passes.attention_operands import (
     rows_of,
     rows_operand,
 )
-from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, scores_of, shares_of
+from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, number, scores_of, shares_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.hiding_masks import apart
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -135,8 +136,9 @@ def _build(
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
     causal, masks, dtype = False, list[Addend](), editor.type(softmax.inputs[0]).dtype
-    all_masks = [part for mask in scores.masks for part in apart(editor, mask)]
-    for mask in all_masks:
+    for mask in scores.masks:
+        beside = _beside_triangle(editor, mask, queries, keys)
+        causal, mask = causal or beside is not None, beside or mask
         array = _array(editor, mask)
         if array is not None and _is_triangle(array, queries, keys) and (len(all_masks) == 1 or _is_endless(array)):
             causal = True
@@ -269,6 +271,22 @@ def _is_triangle(array: Array, queries: int, keys: int) -> bool:
     lower = np.tri(queries, keys, dtype=np.bool_)
     mask = array.reshape(queries, keys)
     return bool((mask[lower] == 0.0).all() and (mask[~lower] <= LEAST).all())
+
+
+def _beside_triangle(editor: GraphEditor, mask: Mask, queries: int, keys: int) -> Mask | None:
+    """The rest of a mask that hides by infinity what a triangle hides or it; None of others."""
+    value, hidden = mask.value, mask.hidden
+    node = editor.producer(value)
+    if hidden is None and node is not None and isinstance(node.op, Where) and number(editor, node.inputs[1]) == 0.0:
+        value, hidden = node.inputs[0], number(editor, node.inputs[2])
+        node = editor.producer(value)
+    if mask.where or hidden != -np.inf or node is None or node.op != Logic("and"):
+        return None
+    for own, other in (node.inputs, node.inputs[::-1]):
+        array = _once(editor.constant(own))
+        if array is not None and _is_triangle(np.where(array, 0.0, -np.inf), queries, keys):
+            return Mask(other, mask.shape, hidden)
+    return None
 
 
 def _is_nothing(array: Array, given: Array | None) -> bool:
