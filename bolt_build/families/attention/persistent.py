@@ -27,7 +27,7 @@ _ROWS = 64
 """Queries of a warpgroup."""
 _KEYS = (64, 96, 128, 192)
 _STAGES = (2, 3)
-_BLOCKS = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,)}
+_BLOCKS = {1: (1, 2, 3, 4), 2: (1,), 3: (1,), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups that compute."""
 _COPYING, _MASKING, _COMPUTING = 24, 32, 240
 """Registers of a thread that copies, of one that masks keys besides, and the most of one that computes."""
@@ -127,7 +127,7 @@ class PersistentTile:
         if shape.prepared:
             steps += self.stages * 2 * self.rows * self.keys
         if shape.of_keys:
-            steps += self.stages * aligned(4 * self.keys + 4) + aligned(8 * self.groups)
+            steps += self.stages * aligned(4 * self.keys + 4) + 16
         tiles = 2 if 2 * queries + steps + _BARRIERS <= self._most(gpu) else 1
         return tiles * queries + steps + 8 * (2 * tiles * self.groups + 4 * self.stages)
 

@@ -43,11 +43,13 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2, q_boxes = 128 * parts * width;
   static constexpr int q_bytes = up(q_boxes), k_bytes = up(k_boxes), v_bytes = up(v_boxes);
 
-  /// Parts of a mask of keys, and the steps of a tile, where it hides all keys behind them.
+  /// Parts of a mask of keys, and the steps of tiles behind which it hides all keys. As many tiles are under way at most.
+  static constexpr int in_flight = 4;
   struct Masks {
     KeyMask<keys> parts[stages];
-    alignas(16) int steps[2][groups];
+    int steps[in_flight];
   };
+  static_assert(stages < in_flight);
   /// Of a constant mask a step's part for each of a warp's 16 rows, in pieces of 16 keys.
   static constexpr bool by_rows = std::is_same_v<Mask, Prepared>;
   static constexpr int part_bytes = 16 * keys * 2, step_bytes = by_rows ? 4 * groups * part_bytes : 0;
@@ -129,29 +131,17 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   }
   static __device__ Masks& masks_of(unsigned char* memory) { return *reinterpret_cast<Masks*>(mask_memory(memory)); }
 
-  /// One thread asks for the queries, keys and values of all tiles. Its warp puts a step's part of a mask of keys beside them.
+  /// One thread asks for the queries, keys and values of all tiles.
   static __device__ void copy(const PersistentArguments& p, const Arguments& a, unsigned char* memory, Barriers& barriers) {
     unsigned char* const k_memory = memory + q_stages * groups * q_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
-    const bool asks = !by_keys || threadIdx.x % 32 == 0;
     Ring<stages> ring;
     Ring<q_stages> of_q;
-    int masked_at = -1, there = 0;
     each_tile(p, a, [&](const Work& work) {
       const int of_keys = a.by_group.quotient(work.head);
-      int steps = work.steps;
-      MaskOfKeys<Mask, keys> mask;
-      if constexpr (by_keys) {
-        mask = MaskOfKeys<Mask, keys>(a, mask_of(a, work.image, work.head));
-        mask.load(0);
-        if (mask.first != masked_at) there = mask.end();
-        masked_at = mask.first;
-        steps = min(steps, (there + keys - 1) / keys);
-      }
       const auto load_queries = [&](int group) {
         Barrier& full = barriers.q_full[of_q.stage][group];
         barriers.q_free[of_q.stage][group].wait(of_q.parity ^ 1);
-        if constexpr (by_keys) masks_of(memory).steps[of_q.stage][group] = steps;
         full.expect(q_boxes);
 #pragma unroll
         for (int part = 0; part < parts; ++part)
@@ -159,37 +149,54 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
                    work.first_row + 64 * group, work.head, work.image);
       };
 #pragma unroll 1
-      for (int step = 0; step < steps; ++step) {
+      for (int step = 0; step < work.steps; ++step) {
         barriers.k_free[ring.stage].wait(ring.parity ^ 1);
-        if constexpr (by_keys) {
-          mask.store(masks_of(memory).parts[ring.stage]);
-          if (step + 1 < steps) mask.load(step + 1);
-        }
-        if (asks) {
-          barriers.k_full[ring.stage].expect(k_boxes + step_bytes);
+        barriers.k_full[ring.stage].expect(k_boxes + step_bytes);
 #pragma unroll
-          for (int part = 0; part < parts; ++part)
-            copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
-                     step * keys, of_keys, work.image);
-          if constexpr (by_rows)
+        for (int part = 0; part < parts; ++part)
+          copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
+                   step * keys, of_keys, work.image);
+        if constexpr (by_rows)
 #pragma unroll 1
-            for (int warp = 0; warp < 4 * groups; ++warp)
-              copy_box(mask_memory(memory) + ring.stage * step_bytes + warp * part_bytes, p.mask, barriers.k_full[ring.stage], 0,
-                       prepared_at(a, mask_of(a, work.image, work.head), work.first_row + 16 * warp, step * keys) / 256, 0, 0);
-          // Keys need not wait until the last queries of the tile in front were used.
-          if (step == 0)
+          for (int warp = 0; warp < 4 * groups; ++warp)
+            copy_box(mask_memory(memory) + ring.stage * step_bytes + warp * part_bytes, p.mask, barriers.k_full[ring.stage], 0,
+                     prepared_at(a, mask_of(a, work.image, work.head), work.first_row + 16 * warp, step * keys) / 256, 0, 0);
+        // Keys need not wait until the last queries of the tile in front were used.
+        if (step == 0)
 #pragma unroll 1
-            for (int group = 0; group < groups; ++group) load_queries(group);
-          barriers.v_free[ring.stage].wait(ring.parity ^ 1);
-          barriers.v_full[ring.stage].expect(v_boxes);
+          for (int group = 0; group < groups; ++group) load_queries(group);
+        barriers.v_free[ring.stage].wait(ring.parity ^ 1);
+        barriers.v_full[ring.stage].expect(v_boxes);
 #pragma unroll
-          for (int part = 0; part < parts_v; ++part)
-            copy_box(v_memory + ring.stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[ring.stage],
-                     part * width_v, step * keys, of_keys, work.image);
-        }
+        for (int part = 0; part < parts_v; ++part)
+          copy_box(v_memory + ring.stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[ring.stage],
+                   part * width_v, step * keys, of_keys, work.image);
         ring.advance();
       }
       of_q.advance();
+    });
+  }
+
+  /// One warp puts the parts of a mask of keys into shared memory. A step's keys are there when its part is, too.
+  static __device__ void mask_keys(const PersistentArguments& p, const Arguments& a, unsigned char* memory, Barriers& barriers) {
+    Masks& masks = masks_of(memory);
+    Ring<stages> ring;
+    int tile = 0, first = -1, there = 0;
+    each_tile(p, a, [&](const Work& work) {
+      MaskOfKeys<Mask, keys> mask(a, mask_of(a, work.image, work.head));
+      mask.load(0);
+      if (mask.first != first) there = mask.end();
+      first = mask.first;
+#pragma unroll 1
+      for (int step = 0; step < work.steps; ++step) {
+        barriers.k_free[ring.stage].wait(ring.parity ^ 1);
+        if (step == 0) masks.steps[tile % in_flight] = (there + keys - 1) / keys;
+        mask.store(masks.parts[ring.stage]);
+        if (threadIdx.x % 32 == 0) barriers.k_full[ring.stage].arrive();
+        mask.load(min(step + 1, work.steps - 1));
+        ring.advance();
+      }
+      ++tile;
     });
   }
 
@@ -261,13 +268,17 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     each_tile(p, a, [&](const Work& work) {
       const int first_row = work.first_row + 64 * group, query = first_row + 16 * (warp % 4) + lane / 4;
       barriers.q_full[tile % q_stages][group].wait(tile / q_stages % 2);
-      const int all_steps = by_keys ? masks_of(memory).steps[tile % q_stages][group] : work.steps;
+      int there = work.steps;
+      if constexpr (by_keys) {
+        barriers.k_full[of_k.stage].wait(of_k.parity);
+        there = min(there, masks_of(memory).steps[tile % in_flight]);
+      }
       // Keys behind its last query are others', and those of a step that its queries do not need.
       const int needed = first_row < a.queries ? (min(a.queries, first_row + 64) + keys - 1) / keys : 0;
-      const int steps = a.causal || needed == 0 ? min(all_steps, needed) : all_steps;
+      const int steps = a.causal || needed == 0 ? min(there, needed) : there;
       const auto leave_rest = [&] {
 #pragma unroll 1
-        for (int step = steps; step < all_steps; ++step) {
+        for (int step = steps; step < work.steps; ++step) {
           await_turn(group);
           end_turn(group);
           barriers.k_full[of_k.stage].wait(of_k.parity);
@@ -403,7 +414,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           barriers.q_free[stage][group].init(4);
         }
       for (int stage = 0; stage < stages; ++stage) {
-        barriers.k_full[stage].init(1);
+        barriers.k_full[stage].init(by_keys ? 2 : 1);
         barriers.v_full[stage].init(1);
         barriers.k_free[stage].init(4 * groups);
         barriers.v_free[stage].init(4 * groups);
@@ -414,7 +425,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     __syncthreads();
     if (warp >= 4 * groups) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(copying));
-      if (by_keys ? warp == 4 * groups : threadIdx.x == 128 * groups) copy(p, a, memory, barriers);
+      if (threadIdx.x == 128 * groups) copy(p, a, memory, barriers);
+      if constexpr (by_keys)
+        if (warp == 4 * groups + 1) mask_keys(p, a, memory, barriers);
     } else {
       if constexpr (computing > launched) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(computing));
       multiply(p, a, memory, barriers, warp);
