@@ -139,6 +139,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     Ring<q_stages> of_q;
     each_tile(p, a, [&](const Work& work) {
       const int of_keys = a.by_group.quotient(work.head);
+      const int band = by_rows ? mask_of(a, work.image, work.head) / static_cast<int>(a.mask_steps[2]) + work.first_row / 16 : 0;
       const auto load_queries = [&](int group) {
         Barrier& full = barriers.q_full[of_q.stage][group];
         barriers.q_free[of_q.stage][group].wait(of_q.parity ^ 1);
@@ -158,9 +159,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
                    step * keys, of_keys, work.image);
         if constexpr (by_rows)
 #pragma unroll 1
-          for (int warp = 0; warp < 4 * groups; ++warp)
-            copy_box(mask_memory(memory) + ring.stage * step_bytes + warp * part_bytes, p.mask, barriers.k_full[ring.stage], 0,
-                     prepared_at(a, mask_of(a, work.image, work.head), work.first_row + 16 * warp, step * keys) / 256, 0, 0);
+          for (int group = 0; group < groups; ++group)
+            copy_box(mask_memory(memory) + ring.stage * step_bytes + 4 * group * part_bytes, p.mask, barriers.k_full[ring.stage],
+                     0, step * (keys / 16), band + 4 * group, 0);
         // Keys need not wait until the last queries of the tile in front were used.
         if (step == 0)
 #pragma unroll 1

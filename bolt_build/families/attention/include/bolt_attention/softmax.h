@@ -179,12 +179,9 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
 }
 
 /// Where a warp's 16 rows of a mask that lies as scores do begin.
-__device__ inline int prepared_at(const Arguments& a, int of_head, int query, int key) {
-  const int band = min(query, a.queries - 1) / 16;
-  return of_head + band * static_cast<int>(a.mask_steps[2]) + key * 16;
-}
 __device__ inline const Half* prepared_rows(const Arguments& a, int of_head, int query, int key) {
-  return static_cast<const Half*>(a.mask) + prepared_at(a, of_head, query, key);
+  const int band = min(query, a.queries - 1) / 16;
+  return static_cast<const Half*>(a.mask) + (of_head + band * static_cast<int>(a.mask_steps[2]) + key * 16);
 }
 
 /// A warp's part of such a mask is asked for from L2: a constant need not wait for the kernel in front, and an engine whose

@@ -113,14 +113,15 @@ inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int the
   return map;
 }
 
-/// TMA's view of a mask that lies as scores do: boxes of 16 queries by `keys` keys. Throws std::runtime_error.
+/// TMA's view of a mask that lies as scores do: boxes of 64 queries by `keys` keys. Throws std::runtime_error.
 inline CUtensorMap pieces(const Arguments& a, int keys) {
   CUtensorMap map{};
-  const Index heads = (a.mask_steps[0] ? a.mask_images : 1) * (a.mask_steps[1] ? a.heads : 1);
-  const Index bands = heads * ((a.queries + 15) / 16), piece = 256;
-  const cuuint64_t extents[] = {piece, static_cast<cuuint64_t>(bands * (a.mask_steps[2] / piece)), 1, 1};
-  const cuuint64_t strides[] = {piece * sizeof(Half), extents[1] * piece * sizeof(Half), extents[1] * piece * sizeof(Half)};
-  const cuuint32_t box[] = {piece, static_cast<cuuint32_t>(keys / 16), 1, 1};
+  constexpr Index piece = 256;
+  const Index heads = (a.mask_steps[0] ? a.mask_images : 1) * (a.mask_steps[1] ? a.heads : 1), bands = (a.queries + 15) / 16;
+  const cuuint64_t extents[] = {piece, static_cast<cuuint64_t>(a.mask_steps[2] / piece), static_cast<cuuint64_t>(heads * bands), 1};
+  const cuuint64_t strides[] = {piece * sizeof(Half), extents[1] * piece * sizeof(Half),
+                                extents[1] * extents[2] * piece * sizeof(Half)};
+  const cuuint32_t box[] = {piece, static_cast<cuuint32_t>(keys / 16), 4, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1};
   if (encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, const_cast<void*>(a.mask), extents, strides, box, steps,
                      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
