@@ -94,6 +94,7 @@ FITS = {
         ("cutlass WGMMA",),
         _of("cutlass.kinds.wgmma_time", "_STEP", "_STORE_BEGINS", "_STORE", "_LAUNCH", "_MEMORY", "_L2_RATE")
         + _of("cutlass.kinds.wgmma_time", "_OVERLAP", "_STORE_SIZE", "_IN_FLIGHT", "_WINDOWS", "_SHALLOW", "_TOGETHER")
+        + _of("cutlass.kinds.wgmma_time", "_PLAIN_TOGETHER", "_THREE_TOGETHER", "_RESIDUAL")
         + _of("cutlass.kinds.wgmma_time", "_FUNCTION", "_PAIRS_STORE", "_PAIRS_MULTIPLY", "_FAR", "_TWO_RUNS")
         + _of("cutlass.kinds.wgmma_time", "_UNEVEN", "_FEW", "_BROAD"),
         usual=True,

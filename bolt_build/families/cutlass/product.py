@@ -160,7 +160,7 @@ class Work:
 
     `slices` of the depth are computed apart. Windows lie `stride` positions from each other. `functions` are the
     instructions that activations take of a result, `between` those in front of a second product. Of the n columns
-    `sides` become one of what is stored.
+    `sides` become one of what is stored. `residual`: it is added to results.
     """
 
     m: int
@@ -174,6 +174,7 @@ class Work:
     functions: int = 0
     between: int = 0
     sides: int = 1
+    residual: bool = False
 
 
 Products = Callable[[KernelProblem, int], Product]
@@ -188,7 +189,7 @@ def work(problem: KernelProblem, product: Product) -> Work:
     y = problem.outputs[0].nbytes * (1 if residual(problem) is None else 2)
     return Work(
         product.m, product.n, product.depth, product.taps, product.kernel == "Conv", x + weights + y,
-        stride=product.step, functions=instructions(problem.epilogue),
+        stride=product.step, functions=instructions(problem.epilogue), residual=residual(problem) is not None,
     )  # fmt: skip
 
 

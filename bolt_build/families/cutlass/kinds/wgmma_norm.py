@@ -295,7 +295,8 @@ def refuse_norm(problem: KernelProblem, gpu: Gpu) -> str | None:
 def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: Target) -> float:
     """The product's time with the bytes of both, whose tiles are dealt out to clusters, and the exchange of each."""
     first, gpu, inner = parts(problem)[0], gpu_of(target), tile.tile
-    needed = work(first, product)
+    # What a residual takes is part of what an exchange does.
+    needed = replace(work(first, product), residual=False)
     if keeps(problem):
         needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)
     if tile.through_memory:
