@@ -70,12 +70,6 @@ def test_a_triangle_comes_apart_from_padding(
     assert (op.causal, shape_of_mask(result)) == (causal, shape)
 
 
-def test_layers_have_the_numbers_of_a_mask_in_common() -> None:
-    result = run(RECOGNISE_ATTENTION, masked(TRIANGLE, "-inf", layers=2))
-    masks = [node for node in result.graph.nodes if node.op.kind == "where" and "real" in node.inputs]
-    assert len({node.inputs for node in masks}) == 1
-
-
 def test_what_half_precision_cannot_hold_hides_by_infinity() -> None:
     result = HIDE_ENDLESSLY.run(masked(TRIANGLE, "-3.4028235e38"), POLICY)
     assert said(result) == [("m0", "hides by infinity", "'least' is infinite in half precision")]

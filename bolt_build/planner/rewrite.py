@@ -45,10 +45,6 @@ class GraphEditor:
     def is_constant(self, value: str) -> bool:
         return self._values[value].constant is not None
 
-    def has(self, value: str) -> bool:
-        """Whether there is a value of this name."""
-        return value in self._values
-
     def is_output(self, value: str) -> bool:
         return value in self._outputs
 

@@ -5,9 +5,8 @@ safe against rows without a key. Queries, keys and values are followed back to t
 
 A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`. Beside another
 mask it does so only where it hides by infinity: a row of which both masks together leave nothing sees all keys that one
-of them hides by a finite number. So does a triangle of booleans that all keys that are there are part of, as decoders
-with padding have it: keys are masked beside it. A constant mask of zeros alone, which all heads share, is none: exporters leave one
-where a model was given no padding.
+of them hides by a finite number. One that is joined with padding comes apart first (`hiding_masks`). A constant mask of
+zeros alone, which all heads share, is none: exporters leave one where a model was given no padding.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, Op, ShapeError
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.logic import Logic, Where
+from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.graph.ops.softmax import Softmax
@@ -38,7 +37,7 @@ from bolt_build.planner.passes.attention_operands import (
     rows_of,
     rows_operand,
 )
-from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, number, scores_of, shares_of
+from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, scores_of, shares_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.hiding_masks import apart
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -136,9 +135,8 @@ def _build(
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
     causal, masks, dtype = False, list[Addend](), editor.type(softmax.inputs[0]).dtype
-    for mask in scores.masks:
-        beside = _beside_triangle(editor, mask, queries, keys)
-        causal, mask = causal or beside is not None, beside or mask
+    all_masks = [part for mask in scores.masks for part in apart(editor, mask)]
+    for mask in all_masks:
         array = _array(editor, mask)
         if array is not None and _is_triangle(array, queries, keys) and (len(all_masks) == 1 or _is_endless(array)):
             causal = True
@@ -273,25 +271,9 @@ def _is_triangle(array: Array, queries: int, keys: int) -> bool:
     return bool((mask[lower] == 0.0).all() and (mask[~lower] <= LEAST).all())
 
 
-def _beside_triangle(editor: GraphEditor, mask: Mask, queries: int, keys: int) -> Mask | None:
-    """The rest of a mask that hides by infinity what a triangle hides or it; None of others."""
-    value, hidden = mask.value, mask.hidden
-    node = editor.producer(value)
-    if hidden is None and node is not None and isinstance(node.op, Where) and number(editor, node.inputs[1]) == 0.0:
-        value, hidden = node.inputs[0], number(editor, node.inputs[2])
-        node = editor.producer(value)
-    if mask.where or hidden != -np.inf or node is None or node.op != Logic("and"):
-        return None
-    for own, other in (node.inputs, node.inputs[::-1]):
-        array = _once(editor.constant(own))
-        if array is not None and _is_triangle(np.where(array, 0.0, -np.inf), queries, keys):
-            return Mask(other, mask.shape, hidden)
-    return None
-
-
 def _is_nothing(array: Array, given: Array | None) -> bool:
-    """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, if heads have their own: as
-    it was `given`, it has one for all."""
+    """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, if heads have their
+    own: as it was `given`, it has one for all."""
     shared = given is None or given.ndim < 3 or given.shape[-3] == 1
     return shared and not array.any()
 
@@ -307,21 +289,12 @@ def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, d
         return mask.value
     if array is not None:
         return editor.new_constant(f"{mask.value}.mask", array.astype(held_dtype(dtype)), dtype)
-    assert mask.hidden is not None
     hidden, shown = (
-        _level(editor, f"{mask.value}.{what}", level, dtype)
+        editor.new_constant(f"{mask.value}.{what}", np.asarray(level, held_dtype(dtype)), dtype)
         for what, level in (("hidden", mask.hidden), ("shown", 0.0))
     )
     sides = (hidden, shown) if mask.where else (shown, hidden)
     return chain.add(Where(), (mask.value, *sides))
-
-
-def _level(editor: GraphEditor, name: str, level: float, dtype: DType) -> str:
-    """A number by this name: what hides keys of every layer alike is one value, made once."""
-    array = np.asarray(level, held_dtype(dtype))
-    if editor.has(name) and (known := editor.constant(name)) is not None and np.array_equal(known, array):
-        return name
-    return editor.new_constant(name, array, dtype)
 
 
 def _said(editor: GraphEditor, made: Node) -> str:
