@@ -54,8 +54,12 @@ def encode(value: object) -> Any:
     if value is None or type(value) in _PLAIN:
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        said = [f for f in dataclasses.fields(value) if f.init and not _goes_without_saying(f, getattr(value, f.name))]
-        return {"is": type(value).__name__, **{f.name: encode(getattr(value, f.name)) for f in said}}
+        encoded: dict[str, Any] = {"is": type(value).__name__}
+        for name, unsaid, default in _fields(type(value)):
+            item = getattr(value, name)
+            if not unsaid or item != default:
+                encoded[name] = item if item is None or type(item) in _PLAIN else encode(item)
+        return encoded
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, bool | int | float | str):
@@ -71,8 +75,10 @@ UNSAID = types.MappingProxyType({"unsaid": True})
 """Metadata of a field that is left out where it has its default: digests of values stay what they were before it."""
 
 
-def _goes_without_saying(field: dataclasses.Field[Any], value: object) -> bool:
-    return bool(field.metadata) and field.metadata.get("unsaid", False) and value == field.default
+@functools.cache
+def _fields(cls: type) -> tuple[tuple[str, bool, object], ...]:
+    """Of each field that `__init__` takes the name, whether it is left out where it has its default, and that."""
+    return tuple((f.name, bool(f.metadata.get("unsaid", False)), f.default) for f in dataclasses.fields(cls) if f.init)
 
 
 def decode(cls: Callable[..., T], data: Any) -> T:

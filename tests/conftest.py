@@ -56,6 +56,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     yield
     gc.enable()
     gc.freeze()
+    # As in processes of the command line: most of what tests make lives as long as they do.
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _import_own_share(config: pytest.Config) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiny_engine import DATA, FACTS, PlainFamily, compiled_once
 
-from bolt_build import runtime
+from bolt_build import emulator, runtime
 from bolt_build.emit.engine import emit, emit_runner
 from bolt_build.emit.weights import write_weights
 from bolt_build.families.base import Candidate, KernelProblem, StepCode, StepExpressions
@@ -36,6 +36,11 @@ class CudaPlainFamily(PlainFamily):
 def soon_compiled(flags: Sequence[str]) -> tuple[str, ...]:
     """nvcc's flags, of which -O3 is for the host alone: compiling what it does takes as long as kernels."""
     return tuple("-O0" if flag == "-O3" else flag for flag in flags)
+
+
+def for_symbols(target: Target) -> tuple[str, ...]:
+    """nvcc's flags for tests that only ask what objects define and need: device code stays PTX, as it comes first."""
+    return (*soon_compiled(emulator.compile_flags(target)), "-Ofc=max")
 
 
 def nvcc() -> Tool:
@@ -89,7 +94,7 @@ def _compile(source: Path, directory: Path, plan: EnginePlan) -> Path:
     made = directory / f"{source.stem}.o"
     includes = [f"-I{path}" for path in (runtime.include_dir(), runtime.runner_include_dir(), DATA, source.parent)]
     if source.suffix == ".cu":
-        flags = target_named(plan.target).compile_flags
+        flags = soon_compiled(target_named(plan.target).compile_flags)
         _run(tool.path, *_NVCC, *flags, *includes, "-c", source, "-o", made)
     else:
         gpu = target_named(plan.target).gpu

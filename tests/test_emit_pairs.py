@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cuda_engine import nvcc, soon_compiled
+from cuda_engine import for_symbols, nvcc
 from pair_fakes import CHAIN_ON_H200, with_policy
 from planner_checks import graph
 
@@ -68,13 +68,7 @@ def _compiled(source: Path) -> Path:
     tools = probe(H200.tools)
     headers = [path for name in ("nvcc", "cutlass") for path in tools.tool(name).include_dirs]
     includes = [runtime.include_dir(), *(family.include_dir for family in FAMILIES), *headers]
-    flags = [
-        "-std=c++17",
-        *soon_compiled(H200.compile_flags),
-        "-Xcompiler",
-        "-fPIC",
-        *(f"-I{path}" for path in includes),
-    ]
+    flags = ["-std=c++17", *for_symbols(H200), "-Xcompiler", "-fPIC", *(f"-I{path}" for path in includes)]
     made = source.with_suffix(".o")
     _run([tools.tool("nvcc").path, *flags, "-c", source, "-o", made])
     return made

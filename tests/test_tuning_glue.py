@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cuda_engine import nvcc, soon_compiled
+from cuda_engine import for_symbols, nvcc
 from families_harness import Layer, graph_with
 from gpu_depthwise_chains import averaged_step, expanded
 from gpu_layers import BANDWIDTH, MATMULS
@@ -284,11 +284,8 @@ def _linked(sources: Sequence[glue.GlueSource], folder: Path) -> Path:
     def compiled(source: glue.GlueSource) -> Path:
         path = folder / source.name
         path.write_text(source.text)
-        compiler = (
-            [tool.path, *soon_compiled(TARGET.compile_flags), "-Xcompiler", "-fPIC"]
-            if path.suffix == ".cu"
-            else ["g++", "-fPIC"]
-        )
+        of_cuda = path.suffix == ".cu"
+        compiler = [tool.path, *for_symbols(TARGET), "-Xcompiler", "-fPIC"] if of_cuda else ["g++", "-fPIC"]
         _run([*compiler, "-std=c++17", *flags, "-c", path, "-o", path.with_suffix(".o")])
         return path.with_suffix(".o")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 
 class Reason(str):
     """`Reason("takes {} bytes, a block has {}", 9, 8)` is the sentence "takes 9 bytes, a block has 8".
@@ -16,14 +18,20 @@ class Reason(str):
 
     def __new__(cls, form: str, *numbers: float) -> Reason:
         """`form` has a `{}` for each of the numbers, and no other brace. Raises ValueError where it has not."""
-        if form.count("{}") != len(numbers):
-            raise ValueError(f"{len(numbers)} numbers for '{form}'")
-        made = super().__new__(cls, form.format(*numbers))
-        made.form, made.numbers = form, numbers
-        return made
+        return _made(form, *numbers)
 
     def __getnewargs__(self) -> tuple[str, *tuple[float, ...]]:  # type: ignore[override]
         return self.form, *self.numbers
+
+
+# Most tiles are refused for the few reasons of the tile before. 2 and 2.0 are equal, but told otherwise.
+@functools.lru_cache(maxsize=1 << 14, typed=True)
+def _made(form: str, *numbers: float) -> Reason:
+    if form.count("{}") != len(numbers):
+        raise ValueError(f"{len(numbers)} numbers for '{form}'")
+    made = str.__new__(Reason, form.format(*numbers))
+    made.form, made.numbers = form, numbers
+    return made
 
 
 def within(place: str, reason: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -56,6 +57,11 @@ def seeded_array(name: str, t: TensorType, positive: bool = False) -> Array:
         return np.asarray(np.abs(values) + 0.5).astype(numpy_dtype(t.dtype))
     fan_in = int(np.prod(t.shape[1:])) if t.rank > 1 else 1
     return np.asarray(values / max(fan_in, 1) ** 0.5).astype(numpy_dtype(t.dtype))
+
+
+@functools.cache
+def _hints(cls: type[Op]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 class Parser:
@@ -200,7 +206,7 @@ class Parser:
             cls, values = Activation if word in ACTIVATIONS else Binary, {"function": word}
         if cls is None or (cls in (Activation, Binary) and not values):
             raise TextError(f"unknown operator '{word}'", at.line, at.column)
-        hints = typing.get_type_hints(cls)
+        hints = _hints(cls)
         for field in dataclasses.fields(cls):
             if field.name in given and field.name not in values:
                 token, raw = given.pop(field.name)

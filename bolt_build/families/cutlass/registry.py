@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.cutlass.kinds import (
     band,
@@ -53,6 +55,7 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
+@functools.lru_cache(maxsize=4096)
 def kinds_for(problem: KernelProblem) -> tuple[Kind, ...]:
     """The kinds that are for problems of this sort."""
     return tuple(kind for kind in KINDS if kind.serves(problem))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, prod
 
 from bolt_build.dtypes import DType
@@ -54,12 +55,12 @@ class Shape:
         """What C++ types of tiles end with that do not compute in f16: `, bolt::portable::bf16`."""
         return element(self.dtype)
 
-    @property
+    @cached_property
     def of_group(self) -> tuple[int, int]:
         """Channels and results of a group."""
         return self.channels // self.groups, self.filters // self.groups
 
-    @property
+    @cached_property
     def taps(self) -> int:
         return self.kernel[0] * self.kernel[1]
 

@@ -195,8 +195,8 @@ def joined(shape: Shape) -> int:
 
 def unit(shape: Shape) -> tuple[int, int]:
     """Channels and results of a unit."""
-    given, made = shape.of_group
-    return joined(shape) * given, joined(shape) * made
+    (given, made), count = shape.of_group, joined(shape)
+    return count * given, count * made
 
 
 def unit_count(shape: Shape) -> int:
