@@ -47,10 +47,19 @@ inline std::shared_ptr<const void> pack_gated_bias(const Prepare& p, const Const
   });
 }
 
+/// Of a and its gate, eight columns each in turns.
+struct AddsUpGated {
+  static constexpr int sides = 2;
+  template <typename Out, typename... Given>
+  static void run(const Given&... given) {
+    add_up_gated<Out>(given...);
+  }
+};
+
 /// Gated convolutions or matrix products with their weights. `shape` counts the columns of both sides. `split`: the kernel
 /// leaves sums of slices, and a second one adds them up, gates and stores them.
 template <typename Arguments, typename Tile, typename Gate, typename Source, bool split, typename Out>
-class GatedProduct {
+class GatedProduct : public PackedProduct<Arguments, Tile, Gate, Source, split, Out, AddsUpGated> {
  public:
   /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes; weights of the second side have no
   /// data where the first ones are both sides'.
@@ -58,47 +67,9 @@ class GatedProduct {
   GatedProduct(const Prepare& p, const Arguments& shape, const Source& source, const Constant& first,
                const Constant& second, const Layout& layout, bool neighbours, const Constant& bias,
                const Constant& second_bias, const Gate& gate)
-      : arguments_(shape), source_(source), gate_(gate),
-        weights_(pack_gated(p, first, second, layout, columns(shape), neighbours)),
-        bias_(pack_gated_bias(p, bias, second_bias, !second.data, columns(shape), neighbours)) {}
-
-  std::size_t scratch_bytes() const {
-    if constexpr (!split) return source_.bytes();
-    return before_sums() + sums().bytes();
-  }
-
-  void run(const Run& r, const void* x, const void* residual, void* y) const {
-    Arguments a = arguments_;
-    a.x = source_(r, x);
-    a.weights = weights_.get();
-    a.overlap = r.overlap;
-    if constexpr (split) {
-      a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
-      launch(Tile{}, a, Partial{}, r.stream);
-      add_up_gated<Out>(r, sums(), static_cast<const float*>(a.y), static_cast<const float*>(bias_.get()), residual, y,
-                        gate_);
-    } else {
-      a.bias = static_cast<const float*>(bias_.get());
-      a.residual = residual;
-      a.y = y;
-      launch(Tile{}, a, gate_, r.stream);
-    }
-  }
-
- private:
-  Sums sums() const {
-    const int stored = columns(arguments_) / 2;
-    return {arguments_.slices, rows(arguments_), columns(arguments_), arguments_.y_row == 0 ? stored : arguments_.y_row,
-            arguments_.residual_row == 0 ? stored : arguments_.residual_row};
-  }
-  /// Bytes of the copied input, which lies first.
-  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
-
-  Arguments arguments_;
-  Source source_;
-  Gate gate_;
-  std::shared_ptr<const void> weights_;
-  std::shared_ptr<const void> bias_;
+      : PackedProduct<Arguments, Tile, Gate, Source, split, Out, AddsUpGated>(
+            shape, source, gate, pack_gated(p, first, second, layout, columns(shape), neighbours),
+            pack_gated_bias(p, bias, second_bias, !second.data, columns(shape), neighbours)) {}
 };
 
 template <typename Tile, typename Gate, typename Source>

@@ -1,7 +1,9 @@
 // What plans hold: packed weights and the launch of one kernel.
 #pragma once
 
+#include <memory>
 #include <type_traits>
+#include <utility>
 
 #include "bolt_cutlass/fold.h"
 #include "bolt_cutlass/launch.h"
@@ -59,22 +61,28 @@ void launch(Tile tile, const GemmArguments& a, const Epilogue& epilogue, void* s
   launch_gemm(tile, a, epilogue, stream);
 }
 
-/// A convolution or matrix product with its weights. `split`: the kernel leaves sums of slices, one behind the other in
-/// scratch memory, and a second one adds them up and stores them as `Out`.
-template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split,
-          typename Out = portable::f16>
-class Product {
+/// How sums of slices become results: a column of them each.
+struct AddsUp {
+  static constexpr int sides = 1;
+  template <typename Out, typename... Given>
+  static void run(const Given&... given) {
+    add_up<Out>(given...);
+  }
+};
+
+/// A convolution or matrix product, its packed weights and its biases. `split`: the kernel leaves sums of slices, one behind
+/// the other in scratch memory, and `Adding` adds them up and stores them as `Out`; a result is of `Adding::sides` columns.
+template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split, typename Out, typename Adding>
+class PackedProduct {
  public:
-  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes.
-  template <typename Layout>
-  Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights,
-          const Layout& layout, const Constant& bias, const Epilogue& epilogue)
-      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(pack(p, weights, layout)),
-        bias_(copy(p, bias, columns(shape) / results_beside<Layout>, results_beside<Layout>)) {}
+  /// Pointers in `shape` are not looked at.
+  PackedProduct(const Arguments& shape, const Source& source, const Epilogue& epilogue, std::shared_ptr<const void> weights,
+                std::shared_ptr<const void> bias)
+      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(std::move(weights)), bias_(std::move(bias)) {}
 
   std::size_t scratch_bytes() const {
     if constexpr (!split) return source_.bytes();
-    return before_sums() + sums(arguments_).bytes();
+    return before_sums() + sums().bytes();
   }
 
   void run(const Run& r, const void* x, const void* residual, void* y) const {
@@ -85,8 +93,8 @@ class Product {
     if constexpr (split) {
       a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
       launch(Tile{}, a, Partial{}, r.stream);
-      add_up<Out>(r, sums(a), static_cast<const float*>(a.y), static_cast<const float*>(bias_.get()), residual, y,
-             epilogue_);
+      Adding::template run<Out>(r, sums(), static_cast<const float*>(a.y), static_cast<const float*>(bias_.get()), residual, y,
+                                epilogue_);
     } else {
       a.bias = static_cast<const float*>(bias_.get());
       a.residual = residual;
@@ -96,9 +104,10 @@ class Product {
   }
 
  private:
-  static Sums sums(const Arguments& a) {
-    return {a.slices, rows(a), columns(a), a.y_row == 0 ? columns(a) : a.y_row,
-            a.residual_row == 0 ? columns(a) : a.residual_row};
+  Sums sums() const {
+    const int stored = columns(arguments_) / Adding::sides;
+    return {arguments_.slices, rows(arguments_), columns(arguments_), arguments_.y_row == 0 ? stored : arguments_.y_row,
+            arguments_.residual_row == 0 ? stored : arguments_.residual_row};
   }
   /// Bytes of the copied input, which lies first.
   std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
@@ -108,6 +117,20 @@ class Product {
   Epilogue epilogue_;
   std::shared_ptr<const void> weights_;
   std::shared_ptr<const void> bias_;
+};
+
+/// A convolution or matrix product with its weights.
+template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split,
+          typename Out = portable::f16>
+class Product : public PackedProduct<Arguments, Tile, Epilogue, Source, split, Out, AddsUp> {
+ public:
+  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes.
+  template <typename Layout>
+  Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights,
+          const Layout& layout, const Constant& bias, const Epilogue& epilogue)
+      : PackedProduct<Arguments, Tile, Epilogue, Source, split, Out, AddsUp>(
+            shape, source, epilogue, pack(p, weights, layout),
+            copy(p, bias, columns(shape) / results_beside<Layout>, results_beside<Layout>)) {}
 };
 
 template <typename Tile, typename Epilogue, typename Source>
