@@ -13,6 +13,7 @@
 #include "bolt_cutlass/warpgroup_kernel.h"
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_cutlass/warpgroup_order.h"
+#include "bolt_cutlass/warpgroup_roles.h"
 #include "bolt_cutlass/warpgroup_store.h"
 #include "bolt_portable/divisor.h"
 
@@ -79,19 +80,18 @@ struct BandKernel {
   using PipelineState = ::cutlass::PipelineState<stages>;
   using Bands = ::cutlass::PipelineTransactionAsync<bands>;
   using BandState = ::cutlass::PipelineState<bands>;
-  static constexpr bool stores_in_turns = !Store::holds_two_tiles;
-  using Turns = std::conditional_t<teams == 1, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
-  using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
-
   static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
+  using Roles = WarpgroupRoles<Pipeline, Store, m, n, warpgroups, teams, Products::stage_bytes>;
+  static constexpr bool stores_in_turns = Roles::stores_in_turns;
+  using Turns = typename Roles::Turns;
+  using AfterFactors = typename Roles::AfterFactors;
+
   static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = 1;
   static constexpr unsigned cluster_x = cluster_m, cluster_y = 1;
   static constexpr int multiplying = warpgroups * teams;
   using Registers = DividedRegisters<multiplying, (multiplying > 2 ? 32 : 40),
                                      (multiplying == 4 ? 112 : multiplying == 3 ? 160 : 232)>;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
-  static_assert(m * n / (128 * warpgroups) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
-                "sums beside what else a thread keeps");
 
   struct Arguments {
     typename Loads::Params loads;
@@ -114,9 +114,7 @@ struct BandKernel {
     typename Store::TensorStorage store;
     alignas(16) typename Pipeline::SharedStorage pipeline;
     alignas(16) typename Bands::SharedStorage bands_loaded;
-    alignas(16) typename Store::PipelineStorage residual;
-    alignas(16) typename Turns::SharedStorage turns;
-    alignas(16) typename AfterFactors::SharedStorage after_factors;
+    typename Roles::SharedStorage roles;
   };
   static constexpr int SharedStorageSize = sizeof(SharedStorage);
 
@@ -141,11 +139,11 @@ struct BandKernel {
       Loads::prefetch(params.loads);
       Store::prefetch_tma_descriptors(params.store);
     }
-    Pipeline pipeline(shared.pipeline, pipeline_params(warp), ClusterShape{});
+    Pipeline pipeline(shared.pipeline, Roles::pipeline_params(warp), ClusterShape{});
     Bands loaded(shared.bands_loaded, band_params(warp));
-    LoadPipeline residuals(shared.residual, residual_params(params, warp));
-    Turns turns(shared.turns, {static_cast<std::uint32_t>((warpgroup - 1) / warpgroups), 128 * warpgroups});
-    AfterFactors after_factors(shared.after_factors, {warp == 0 ? 0u : 1u, 32});
+    LoadPipeline residuals(shared.roles.residual, Roles::residual_params(params.store, warp));
+    Turns turns = Roles::turns(shared.roles, warpgroup);
+    AfterFactors after_factors = Roles::after_factors(shared.roles, warp);
     Store store(params.store, shared.store);
     // Barriers are there for whoever arrives at them.
     if constexpr (cluster_m > 1) {
@@ -163,11 +161,15 @@ struct BandKernel {
       else if (warp == 1 && params.order.first() < params.order.tiles)
         Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n, params.columns);
       else if (warp == 2 && store.is_producer_load_needed())
-        load_residuals(params, shared, store, residuals, after_factors);
+        Roles::template load_residuals<BandKernel>(params, shared.store, store, residuals, after_factors);
     } else {
       Registers::compute();
       compute(params, shared, store, pipeline, loaded, residuals, turns, warpgroup);
     }
+  }
+
+  CUTLASS_DEVICE static Problem problem(const Params& params) {
+    return cute::make_tuple(params.rows, params.columns, 0, 1);
   }
 
  private:
@@ -177,15 +179,6 @@ struct BandKernel {
   using Sums = typename Products::Sums;
   static constexpr int steps_of_run = Window::taps / together;
 
-  CUTLASS_DEVICE static typename Pipeline::Params pipeline_params(int warp) {
-    using Role = typename Pipeline::ThreadCategory;
-    typename Pipeline::Params params;
-    params.transaction_bytes = Products::stage_bytes;
-    params.role = warp == 0 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
-    params.is_leader = 1;  // one thread alone calls
-    params.num_consumers = 128 * warpgroups;
-    return params;
-  }
   CUTLASS_DEVICE static typename Bands::Params band_params(int warp) {
     using Role = typename Bands::ThreadCategory;
     typename Bands::Params made;
@@ -194,21 +187,6 @@ struct BandKernel {
     made.producer_arv_count = 1;
     made.consumer_arv_count = 128 * warpgroups;
     return made;
-  }
-  CUTLASS_DEVICE static typename LoadPipeline::Params residual_params(const Params& params, int warp) {
-    using Role = typename LoadPipeline::ThreadCategory;
-    typename LoadPipeline::Params made;
-    made.role = warp == 2 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
-    made.producer_arv_count = 32;
-    made.consumer_arv_count = 128 * warpgroups;
-    if constexpr (Store::RequiresTransactionBytes) made.transaction_bytes = params.store.tma_transaction_bytes;
-    return made;
-  }
-  CUTLASS_DEVICE static Problem problem(const Params& params) {
-    return cute::make_tuple(params.rows, params.columns, 0, 1);
-  }
-  CUTLASS_DEVICE static auto at(const TilePlace& place) {
-    return cute::make_tuple(place.row, place.column, 0, place.slice);
   }
   CUTLASS_DEVICE static unsigned blocks() { return gridDim.x * gridDim.y; }
 
@@ -279,21 +257,6 @@ struct BandKernel {
     if (cute::elect_one_sync()) pipeline.producer_tail(state);
   }
 
-  /// One warp: residuals of every tile of the block.
-  CUTLASS_DEVICE void load_residuals(const Params& params, SharedStorage& shared, Store& store, LoadPipeline& residuals,
-                                     AfterFactors& after_factors) {
-    wait_for_kernel_in_front();
-    LoadPipelineState state = ::cutlass::make_producer_start_state<LoadPipeline>();
-    bool first = true;
-    for (unsigned tile = params.order.first(); tile < params.order.tiles; tile += blocks()) {
-      if (first) after_factors.wait();
-      first = false;
-      state = store.load(residuals, state, problem(params), ClusterShape{}, at(params.order.place(tile)), 0,
-                         static_cast<int>(threadIdx.x) % 32, shared.store);
-    }
-    store.load_tail(residuals, state);
-  }
-
   /// The teams: sums of every tile of the block, and their store.
   CUTLASS_DEVICE void compute(const Params& params, SharedStorage& shared, Store& store, Pipeline& pipeline, Bands& loaded,
                               LoadPipeline& residuals, Turns& turns, int warpgroup) {
@@ -324,7 +287,7 @@ struct BandKernel {
       band.advance(bands_of_tile * teams);
       if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
-                                        at(params.order.place(tile)), sums, 0, thread, shared.store);
+                                        Roles::place(params.order.place(tile)), sums, 0, thread, shared.store);
       residual = next;
       if (teams == 2) residual.advance(loads);
       if constexpr (stores_in_turns) turns.arrive();

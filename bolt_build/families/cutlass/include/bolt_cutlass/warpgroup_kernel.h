@@ -14,6 +14,7 @@
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_cutlass/warpgroup_order.h"
 #include "bolt_cutlass/warpgroup_products.h"
+#include "bolt_cutlass/warpgroup_roles.h"
 #include "bolt_cutlass/warpgroup_store.h"
 
 #if defined(__CUDA_ARCH__) && !defined(CUTE_ARCH_MMA_SM90A_ENABLED)
@@ -21,17 +22,6 @@
 #endif
 
 namespace bolt::cutlass_kernels {
-
-/// Of warpgroups that share every tile.
-struct NoTurns {
-  struct SharedStorage {};
-  struct Params {
-    std::uint32_t group, threads;
-  };
-  CUTLASS_DEVICE NoTurns(SharedStorage&, const Params&) {}
-  CUTLASS_DEVICE void wait() {}
-  CUTLASS_DEVICE void arrive() {}
-};
 
 /// sums[rows, columns] = x[rows, depth] * weights[columns, depth] in tiles of m x n, `k` of the depth a step, and
 /// `Store` of every tile. `Loads` knows where the factors lie; a stage of the pipeline is one step, and `stages` of them
@@ -52,15 +42,12 @@ struct WarpgroupKernel {
   using Problem = cute::Shape<int, int, int, int>;
   using Pipeline = ::cutlass::PipelineTmaAsync<stages>;
   using PipelineState = ::cutlass::PipelineState<stages>;
-  // Both teams may store at once, each its own tile: then twice as many warps hide the epilogue's latencies. But a
-  // residual's boxes are told apart by one bit. Where those of two tiles do not fit, one tile's come first.
-  static constexpr bool stores_in_turns = !Store::holds_two_tiles;
-  // Teams in turns: first to multiply, then to store.
-  using Turns = std::conditional_t<teams == 1, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
-  // The residual is not asked for before the first tile's factors.
-  using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
-
   static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
+  using Roles = WarpgroupRoles<Pipeline, Store, m, n, warpgroups, teams, Products::stage_bytes>;
+  static constexpr bool stores_in_turns = Roles::stores_in_turns;
+  using Turns = typename Roles::Turns;
+  using AfterFactors = typename Roles::AfterFactors;
+
   static constexpr bool single = is_single(cooperative, teams);
   static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = single ? 2 : 1;
   static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
@@ -71,8 +58,6 @@ struct WarpgroupKernel {
   using Registers = DividedRegisters<multiplying, loading_registers, registers, MinBlocksPerMultiprocessor>;
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
-  static_assert(m * n / (128 * warpgroups) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
-                "sums beside what else a thread keeps");
   static_assert(!halved || (m / (64 * warpgroups) == 2 && cluster_m * cluster_n == 1),
                 "halves of a tile are of all warpgroups, and of one block");
 
@@ -94,9 +79,7 @@ struct WarpgroupKernel {
     Factors factors;
     typename Store::TensorStorage store;
     alignas(16) typename Pipeline::SharedStorage pipeline;
-    alignas(16) typename Store::PipelineStorage residual;
-    alignas(16) typename Turns::SharedStorage turns;
-    alignas(16) typename AfterFactors::SharedStorage after_factors;
+    typename Roles::SharedStorage roles;
   };
   static constexpr int SharedStorageSize = sizeof(SharedStorage);
 
@@ -122,10 +105,10 @@ struct WarpgroupKernel {
       Loads::prefetch(params.loads);
       Store::prefetch_tma_descriptors(params.store);
     }
-    Pipeline pipeline(shared.pipeline, pipeline_params(warp), ClusterShape{});
-    LoadPipeline residuals(shared.residual, residual_params(params, warp));
-    Turns turns(shared.turns, {static_cast<std::uint32_t>((warpgroup - 1) / warpgroups), 128 * warpgroups});
-    AfterFactors after_factors(shared.after_factors, {warp == 0 ? 0u : 1u, 32});
+    Pipeline pipeline(shared.pipeline, Roles::pipeline_params(warp), ClusterShape{});
+    LoadPipeline residuals(shared.roles.residual, Roles::residual_params(params.store, warp));
+    Turns turns = Roles::turns(shared.roles, warpgroup);
+    AfterFactors after_factors = Roles::after_factors(shared.roles, warp);
     Store store(params.store, shared.store);
     // Barriers are there for whoever arrives at them.
     if constexpr (Order::together > 1) {
@@ -144,11 +127,15 @@ struct WarpgroupKernel {
       else if (warp == 1 && params.order.first() < params.order.tiles)
         Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n, params.columns);
       else if (warp == 2 && store.is_producer_load_needed())
-        load_residuals(params, shared, store, residuals, after_factors);
+        Roles::template load_residuals<WarpgroupKernel>(params, shared.store, store, residuals, after_factors);
     } else {
       Registers::compute();
       compute(params, shared, store, pipeline, residuals, turns, warpgroup);
     }
+  }
+
+  CUTLASS_DEVICE static Problem problem(const Params& params) {
+    return cute::make_tuple(params.rows, params.columns, params.steps * k, params.slices);
   }
 
  private:
@@ -158,39 +145,15 @@ struct WarpgroupKernel {
 
   using Sums = typename Products::Sums;
 
-  CUTLASS_DEVICE static typename Pipeline::Params pipeline_params(int warp) {
-    using Role = typename Pipeline::ThreadCategory;
-    typename Pipeline::Params params;
-    params.transaction_bytes = Products::stage_bytes;
-    params.role = warp == 0 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
-    params.is_leader = 1;  // one thread alone calls
-    params.num_consumers = 128 * warpgroups;
-    return params;
-  }
   /// The pipeline for tiles of which half of x is loaded, on the same barriers.
   CUTLASS_DEVICE static auto of_halves(typename Pipeline::SharedStorage& begun) {
     if constexpr (halved) {
-      typename Pipeline::Params params = pipeline_params(0);
+      typename Pipeline::Params params = Roles::pipeline_params(0);
       params.transaction_bytes -= m / 2 * k * static_cast<int>(sizeof(Half));
       return Pipeline(begun, params, ClusterShape{}, cute::false_type{}, cute::false_type{});
     } else {
       return 0;
     }
-  }
-  CUTLASS_DEVICE static typename LoadPipeline::Params residual_params(const Params& params, int warp) {
-    using Role = typename LoadPipeline::ThreadCategory;
-    typename LoadPipeline::Params made;
-    made.role = warp == 2 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
-    made.producer_arv_count = 32;
-    made.consumer_arv_count = 128 * warpgroups;
-    if constexpr (Store::RequiresTransactionBytes) made.transaction_bytes = params.store.tma_transaction_bytes;
-    return made;
-  }
-  CUTLASS_DEVICE static Problem problem(const Params& params) {
-    return cute::make_tuple(params.rows, params.columns, params.steps * k, params.slices);
-  }
-  CUTLASS_DEVICE static auto at(const TilePlace& place) {
-    return cute::make_tuple(place.row, place.column, 0, place.slice);
   }
   CUTLASS_DEVICE static unsigned blocks() { return gridDim.x * gridDim.y; }
   /// What this block computes in a round.
@@ -297,21 +260,6 @@ struct WarpgroupKernel {
     if (cute::elect_one_sync()) pipeline.producer_tail(state);
   }
 
-  /// One warp: residuals of every tile of the block.
-  CUTLASS_DEVICE void load_residuals(const Params& params, SharedStorage& shared, Store& store,
-                                     LoadPipeline& residuals, AfterFactors& after_factors) {
-    wait_for_kernel_in_front();
-    LoadPipelineState state = ::cutlass::make_producer_start_state<LoadPipeline>();
-    bool first = true;
-    for (unsigned tile = params.order.first(); tile < params.order.tiles; tile += blocks()) {
-      if (first) after_factors.wait();
-      first = false;
-      state = store.load(residuals, state, problem(params), ClusterShape{}, at(params.order.place(tile)), 0,
-                         static_cast<int>(threadIdx.x) % 32, shared.store);
-    }
-    store.load_tail(residuals, state);
-  }
-
   /// The teams: sums of every tile of the block, and their store.
   CUTLASS_DEVICE void compute(const Params& params, SharedStorage& shared, Store& store, Pipeline& pipeline,
                               LoadPipeline& residuals, Turns& turns, int warpgroup) {
@@ -332,7 +280,7 @@ struct WarpgroupKernel {
     for (TileJob job = job_of(params, round); job.there; job = job_of(params, round += teams)) {
       const unsigned tile = job.tile;
       Sums sums;
-      if constexpr (single) store.prepare(params.columns, at(params.order.place(tile)), thread);
+      if constexpr (single) store.prepare(params.columns, Roles::place(params.order.place(tile)), thread);
       turns.wait();
       if (halved && job.half >= 0) {
         if constexpr (halved)
@@ -348,7 +296,7 @@ struct WarpgroupKernel {
       state.advance(params.steps * teams);
       if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
-                                        at(params.order.place(tile)), sums, 0, thread, shared.store, job.half);
+                                        Roles::place(params.order.place(tile)), sums, 0, thread, shared.store, job.half);
       residual = next;
       if (teams == 2) residual.advance(loads);
       if constexpr (stores_in_turns) turns.arrive();
