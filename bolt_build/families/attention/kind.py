@@ -172,6 +172,11 @@ def beside(load: Load, gpu: Gpu) -> int:
     return blocks.beside(load.threads, load.registers, load.shared, gpu)
 
 
+def registers_beside(warpgroups: int, blocks: int) -> int:
+    """Registers of each thread of so many warpgroups where a multiprocessor holds `blocks` at once."""
+    return 65536 // (128 * warpgroups * blocks) // 8 * 8
+
+
 @dataclass(frozen=True)
 class Steps:
     """Steps of keys that blocks take, on average and at most."""

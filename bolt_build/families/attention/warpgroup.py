@@ -15,6 +15,7 @@ from bolt_build.families.attention.kind import (
     Load,
     Steps,
     mask_clocks,
+    registers_beside,
     seconds_of,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
@@ -87,7 +88,7 @@ class WarpgroupTile:
 
     def room(self) -> int:
         """Registers that a thread may have."""
-        return min(255, 65536 // (128 * self.groups * self.blocks) // 8 * 8)
+        return min(255, registers_beside(self.groups, self.blocks))
 
     def shared_bytes(self, shape: Shape) -> int:
         """Queries, and `stages` steps of keys and values: `Warpgroups` of warpgroup_kernel.h."""

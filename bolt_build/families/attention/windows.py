@@ -14,6 +14,7 @@ from bolt_build.families.attention.kind import (
     Steps,
     gpu_of,
     mask_clocks,
+    registers_beside,
     seconds_of,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
@@ -59,7 +60,7 @@ class WindowsTile:
 
     def room(self) -> int:
         """Registers that a thread may have."""
-        return min(255, 65536 // (128 * self.blocks) // 8 * 8)
+        return min(255, registers_beside(1, self.blocks))
 
     def shared_bytes(self, shape: Shape) -> int:
         """Two images' queries, keys and values, and results: `Windows` of windows_kernel.h."""

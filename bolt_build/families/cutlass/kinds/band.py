@@ -15,7 +15,16 @@ from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE, NARROW, too_many_sums
-from bolt_build.families.cutlass.kinds.wgmma import BARRIERS, LEAST_STAGES, refuse_product, stages, store_bytes
+from bolt_build.families.cutlass.kinds.wgmma import (
+    BARRIERS,
+    LEAST_STAGES,
+    SCHEDULES,
+    SUMS,
+    refuse_product,
+    sharing,
+    stages,
+    store_bytes,
+)
 from bolt_build.families.cutlass.kinds.whole import WholeTile
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.settings import DEFAULT, Settings
@@ -33,10 +42,8 @@ _FILLED = 0.55
 """Part of the last waves that tiles fill at least."""
 _STILL = 0.55
 """Part of the numbered positions that are some of the output, at least."""
-_SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2)}
-"""Whether warpgroups compute a tile together, and teams of them that take tiles in turns."""
-_SUMS = {2: ("two", 128), 3: ("three", 96), 4: ("four", 64)}
-"""So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
+_SCHEDULES = {name: who for name, who in SCHEDULES.items() if name != "single"}
+_SUMS = {2: ("two", 128), **SUMS}
 _CLUSTERS = {"1x1": 1, "2x1": 2}
 
 
@@ -93,8 +100,8 @@ class BandTile(WholeTile):
 
     @property
     def warpgroups(self) -> int:
-        """That compute a tile together: `sharing` of sharing.h."""
-        return (2 if self.m % 128 == 0 else 3) if self.cooperative else 1
+        """That compute a tile together."""
+        return sharing(self.m, self.cooperative)
 
     @property
     def accumulators(self) -> int:

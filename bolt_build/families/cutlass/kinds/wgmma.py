@@ -41,9 +41,9 @@ _SINGLE_ROOM = 16
 
 TURNS = {"pingpong": False, "cooperative": True}
 """Two warpgroups compute tiles in turns, or each tile together, as three do where its rows are 192."""
-_SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2), "single": (False, 1)}
+SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2), "single": (False, 1)}
 """Whether warpgroups compute a tile together, and teams of them that take tiles in turns."""
-_SUMS = {3: ("three", 96), 4: ("four", 64)}
+SUMS = {3: ("three", 96), 4: ("four", 64)}
 """So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
 _CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
 _F16 = ", bolt::portable::f16"
@@ -86,8 +86,8 @@ class WgmmaTile:
 
     @property
     def warpgroups(self) -> int:
-        """That compute a tile together: `sharing` of sharing.h."""
-        return (2 if self.m % 128 == 0 else 3) if self.cooperative else 1
+        """That compute a tile together."""
+        return sharing(self.m, self.cooperative)
 
     @property
     def stage_bytes(self) -> int:
@@ -127,7 +127,7 @@ class WgmmaTile:
     @property
     def teams(self) -> int:
         """Of warpgroups, that take tiles in turns."""
-        return _SCHEDULES[self.schedule][1]
+        return SCHEDULES[self.schedule][1]
 
     @property
     def parameters(self) -> Named:
@@ -139,7 +139,7 @@ class WgmmaTile:
     @classmethod
     def read(cls, reader: Reader) -> WgmmaTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
-        together, teams = reader.word("warpgroups", _SCHEDULES)
+        together, teams = reader.word("warpgroups", SCHEDULES)
         cluster = reader.word("cluster", _CLUSTERS, "1x1")
         halved = reader.has("halves") and reader.number("halves") == 1
         pairs, single = together and teams == 2, not together and teams == 1
@@ -184,7 +184,7 @@ class WgmmaTile:
 
     def refuse_sums(self) -> str | None:
         """Why its threads cannot hold their sums beside those of the other warpgroups, None where they can."""
-        word, most = _SUMS.get(self.warpgroups * self.teams, ("two", REGISTERS))
+        word, most = SUMS.get(self.warpgroups * self.teams, ("two", REGISTERS))
         if self.accumulators > most:
             return Reason(
                 f"a thread would hold {{}} sums, {word} warpgroups leave room for {{}}", self.accumulators, most
@@ -252,6 +252,11 @@ class WgmmaTile:
     def __str__(self) -> str:
         cluster = "" if self.cluster == (1, 1) else f" in clusters of {self.cluster[0]}x{self.cluster[1]}"
         return f"{self.m}x{self.n}x{self.k} {self.schedule}{cluster}"
+
+
+def sharing(m: int, cooperative: bool) -> int:
+    """Warpgroups that compute a tile of so many rows: `sharing` of sharing.h."""
+    return (2 if m % 128 == 0 else 3) if cooperative else 1
 
 
 def shared_of(shared_memory: int, single: bool) -> int:
