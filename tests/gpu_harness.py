@@ -157,7 +157,10 @@ def compile_all(
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objects = list(pool.map(compiled, sorted(folder.glob("*.cu"), key=lambda path: "warpgroup" not in path.name)))
     library = folder / "kernels.so"
-    subprocess.run([nvcc, "-shared", *cudart, "-o", library, *objects], check=True)
+    # The compiler of pip's packages has its libraries here, and looks for them in lib64.
+    beside = nvcc.parents[1] / "lib"
+    folders = [f"-L{beside}"] if beside.is_dir() else []
+    subprocess.run([nvcc, "-shared", *cudart, *folders, "-o", library, *objects], check=True)
     return library
 
 
