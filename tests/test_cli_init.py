@@ -123,6 +123,17 @@ def test_dimensions_that_are_open_are_asked_for(capsys: pytest.CaptureFixture[st
     assert load_recipe(Path("other.yaml")).model.dims == (("height", 24), ("x.3", 8))
 
 
+def test_a_dimension_has_one_size(capsys: pytest.CaptureFixture[str]) -> None:
+    write("N", 3, "height")
+    assert said(capsys, "net.onnx", "--dim", "height=24", "--dim", "height=32", code=ExitCode.USAGE) == (
+        "error[two-sizes]: --dim gives 'height' two sizes, 24 and 32\n"
+        "  hint: give it one; the recipe may list several: dims: {height: [24, 32]}\n"
+    )
+    assert not Path("net.yaml").exists()
+    said(capsys, "net.onnx", "--dim", "height=24", "--dim", "height=24")
+    assert load_recipe(Path("net.yaml")).model.dims == (("height", 24),)
+
+
 def test_what_would_not_build_is_said_and_the_recipe_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     write("N", 8, operator="NonZero")
     shown = said(capsys, "net.onnx", code=ExitCode.INVALID)

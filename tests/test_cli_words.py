@@ -87,7 +87,7 @@ def test_a_mistyped_option_is_the_only_cause_that_is_named(capsys: pytest.Captur
         (("net.yaml", "-j", "0"), "argument -j/--jobs: '0' is no whole number of at least 1"),
         (("net.yaml", "-j", "two"), "argument -j/--jobs: 'two' is no whole number of at least 1"),
         (("bench", "net.yaml", "--batch", "-1"), "argument --batch: '-1' is no whole number of at least 1"),
-        (("bench", "net.yaml", "--threads", "9" * 5000), f"argument --threads: '{20 * '9'}' is no whole number"),
+        (("bench", "net.yaml", "--threads", "9" * 5000), f"argument --threads: '{20 * '9'}' has more than nine digits"),
         (("bench", "net.yaml", "--seconds", "nan"), "argument --seconds: 'nan' is no number of seconds above 0"),
         (("explore", "net.yaml", "--seconds", "-3"), "argument --seconds: '-3' is no number of seconds above 0"),
         (("net.yaml", "--output", ""), "argument --output: the name is empty"),

@@ -146,9 +146,20 @@ def test_inputs_of_more_elements_or_axes_than_an_engine_can_have(tmp_path: Path)
 def test_dims_that_bind_nothing(tmp_path: Path) -> None:
     found = refused(tmp_path, two_inputs(["N", 3, "height"]), 2, (("N", 2), ("height", 4), ("heigth", 4)))
     assert [(d.code, d.message, d.hint) for d in found] == [
-        ("unused-dimension", "model.dims sets 'N', which model.batch binds already", None),
+        (
+            "unused-dimension",
+            "model.dims sets 'N', which model.batch binds already",
+            "leave it out, and set model.batch",
+        ),
         ("unused-dimension", "model.dims sets 'heigth', which no input has", "did you mean 'height'?"),
     ]
+
+
+@pytest.mark.parametrize(("second", "hint"), [("height", "it can set: height"), (5, "leave it out: it can set none")])
+def test_a_dimension_that_is_like_no_other(tmp_path: Path, second: str | int, hint: str) -> None:
+    given = (("height", 4), ("Q", 2)) if second == "height" else (("Q", 2),)
+    (found,) = refused(tmp_path, two_inputs(["N", 3, second]), 2, given)
+    assert (found.message, found.hint) == ("model.dims sets 'Q', which no input has", hint)
 
 
 def test_input_without_dimensions(tmp_path: Path) -> None:

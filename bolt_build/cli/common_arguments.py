@@ -147,8 +147,10 @@ def one_of(*words: str) -> dict[str, Any]:
 
 def count(text: str) -> int:
     """A number of things: a whole number from 1 up, of at most nine digits."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
+    if not (text.isascii() and text.isdigit() and text.strip("0")):
         raise argparse.ArgumentTypeError(f"'{text[:20]}' is no whole number of at least 1")
+    if len(text) > 9:
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' has more than nine digits")
     return int(text)
 
 

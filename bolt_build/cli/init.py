@@ -94,8 +94,7 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
     specs = tuple(TargetSpec(target.name, target.precisions[0]) for target in targets)
     known = [spec.name for spec in specs]
     others = tuple(TargetSpec(each.name, each.precisions[0]) for each in all_targets() if each.name not in known)
-    dims = tuple(dict(args.dim).items())
-
+    dims = _dims(args.dim)
     if args.input and not is_function(args.model):
         hint = "leave it out; --dim gives a symbolic dimension its size"
         message = f"--input gives the inputs of a PyTorch module, and '{args.model}' is none"
@@ -204,6 +203,17 @@ def _show(check: ModelCheck, path: Path) -> None:
     for size in check.sizes:
         sys.stdout.write(f"{path}: {size.target}: can be planned, {size.steps} steps\n")
     sys.stdout.flush()
+
+
+def _dims(given: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Raises BoltError where one has two sizes."""
+    sizes = dict(given)
+    for name, size in given:
+        if size != sizes[name]:
+            message = f"--dim gives '{name}' two sizes, {size} and {sizes[name]}"
+            hint = f"give it one; the recipe may list several: dims: {{{name}: [{size}, {sizes[name]}]}}"
+            raise BoltError([Diagnostic("two-sizes", message, hint=hint)], ExitCode.USAGE)
+    return tuple(sizes.items())
 
 
 def _dim(text: str) -> tuple[str, int]:

@@ -156,12 +156,14 @@ def _left_open(unbound: Mapping[str, str]) -> list[Diagnostic]:
 def _unused(bound: Mapping[str, int], shared: set[str], used: set[str]) -> list[Diagnostic]:
     found = []
     for name in bound:
-        hint = None
         if name in shared:
             message = f"model.dims sets '{name}', which model.batch binds already"
+            hint = "leave it out, and set model.batch"
         elif name not in used:
             message = f"model.dims sets '{name}', which no input has"
-            hint = suggest(name, used) or hint
+            open_ones = sorted(used - shared)
+            known = f"it can set: {', '.join(open_ones)}" if open_ones else "leave it out: it can set none"
+            hint = suggest(name, used) or known
         else:
             continue
         found.append(Diagnostic("unused-dimension", message, hint=hint))
