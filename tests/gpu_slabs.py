@@ -14,6 +14,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_slabs import SlabTile
 from bolt_build.families.portable.kernels.norm_turns import TurnTile
@@ -75,6 +76,19 @@ TILES: dict[str, tuple[SlabTile, ...]] = {
     "slab-groups-chain": (SlabTile(3, 2, 2, 256), SlabTile(3, 1, 1, 128)),
     "slab-long": (SlabTile(8, 4, 1, 256), SlabTile(8, 8, 1, 128)),
 }
+HELD: dict[str, tuple[HeldTile, ...]] = {
+    "slab-2": (HeldTile(2, 4, 128, 2), HeldTile(3, 8, 128, 2), HeldTile(6, 1, 256, 10)),
+    "slab-2-data": (HeldTile(3, 1, 128, 2),),
+    "slab-1": (HeldTile(1, 8, 128, 5), HeldTile(2, 4, 256, 9)),
+    "slab-rms": (HeldTile(5, 2, 128, 3),),
+    "slab-groups": (HeldTile(5, 4, 128, 5), HeldTile(5, 2, 256, 5)),
+    "slab-one-group": (HeldTile(3, 8, 128, 1), HeldTile(3, 1, 256, 3)),
+    "slab-image": (HeldTile(8, 8, 128, 3),),
+    "slab-batch": (HeldTile(2, 4, 128, 2),),
+    "slab-groups-chain": (HeldTile(3, 2, 128, 2), HeldTile(6, 1, 256, 4)),
+    "slab-long": (HeldTile(8, 4, 256, 2), HeldTile(8, 1, 256, 8)),
+    "slab-planes": (HeldTile(4, 2, 128, 1),),
+}
 PASSES: dict[str, tuple[PassTile, ...]] = {
     "slab-2": (PassTile(6, 7, 128, 1), PassTile(2, 3, 128, 2)),
     "slab-2-data": (PassTile(3, 1, 256, 2),),
@@ -117,7 +131,7 @@ def slabs() -> list[Trial]:
         plain = [
             each for each in trials if each.shared is None and each.step.problem.outputs[0].format.dtype.nbytes == 2
         ]
-        stated = {"slabs": TILES, "passes": PASSES, "turns": TURNS}
+        stated = {"held": HELD, "slabs": TILES, "passes": PASSES, "turns": TURNS}
         for algorithm, tile in ((name, tile) for name in stated for tile in stated[name].get(layer.label, ())):
             candidate = Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
             legal = (each for each in plain[::-1] if PORTABLE.refuse(each.step.problem, candidate, TARGET) is None)

@@ -37,10 +37,28 @@ __device__ inline float2 of_block(const float2* own, int block) {
   return found;
 }
 
+/// Writes two numbers to shared memory of a block of the cluster, to the place of this block's `own`. The other block must
+/// have begun, and must not have ended.
+__device__ inline void to_block(float2* own, int block, float2 value) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(place_in_block(own, block)), "f"(value.x), "f"(value.y)
+               : "memory");
+#else
+  *own = value;
+#endif
+}
+
 /// Says that this thread has read what it wants of the other blocks.
 __device__ inline void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
+
+/// The same, and that others will see what it wrote.
+__device__ inline void cluster_release() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
 

@@ -2,6 +2,7 @@
 // channels in shared memory, or read once more from L2; other neighbouring statistics a few at a time; any other a block each.
 #pragma once
 
+#include "bolt_portable/cuda/norm_held.h"
 #include "bolt_portable/cuda/norm_passes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
 #include "bolt_portable/cuda/norm_turns.h"
@@ -279,6 +280,20 @@ void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (aligned_to_16(in, out, end.scale, end.bias) && slab_bytes(s, sizeof(In)) <= slab_memory())
     norm_slabs<flat, operands, Statistic>(r, q, s, in, out, end);
+  else
+    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
+/// The same in slabs that registers hold.
+template <int loads, int threads, int span, int merged, bool flat, NormOperands operands, typename Statistic, typename In,
+          typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormHeldSlab& s, const void* input, const void* scale,
+                       const void* bias, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (aligned_to_16(in, out, end.scale, end.bias))
+    norm_held<loads, threads, span, merged, flat, operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }

@@ -1,0 +1,162 @@
+"""How a GPU normalises in slabs that threads hold in registers: neighbouring channels at all positions, which a block or a
+cluster of blocks reads with all loads under way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log2
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cost import moved
+from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.norm_nest import (
+    WIDEST,
+    InSlabs,
+    Nest,
+    element_bytes,
+    loops_text,
+    nest_for,
+    operands_share,
+    refuse,
+    serves,
+)
+from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+CLUSTERS, THREADS = (1, 2, 4, 8), (128, 256, 512)
+"""Blocks of a cluster, and threads of a block."""
+_BYTES = 256
+"""Of elements that a thread holds at most."""
+_MOST_THREADS, _RESERVED = 2048, 46
+"""Of a multiprocessor; and registers of a thread beside those that hold elements (`held_registers`)."""
+
+
+@dataclass(frozen=True)
+class HeldTile(InSlabs):
+    """`across` loads of `LANES` channels make a slab. The `cluster` blocks of a slab, of `threads` threads, share its
+    positions evenly: each thread has so many `loads` of them."""
+
+    across: int
+    cluster: int
+    threads: int
+    loads: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("threads", self.threads), ("loads", self.loads)
+
+    @property
+    def settings(self) -> Named:
+        return ("across", self.across), ("cluster", self.cluster)
+
+    @staticmethod
+    def read(reader: Reader) -> HeldTile:
+        threads, loads, across, cluster = (reader.number(name) for name in ("threads", "loads", "across", "cluster"))
+        return HeldTile(across, cluster, threads, loads)
+
+    def share(self, nest: Nest) -> int:
+        """Positions of a block."""
+        return ceil(nest.many / self.cluster)
+
+    def needed(self, nest: Nest) -> int:
+        """Loads of a thread."""
+        return ceil(self.share(nest) / (self.threads // self.across))
+
+    def resident(self, element: int, gpu: Gpu) -> int:
+        """Blocks of a multiprocessor (`held_blocks`)."""
+        registers = 2 * self.loads * element + _RESERVED
+        return max(1, min(gpu.registers // (registers * self.threads), _MOST_THREADS // self.threads))
+
+    def span(self, nest: Nest) -> int:
+        """Statistics that a load may be of."""
+        return 1 if nest.group % LANES == 0 else 2 if nest.group > LANES else LANES
+
+    def merged(self, nest: Nest) -> int:
+        """Steps in which a warp puts the sums of its threads together."""
+        if nest.group == self.width and self.span(nest) == 1:
+            return int(log2(WARP))
+        return int(log2(WARP // self.across)) if WARP % self.across == 0 else 0
+
+
+def tiles(nest: Nest, element: int) -> Iterator[HeldTile]:
+    """Slabs of every width that channels are a multiple of, where registers hold a block's share."""
+    loads = nest.channels.extent // LANES
+    for across in range(1, min(loads, WIDEST) + 1):
+        if loads % across:
+            continue
+        for cluster in CLUSTERS:
+            for threads in (each for each in THREADS if each >= across):
+                needed = HeldTile(across, cluster, threads, 1).needed(nest)
+                if needed <= _BYTES // (LANES * element):
+                    yield HeldTile(across, cluster, threads, needed)
+
+
+def refuse_tile(tile: HeldTile, nest: Nest, element: int, gpu: Gpu) -> str | None:
+    """Why no kernel normalises in such slabs on this GPU, None where one does."""
+    if tile.cluster not in CLUSTERS or tile.threads not in THREADS:
+        return "there are kernels of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"
+    if (reason := tile.refuse_slab(nest)) is not None:
+        return reason
+    if tile.cluster > 1 and not gpu.warpgroup_mma:
+        return "blocks form clusters from sm_90 on"
+    if tile.cluster > nest.many:
+        return Reason("{} positions are fewer than the {} blocks of a cluster", nest.many, tile.cluster)
+    if tile.loads != (needed := tile.needed(nest)):
+        return Reason("threads have {} loads of {} positions each, not {}", needed, nest.many, tile.loads)
+    if tile.loads * LANES * element > _BYTES:
+        return Reason("{} loads of a thread are more than the {} bytes that it holds", tile.loads, _BYTES)
+    return None
+
+
+def _lines(tile: HeldTile, nest: Nest, element: int) -> float:
+    """The part of memory's lines that a slab has use for."""
+    run = tile.width * element
+    whole = nest.positions[-1].steps[0] == nest.channels.extent == tile.width
+    return 1.0 if whole else run / (run + 32) if run % 32 else 1 - 8 / run
+
+
+def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
+    nest, gpu, element = nest_for(problem), target.gpu, element_bytes(problem)
+    assert gpu is not None, "registers are a GPU's"
+    at_once = gpu.sms * tile.resident(element, gpu) // tile.cluster * tile.cluster
+    blocks = nest.slabs(tile.width) * tile.cluster
+    memory = moved(problem.nbytes, target) / (_lines(tile, nest, element) * operands_share(nest) * 0.9)
+    computing = (3.0 + 0.2 * tile.loads + 0.15 * log2(tile.cluster) + 0.2 * tile.threads / 128) * 1e-6
+    return float(computing * (1 + blocks / at_once / 4) + memory + 1e-6)
+
+
+def _emit(problem: KernelProblem, tile: HeldTile, at: StepExpressions) -> StepCode:
+    nest = nest_for(problem)
+    slab = struct(
+        "bolt::portable::NormHeldSlab",
+        across=tile.across,
+        cluster=tile.cluster,
+        share=tile.share(nest),
+        group=nest.group,
+        channels=loop_text(nest.channels),
+    )
+    how = f"{tile.loads}, {tile.threads}, {tile.span(nest)}, {tile.merged(nest)}, "
+    how += f"{boolean(len(nest.positions) == 1)}, bolt::portable::NormOperands::{nest.operands}"
+    call = (
+        f"bolt::portable::norm_in_registers<{how}, {types_text(problem)}>(r, "
+        f"{loops_text(problem)}, {slab}, {pointers_text(problem, at)}, {chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/norm.h",), None, "", call)
+
+
+FORM: Form[HeldTile] = Form(
+    "held",
+    serves,
+    refuse,
+    lambda problem, gpu: tiles(nest_for(problem), element_bytes(problem)),
+    lambda problem, tile, gpu: refuse_tile(tile, nest_for(problem), element_bytes(problem), gpu),
+    _seconds,
+    HeldTile.read,
+    _emit,
+)
