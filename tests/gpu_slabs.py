@@ -106,6 +106,8 @@ TURNS: dict[str, tuple[TurnTile, ...]] = {
         TurnTile(1024, "shared", 4),
         TurnTile(256, "shared", 5),
         TurnTile(512, "cache", 4),
+        TurnTile(256, "together", 1),
+        TurnTile(1024, "together", 2),
     ),
     "turn-narrow": (TurnTile(8, "registers", 1), TurnTile(16, "shared", 2), TurnTile(32, "registers", 3)),
     "turn-rms": (

@@ -26,7 +26,9 @@ _LOADS = 8
 """Loads of `LANES` elements that a thread holds of a row at most."""
 _RESIDENT = (1, 2, 3, 4, 6, 8)
 """Blocks a multiprocessor that are tried."""
-_KEEPS = {"registers": "registers", "shared": "shared", "cache": "cache"}
+_KEEPS = {"registers": "registers", "shared": "shared", "cache": "cache", "together": "together"}
+_TOGETHER = 1024
+"""Threads of a block that has all rows of a multiprocessor together."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,9 @@ class _Rows:
 
 @dataclass(frozen=True)
 class TurnTile:
-    """A row has so many `threads`. Scale and bias wait in `registers` of a thread, in `shared` memory, or in the L1
-    `cache`. So many `blocks` take rows in turns, each as many at once as it has threads for."""
+    """A row has so many `threads`. Scale and bias wait in `registers` of a thread, in `shared` memory, in the L1
+    `cache`, or in shared memory of one block a multiprocessor, which has rows `together`. So many `blocks` take rows in
+    turns, each as many at once as it has threads for."""
 
     threads: int
     keeps: str
@@ -63,6 +66,8 @@ class TurnTile:
     @property
     def block(self) -> int:
         """Threads of a block."""
+        if self.keeps == "together":
+            return _TOGETHER
         return BLOCK if self.threads <= WARP else self.threads
 
     @property
@@ -76,12 +81,13 @@ class TurnTile:
 
     def shared(self, rows: _Rows) -> int:
         """Bytes of shared memory of a block."""
-        return 8 * rows.extent if self.keeps == "shared" else 0
+        return 8 * rows.extent if self.keeps in ("shared", "together") else 0
 
     def registers(self, rows: _Rows) -> int:
-        """An estimate: two rows' elements, scale and bias, and what all else takes."""
+        """An estimate: two rows' elements, or one's, scale and bias, and what all else takes."""
         operands = LANES * (self.loads(rows) * rows.operands if self.keeps == "registers" else 1)
-        return _OTHERS + self.loads(rows) * 2 * LANES * rows.element // 4 + operands
+        held = 1 if self.keeps == "together" else 2
+        return _OTHERS + self.loads(rows) * held * LANES * rows.element // 4 + operands
 
 
 _OTHERS = 24

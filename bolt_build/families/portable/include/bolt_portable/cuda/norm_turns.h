@@ -7,22 +7,30 @@
 
 namespace bolt::portable {
 
-/// Where scale and bias of all rows wait: in registers of the threads, in shared memory, or in the L1 cache.
-enum class NormKeeps { registers, shared, cache };
+/// Where scale and bias of all rows wait: in registers of the threads, in shared memory, or in the L1 cache; or in shared
+/// memory of one block that has all rows of a multiprocessor (`together`).
+enum class NormKeeps { registers, shared, cache, together };
 
 /// Threads of a block whose rows have `threads` threads.
-constexpr int turn_threads(int threads) { return threads <= 32 ? block_threads : threads; }
+constexpr int turn_threads(int threads, NormKeeps keeps) {
+  return keeps == NormKeeps::together ? 1024 : threads <= 32 ? block_threads : threads;
+}
 
 /// Rows of at most `loads` times `threads` times `wide` neighbours, all with the same scale and bias, which a block reads
 /// once. A row's elements are in registers, and those of the next row are on their way, so memory is read while threads
 /// wait for each other's sums. `early`: scale and bias are constants, asked for before kernels in front have ended.
 ///
-/// A row has a warp or less of a block, or all of it. Sums of a row's warps lie in one of two places in turns: whoever writes
-/// to the one has seen all others write to the other, so they have read the one.
+/// A row has a warp or less of a block, or all of it; or, where rows are `together`, some of its warps, which wait for each
+/// other alone. Then registers have room for one row of a thread, and the next one is on its way to L2. Sums of a row's warps
+/// lie in one of two places in turns: whoever writes to the one has seen all others write to the other, so they have read
+/// the one.
 template <int loads, int threads, NormKeeps keeps, bool early, typename Statistic, typename In, typename Out, typename End>
 struct NormTurns {
-  static constexpr int own = turn_threads(threads), together = own / threads, warps = own / 32;
-  static constexpr bool shares = keeps == NormKeeps::shared, holds = keeps == NormKeeps::registers;
+  static constexpr int own = turn_threads(threads, keeps), together = own / threads;
+  static constexpr int warps = threads <= 32 ? 1 : threads / 32;  // of a row
+  static constexpr bool teams = keeps == NormKeeps::together && together > 1;
+  static constexpr bool shares = keeps == NormKeeps::shared || keeps == NormKeeps::together;
+  static constexpr bool holds = keeps == NormKeeps::registers, ahead = keeps != NormKeeps::together;
 
   struct Row {
     Lanes<In, wide> x[loads];
@@ -63,11 +71,16 @@ struct NormTurns {
     int place = 0;
     Row row, next;
     std::uint32_t item = blockIdx.x * together;
-    read(item + lane, next);
+    if constexpr (ahead) read(item + lane, next);
     // The threads of a warp stay together: those behind the last row have an empty one.
     for (; item < many; item += stride) {
-      row = next;
-      read(item + stride + lane, next);
+      if constexpr (ahead) {
+        row = next;
+        read(item + stride + lane, next);
+      } else {
+        read(item + lane, row);
+        ask(item + stride + lane);
+      }
       float mean = 0.0f;
       if (Statistic::centred)
         mean = total(row, place ^= 1, [](float value) { return value; }) / static_cast<float>(count);
@@ -119,10 +132,21 @@ struct NormTurns {
       if (first(k) < count) row.x[k] = *reinterpret_cast<const Lanes<In, wide>*>(from + first(k));
   }
 
+  /// L2 begins to read a row.
+  __device__ void ask(std::uint32_t item) const {
+    constexpr int line = 128 / (wide * static_cast<int>(sizeof(In)));  // threads whose loads are one
+    if (item >= many || threadIdx.x % line != 0) return;
+    const In* const from = in + offset(NormAt{}, p.kept, p.kept_rank, item).x;
+#pragma unroll
+    for (int k = 0; k < loads; ++k)
+      if (first(k) < count) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + first(k)));
+  }
+
   /// The sum of what `term` makes of a row's elements, in each of its threads.
   template <typename Term>
   __device__ float total(const Row& row, int place, const Term& term) const {
-    __shared__ float partial[2][warps];
+    __shared__ float sums[2][teams ? together : 1][warps];
+    float* const partial = sums[place][teams ? threadIdx.x / threads : 0];
     const auto add = [](float a, float b) { return a + b; };
     float sum = 0.0f;
 #pragma unroll
@@ -135,12 +159,15 @@ struct NormTurns {
       }
     if constexpr (threads <= 32) return over_warp<threads>(sum, add);
     sum = over_warp(sum, add);
-    if (threadIdx.x % 32 == 0) partial[place][threadIdx.x / 32] = sum;
-    __syncthreads();
-    if constexpr (warps > 8) return over_warp<warps>(partial[place][threadIdx.x % warps], add);
-    float all = partial[place][0];
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32 % warps] = sum;
+    if constexpr (teams)
+      asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / threads), "n"(threads) : "memory");
+    else
+      __syncthreads();
+    if constexpr (warps > 8) return over_warp<warps>(partial[threadIdx.x % warps], add);
+    float all = partial[0];
 #pragma unroll
-    for (int warp = 1; warp < warps; ++warp) all = add(all, partial[place][warp]);
+    for (int warp = 1; warp < warps; ++warp) all = add(all, partial[warp]);
     return all;
   }
 };
@@ -162,7 +189,7 @@ void norm_turns(const Run& r, const Norm& p, Index blocks, const In* in, Out* ou
   how.shared = static_cast<int>(Turns::bytes(count));
   how.overlap = r.overlap;
   how.stream = r.stream;
-  how.beside = r.overlap;
+  how.beside = r.overlap && keeps != NormKeeps::cache;
   queue("a normalisation kernel", how, norm_turns_kernel<Turns>, Turns{p, in, out, many, count, end});
 }
 
