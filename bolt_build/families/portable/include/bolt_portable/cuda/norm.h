@@ -80,8 +80,8 @@ struct NormRows {
         float y[wide];
 #pragma unroll
         for (int i = 0; i < wide; ++i)
-          y[i] = end.epilogue((load(&x[j][k].at[i]) - mean[j]) * factor[j] * operands.scale[k][i] + operands.bias[k][i],
-                              Place{at.x + i, at.channel + i * inner.channel});
+          y[i] = (load(&x[j][k].at[i]) - mean[j]) * factor[j] * operands.scale[k][i] + operands.bias[k][i];
+        epilogue_lanes<wide>(end.epilogue, y, Place{at.x, at.channel}, inner.channel == 1);
         store_lanes<wide>(out + at.x, y);
       }
     }
@@ -245,7 +245,7 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
   const Index rows = trips(p.kept, p.kept_rank);
   const std::uint32_t count = counted(trips(p.reduced, p.reduced_rank), "normalisation");
   if constexpr (loads > 0) {
-    if (aligned_to_16(in, out, end.scale, end.bias)) {
+    if (norm_in_lanes(in, out, end)) {
       using Rows = NormRows<loads, threads, each, early, Statistic, In, Out, End>;
       const std::uint32_t many = counted(rows, "normalisation");
       constexpr Index a_block = Index{each} * Rows::together;
@@ -257,7 +257,7 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
   }
   if (p.kept[p.kept_rank - 1].x == 1 && p.reduced[p.reduced_rank - 1].x != 1) {
     const NormLoop& neighbours = p.kept[p.kept_rank - 1];
-    bool runs = neighbours.extent % wide == 0 && aligned_to_16(in, out);
+    bool runs = neighbours.extent % wide == 0 && aligned_to_16(in, out) && epilogue_in_lanes(epilogue, wide);
     for (int axis = 0; axis < p.kept_rank - 1; ++axis) runs = runs && p.kept[axis].x % wide == 0;
     for (int axis = 0; axis < p.reduced_rank; ++axis) runs = runs && p.reduced[axis].x % wide == 0;
     if (runs) {
@@ -278,7 +278,7 @@ void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (aligned_to_16(in, out, end.scale, end.bias) && slab_bytes(s, sizeof(In)) <= slab_memory())
+  if (norm_in_lanes(in, out, end) && slab_bytes(s, sizeof(In)) <= slab_memory())
     norm_slabs<flat, operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
@@ -292,7 +292,7 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormHel
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (aligned_to_16(in, out, end.scale, end.bias))
+  if (norm_in_lanes(in, out, end))
     norm_held<loads, threads, span, merged, flat, operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
@@ -305,7 +305,7 @@ void norm_in_passes(const Run& r, const Norm& p, const Norm& q, const NormPasses
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (aligned_to_16(in, out, end.scale, end.bias))
+  if (norm_in_lanes(in, out, end))
     norm_passes<operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
@@ -319,7 +319,7 @@ void norm_in_turns(const Run& r, const Norm& p, Index blocks, const void* input,
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (aligned_to_16(in, out, end.scale, end.bias))
+  if (norm_in_lanes(in, out, end))
     norm_turns<loads, threads, keeps, early, Statistic>(r, p, blocks, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);

@@ -1,6 +1,7 @@
 // What becomes of neighbouring elements in the CUDA kernels of norm.h once their statistics are known.
 #pragma once
 
+#include "bolt_portable/cuda/epilogue_lanes.h"
 #include "bolt_portable/cuda/halves.h"
 #include "bolt_portable/cuda/launch.h"
 
@@ -57,6 +58,12 @@ __device__ inline void norm_operands(const Zeros*, Index, float* values) {
 /// those of `wide` neighbours are neighbours that begin at 16 bytes (`side_by_side`).
 enum class NormOperands { any, fixed, side_by_side };
 
+/// Whether tensors, scale, bias and operands of stages behind begin where accesses of `wide` neighbours may.
+template <typename In, typename Out, typename End>
+bool norm_in_lanes(const In* in, const Out* out, const End& end) {
+  return aligned_to_16(in, out, end.scale, end.bias) && epilogue_in_lanes(end.epilogue, wide);
+}
+
 /// What becomes of elements of `lanes` neighbours along `loop`, the first of which begin at `start`, with the means and
 /// factors of their statistics. `p.reduced` are the other loops over elements of a statistic.
 template <int lanes, NormOperands operands, typename End>
@@ -71,13 +78,11 @@ class NormNeighbours {
   }
 
   /// x, elements at `at`, become what is stored there.
-  __device__ void normalise(const NormAt& at, float* x) {
+  __device__ void normalise(const NormAt& at, float (&x)[lanes]) {
     if (!fixed && !fixed_) read(at);
 #pragma unroll
-    for (int i = 0; i < lanes; ++i) {
-      const NormAt here = step(at, loop_, i);
-      x[i] = end_.epilogue((x[i] - mean_[i]) * scale_[i] + bias_[i], Place{here.x, here.channel});
-    }
+    for (int i = 0; i < lanes; ++i) x[i] = (x[i] - mean_[i]) * scale_[i] + bias_[i];
+    epilogue_lanes<lanes>(end_.epilogue, x, Place{at.x, at.channel}, loop_.channel == 1);
   }
 
  private:

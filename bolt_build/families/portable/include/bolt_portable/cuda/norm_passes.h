@@ -263,7 +263,7 @@ struct NormInPasses {
       factor[i] = own.y;
     }
     NormNeighbours<wide, operands, End> neighbours(p, s.channels, end, start, mean, factor);
-    each<true>(start, part, [&](const NormAt& at, bool, float* x) {
+    each<true>(start, part, [&](const NormAt& at, bool, float (&x)[wide]) {
       neighbours.normalise(at, x);
       Lanes<Out, wide> made;
       store_wide(made.at, x);

@@ -101,8 +101,8 @@ struct NormTurns {
         float* const added = holds ? bias[holds ? k : 0] : more;
         operand(end.bias, inner.bias, k, count, added);
 #pragma unroll
-        for (int i = 0; i < wide; ++i)
-          y[i] = end.epilogue(y[i] + added[i], Place{at.x + i, at.channel + i * inner.channel});
+        for (int i = 0; i < wide; ++i) y[i] += added[i];
+        epilogue_lanes<wide>(end.epilogue, y, Place{at.x, at.channel}, inner.channel == 1);
         store_wide(out + at.x, y);
       }
     }
