@@ -11,7 +11,7 @@ from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import norm_held, norm_passes, norm_slabs, norm_turns
 from bolt_build.families.portable.kernels.norm_loops import loops_of, norm_text, pointers_text, types_text
-from bolt_build.families.portable.kernels.rows import BLOCK, WARP, RowTile, refuse_row
+from bolt_build.families.portable.kernels.rows import BLOCK, LANES, WARP, RowTile, refuse_row
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
@@ -46,20 +46,20 @@ def _usual(problem: KernelProblem) -> RowTile | None:
 
 
 def _refuse_tile(problem: KernelProblem, tile: RowTile) -> str | None:
-    neighbours = loops_of(problem).neighbours
-    return (
-        refuse_row(tile, neighbours)
-        if neighbours
-        else "statistics are not of rows of neighbours that begin at whole loads"
-    )
+    loops = loops_of(problem)
+    if not loops.lanes:
+        return "statistics are not of rows of neighbours"
+    return refuse_row(tile, loops.reduced[-1].extent, loops.lanes)
 
 
 def _emit(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> StepCode:
     assert isinstance(problem.op, Norm)
     loops = loops_of(problem)
-    tile, loads = (RowTile(WARP), 0) if tile is None else (tile, tile.loads(loops.neighbours))
+    extent = loops.reduced[-1].extent
+    tile, loads = (RowTile(WARP), 0) if tile is None else (tile, tile.loads(extent, loops.lanes))
+    name = "norm<" if not loads or loops.lanes == LANES else f"norm_narrow<{loops.lanes}, "
     call = (
-        f"bolt::portable::norm<{loads}, {tile.threads}, {tile.rows}, {boolean(_early(problem))}, "
+        f"bolt::portable::{name}{loads}, {tile.threads}, {tile.rows}, {boolean(_early(problem))}, "
         f"{types_text(problem)}>(r, {norm_text(loops.kept, loops.reduced, problem.op.epsilon)}, "
         f"{pointers_text(problem, at)}, {chain(problem, at)});"
     )
@@ -69,8 +69,13 @@ def _emit(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> 
 def _bandwidth(problem: KernelProblem) -> float:
     """Less of shorter rows, beside which sums and addresses are more, and where rows do not fit into registers: these
     are read three times."""
-    loads, threads = loops_of(problem).in_registers
-    return (0.65 if threads <= WARP else 0.75) if loads else 0.17
+    loops = loops_of(problem)
+    loads, threads = loops.in_registers
+    return (0.65 if threads <= WARP else 0.75) * _NARROWER[loops.lanes] if loads else 0.17
+
+
+_NARROWER = {LANES: 1.0, 4: 0.9, 2: 0.7, 1: 0.45}
+"""A guess at what is left of that where an access has so many elements."""
 
 
 _READINGS, _STEP, _UNROLLED = 3, 2.4e-7, 4

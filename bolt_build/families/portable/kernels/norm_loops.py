@@ -25,20 +25,26 @@ class Loops:
     reduced: tuple[Loop, ...]
 
     @property
+    def lanes(self) -> int:
+        """Neighbouring elements of a row that one access may have, as rows, scale and bias lie; 0 where statistics are not
+        of rows of neighbours."""
+        *outer, last = self.reduced
+        if outer or last.steps[0] != 1 or any(last.steps[index] not in (0, 1) for index in (1, 2)):
+            return 0
+        whole = [last.extent, *(loop.steps[index] for loop in self.kept for index in (0, 1, 2))]
+        return next(lanes for lanes in (LANES, 4, 2, 1) if not any(each % lanes for each in whole))
+
+    @property
     def neighbours(self) -> int:
         """Elements of a row whose elements are neighbours, and which begins at whole loads, as scale and bias do; 0
         where statistics are not of such rows."""
-        *outer, last = self.reduced
-        steps = [loop.steps[index] for loop in self.kept for index in (0, 1, 2)]
-        if outer or last.steps[0] != 1 or any(step % LANES for step in steps):
-            return 0
-        return 0 if any(last.steps[index] not in (0, 1) for index in (1, 2)) else last.extent
+        return self.reduced[-1].extent if self.lanes == LANES else 0
 
     @property
     def in_registers(self) -> tuple[int, int]:
         """Loads a thread and threads a row with which a GPU's plain kernel reads rows once; (0, 32) where they do not
         fit, or do not lie as neighbours."""
-        return held(self.neighbours) if self.neighbours else (0, WARP)
+        return held(self.reduced[-1].extent, self.lanes) if self.lanes else (0, WARP)
 
     @property
     def shares_operands(self) -> bool:

@@ -15,15 +15,16 @@ _THREADS, _MOST_LOADS = (4, 8, 16, WARP, BLOCK), 8
 _USUAL = ((4, 3), (8, 3), (16, 3), (WARP, 4), (BLOCK, 4))
 """Threads that share a row where no candidate says so, and how many loads each of them then has at most: rows of 96
 elements have four with three."""
+_USUAL_NARROW = ((4, 6), (8, 6), (16, 6), (WARP, 8), (BLOCK, 8))
 _USUAL_SINGLE = ((WARP, 8), (BLOCK, 8))
-"""The same where elements are loaded one by one."""
+"""The same where loads are of four or two elements, and where elements are loaded one by one."""
 
 
 def held(extent: int, lanes: int = LANES) -> tuple[int, int]:
-    """Usual loads of `lanes` (`LANES` or 1) elements a thread, and threads a row of `extent`; (0, `WARP`) for rows that
-    are too long or are no multiple of `lanes`."""
+    """Usual loads of `lanes` (`LANES`, 4, 2 or 1) elements a thread, and threads a row of `extent`; (0, `WARP`) for rows
+    that are too long or are no multiple of `lanes`."""
     if extent % lanes == 0:
-        for threads, most in _USUAL if lanes == LANES else _USUAL_SINGLE:
+        for threads, most in _USUAL if lanes == LANES else _USUAL_SINGLE if lanes == 1 else _USUAL_NARROW:
             loads = -(-extent // (threads * lanes))
             if loads <= most:
                 return loads, threads

@@ -204,5 +204,12 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
   });
 }
 
+/// The first five parameters are the CUDA driver's.
+template <int, int, int, int, bool, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_narrow(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
+                 const Epilogue& epilogue) {
+  norm<0, 0, 0, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
 }  // namespace bolt::portable
 #endif

@@ -20,17 +20,17 @@ __device__ inline float norm_total(float value) {
     return over_block(value, add);
 }
 
-/// Rows of at most `loads` times `threads` times `wide` neighbours, each read once, `each` of them by the same threads.
+/// Rows of at most `loads` times `threads` times `lanes` neighbours, each read once, `each` of them by the same threads.
 /// A narrow row has few threads, since what a warp does for its rows besides their elements, sums and addresses, takes as
 /// long for one as for eight. If `early`, scale and bias are constants that all rows share: they are asked for before the
 /// kernels in front have finished, and wait in registers.
-template <int loads, int threads, int each, bool early, typename Statistic, typename In, typename Out, typename End>
+template <int loads, int threads, int each, bool early, int lanes, typename Statistic, typename In, typename Out, typename End>
 struct NormRows {
   static constexpr int together = block_threads / threads;
   static_assert(each == 1 || threads <= 32, "a block has one row");
 
   struct Operands {
-    float scale[loads][wide], bias[loads][wide];
+    float scale[loads][lanes], bias[loads][lanes];
   };
 
   Norm p;
@@ -43,7 +43,7 @@ struct NormRows {
     Operands operands;
     if constexpr (early) load_operands(NormAt{}, operands);
     await_earlier();
-    Lanes<In, wide> x[each][loads];
+    Lanes<In, lanes> x[each][loads];
     NormAt start[each];
     bool there[each];
 #pragma unroll
@@ -54,7 +54,7 @@ struct NormRows {
       start[j] = offset(NormAt{}, p.kept, p.kept_rank, there[j] ? own : many - 1);
 #pragma unroll
       for (int k = 0; k < loads; ++k)
-        if (first(k) < count) x[j][k] = *reinterpret_cast<const Lanes<In, wide>*>(in + start[j].x + first(k));
+        if (first(k) < count) x[j][k] = *reinterpret_cast<const Lanes<In, lanes>*>(in + start[j].x + first(k));
     }
     float mean[each], factor[each];
 #pragma unroll
@@ -77,39 +77,39 @@ struct NormRows {
       for (int k = 0; k < loads; ++k) {
         if (first(k) >= count) continue;
         const NormAt at = step(start[j], inner, first(k));
-        float y[wide];
+        float y[lanes];
 #pragma unroll
-        for (int i = 0; i < wide; ++i)
+        for (int i = 0; i < lanes; ++i)
           y[i] = (load(&x[j][k].at[i]) - mean[j]) * factor[j] * operands.scale[k][i] + operands.bias[k][i];
-        epilogue_lanes<wide>(end.epilogue, y, Place{at.x, at.channel}, inner.channel == 1);
-        store_lanes<wide>(out + at.x, y);
+        epilogue_lanes<lanes>(end.epilogue, y, Place{at.x, at.channel}, inner.channel == 1);
+        store_lanes<lanes>(out + at.x, y);
       }
     }
   }
 
  private:
   /// The element with which this thread's load `k` of a row begins.
-  __device__ static std::uint32_t first(int k) { return (k * threads + threadIdx.x % threads) * wide; }
+  __device__ static std::uint32_t first(int k) { return (k * threads + threadIdx.x % threads) * lanes; }
 
   __device__ void load_operands(NormAt start, Operands& operands) const {
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
       if (first(k) >= count) continue;
       const NormAt at = step(start, p.reduced[0], first(k));
-      norm_operands(end.scale + at.scale, p.reduced[0].scale, operands.scale[k]);
-      norm_operands(end.bias + at.bias, p.reduced[0].bias, operands.bias[k]);
+      norm_operands<lanes>(end.scale + at.scale, p.reduced[0].scale, operands.scale[k]);
+      norm_operands<lanes>(end.bias + at.bias, p.reduced[0].bias, operands.bias[k]);
     }
   }
 
   /// The sum of what `term` makes of a row's elements, in each of its threads.
   template <typename Term>
-  __device__ float total(const Lanes<In, wide>* x, const Term& term) const {
+  __device__ float total(const Lanes<In, lanes>* x, const Term& term) const {
     float sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < loads; ++k)
       if (first(k) < count)
 #pragma unroll
-        for (int i = 0; i < wide; ++i) sum += term(load(&x[k].at[i]));
+        for (int i = 0; i < lanes; ++i) sum += term(load(&x[k].at[i]));
     return norm_total<threads>(sum);
   }
 };
@@ -232,11 +232,11 @@ void norm_blocks(const Run& r, const Norm& p, const In* in, Out* out, Index rows
       "normalisation");
 }
 
-/// `loads`: how many loads of `wide` neighbours each of the `threads` threads of a row holds, 0 where rows are no
+/// `loads`: how many loads of `lanes` neighbours each of the `threads` threads of a row holds, 0 where rows are no
 /// neighbours or too long. `each` and `early`: see `NormRows`.
-template <int loads, int threads, int each, bool early, typename Statistic, typename In, typename Scale, typename Bias,
+template <int lanes, int loads, int threads, int each, bool early, typename Statistic, typename In, typename Scale, typename Bias,
           typename Out, typename Epilogue>
-void norm(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
+void norm_narrow(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
           const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
@@ -245,8 +245,8 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
   const Index rows = trips(p.kept, p.kept_rank);
   const std::uint32_t count = counted(trips(p.reduced, p.reduced_rank), "normalisation");
   if constexpr (loads > 0) {
-    if (norm_in_lanes(in, out, end)) {
-      using Rows = NormRows<loads, threads, each, early, Statistic, In, Out, End>;
+    if (norm_in_lanes<lanes>(in, out, end)) {
+      using Rows = NormRows<loads, threads, each, early, lanes, Statistic, In, Out, End>;
       const std::uint32_t many = counted(rows, "normalisation");
       constexpr Index a_block = Index{each} * Rows::together;
       const std::uint32_t blocks = counted((rows + a_block - 1) / a_block, "normalisation");
@@ -270,6 +270,14 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
   }
 }
 
+/// The same in the widest loads.
+template <int loads, int threads, int each, bool early, typename Statistic, typename In, typename Scale, typename Bias,
+          typename Out, typename Epilogue>
+void norm(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
+          const Epilogue& epilogue) {
+  norm_narrow<wide, loads, threads, each, early, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
 /// The same in slabs `s`, of loops `q` around channels and over positions. Where memory is not as the planner expects it
 /// (tensors that are not aligned, less shared memory), as above.
 template <bool flat, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
@@ -278,7 +286,7 @@ void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (norm_in_lanes(in, out, end) && slab_bytes(s, sizeof(In)) <= slab_memory())
+  if (norm_in_lanes<wide>(in, out, end) && slab_bytes(s, sizeof(In)) <= slab_memory())
     norm_slabs<flat, operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
@@ -292,7 +300,7 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormHel
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (norm_in_lanes(in, out, end))
+  if (norm_in_lanes<wide>(in, out, end))
     norm_held<loads, threads, span, merged, flat, operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
@@ -305,7 +313,7 @@ void norm_in_passes(const Run& r, const Norm& p, const Norm& q, const NormPasses
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (norm_in_lanes(in, out, end))
+  if (norm_in_lanes<wide>(in, out, end))
     norm_passes<operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
@@ -319,7 +327,7 @@ void norm_in_turns(const Run& r, const Norm& p, Index blocks, const void* input,
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
-  if (norm_in_lanes(in, out, end))
+  if (norm_in_lanes<wide>(in, out, end))
     norm_turns<loads, threads, keeps, early, Statistic>(r, p, blocks, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);

@@ -35,33 +35,36 @@ __device__ inline void store_wide(T* to, const float* values) {
   }
 }
 
-/// Scales or biases of `wide` neighbours, `step` apart: single loads would take longer than the elements themselves.
-template <typename T>
+/// Scales or biases of `lanes` neighbours, `step` apart: single loads would take longer than the elements themselves.
+template <int lanes = wide, typename T>
 __device__ inline void norm_operands(const T* from, Index step, float* values) {
   if (step == 1) {
-    load_lanes<wide>(from, values);
+    load_lanes<lanes>(from, values);
   } else {
 #pragma unroll
-    for (int i = 0; i < wide; ++i) values[i] = load(from + i * step);
+    for (int i = 0; i < lanes; ++i) values[i] = load(from + i * step);
   }
 }
+template <int lanes = wide>
 __device__ inline void norm_operands(const Ones*, Index, float* values) {
 #pragma unroll
-  for (int i = 0; i < wide; ++i) values[i] = 1.0f;
+  for (int i = 0; i < lanes; ++i) values[i] = 1.0f;
 }
+template <int lanes = wide>
 __device__ inline void norm_operands(const Zeros*, Index, float* values) {
 #pragma unroll
-  for (int i = 0; i < wide; ++i) values[i] = 0.0f;
+  for (int i = 0; i < lanes; ++i) values[i] = 0.0f;
 }
 
 /// What is known of scale and bias: that they are the same for all elements of a statistic at one channel (`fixed`), or that
 /// those of `wide` neighbours are neighbours that begin at 16 bytes (`side_by_side`).
 enum class NormOperands { any, fixed, side_by_side };
 
-/// Whether tensors, scale, bias and operands of stages behind begin where accesses of `wide` neighbours may.
-template <typename In, typename Out, typename End>
-bool norm_in_lanes(const In* in, const Out* out, const End& end) {
-  return aligned_to_16(in, out, end.scale, end.bias) && epilogue_in_lanes(end.epilogue, wide);
+/// Whether tensors, scale, bias and operands of stages behind begin where accesses of `lanes` neighbours may.
+template <int lanes, typename In, typename Out, typename Scale, typename Bias, typename Epilogue>
+bool norm_in_lanes(const In* in, const Out* out, const NormEnd<Scale, Bias, Epilogue>& end) {
+  return in_lanes(in, lanes) && in_lanes(out, lanes) && in_lanes(end.scale, lanes) && in_lanes(end.bias, lanes) &&
+         epilogue_in_lanes(end.epilogue, lanes);
 }
 
 /// What becomes of elements of `lanes` neighbours along `loop`, the first of which begin at `start`, with the means and
