@@ -1,16 +1,16 @@
 """How much of a GPU's memory bandwidth each kind of step reaches that only moves bytes: normalisations, movements,
 reductions and generated chains, at sizes of real models.
 
-    python benchmarks/bandwidth.py FOLDER build [--target h200]      # anywhere: four engines of many small graphs
+    python benchmarks/bandwidth.py FOLDER build [--target h200]      # anywhere: six engines of many small graphs
     python benchmarks/bandwidth.py FOLDER tune                       # or on the GPU, which measures their kernels first
     python benchmarks/bandwidth.py FOLDER measure                    # on the GPU: writes FOLDER/bandwidth_rows.json
     python benchmarks/bandwidth.py FOLDER close                      # anywhere: writes results/bandwidth.json
 
-`--only norms` restricts all of it to one of the engines: rows, images, norms or long.
+`--only norms` restricts all of it to one of the engines: rows, images, norms, long, planes or nets.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
-and outputs, each once; of a gather, of the rows that it takes. What fits the L2 may stay there, as in an engine: the
-tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` and `long` are larger.
+and outputs, each once; of a gather or a slice, of what it takes. What fits the L2 may stay there, as in an engine: the
+tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` and later ones are larger.
 `share` is of the target's bandwidth, launch included.
 """
 
@@ -33,6 +33,7 @@ from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, str(ROOT))
 from bolt_build.build.engine_file import read_engine
 from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
@@ -92,9 +93,28 @@ def group_norm(n: Net, case: str, x: str, channels: int) -> str:
     return n.node(case, "InstanceNormalization", x, n.vector(case, channels), n.vector(case, channels))
 
 
-def channel_groups(n: Net, case: str, x: str, channels: int) -> str:
+def channel_groups(n: Net, case: str, x: str, channels: int, groups: int = 32) -> str:
     scale, bias = n.vector(case, channels), n.vector(case, channels)
-    return n.node(case, "GroupNormalization", x, scale, bias, num_groups=32, epsilon=1e-5)
+    return n.node(case, "GroupNormalization", x, scale, bias, num_groups=groups, epsilon=1e-5)
+
+
+def swish(n: Net, case: str, x: str) -> str:
+    return n.node(case, "Mul", x, n.node(case, "Sigmoid", x))
+
+
+def channel_norm(n: Net, case: str, x: str, channels: int) -> str:
+    """Of images in planes, as exporters write what networks call LayerNorm2d."""
+    last = layer_norm(n, case, n.node(case, "Transpose", x, perm=[0, 2, 3, 1]), channels)
+    return n.node(case, "Transpose", last, perm=[0, 3, 1, 2])
+
+
+def part(n: Net, case: str, x: str, axis: int, begin: int, end: int) -> str:
+    bounds = [n.constant(case, np.array([value], np.int64)) for value in (begin, end, axis)]
+    return n.node(case, "Slice", x, *bounds)
+
+
+def padded(n: Net, case: str, x: str, *pads: int) -> str:
+    return n.node(case, "Pad", x, n.constant(case, np.array(pads, np.int64)))
 
 
 def tokens(n: Net, case: str, x: str, words: int, hidden: int) -> str:
@@ -157,6 +177,39 @@ LONG = (
     Case("normalisation", "layer_norm_16384", (64, 16384), lambda n, c, x: layer_norm(n, c, x, 16384)),
 )  # fmt: skip
 """Normalisations of language models: long rows."""
+PLANES = (
+    Case("normalisation", "layer_norm_180", (4096, 180), lambda n, c, x: layer_norm(n, c, x, 180)),
+    Case("normalisation", "layer_norm_2d", (96, 56, 56), lambda n, c, x: channel_norm(n, c, x, 96)),
+    Case("normalisation", "softmax_4096", (256, 4096), lambda n, c, x: n.node(c, "Softmax", x, axis=-1)),
+    Case("normalisation", "softmax_197", (12, 197, 197), lambda n, c, x: n.node(c, "Softmax", x, axis=-1)),
+    Case("movement", "turn_odd", (197, 768), lambda n, c, x: n.node(c, "Transpose", x, perm=[0, 2, 1])),
+    Case("movement", "channels_last", (96, 56, 56), lambda n, c, x: n.node(c, "Transpose", x, perm=[0, 2, 3, 1])),
+    Case("movement", "windows", (8, 7, 8, 7, 96),
+         lambda n, c, x: n.node(c, "Transpose", x, perm=[0, 1, 3, 2, 4, 5])),
+    Case("movement", "values", (197, 2304), lambda n, c, x: part(n, c, x, 2, 1536, 2304)),
+    Case("reduction", "mean_of_planes", (96, 56, 56),
+         lambda n, c, x: n.node(c, "ReduceMean", x, n.constant(c, np.array([2, 3])), keepdims=0)),
+    Case("reduction", "max_of_channels", (256, 56, 56),
+         lambda n, c, x: n.node(c, "ReduceMax", x, n.constant(c, np.array([1])), keepdims=1)),
+    Case("chain", "masked_scores", (12, 197, 197), lambda n, c, x: n.node(c, "Add", x, n.input(c, 1, 1, 197))),
+)  # fmt: skip
+"""Images in planes, odd extents and rows of no whole accesses."""
+NETS = (
+    Case("normalisation", "group_norm_512", (512, 64, 64), lambda n, c, x: channel_groups(n, c, x, 512)),
+    Case("normalisation", "group_norm_one", (64, 56, 56), lambda n, c, x: channel_groups(n, c, x, 64, 1)),
+    Case("normalisation", "group_norm_swish", (640, 32, 32),
+         lambda n, c, x: swish(n, c, channel_groups(n, c, x, 640))),
+    Case("normalisation", "softmax_of_classes", (24, 128, 128), lambda n, c, x: n.node(c, "Softmax", x, axis=1)),
+    Case("movement", "pixel_shuffle", (256, 28, 28), lambda n, c, x: n.node(c, "DepthToSpace", x, blocksize=2)),
+    Case("movement", "grown_channels", (224, 28, 28),
+         lambda n, c, x: n.node(c, "Concat", x, n.input(c, 32, 28, 28), axis=1)),
+    Case("movement", "pad_images", (64, 56, 56), lambda n, c, x: padded(n, c, x, 0, 0, 1, 1, 0, 0, 1, 1)),
+    Case("reduction", "average_3x3", (192, 35, 35),
+         lambda n, c, x: n.node(c, "AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])),
+    Case("chain", "spatial_gate", (256, 56, 56),
+         lambda n, c, x: n.node(c, "Mul", x, n.node(c, "Sigmoid", n.input(c, 1, 56, 56)))),
+)  # fmt: skip
+"""Images channels last: normalisations of groups, and what networks do between convolutions."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +227,8 @@ SETS = {
     "images": Engines(IMAGES),
     "norms": Engines(NORMS, batches=(2, 32), opset=23),
     "long": Engines(LONG, batches=(2, 32), opset=23, layout=""),
+    "planes": Engines(PLANES, batches=(32,), opset=23, layout=""),
+    "nets": Engines(NETS, batches=(32,), opset=23),
 }
 
 
@@ -218,6 +273,8 @@ def moved_bytes(step: Step) -> int:
     made = sum(operand.nbytes for operand in problem.outputs)
     if isinstance(problem.op, Gather):
         return 2 * made + problem.inputs[1].nbytes
+    if isinstance(problem.op, Slice):
+        return 2 * made
     return made + sum(operand.nbytes for operand in problem.inputs)
 
 

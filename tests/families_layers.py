@@ -286,6 +286,8 @@ MOVES = [
     one("transpose-tiles", Transpose((0, 2, 1)), (2, 72, 132)),
     one("transpose-blocks", Transpose((0, 2, 1)), (2, 72, 136)),
     one("transpose-fours", Transpose((0, 2, 1)), (2, 76, 132)),
+    one("transpose-odd", Transpose((0, 2, 1)), (2, 69, 133)),
+    one("transpose-odd-rows", Transpose((0, 2, 1)), (2, 133, 72)),
     one("transpose-heads", Transpose((0, 2, 1, 3)), (2, 9, 4, 16)),
     one("transpose-many-channels", Transpose((0, 3, 1, 2)), (2, 9, 8, 37)),
     one("transpose-six", Transpose((0, 3, 1, 4, 2, 5)), (2, 3, 2, 3, 2, 4)),

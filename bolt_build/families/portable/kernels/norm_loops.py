@@ -27,12 +27,15 @@ class Loops:
     @property
     def lanes(self) -> int:
         """Neighbouring elements of a row that one access may have, as rows, scale and bias lie; 0 where statistics are not
-        of rows of neighbours."""
+        of rows of neighbours, or rows of whole loads have a scale or a bias each, of which slabs read one."""
         *outer, last = self.reduced
         if outer or last.steps[0] != 1 or any(last.steps[index] not in (0, 1) for index in (1, 2)):
             return 0
-        whole = [last.extent, *(loop.steps[index] for loop in self.kept for index in (0, 1, 2))]
-        return next(lanes for lanes in (LANES, 4, 2, 1) if not any(each % lanes for each in whole))
+        beside = [index for index in (0, 1, 2) if last.steps[index] == 1]
+        whole = [last.extent, *(loop.steps[index] for loop in self.kept for index in beside)]
+        lanes = next(lanes for lanes in (LANES, 4, 2, 1) if not any(each % lanes for each in whole))
+        apart = any(loop.steps[index] % LANES for loop in self.kept for index in (1, 2))
+        return 0 if lanes == LANES and apart else lanes
 
     @property
     def neighbours(self) -> int:

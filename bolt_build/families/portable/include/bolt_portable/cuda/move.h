@@ -74,6 +74,57 @@ __device__ inline void write_rows(const Tile<Out>& tile, Out* out, Index step, I
   }
 }
 
+/// Neighbours that 16 bytes have, at most as many as `wide`.
+template <typename T>
+constexpr int ragged_lanes = sizeof(T) > 2 ? 16 / static_cast<int>(sizeof(T)) : wide;
+
+/// Calls whole(line, place) or one(line, place) for neighbours of `lines` lines of `many` elements each, at most
+/// `tile_side`, which begin wherever they do: whole accesses of `ragged_lanes` elements where 16 bytes of memory are all of
+/// one line, and the elements at its ends one by one. `begin(line)` is where it begins.
+template <typename T, typename Begin, typename Whole, typename One>
+__device__ inline void each_ragged(Index lines, Index many, const Begin& begin, const Whole& whole, const One& one) {
+  constexpr int lanes = ragged_lanes<T>, groups = tile_side / lanes + 1;
+#pragma unroll 3
+  for (int group = threadIdx.x; group < tile_side * groups; group += block_threads) {
+    const int line = group / groups;
+    if (line >= lines) continue;
+    const auto skew = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin(line)) / sizeof(T) % lanes);
+    const int place = group % groups * lanes - skew;
+    if (place >= 0 && place + lanes <= many)
+      whole(line, place);
+    else
+      for (int i = 0; i < lanes; ++i)
+        if (place + i >= 0 && place + i < many) one(line, place + i);
+  }
+}
+
+__device__ inline Index at_most_a_side(Index extent) { return extent < tile_side ? extent : tile_side; }
+
+/// As `read_columns` and `write_rows`, of columns and rows that begin wherever they do.
+template <typename In, typename Out>
+__device__ inline void read_ragged(Tile<Out>& tile, const In* in, Index step, Index down, Index across) {
+  each_ragged<In>(
+      at_most_a_side(across), at_most_a_side(down), [&](int x) { return in + x * step; },
+      [&](int x, int y) {
+        const auto read = *reinterpret_cast<const Lanes<In, ragged_lanes<In>>*>(in + x * step + y);
+#pragma unroll
+        for (int i = 0; i < ragged_lanes<In>; ++i) tile[x][y + i] = converted<In, Out>(read.at[i]);
+      },
+      [&](int x, int y) { tile[x][y] = converted<In, Out>(in[x * step + y]); });
+}
+template <typename Out>
+__device__ inline void write_ragged(const Tile<Out>& tile, Out* out, Index step, Index down, Index across) {
+  each_ragged<Out>(
+      at_most_a_side(down), at_most_a_side(across), [&](int y) { return out + y * step; },
+      [&](int y, int x) {
+        Lanes<Out, ragged_lanes<Out>> written;
+#pragma unroll
+        for (int i = 0; i < ragged_lanes<Out>; ++i) written.at[i] = tile[x + i][y];
+        *reinterpret_cast<Lanes<Out, ragged_lanes<Out>>*>(out + y * step + x) = written;
+      },
+      [&](int y, int x) { out[y * step + x] = tile[x][y]; });
+}
+
 /// How many neighbours along `axis` one access may take: 8, 4 or 1.
 template <typename T>
 int lanes_along(const StridedCopy& p, const Index (&steps)[StridedCopy::most], int axis, const T* from) {
@@ -128,7 +179,8 @@ void transpose_blocks(const Run& r, const StridedCopy& p, const In* in, Out* out
 }
 
 /// Planes whose rows lie along one side and columns along the other: in blocks of registers where accesses of several
-/// elements suit both sides, else through tiles of shared memory, so that both are read and written along their own rows.
+/// elements suit both sides, else through tiles of shared memory, so that both are read and written along their own rows,
+/// in whole accesses but for the ends of rows that begin between them.
 template <typename In, typename Out>
 void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   const int y = p.rank - 2, x = p.rank - 1;
@@ -156,14 +208,14 @@ void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
         else if (reads == 4)
           read_columns<4>(tile, in + at[0], step_in, rows, columns);
         else
-          read_columns<1>(tile, in + at[0], step_in, rows, columns);
+          read_ragged(tile, in + at[0], step_in, rows, columns);
         __syncthreads();
         if (writes == 8)
           write_rows<8>(tile, out + at[1], step_out, rows, columns);
         else if (writes == 4)
           write_rows<4>(tile, out + at[1], step_out, rows, columns);
         else
-          write_rows<1>(tile, out + at[1], step_out, rows, columns);
+          write_ragged(tile, out + at[1], step_out, rows, columns);
       },
       "transposition");
 }
