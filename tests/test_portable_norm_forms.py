@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import norm_passes, norm_turns
+from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_nest import nest_for
 from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_turns import TurnTile
@@ -45,6 +46,10 @@ def passes(tile: PassTile) -> Candidate:
     return Candidate("portable", (("algorithm", "passes"), *tile.parameters), tile.settings)
 
 
+def held(tile: HeldTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "held"), *tile.parameters), tile.settings)
+
+
 def turns(tile: TurnTile) -> Candidate:
     return Candidate("portable", (("algorithm", "turns"), *tile.parameters), tile.settings)
 
@@ -69,6 +74,38 @@ def test_passes_that_are_not_legal_have_a_reason(tile: PassTile, reason: str | N
         assert FAMILY.refuse(asked, passes(tile), target_named(target)) == reason
 
 
+@pytest.mark.parametrize(
+    ("tile", "target", "reason"),
+    [
+        (HeldTile(10, 8, 512, 11), "h200", None),
+        (HeldTile(10, 8, 512, 12), "h200", "512 positions of a block are 11 loads of a thread, not 12"),
+        (HeldTile(10, 4, 256, 41), "h200", "41 loads of a thread are more than the 256 bytes that it holds"),
+        (HeldTile(10, 3, 512, 11), "h200", "there are kernels of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"),
+        (HeldTile(15, 8, 512, 11), "h200", "320 channels are no whole slabs of 120"),
+        (HeldTile(8, 8, 512, 8), "h200", "a slab of 64 channels has no whole groups of 10"),
+        (HeldTile(10, 8, 512, 11), "a100", "blocks form clusters from sm_90 on"),
+    ],
+    ids=str,
+)
+def test_slabs_that_registers_do_not_hold_have_a_reason(tile: HeldTile, target: str, reason: str | None) -> None:
+    """32 images of 64 x 64 positions and 320 channels, in 32 groups."""
+    asked = images(32, 320, 64, 64, groups=32, target=target)
+    assert FAMILY.refuse(asked, held(tile), target_named(target)) == reason
+
+
+def test_a_held_slab_is_summed_as_its_statistics_lie() -> None:
+    """Loads of eight channels are of one, two or eight statistics; a warp adds up threads that have the same."""
+    for groups, tile, how in (
+        (32, HeldTile(10, 8, 512, 11), "11, 512, 2, 0"),
+        (40, HeldTile(4, 8, 256, 8), "8, 256, 1, 3"),
+        (1, HeldTile(40, 8, 512, 43), "43, 512, 1, 5"),
+        (0, HeldTile(2, 8, 256, 4), "4, 256, 8, 4"),
+    ):
+        call = FAMILY.emit(images(32, 320, 64, 64, groups=groups), held(tile), H200, AT).call
+        assert call.startswith(f"bolt::portable::norm_in_registers<{how}, true, bolt::portable::NormOperands::fixed, ")
+        assert f".across = {tile.across}, .cluster = 8, .share = 512, " in call
+
+
 def test_wide_slabs_and_many_slabs_are_refused_too() -> None:
     wide, many = images(2, 2048, 3, 3), images(3000, 16, 3, 3)
     reason = "128 threads are fewer than the 256 loads of a position"
@@ -89,6 +126,7 @@ def test_wide_slabs_and_many_slabs_are_refused_too() -> None:
         (rows(2048, 16384), TurnTile(1024, "registers", 132),
          "takes about 72 registers of a thread, of which 1024 threads have 64"),
         (rows(2048, 16384), TurnTile(1024, "shared", 132), None),
+        (rows(2048, 16384), TurnTile(256, "together", 132), None),
         (rows(512, 4096), TurnTile(256, "registers", 528),
          "of 512 rows 528 are normalised at once, so no block has a second one"),
         (rows(4096, 32768), TurnTile(512, "shared", 132),
@@ -115,6 +153,8 @@ def test_what_a_candidate_states_is_what_runs() -> None:
     assert code.call.startswith("bolt::portable::norm_in_turns<4, 128, bolt::portable::NormKeeps::shared, true, ")
     assert ".epsilon = 1e-05f}, 660, x, r.weight(1), r.weight(2), y, " in code.call
     assert (code.member_type, code.counts) == (None, False)
+    code = FAMILY.emit(rows(2048, 16384), turns(TurnTile(256, "together", 132)), H200, AT)
+    assert code.call.startswith("bolt::portable::norm_in_turns<8, 256, bolt::portable::NormKeeps::together, true, ")
     code = FAMILY.emit(images(32, 320, 64, 64, groups=32), passes(PassTile(20, 32, 128, 6)), H200, AT)
     assert ".across = 20, .share = 128, .group = 10, .threads = 128, .ahead = 6, " in code.call
     assert "x, kernel.constant(0), kernel.constant(1), y, " in code.call
@@ -129,6 +169,7 @@ def test_a_candidate_that_lacks_something_is_refused() -> None:
     for asked, candidate in (
         (images(32, 320, 64, 64, groups=32), passes(PassTile(40, 64, 256, 4))),
         (rows(16384, 4096), turns(TurnTile(128, "shared", 660))),
+        (images(32, 320, 64, 64, groups=32), held(HeldTile(10, 8, 512, 11))),
     ):
         bare = candidate.compiled
         reason = f"{bare} states not all that its kernel takes, or something else"

@@ -108,7 +108,7 @@ def refuse_tile(tile: HeldTile, nest: Nest, element: int, gpu: Gpu) -> str | Non
     if tile.cluster > nest.many:
         return Reason("{} positions are fewer than the {} blocks of a cluster", nest.many, tile.cluster)
     if tile.loads != (needed := tile.needed(nest)):
-        return Reason("threads have {} loads of {} positions each, not {}", needed, nest.many, tile.loads)
+        return Reason("{} positions of a block are {} loads of a thread, not {}", tile.share(nest), needed, tile.loads)
     if tile.loads * LANES * element > _BYTES:
         return Reason("{} loads of a thread are more than the {} bytes that it holds", tile.loads, _BYTES)
     return None
