@@ -305,3 +305,50 @@ def test_a_weight_is_scaled_in_pieces_to_the_same_bits(
     monkeypatch.setattr(channels, "PIECE", 1)
     assert run(FOLD_AFFINE, before).graph == whole
     assert [node.name for node in whole.nodes] == ["y"]
+
+
+# --- behind normalisations ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("norm", "behind"),
+    [("axes=[2,3]", ("mul(%n, %w)", "add(%v, %a)")), ("axes=[1,2,3]", ("div(%n, %w)", "sub(%v, %a)"))],
+)
+def test_factors_behind_a_normalisation_become_its_own(norm: str, behind: tuple[str, str]) -> None:
+    """torch writes GroupNorm of as many groups as channels so."""
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,4,3,5]) -> (%y) {{
+          const %s: f32[4,1,1] #
+          const %w: f32[4,1,1] #
+          const %v: f32[4,1,1] #
+          %n = norm(%x, %s) statistic=variance {norm} epsilon=1e-05 // "n"
+          %a = {behind[0]} // "a"
+          %y = {behind[1]} // "y"
+        }}""")
+    result = run(FOLD_AFFINE, before)
+    assert body(result.graph).count("%y = norm(%x, ") == 1
+    assert body(result.graph).endswith(f'statistic=variance {norm} epsilon=1e-05 @y  // "n", "a", "y"')
+    assert said(result) == [
+        ("a", "folded", "into the scale and bias of 'n'"), ("y", "folded", "into the scale and bias of 'a'"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scale", "behind"),
+    [
+        ("f32[4,1,1]", "mul(%n, %wide)"),  # one a column, beside one a channel
+        ("f32[5]", "mul(%n, %w)"),
+        ("f32[4,1,1]", "div(%w, %n)"),
+        ("f32[4,1,1]", "mul(%n, %x)"),
+    ],
+)
+def test_what_is_no_factor_of_its_channels_stays_behind_a_normalisation(scale: str, behind: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,4,3,5]) -> (%y) {{
+          const %s: {scale} #
+          const %w: f32[4,1,1] #
+          const %wide: f32[5] #
+          %n = norm(%x, %s) statistic=variance axes=[2,3] epsilon=1e-05 // "n"
+          %y = {behind} // "y"
+        }}""")
+    assert run(FOLD_AFFINE, before).graph == before

@@ -1,4 +1,5 @@
-"""Folds arithmetic with one constant, or one a channel, into the weights and bias of the Conv or MatMul before it.
+"""Folds arithmetic with one constant, or one a channel, into the weights and bias of the Conv or MatMul before it, or
+into the scale and bias of the normalisation before it.
 
 A reshape between them that keeps rows whole is left behind. For example torch's BatchNorm1d takes matrices, so a
 product of [images, rows, columns] is flattened for it, and LeViT's blocks would be twice as many steps.
@@ -10,14 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import channel_axis, channel_vector, fold_into, weight_obstacle
-from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
 FUNCTIONS = ("add", "sub", "mul", "div")
@@ -30,6 +33,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         while node is not None and isinstance(node.op, Conv | MatMul) and not node.epilogue:
             _compute_before_reshape(editor, journal, node)
             node = _fold_reader(editor, journal, node)
+        while node is not None and isinstance(node.op, Norm) and not node.epilogue:
+            node = _fold_behind_norm(editor, journal, node)
     return journal.result(editor.finish())
 
 
@@ -54,6 +59,41 @@ def _fold_reader(editor: GraphEditor, journal: Journal, node: Node) -> Node | No
         scale, shift = scale_and_shift(reader.op.function, vector, left)
         merged = fold_into(editor, node, reader, scale, shift)
         journal.did(reader.name, "folded", f"into the weights of '{node.name}'")
+        return merged
+    return None
+
+
+def _fold_behind_norm(editor: GraphEditor, journal: Journal, node: Node) -> Node | None:
+    """The normalisation with the arithmetic of its only reader taken in, where its scale and bias, if there are any,
+    and the reader's constant are one number a channel, along the second axis or the last; None where they are not."""
+    out, reader = editor.type(node.outputs[0]), _only_reader(editor, node.outputs[0])
+    if reader is None or not isinstance(reader.op, Binary) or reader.op.function not in FUNCTIONS:
+        return None
+    left = reader.inputs[0] == node.outputs[0]
+    if editor.type(reader.outputs[0]) != out or (reader.op.function == "div" and not left):
+        return None
+    arrays = [editor.constant(name) for name in (*node.inputs[1:], reader.inputs[1 if left else 0])]
+    for axis in dict.fromkeys((1, out.rank - 1)) if out.rank > 1 else ():
+        found = [None if array is None else channel_vector(array, out, axis) for array in arrays]
+        vectors = [vector for vector in found if vector is not None]
+        if len(vectors) < len(arrays):
+            continue
+        *own, constant = vectors
+        scale, shift = scale_and_shift(reader.op.function, constant, left)
+        factor, bias = (own[0] if own else np.ones(out.shape[axis])), (own[1] if len(own) > 1 else None)
+        if scale is not None:
+            factor, bias = factor * scale, None if bias is None else bias * scale
+        if shift is not None:
+            bias = shift if bias is None else bias + shift
+        made, shape = [], (-1, *(1,) * (out.rank - 1 - axis))
+        for label, array in (("scale", factor), *((("bias", bias),) if bias is not None else ())):
+            held = narrowed(array, held_dtype(out.dtype)).reshape(shape)
+            made.append(editor.new_constant(f"{node.name}.{label}", held, out.dtype))
+        covers = joined(node.covers, reader.covers)
+        merged = replace(node, name=reader.name, inputs=(node.inputs[0], *made), outputs=reader.outputs, covers=covers)
+        editor.remove(node)
+        editor.replace(reader, merged)
+        journal.did(reader.name, "folded", f"into the scale and bias of '{node.name}'")
         return merged
     return None
 
