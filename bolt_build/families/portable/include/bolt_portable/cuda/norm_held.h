@@ -160,7 +160,7 @@ struct NormHeld {
           of_squares += squares[i];
         }
       const float channels = span == 1 ? wide : span == wide ? 1.0f : static_cast<float>(j == 0 ? own : wide - own);
-      const float elements = many * channels, mean = elements > 0.0f ? all / elements : 0.0f;
+      const float elements = many * channels, inverse = elements > 0.0f ? 1.0f / elements : 0.0f, mean = all * inverse;
       found[j] = {pivot[j == 0 ? 0 : span == wide ? j : wide - 1] + mean,
                   centred ? fmaxf(of_squares - mean * all, 0.0f) : of_squares};
     }
