@@ -69,6 +69,8 @@ struct NormHeld {
     for (int k = 0; k < loads; ++k)
       if (part + k * parts < stop)
         x[k] = *reinterpret_cast<const Lanes<In, wide>*>(in + place(start, first + part + k * parts).x);
+    Operands ahead;
+    if (operands == NormOperands::side_by_side && part < stop) ahead = operands_of(place(start, first + part));
     gather(x, part, lane, stop, held_sums, counts);
     __syncthreads();
     exchange(own, rank, held_sums, counts, blocks);
@@ -81,15 +83,30 @@ struct NormHeld {
       mean[i] = found.x;
       factor[i] = found.y;
     });
-    NormNeighbours<wide, operands, End> neighbours(p, channels, end, start, mean, factor);
+    const auto each_load = [&](const auto& with) {
 #pragma unroll
-    for (int k = 0; k < loads; ++k)
-      if (part + k * parts < stop) {
-        const NormAt at = place(start, first + part + k * parts);
+      for (int k = 0; k < loads; ++k)
+        if (part + k * parts < stop) with(k, place(start, first + part + k * parts));
+    };
+    if constexpr (operands == NormOperands::side_by_side) {
+      each_load([&](int k, const NormAt& at) {
+        Operands own = ahead;
+        // Asked for before the store, which the compiler would not bring them in front of.
+        if (k + 1 < loads && part + (k + 1) * parts < stop) ahead = operands_of(place(start, first + part + (k + 1) * parts));
+        load_wide(x[k].at, y);
+#pragma unroll
+        for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean[i]) * (factor[i] * own.scale[i]) + own.bias[i];
+        epilogue_lanes<wide>(end.epilogue, y, Place{at.x, at.channel}, channels.channel == 1);
+        store_wide(out + at.x, y);
+      });
+    } else {
+      NormNeighbours<wide, operands, End> neighbours(p, channels, end, start, mean, factor);
+      each_load([&](int k, const NormAt& at) {
         load_wide(x[k].at, y);
         neighbours.normalise(at, y);
         store_wide(out + at.x, y);
-      }
+      });
+    }
   }
 
  private:
@@ -98,6 +115,17 @@ struct NormHeld {
   struct Part {
     float mean, sum;
   };
+
+  /// Scale and bias of a load.
+  struct Operands {
+    float scale[wide], bias[wide];
+  };
+  __device__ Operands operands_of(const NormAt& at) const {
+    Operands found;
+    norm_operands(end.scale + at.scale, channels.scale, found.scale);
+    norm_operands(end.bias + at.bias, channels.bias, found.bias);
+    return found;
+  }
 
   __device__ NormAt place(const NormAt& start, std::uint32_t k) const {
     return flat ? step(start, p.reduced[0], k) : offset(start, p.reduced, p.reduced_rank, k);
