@@ -1,5 +1,5 @@
-"""How a GPU normalises in slabs that threads hold in registers: neighbouring channels at all positions, which a block or a
-cluster of blocks reads with all loads under way at once."""
+"""How a GPU normalises in slabs that threads hold in registers: neighbouring channels at all positions, which a block or
+a cluster of blocks reads with all loads under way at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import moved
-from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
@@ -29,12 +28,14 @@ from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-CLUSTERS, THREADS = (1, 2, 4, 8), (128, 256, 512)
+CLUSTERS, THREADS = (1, 2, 4, 8), range(96, 513, WARP)
 """Blocks of a cluster, and threads of a block."""
-_BYTES = 256
+_BYTES = 384
 """Of elements that a thread holds at most."""
-_MOST_THREADS, _RESERVED = 2048, 46
+_MOST_THREADS, _RESERVED = 2048, 52
 """Of a multiprocessor; and registers of a thread beside those that hold elements (`held_registers`)."""
+_USED = 0.84
+"""The part of what threads could hold that elements take at least."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,16 @@ class HeldTile(InSlabs):
 
     @property
     def parameters(self) -> Named:
-        return ("threads", self.threads), ("loads", self.loads)
-
-    @property
-    def settings(self) -> Named:
-        return ("across", self.across), ("cluster", self.cluster)
+        return ("threads", self.threads), ("loads", self.loads), ("across", self.across), ("cluster", self.cluster)
 
     @staticmethod
     def read(reader: Reader) -> HeldTile:
         threads, loads, across, cluster = (reader.number(name) for name in ("threads", "loads", "across", "cluster"))
         return HeldTile(across, cluster, threads, loads)
+
+    @property
+    def settings(self) -> Named:
+        return ()
 
     def share(self, nest: Nest) -> int:
         """Positions of a block."""
@@ -68,39 +69,42 @@ class HeldTile(InSlabs):
         """Loads of a thread."""
         return ceil(self.share(nest) / (self.threads // self.across))
 
+    def used(self, nest: Nest) -> float:
+        """The part of what threads could hold that elements take."""
+        return nest.many * self.across / (self.cluster * self.threads * self.loads)
+
     def resident(self, element: int, gpu: Gpu) -> int:
         """Blocks of a multiprocessor (`held_blocks`)."""
         registers = 2 * self.loads * element + _RESERVED
         return max(1, min(gpu.registers // (registers * self.threads), _MOST_THREADS // self.threads))
 
-    def span(self, nest: Nest) -> int:
-        """Statistics that a load may be of."""
-        return 1 if nest.group % LANES == 0 else 2 if nest.group > LANES else LANES
-
-    def merged(self, nest: Nest) -> int:
-        """Steps in which a warp puts the sums of its threads together."""
-        if nest.group == self.width and self.span(nest) == 1:
-            return int(log2(WARP))
-        return int(log2(WARP // self.across)) if WARP % self.across == 0 else 0
-
 
 def tiles(nest: Nest, element: int) -> Iterator[HeldTile]:
-    """Slabs of every width that channels are a multiple of, where registers hold a block's share."""
-    loads = nest.channels.extent // LANES
+    """Slabs of every width that channels are a multiple of, where registers hold a block's share and few of them are
+    left."""
+    loads, most = nest.channels.extent // LANES, _BYTES // (LANES * element)
     for across in range(1, min(loads, WIDEST) + 1):
-        if loads % across:
+        if loads % across or across * LANES % nest.group:
             continue
         for cluster in CLUSTERS:
-            for threads in (each for each in THREADS if each >= across):
-                needed = HeldTile(across, cluster, threads, 1).needed(nest)
-                if needed <= _BYTES // (LANES * element):
-                    yield HeldTile(across, cluster, threads, needed)
+            for threads in THREADS:
+                if threads < across or nest.many * across > cluster * threads * most:
+                    continue
+                tile = HeldTile(across, cluster, threads, HeldTile(across, cluster, threads, 1).needed(nest))
+                if tile.loads <= most and (tile.used(nest) >= _USED or tile.loads == 1):
+                    yield tile
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    if (reason := refuse(problem, gpu)) is not None:
+        return reason
+    return "positions lie in several loops" if len(nest_for(problem).positions) > 1 else None
 
 
 def refuse_tile(tile: HeldTile, nest: Nest, element: int, gpu: Gpu) -> str | None:
     """Why no kernel normalises in such slabs on this GPU, None where one does."""
     if tile.cluster not in CLUSTERS or tile.threads not in THREADS:
-        return "there are kernels of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"
+        return "there are kernels of 1, 2, 4 or 8 blocks, and of 96 to 512 threads in whole warps"
     if (reason := tile.refuse_slab(nest)) is not None:
         return reason
     if tile.cluster > 1 and not gpu.warpgroup_mma:
@@ -133,19 +137,13 @@ def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
 
 def _emit(problem: KernelProblem, tile: HeldTile, at: StepExpressions) -> StepCode:
     nest = nest_for(problem)
-    slab = struct(
-        "bolt::portable::NormHeldSlab",
-        across=tile.across,
-        cluster=tile.cluster,
-        share=tile.share(nest),
-        group=nest.group,
-        channels=loop_text(nest.channels),
-    )
-    how = f"{tile.loads}, {tile.threads}, {tile.span(nest)}, {tile.merged(nest)}, "
-    how += f"{boolean(len(nest.positions) == 1)}, bolt::portable::NormOperands::{nest.operands}"
+    (positions,) = nest.positions
+    sizes = (tile.loads, tile.threads, tile.across, tile.cluster, tile.share(nest), nest.group, nest.many)
+    shape = ", ".join(map(str, (*sizes, positions.steps[0], max(len(nest.kept), 1))))
     call = (
-        f"bolt::portable::norm_in_registers<{how}, {types_text(problem)}>(r, "
-        f"{loops_text(problem)}, {slab}, {pointers_text(problem, at)}, {chain(problem, at)});"
+        f"bolt::portable::norm_in_registers<bolt::portable::HeldShape<{shape}>, "
+        f"bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, {loops_text(problem)}, "
+        f"{loop_text(nest.channels)}, {pointers_text(problem, at)}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/norm.h",), None, "", call)
 
@@ -153,7 +151,7 @@ def _emit(problem: KernelProblem, tile: HeldTile, at: StepExpressions) -> StepCo
 FORM: Form[HeldTile] = Form(
     "held",
     serves,
-    refuse,
+    _refuse,
     lambda problem, gpu: tiles(nest_for(problem), element_bytes(problem)),
     lambda problem, tile, gpu: refuse_tile(tile, nest_for(problem), element_bytes(problem), gpu),
     _seconds,

@@ -292,16 +292,15 @@ void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }
 
-/// The same in slabs that registers hold.
-template <int loads, int threads, int span, int merged, bool flat, NormOperands operands, typename Statistic, typename In,
-          typename Scale, typename Bias, typename Out, typename Epilogue>
-void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormHeldSlab& s, const void* input, const void* scale,
-                       const void* bias, void* output, const Epilogue& epilogue) {
+/// The same in slabs that registers hold, of `channels`.
+template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, const void* input,
+                       const void* scale, const void* bias, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (norm_in_lanes<wide>(in, out, end))
-    norm_held<loads, threads, span, merged, flat, operands, Statistic>(r, q, s, in, out, end);
+    norm_held<Shape, operands, Statistic>(r, q, channels, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }

@@ -40,6 +40,10 @@ template <int lanes = wide, typename T>
 __device__ inline void norm_operands(const T* from, Index step, float* values) {
   if (step == 1) {
     load_lanes<lanes>(from, values);
+  } else if (step == 0) {
+    const float all = load(from);
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) values[i] = all;
   } else {
 #pragma unroll
     for (int i = 0; i < lanes; ++i) values[i] = load(from + i * step);
