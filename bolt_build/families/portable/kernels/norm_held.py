@@ -32,7 +32,7 @@ CLUSTERS, THREADS = (1, 2, 4, 8), range(96, 513, WARP)
 """Blocks of a cluster, and threads of a block."""
 _BYTES = 384
 """Of elements that a thread holds at most."""
-_MOST_THREADS, _RESERVED = 2048, 52
+_MOST_THREADS, _RESERVED = 2048, 48
 """Of a multiprocessor; and registers of a thread beside those that hold elements (`held_registers`)."""
 _USED = 0.84
 """The part of what threads could hold that elements take at least."""

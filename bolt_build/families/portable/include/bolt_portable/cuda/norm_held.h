@@ -32,7 +32,7 @@ struct HeldShape {
 };
 
 /// Registers of a thread: elements that it holds, sums or factors of them, and addresses.
-constexpr int held_registers(int loads, int element) { return 2 * loads * element + 52; }
+constexpr int held_registers(int loads, int element) { return 2 * loads * element + 48; }
 
 /// Blocks that a multiprocessor has registers for.
 constexpr int held_blocks(int loads, int threads, int element) {
