@@ -32,7 +32,7 @@ CLUSTERS, THREADS = (1, 2, 4, 8), range(96, 513, WARP)
 """Blocks of a cluster, and threads of a block."""
 _BYTES = 384
 """Of elements that a thread holds at most."""
-_MOST_THREADS, _RESERVED = 2048, 48
+_MOST_WARPS, _SCHEDULERS, _RESERVED = 64, 4, 48
 """Of a multiprocessor; and registers of a thread beside those that hold elements (`held_registers`)."""
 _USED = 0.84
 """The part of what threads could hold that elements take at least."""
@@ -75,8 +75,9 @@ class HeldTile(InSlabs):
 
     def resident(self, element: int, gpu: Gpu) -> int:
         """Blocks of a multiprocessor (`held_blocks`)."""
-        registers = 2 * self.loads * element + _RESERVED
-        return max(1, min(gpu.registers // (registers * self.threads), _MOST_THREADS // self.threads))
+        warps, registers = self.threads // WARP, 2 * self.loads * element + _RESERVED
+        beside = gpu.registers // (_SCHEDULERS * WARP) // registers
+        return max(1, min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps))
 
 
 def tiles(nest: Nest, element: int) -> Iterator[HeldTile]:

@@ -34,9 +34,10 @@ struct HeldShape {
 /// Registers of a thread: elements that it holds, sums or factors of them, and addresses.
 constexpr int held_registers(int loads, int element) { return 2 * loads * element + 48; }
 
-/// Blocks that a multiprocessor has registers for.
+/// Blocks that a multiprocessor has registers for: its warps are shared out among four parts of 512 registers a lane.
 constexpr int held_blocks(int loads, int threads, int element) {
-  const int together = 65536 / (held_registers(loads, element) * threads), most = 2048 / threads;
+  const int warps = threads / 32, beside = 512 / held_registers(loads, element);
+  const int together = 4 * beside / warps, most = 64 / warps;
   return together < 1 ? 1 : together < most ? together : most;
 }
 
