@@ -14,6 +14,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.norm_batches import BatchTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_slabs import SlabTile
@@ -50,6 +51,9 @@ LAYERS = (
     Layer("turn-chain", Norm("variance", (1,), 1e-5), (Input((35, 520)), Input((520,)), Input((520,)),
           Input((35, 520))), (stage("add", 3), RELU)),
     norm("turn-bare", Norm("l2", (1,)), (90, 776)),
+    Layer("batch-rms", Norm("rms", (2,), 1e-5), (Input((3, 7, 4096)), Input((4096,), True))),
+    Layer("batch-chain", Norm("variance", (1,), 1e-5), (Input((9, 3720)), Input((3720,)), Input((3720,)),
+          Input((9, 3720))), (stage("add", 3), RELU)),
     norm("turn-none-180", Norm("variance", (1,), 1e-5), (67, 180), (180,)),
     Layer("turn-none-90", Norm("rms", (1,), 1e-5), (Input((35, 90)), Input((90,), True), Input((35, 90))),
           (stage("add", 2), RELU)),
@@ -93,6 +97,11 @@ HELD: dict[str, tuple[HeldTile, ...]] = {
     "slab-long": (HeldTile(8, 4, 256, 2), HeldTile(8, 1, 256, 8)),
     "slab-planes": (HeldTile(4, 2, 128, 1),),
 }
+BATCHES: dict[str, tuple[BatchTile, ...]] = {
+    "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),
+    "batch-rms": (BatchTile(8, 256, 2), BatchTile(16, 128, 4)),
+    "batch-chain": (BatchTile(4, 480, 1), BatchTile(4, 64, 8)),
+}
 PASSES: dict[str, tuple[PassTile, ...]] = {
     "slab-2": (PassTile(6, 7, 128, 1), PassTile(2, 3, 128, 2)),
     "slab-2-data": (PassTile(3, 1, 256, 2),),
@@ -132,12 +141,12 @@ def slabs() -> list[Trial]:
     for layer in LAYERS:
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
         trials = trials_of(half, "portable", 4)
-        both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-"))
+        both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-", "batch-"))
         trials = [each for each in trials if both or each.step.problem.inputs[0].format.layout is not Layout.ROW]
         plain = [
             each for each in trials if each.shared is None and each.step.problem.outputs[0].format.dtype.nbytes == 2
         ]
-        stated = {"held": HELD, "slabs": TILES, "passes": PASSES, "turns": TURNS}
+        stated = {"batches": BATCHES, "held": HELD, "slabs": TILES, "passes": PASSES, "turns": TURNS}
         for algorithm, tile in ((name, tile) for name in stated for tile in stated[name].get(layer.label, ())):
             candidate = Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
             legal = (each for each in plain[::-1] if PORTABLE.refuse(each.step.problem, candidate, TARGET) is None)

@@ -9,7 +9,7 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.kernels import norm_held, norm_passes, norm_slabs, norm_turns
+from bolt_build.families.portable.kernels import norm_batches, norm_held, norm_passes, norm_slabs, norm_turns
 from bolt_build.families.portable.kernels.norm_loops import loops_of, norm_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.rows import BLOCK, LANES, WARP, RowTile, refuse_row
 from bolt_build.families.portable.plain import Plain
@@ -110,6 +110,6 @@ RULES = (
         gpu_latency=_latency,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(norm_held.FORM, norm_slabs.FORM, norm_passes.FORM, norm_turns.FORM),
+        forms=(norm_held.FORM, norm_slabs.FORM, norm_passes.FORM, norm_turns.FORM, norm_batches.FORM),
     ),
 )

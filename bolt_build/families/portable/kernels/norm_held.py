@@ -1,5 +1,5 @@
-"""How a GPU normalises in slabs that threads hold in registers: neighbouring channels at all positions, which a block or
-a cluster of blocks reads with all loads under way at once."""
+"""How a GPU normalises in slabs that threads hold in registers: neighbouring channels at all positions, which a block
+or a cluster of blocks reads with all loads under way at once."""
 
 from __future__ import annotations
 
@@ -73,11 +73,13 @@ class HeldTile(InSlabs):
         """The part of what threads could hold that elements take."""
         return nest.many * self.across / (self.cluster * self.threads * self.loads)
 
-    def resident(self, element: int, gpu: Gpu) -> int:
-        """Blocks of a multiprocessor (`held_blocks`)."""
-        warps, registers = self.threads // WARP, 2 * self.loads * element + _RESERVED
-        beside = gpu.registers // (_SCHEDULERS * WARP) // registers
-        return max(1, min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps))
+
+def resident(threads: int, loads: int, element: int, gpu: Gpu) -> int:
+    """Blocks of a multiprocessor, where threads hold so many loads (`held_blocks`)."""
+    warps, registers = threads // WARP, 2 * loads * element + _RESERVED
+    lane = gpu.registers // (_SCHEDULERS * WARP)
+    beside = next((each for each in range(16, 1, -1) if lane // each // 8 * 8 >= registers), 1)
+    return max(1, min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps))
 
 
 def tiles(nest: Nest, element: int) -> Iterator[HeldTile]:
@@ -129,7 +131,7 @@ def _lines(tile: HeldTile, nest: Nest, element: int) -> float:
 def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
     nest, gpu, element = nest_for(problem), target.gpu, element_bytes(problem)
     assert gpu is not None, "registers are a GPU's"
-    at_once = gpu.sms * tile.resident(element, gpu) // tile.cluster * tile.cluster
+    at_once = gpu.sms * resident(tile.threads, tile.loads, element, gpu) // tile.cluster * tile.cluster
     blocks = nest.slabs(tile.width) * tile.cluster
     memory = moved(problem.nbytes, target) / (_lines(tile, nest, element) * operands_share(nest) * 0.9)
     computing = (3.0 + 0.2 * tile.loads + 0.15 * log2(tile.cluster) + 0.2 * tile.threads / 128) * 1e-6

@@ -26,8 +26,8 @@ class Loops:
 
     @property
     def lanes(self) -> int:
-        """Neighbouring elements of a row that one access may have, as rows, scale and bias lie; 0 where statistics are not
-        of rows of neighbours, or rows of whole loads have a scale or a bias each, of which slabs read one."""
+        """Neighbouring elements of a row that one access may have, as rows, scale and bias lie; 0 where statistics are
+        not of rows of neighbours, or rows of whole loads have a scale or a bias each, of which slabs read one."""
         *outer, last = self.reduced
         if outer or last.steps[0] != 1 or any(last.steps[index] not in (0, 1) for index in (1, 2)):
             return 0

@@ -21,8 +21,8 @@ _USUAL_SINGLE = ((WARP, 8), (BLOCK, 8))
 
 
 def held(extent: int, lanes: int = LANES) -> tuple[int, int]:
-    """Usual loads of `lanes` (`LANES`, 4, 2 or 1) elements a thread, and threads a row of `extent`; (0, `WARP`) for rows
-    that are too long or are no multiple of `lanes`."""
+    """Usual loads of `lanes` (`LANES`, 4, 2 or 1) elements a thread, and threads a row of `extent`; (0, `WARP`) for
+    rows that are too long or are no multiple of `lanes`."""
     if extent % lanes == 0:
         for threads, most in _USUAL if lanes == LANES else _USUAL_SINGLE if lanes == 1 else _USUAL_NARROW:
             loads = -(-extent // (threads * lanes))

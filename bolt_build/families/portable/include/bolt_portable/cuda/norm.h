@@ -2,6 +2,7 @@
 // channels in shared memory, or read once more from L2; other neighbouring statistics a few at a time; any other a block each.
 #pragma once
 
+#include "bolt_portable/cuda/norm_batches.h"
 #include "bolt_portable/cuda/norm_held.h"
 #include "bolt_portable/cuda/norm_passes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
@@ -328,6 +329,19 @@ void norm_in_turns(const Run& r, const Norm& p, Index blocks, const void* input,
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (norm_in_lanes<wide>(in, out, end))
     norm_turns<loads, threads, keeps, early, Statistic>(r, p, blocks, in, out, end);
+  else
+    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
+/// The same of rows of neighbours, several at once.
+template <typename Shape, bool early, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_batches(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
+                     const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (norm_in_lanes<wide>(in, out, end))
+    norm_batches<Shape, early, Statistic>(r, p, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }

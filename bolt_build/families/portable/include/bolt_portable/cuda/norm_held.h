@@ -36,7 +36,9 @@ constexpr int held_registers(int loads, int element) { return 2 * loads * elemen
 
 /// Blocks that a multiprocessor has registers for: its warps are shared out among four parts of 512 registers a lane.
 constexpr int held_blocks(int loads, int threads, int element) {
-  const int warps = threads / 32, beside = 512 / held_registers(loads, element);
+  const int warps = threads / 32;
+  int beside = 16;
+  while (beside > 1 && 512 / beside / 8 * 8 < held_registers(loads, element)) --beside;
   const int together = 4 * beside / warps, most = 64 / warps;
   return together < 1 ? 1 : together < most ? together : most;
 }
@@ -92,12 +94,6 @@ struct NormHeld {
   }
 
  private:
-  /// Of the elements that a thread or a row of partial sums has of a statistic: their mean, and squared distances from it (or
-  /// 0, and what is summed instead).
-  struct Part {
-    float mean, sum;
-  };
-
   /// Scale and bias of a load.
   struct Operands {
     float scale[wide], bias[wide];
@@ -121,7 +117,7 @@ struct NormHeld {
   __device__ static int cut(int lane) { return span == 2 ? min(group - lane * wide % group, wide) : wide; }
 
   /// Sums of the elements that this thread has of each statistic.
-  __device__ static void sums(const Lanes<In, wide> (&x)[loads], int stop, float many, int own, Part (&found)[span]) {
+  __device__ static void sums(const Lanes<In, wide> (&x)[loads], int stop, float many, int own, NormPart (&found)[span]) {
     constexpr int apart = span == 1 ? 2 : wide;  // sums that do not wait for each other
     float sum[apart] = {}, squares[apart] = {}, pivot[wide] = {}, y[wide];
     if (centred && there(0, stop)) {
@@ -162,7 +158,7 @@ struct NormHeld {
 
   /// Writes sums of what this thread has, or its warp, to a row of partial sums.
   __device__ static void gather(const Lanes<In, wide> (&x)[loads], int part, int lane, int stop, float2* partial, float* counts) {
-    Part found[span];
+    NormPart found[span];
     int loaded = 0;
 #pragma unroll
     for (int k = 0; k < loads; ++k) loaded += there(k, stop) ? 1 : 0;
@@ -172,57 +168,17 @@ struct NormHeld {
     bool first = lane == 0, writes = true;
     if constexpr (merged > 0) {
       if (one_sum) many *= wide;
-      const int kept = merge(found, many);
+      const int kept = merge_halves<merged, centred>(found, many);
       column = one_sum ? 0 : column + kept;
       row = threadIdx.x / 32;
       first = threadIdx.x % 32 == 0;
-      writes = (threadIdx.x & repeated) == 0;
+      writes = (threadIdx.x & repeated(span, merged)) == 0;
     }
     if (merged == 0 && !Shape::busy && part >= parts) return;
     if (writes)
 #pragma unroll
-      for (int j = 0; j < holds(merged); ++j) partial[row * columns + column + j] = {found[j].mean, found[j].sum};
+      for (int j = 0; j < halved(span, merged); ++j) partial[row * columns + column + j] = {found[j].mean, found[j].sum};
     if (first) counts[row] = many;
-  }
-
-  /// Statistics of its load that a thread still has after so many steps of `merge`.
-  static constexpr int holds(int steps) { return span >> steps > 1 ? span >> steps : 1; }
-  /// Bits of a thread's number in its warp: those with any of them set have what another one has.
-  static constexpr std::uint32_t repeats() {
-    std::uint32_t bits = 0;
-    for (int step = 0; step < merged; ++step)
-      if (holds(step) == 1) bits |= 16u >> step;
-    return bits;
-  }
-  static constexpr std::uint32_t repeated = repeats();
-
-  /// Puts sums of a warp's threads of the same channels together: each keeps half of its statistics, and gives the others
-  /// away. Returns the first that it keeps; `many` become positions of all that were put together.
-  __device__ static int merge(Part (&found)[span], float& many) {
-    int kept = 0;
-#pragma unroll
-    for (int step = 0; step < merged; ++step) {
-      const int distance = 16 >> step;
-      const bool upper = threadIdx.x & distance;
-      const float others = __shfl_xor_sync(0xffffffffu, many, distance), all = many + others;
-      const float weight = all > 0.0f ? __fdividef(others, all) : 0.0f;
-      const int half = holds(step) / 2;
-      if (upper) kept += half;
-#pragma unroll
-      for (int j = 0; j < holds(step + 1); ++j) {
-        Part mine = found[j], theirs = found[j];
-        if (half > 0) (upper ? mine : theirs) = found[half + j];
-        const float sum = __shfl_xor_sync(0xffffffffu, theirs.sum, distance);
-        found[j].sum = mine.sum + sum;
-        if constexpr (centred) {
-          const float apart = __shfl_xor_sync(0xffffffffu, theirs.mean, distance) - mine.mean;
-          found[j].mean = mine.mean + apart * weight;
-          found[j].sum += apart * apart * (many * weight);
-        }
-      }
-      many = all;
-    }
-    return kept;
   }
 
   /// Calls with(partial sum, how many elements it is of) for those of a statistic, but only each `team`th row from `row` on.

@@ -78,6 +78,51 @@ __device__ inline void slab_total(float* values, float* partial, std::uint32_t a
   __syncthreads();
 }
 
+/// Of the elements that a thread or several have of a statistic: their mean, and squared distances from it (or 0, and what is
+/// summed instead).
+struct NormPart {
+  float mean, sum;
+};
+
+/// Of `span` statistics a thread has so many after so many steps of `merge_halves`.
+constexpr int halved(int span, int steps) { return span >> steps > 1 ? span >> steps : 1; }
+/// Bits of a thread's number in its warp: those with any of them set have what another one has.
+constexpr std::uint32_t repeated(int span, int steps) {
+  std::uint32_t bits = 0;
+  for (int step = 0; step < steps; ++step)
+    if (halved(span, step) == 1) bits |= 16u >> step;
+  return bits;
+}
+
+/// Puts together what a warp's threads have of the same statistics, in steps: each thread keeps half of its statistics and
+/// gives the others away. Returns the first that it keeps. A thread's statistics are of `many` elements each, which become
+/// those of all that were put together.
+template <int steps, bool centred, int span>
+__device__ inline int merge_halves(NormPart (&found)[span], float& many) {
+  int kept = 0;
+#pragma unroll
+  for (int step = 0; step < steps; ++step) {
+    const int distance = 16 >> step, half = halved(span, step) / 2;
+    const bool upper = threadIdx.x & distance;
+    const float others = __shfl_xor_sync(0xffffffffu, many, distance), all = many + others;
+    const float weight = all > 0.0f ? __fdividef(others, all) : 0.0f;
+    if (upper) kept += half;
+#pragma unroll
+    for (int j = 0; j < halved(span, step + 1); ++j) {
+      NormPart mine = found[j], theirs = found[j];
+      if (half > 0) (upper ? mine : theirs) = found[half + j];
+      found[j].sum = mine.sum + __shfl_xor_sync(0xffffffffu, theirs.sum, distance);
+      if constexpr (centred) {
+        const float apart = __shfl_xor_sync(0xffffffffu, theirs.mean, distance) - mine.mean;
+        found[j].mean = mine.mean + apart * weight;
+        found[j].sum += apart * apart * (many * weight);
+      }
+    }
+    many = all;
+  }
+  return kept;
+}
+
 /// Mean and sum of squared distances from it (or 0 and what is summed instead) of `before` elements and of `many` others.
 template <typename Statistic>
 __device__ inline float2 norm_together(float2 a, float before, float2 b, float many) {

@@ -1,0 +1,116 @@
+"""How a GPU normalises several long rows at once: threads hold the same columns of all of them, and read scale and bias
+once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cost import moved
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.norm_held import CLUSTERS, resident
+from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of, norm_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.norm_nest import element_bytes
+from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Gpu, Target
+
+ROWS, MOST_THREADS = (4, 8, 16), 512
+"""Rows of a block, and threads of one at most."""
+
+
+@dataclass(frozen=True)
+class BatchTile:
+    """The `cluster` blocks of so many `threads` have so many `rows` at once, and a thread `LANES` columns of each."""
+
+    rows: int
+    threads: int
+    cluster: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("rows", self.rows), ("threads", self.threads), ("cluster", self.cluster)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> BatchTile:
+        return BatchTile(*(reader.number(name) for name in ("rows", "threads", "cluster")))
+
+
+def _threads(extent: int, cluster: int) -> int:
+    """Of a block: as few whole warps as have all columns."""
+    return ceil(extent / (LANES * cluster * WARP)) * WARP
+
+
+def _many(loops: Loops) -> int:
+    return prod(loop.extent for loop in loops.kept)
+
+
+def tiles(extent: int) -> Iterator[BatchTile]:
+    for cluster in CLUSTERS:
+        threads = _threads(extent, cluster)
+        if WARP < threads <= MOST_THREADS:
+            yield from (BatchTile(rows, threads, cluster) for rows in ROWS)
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    return None if loops_of(problem).shares_operands else "rows have scales or biases of their own"
+
+
+def refuse_tile(tile: BatchTile, loops: Loops, gpu: Gpu) -> str | None:
+    """Why no kernel normalises rows so on this GPU, None where one does."""
+    if tile.rows not in ROWS or tile.cluster not in CLUSTERS:
+        return "there are kernels of 4, 8 or 16 rows, and of 1, 2, 4 or 8 blocks"
+    if tile.cluster > 1 and not gpu.warpgroup_mma:
+        return "blocks form clusters from sm_90 on"
+    if tile.threads != (threads := _threads(loops.neighbours, tile.cluster)) or threads > MOST_THREADS:
+        what = "{} columns are those of {} threads in each of {} blocks, which have {} at most"
+        return Reason(what, loops.neighbours, threads, tile.cluster, MOST_THREADS)
+    if tile.rows > (many := _many(loops)):
+        return Reason("{} rows are fewer than the {} of a block", many, tile.rows)
+    return None
+
+
+def _seconds(problem: KernelProblem, tile: BatchTile, target: Target) -> float:
+    loops, gpu = loops_of(problem), target.gpu
+    assert gpu is not None, "batches are for GPUs"
+    blocks = ceil(_many(loops) / tile.rows) * tile.cluster
+    at_once = gpu.sms * resident(tile.threads, tile.rows, element_bytes(problem), gpu)
+    waves = blocks / at_once
+    return float(5e-6 + 1.5e-6 * ceil(waves) + 1.1 * moved(problem.nbytes, target))
+
+
+def _emit(problem: KernelProblem, tile: BatchTile, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Norm)
+    loops = loops_of(problem)
+    early = all(problem.inputs[index].constant for index in op_operands(problem)[1:])
+    shape = f"{tile.rows}, {tile.threads}, {tile.cluster}, {loops.neighbours}, {len(loops.kept)}"
+    call = (
+        f"bolt::portable::norm_in_batches<bolt::portable::BatchShape<{shape}>, {boolean(early)}, "
+        f"{types_text(problem)}>(r, {norm_text(loops.kept, loops.reduced, op.epsilon)}, {pointers_text(problem, at)}, "
+        f"{chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/norm.h",), None, "", call)
+
+
+FORM: Form[BatchTile] = Form(
+    "batches",
+    lambda problem: isinstance(problem.op, Norm) and loops_of(problem).neighbours > MOST_THREADS * LANES // 2,
+    _refuse,
+    lambda problem, gpu: tiles(loops_of(problem).neighbours),
+    lambda problem, tile, gpu: refuse_tile(tile, loops_of(problem), gpu),
+    _seconds,
+    BatchTile.read,
+    _emit,
+)
