@@ -97,20 +97,21 @@ constexpr std::uint32_t repeated(int span, int steps) {
 /// Puts together what a warp's threads have of the same statistics, in steps: each thread keeps half of its statistics and
 /// gives the others away. Returns the first that it keeps. A thread's statistics are of `many` elements each, which become
 /// those of all that were put together.
-template <int steps, bool centred, int span>
+template <int steps, bool centred, int step = 0, int span>
 __device__ inline int merge_halves(NormPart (&found)[span], float& many) {
-  int kept = 0;
-#pragma unroll
-  for (int step = 0; step < steps; ++step) {
-    const int distance = 16 >> step, half = halved(span, step) / 2;
+  if constexpr (step < steps) {
+    constexpr int distance = 16 >> step, half = halved(span, step) / 2;
     const bool upper = threadIdx.x & distance;
     const float others = __shfl_xor_sync(0xffffffffu, many, distance), all = many + others;
     const float weight = all > 0.0f ? __fdividef(others, all) : 0.0f;
-    if (upper) kept += half;
 #pragma unroll
     for (int j = 0; j < halved(span, step + 1); ++j) {
-      NormPart mine = found[j], theirs = found[j];
-      if (half > 0) (upper ? mine : theirs) = found[half + j];
+      NormPart mine = found[j], theirs = mine;
+      if constexpr (half > 0) {
+        const NormPart other = found[half + j];
+        theirs = upper ? mine : other;
+        mine = upper ? other : mine;
+      }
       found[j].sum = mine.sum + __shfl_xor_sync(0xffffffffu, theirs.sum, distance);
       if constexpr (centred) {
         const float apart = __shfl_xor_sync(0xffffffffu, theirs.mean, distance) - mine.mean;
@@ -119,8 +120,10 @@ __device__ inline int merge_halves(NormPart (&found)[span], float& many) {
       }
     }
     many = all;
+    return (upper ? half : 0) + merge_halves<steps, centred, step + 1>(found, many);
+  } else {
+    return 0;
   }
-  return kept;
 }
 
 /// Mean and sum of squared distances from it (or 0 and what is summed instead) of `before` elements and of `many` others.
