@@ -78,27 +78,34 @@ __device__ inline void write_rows(const Tile<Out>& tile, Out* out, Index step, I
 template <typename T>
 constexpr int ragged_lanes = sizeof(T) > 2 ? 16 / static_cast<int>(sizeof(T)) : wide;
 
-/// Calls whole(line, place) or one(line, place) for neighbours of `lines` lines of `many` elements each, at most
-/// `tile_side`, which begin wherever they do: whole accesses of `ragged_lanes` elements where 16 bytes of memory are all of
-/// one line, and the elements at its ends one by one. `begin(line)` is where it begins.
+/// Calls whole(line, place) for neighbours of `lines` lines of `many` elements each, at most `tile_side`, which begin wherever
+/// they do: for `ragged_lanes` elements at once where 16 bytes of memory are all of one line; and one(line, place) for the
+/// elements at its ends. `begin(line)` is where it begins.
 template <typename T, typename Begin, typename Whole, typename One>
-__device__ inline void each_ragged(Index lines, Index many, const Begin& begin, const Whole& whole, const One& one) {
-  constexpr int lanes = ragged_lanes<T>, groups = tile_side / lanes + 1;
-#pragma unroll 3
+__device__ inline void each_ragged(int lines, int many, const Begin& begin, const Whole& whole, const One& one) {
+  constexpr int lanes = ragged_lanes<T>, groups = tile_side / lanes, ends = 2 * lanes;
+  const auto head = [&](int line) {
+    const int skew = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin(line)) / sizeof(T) % lanes);
+    return skew == 0 ? 0 : lanes - skew;
+  };
+#pragma unroll
   for (int group = threadIdx.x; group < tile_side * groups; group += block_threads) {
     const int line = group / groups;
     if (line >= lines) continue;
-    const auto skew = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin(line)) / sizeof(T) % lanes);
-    const int place = group % groups * lanes - skew;
-    if (place >= 0 && place + lanes <= many)
-      whole(line, place);
-    else
-      for (int i = 0; i < lanes; ++i)
-        if (place + i >= 0 && place + i < many) one(line, place + i);
+    const int place = head(line) + group % groups * lanes;
+    if (place + lanes <= many) whole(line, place);
+  }
+#pragma unroll
+  for (int end = threadIdx.x; end < tile_side * ends; end += block_threads) {
+    const int line = end / ends, slot = end % ends;
+    if (line >= lines) continue;
+    const int before = head(line), inside = many > before ? (many - before) / lanes * lanes : 0;
+    const int place = slot < lanes ? slot : before + inside + slot - lanes;
+    if (slot < lanes ? place < before && place < many : place < many) one(line, place);
   }
 }
 
-__device__ inline Index at_most_a_side(Index extent) { return extent < tile_side ? extent : tile_side; }
+__device__ inline int at_most_a_side(Index extent) { return extent < tile_side ? static_cast<int>(extent) : tile_side; }
 
 /// As `read_columns` and `write_rows`, of columns and rows that begin wherever they do.
 template <typename In, typename Out>
