@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import norm_passes, norm_turns
+from bolt_build.families.portable.kernels.norm_batches import BatchTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_nest import nest_for
 from bolt_build.families.portable.kernels.norm_passes import PassTile
@@ -74,13 +75,16 @@ def test_passes_that_are_not_legal_have_a_reason(tile: PassTile, reason: str | N
         assert FAMILY.refuse(asked, passes(tile), target_named(target)) == reason
 
 
+ANY = "there are kernels of 1, 2, 4 or 8 blocks, and of 96 to 512 threads in whole warps"
+
+
 @pytest.mark.parametrize(
     ("tile", "target", "reason"),
     [
         (HeldTile(10, 8, 512, 11), "h200", None),
         (HeldTile(10, 8, 512, 12), "h200", "512 positions of a block are 11 loads of a thread, not 12"),
-        (HeldTile(10, 4, 256, 41), "h200", "41 loads of a thread are more than the 256 bytes that it holds"),
-        (HeldTile(10, 3, 512, 11), "h200", "there are kernels of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"),
+        (HeldTile(10, 4, 256, 41), "h200", "41 loads of a thread are more than the 384 bytes that it holds"),
+        (HeldTile(10, 3, 512, 11), "h200", ANY),
         (HeldTile(15, 8, 512, 11), "h200", "320 channels are no whole slabs of 120"),
         (HeldTile(8, 8, 512, 8), "h200", "a slab of 64 channels has no whole groups of 10"),
         (HeldTile(10, 8, 512, 11), "a100", "blocks form clusters from sm_90 on"),
@@ -93,17 +97,40 @@ def test_slabs_that_registers_do_not_hold_have_a_reason(tile: HeldTile, target: 
     assert FAMILY.refuse(asked, held(tile), target_named(target)) == reason
 
 
-def test_a_held_slab_is_summed_as_its_statistics_lie() -> None:
-    """Loads of eight channels are of one, two or eight statistics; a warp adds up threads that have the same."""
-    for groups, tile, how in (
-        (32, HeldTile(10, 8, 512, 11), "11, 512, 2, 0"),
-        (40, HeldTile(4, 8, 256, 8), "8, 256, 1, 3"),
-        (1, HeldTile(40, 8, 512, 43), "43, 512, 1, 5"),
-        (0, HeldTile(2, 8, 256, 4), "4, 256, 8, 4"),
-    ):
-        call = FAMILY.emit(images(32, 320, 64, 64, groups=groups), held(tile), H200, AT).call
-        assert call.startswith(f"bolt::portable::norm_in_registers<{how}, true, bolt::portable::NormOperands::fixed, ")
-        assert f".across = {tile.across}, .cluster = 8, .share = 512, " in call
+def test_a_held_slab_is_compiled_for_its_problem() -> None:
+    """Loads, threads, slab, cluster, share of a block, group, positions and what lies between them, loops of images."""
+    code = FAMILY.emit(images(32, 320, 64, 64, groups=32), held(HeldTile(10, 8, 512, 11)), H200, AT)
+    shape = "bolt::portable::HeldShape<11, 512, 10, 8, 512, 10, 4096, 320, 1>"
+    assert code.call.startswith(f"bolt::portable::norm_in_registers<{shape}, bolt::portable::NormOperands::fixed, ")
+    planes = problem_of(norm("n", Norm("variance", (1, 2), 1e-5, 2), (3, 6, 40), (6, 1)))
+    assert FAMILY.refuse(planes, held(HeldTile(1, 1, 96, 1)), H200) == "held: positions lie in several loops"
+
+
+@pytest.mark.parametrize(
+    ("asked", "tile", "target", "reason"),
+    [
+        (rows(2048, 16384), BatchTile(8, 512, 4), "h200", None),
+        (rows(2048, 16384), BatchTile(8, 256, 4), "h200",
+         "16384 columns are those of 512 threads in each of 4 blocks, which have 512 at most"),
+        (rows(2048, 16384), BatchTile(8, 1024, 2), "h200",
+         "16384 columns are those of 1024 threads in each of 2 blocks, which have 512 at most"),
+        (rows(2048, 16384), BatchTile(32, 512, 4), "h200",
+         "there are kernels of 4, 8 or 16 rows, and of 1, 2, 4 or 8 blocks"),
+        (rows(7, 16384), BatchTile(8, 512, 4), "h200", "7 rows are fewer than the 8 of a block"),
+        (rows(2048, 16384), BatchTile(8, 512, 4), "a100", "blocks form clusters from sm_90 on"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_batches_that_are_not_legal_have_a_reason(
+    asked: KernelProblem, tile: BatchTile, target: str, reason: str | None
+) -> None:
+    candidate = Candidate("portable", (("algorithm", "batches"), *tile.parameters), tile.settings)
+    asked = replace(asked, target=target)
+    assert FAMILY.refuse(asked, candidate, target_named(target)) == reason
+    if reason is None:
+        call = FAMILY.emit(asked, candidate, H200, AT).call
+        shape = "bolt::portable::BatchShape<8, 512, 4, 16384, 1>"
+        assert call.startswith(f"bolt::portable::norm_in_batches<{shape}, true, bolt::portable::NormVariance, ")
 
 
 def test_wide_slabs_and_many_slabs_are_refused_too() -> None:
@@ -169,7 +196,6 @@ def test_a_candidate_that_lacks_something_is_refused() -> None:
     for asked, candidate in (
         (images(32, 320, 64, 64, groups=32), passes(PassTile(40, 64, 256, 4))),
         (rows(16384, 4096), turns(TurnTile(128, "shared", 660))),
-        (images(32, 320, 64, 64, groups=32), held(HeldTile(10, 8, 512, 11))),
     ):
         bare = candidate.compiled
         reason = f"{bare} states not all that its kernel takes, or something else"
@@ -180,7 +206,8 @@ def test_a_candidate_that_lacks_something_is_refused() -> None:
 
 def test_large_images_may_be_read_from_l2_and_rows_beyond_registers_take_turns() -> None:
     assert any("passes" in str(each) for each in FAMILY.candidates(images(32, 64, 256, 256), H200)[0])
-    assert "turns" in str(FAMILY.candidates(rows(2048, 16384), H200)[0][0])
+    assert "batches" in str(FAMILY.candidates(rows(2048, 16384), H200)[0][0])
+    assert any("turns" in str(each) for each in FAMILY.candidates(rows(2048, 16384), H200)[0])
     assert "direct" in str(FAMILY.candidates(rows(16384, 4096), H200)[0][0])
     direct = Candidate("portable", (("algorithm", "direct"), ("threads", 32)))
     assert FAMILY.candidates(rows(128, 768), H200)[0][0] == direct
