@@ -51,9 +51,9 @@ LAYERS = (
     Layer("turn-chain", Norm("variance", (1,), 1e-5), (Input((35, 520)), Input((520,)), Input((520,)),
           Input((35, 520))), (stage("add", 3), RELU)),
     norm("turn-bare", Norm("l2", (1,)), (90, 776)),
-    Layer("batch-rms", Norm("rms", (2,), 1e-5), (Input((3, 7, 4096)), Input((4096,), True))),
-    Layer("batch-chain", Norm("variance", (1,), 1e-5), (Input((9, 3720)), Input((3720,)), Input((3720,)),
-          Input((9, 3720))), (stage("add", 3), RELU)),
+    Layer("batch-rms", Norm("rms", (2,), 1e-5), (Input((3, 7, 9216)), Input((9216,), True))),
+    Layer("batch-chain", Norm("variance", (1,), 1e-5), (Input((9, 8200)), Input((8200,)), Input((8200,)),
+          Input((9, 8200))), (stage("add", 3), RELU)),
     norm("turn-none-180", Norm("variance", (1,), 1e-5), (67, 180), (180,)),
     Layer("turn-none-90", Norm("rms", (1,), 1e-5), (Input((35, 90)), Input((90,), True), Input((35, 90))),
           (stage("add", 2), RELU)),
@@ -99,8 +99,8 @@ HELD: dict[str, tuple[HeldTile, ...]] = {
 }
 BATCHES: dict[str, tuple[BatchTile, ...]] = {
     "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),
-    "batch-rms": (BatchTile(8, 256, 2), BatchTile(16, 128, 4)),
-    "batch-chain": (BatchTile(4, 480, 1), BatchTile(4, 64, 8)),
+    "batch-rms": (BatchTile(8, 288, 4), BatchTile(16, 160, 8)),
+    "batch-chain": (BatchTile(4, 288, 4), BatchTile(4, 160, 8)),
 }
 PASSES: dict[str, tuple[PassTile, ...]] = {
     "slab-2": (PassTile(6, 7, 128, 1), PassTile(2, 3, 128, 2)),

@@ -75,11 +75,11 @@ class HeldTile(InSlabs):
 
 
 def resident(threads: int, loads: int, element: int, gpu: Gpu) -> int:
-    """Blocks of a multiprocessor, where threads hold so many loads (`held_blocks`)."""
+    """Blocks of a multiprocessor, where threads hold so many loads (`held_blocks`); 0 where registers do not."""
     warps, registers = threads // WARP, 2 * loads * element + _RESERVED
     lane = gpu.registers // (_SCHEDULERS * WARP)
     beside = next((each for each in range(16, 1, -1) if lane // each // 8 * 8 >= registers), 1)
-    return max(1, min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps))
+    return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps)
 
 
 def tiles(nest: Nest, element: int) -> Iterator[HeldTile]:
@@ -118,24 +118,41 @@ def refuse_tile(tile: HeldTile, nest: Nest, element: int, gpu: Gpu) -> str | Non
         return Reason("{} positions of a block are {} loads of a thread, not {}", tile.share(nest), needed, tile.loads)
     if tile.loads * LANES * element > _BYTES:
         return Reason("{} loads of a thread are more than the {} bytes that it holds", tile.loads, _BYTES)
+    if not resident(tile.threads, tile.loads, element, gpu):
+        return Reason("{} loads of each of {} threads are more than a multiprocessor holds", tile.loads, tile.threads)
     return None
+
+
+_FIXED, _LOAD, _CLUSTER, _THREADS = 2.0e-6, 0.23e-6, 0.3e-6, 0.8e-9
+"""Seconds of a launch; of each load of a thread; of a step of a cluster's size, in powers of two; and of a thread of a
+block: loads, sums and stores wait for each other. Fitted, as the other constants are, to 41 kernels on an H100."""
+_MEMORY, _EMPTY, _FEW, _SPREAD = 0.745, 0.49, 448, 0.35
+"""What memory takes beside what threads compute; what is added where a multiprocessor has no threads at all, and below
+how many it is; and how much less few blocks take than their part of the multiprocessors."""
+_PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
+"""Instructions of a warp for each load and beside them, and how many a scheduler issues a second."""
+_PARTS = {16: 0.45, 32: 0.8, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
+"""The part of memory's lines that runs of so many bytes have use for."""
 
 
 def _lines(tile: HeldTile, nest: Nest, element: int) -> float:
     """The part of memory's lines that a slab has use for."""
     run = tile.width * element
     whole = nest.positions[-1].steps[0] == nest.channels.extent == tile.width
-    return 1.0 if whole else run / (run + 32) if run % 32 else 1 - 8 / run
+    return 1.0 if whole else _PARTS.get(run, 1.0 if run % 64 == 0 else 0.95 if run % 32 == 0 else 0.85)
 
 
 def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
     nest, gpu, element = nest_for(problem), target.gpu, element_bytes(problem)
     assert gpu is not None, "registers are a GPU's"
-    at_once = gpu.sms * resident(tile.threads, tile.loads, element, gpu) // tile.cluster * tile.cluster
     blocks = nest.slabs(tile.width) * tile.cluster
-    memory = moved(problem.nbytes, target) / (_lines(tile, nest, element) * operands_share(nest) * 0.9)
-    computing = (3.0 + 0.2 * tile.loads + 0.15 * log2(tile.cluster) + 0.2 * tile.threads / 128) * 1e-6
-    return float(computing * (1 + blocks / at_once / 4) + memory + 1e-6)
+    threads = resident(tile.threads, tile.loads, element, gpu) * tile.threads
+    spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
+    memory = moved(problem.nbytes, target) / spread
+    memory *= _MEMORY / _lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
+    issued = blocks * tile.threads / WARP * (tile.loads * _PER_LOAD + _PER_WARP)
+    waiting = _FIXED + tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREADS
+    return float(waiting + memory + issued / (gpu.sms * _SCHEDULERS * _CYCLES))
 
 
 def _emit(problem: KernelProblem, tile: HeldTile, at: StepExpressions) -> StepCode:
