@@ -85,17 +85,17 @@ TILES: dict[str, tuple[SlabTile, ...]] = {
     "slab-long": (SlabTile(8, 4, 1, 256), SlabTile(8, 8, 1, 128)),
 }
 HELD: dict[str, tuple[HeldTile, ...]] = {
-    "slab-2": (HeldTile(2, 4, 128, 2), HeldTile(3, 8, 128, 2), HeldTile(6, 1, 256, 10)),
-    "slab-2-data": (HeldTile(3, 1, 128, 2),),
-    "slab-1": (HeldTile(1, 8, 128, 5), HeldTile(2, 4, 256, 9)),
-    "slab-rms": (HeldTile(5, 2, 128, 3),),
-    "slab-groups": (HeldTile(5, 4, 128, 5), HeldTile(5, 2, 256, 5)),
-    "slab-one-group": (HeldTile(3, 8, 128, 1), HeldTile(3, 1, 256, 3)),
-    "slab-image": (HeldTile(8, 8, 128, 3),),
-    "slab-batch": (HeldTile(2, 4, 128, 2),),
-    "slab-groups-chain": (HeldTile(3, 2, 128, 2), HeldTile(6, 1, 256, 4)),
-    "slab-long": (HeldTile(8, 4, 256, 2), HeldTile(8, 1, 256, 8)),
-    "slab-planes": (HeldTile(4, 2, 128, 1),),
+    "slab-2": (HeldTile(2, 4, 128, 2, 1), HeldTile(3, 8, 128, 2, 1), HeldTile(6, 1, 256, 10, 1)),
+    "slab-2-data": (HeldTile(3, 1, 128, 2, 1),),
+    "slab-1": (HeldTile(1, 8, 128, 5, 1), HeldTile(2, 4, 256, 9, 1)),
+    "slab-rms": (HeldTile(5, 2, 128, 3, 1),),
+    "slab-groups": (HeldTile(5, 4, 128, 5, 1), HeldTile(5, 2, 256, 5, 1)),
+    "slab-one-group": (HeldTile(3, 8, 128, 1, 1), HeldTile(3, 1, 256, 3, 1)),
+    "slab-image": (HeldTile(8, 8, 128, 3, 1),),
+    "slab-batch": (HeldTile(2, 4, 128, 2, 1),),
+    "slab-groups-chain": (HeldTile(3, 2, 128, 2, 1), HeldTile(6, 1, 256, 4, 1)),
+    "slab-long": (HeldTile(8, 4, 256, 2, 1), HeldTile(8, 1, 256, 8, 1)),
+    "slab-planes": (HeldTile(4, 2, 128, 1, 1),),
 }
 BATCHES: dict[str, tuple[BatchTile, ...]] = {
     "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),

@@ -81,13 +81,14 @@ ANY = "there are kernels of 1, 2, 4 or 8 blocks, and of 96 to 512 threads in who
 @pytest.mark.parametrize(
     ("tile", "target", "reason"),
     [
-        (HeldTile(10, 8, 512, 11), "h200", None),
-        (HeldTile(10, 8, 512, 12), "h200", "512 positions of a block are 11 loads of a thread, not 12"),
-        (HeldTile(10, 4, 256, 41), "h200", "41 loads of a thread are more than the 384 bytes that it holds"),
-        (HeldTile(10, 3, 512, 11), "h200", ANY),
-        (HeldTile(15, 8, 512, 11), "h200", "320 channels are no whole slabs of 120"),
-        (HeldTile(8, 8, 512, 8), "h200", "a slab of 64 channels has no whole groups of 10"),
-        (HeldTile(10, 8, 512, 11), "a100", "blocks form clusters from sm_90 on"),
+        (HeldTile(10, 8, 512, 11, 1), "h200", None),
+        (HeldTile(10, 8, 512, 12, 1), "h200", "512 positions of a block are 11 loads of a thread, not 12"),
+        (HeldTile(10, 4, 256, 41, 1), "h200", "41 loads of a thread are more than the 384 bytes that it holds"),
+        (HeldTile(10, 8, 512, 11, 2), "h200", "a multiprocessor holds 11 loads of each of 512 threads 1 times, not 2"),
+        (HeldTile(10, 3, 512, 11, 1), "h200", ANY),
+        (HeldTile(15, 8, 512, 11, 1), "h200", "320 channels are no whole slabs of 120"),
+        (HeldTile(8, 8, 512, 8, 1), "h200", "a slab of 64 channels has no whole groups of 10"),
+        (HeldTile(10, 8, 512, 11, 1), "a100", "blocks form clusters from sm_90 on"),
     ],
     ids=str,
 )
@@ -98,12 +99,12 @@ def test_slabs_that_registers_do_not_hold_have_a_reason(tile: HeldTile, target: 
 
 
 def test_a_held_slab_is_compiled_for_its_problem() -> None:
-    """Loads, threads, slab, cluster, share of a block, group, positions and what lies between them, loops of images."""
-    code = FAMILY.emit(images(32, 320, 64, 64, groups=32), held(HeldTile(10, 8, 512, 11)), H200, AT)
-    shape = "bolt::portable::HeldShape<11, 512, 10, 8, 512, 10, 4096, 320, 1>"
+    """Loads, threads, slab, cluster, share of a block, group, positions and what lies between them, loops, blocks."""
+    code = FAMILY.emit(images(32, 320, 64, 64, groups=32), held(HeldTile(10, 8, 512, 11, 1)), H200, AT)
+    shape = "bolt::portable::HeldShape<11, 512, 10, 8, 512, 10, 4096, 320, 1, 1>"
     assert code.call.startswith(f"bolt::portable::norm_in_registers<{shape}, bolt::portable::NormOperands::fixed, ")
     planes = problem_of(norm("n", Norm("variance", (1, 2), 1e-5, 2), (3, 6, 40), (6, 1)))
-    assert FAMILY.refuse(planes, held(HeldTile(1, 1, 96, 1)), H200) == "held: positions lie in several loops"
+    assert FAMILY.refuse(planes, held(HeldTile(1, 1, 96, 1, 1)), H200) == "held: positions lie in several loops"
 
 
 @pytest.mark.parametrize(

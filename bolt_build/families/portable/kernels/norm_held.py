@@ -4,7 +4,7 @@ or a cluster of blocks reads with all loads under way at once."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
@@ -32,8 +32,9 @@ CLUSTERS, THREADS = (1, 2, 4, 8), range(96, 513, WARP)
 """Blocks of a cluster, and threads of a block."""
 _BYTES = 384
 """Of elements that a thread holds at most."""
-_MOST_WARPS, _SCHEDULERS, _RESERVED = 64, 4, 48
-"""Of a multiprocessor; and registers of a thread beside those that hold elements (`held_registers`)."""
+_MOST_WARPS, _SCHEDULERS, _RESERVED, _LEAST = 64, 4, 48, 32
+"""Of a multiprocessor; and registers of a thread beside those that hold elements, as many as it wants and as many as it
+can do with."""
 _USED = 0.84
 """The part of what threads could hold that elements take at least."""
 
@@ -41,21 +42,29 @@ _USED = 0.84
 @dataclass(frozen=True)
 class HeldTile(InSlabs):
     """`across` loads of `LANES` channels make a slab. The `cluster` blocks of a slab, of `threads` threads, share its
-    positions evenly: each thread has so many `loads` of them."""
+    positions evenly: each thread has so many `loads` of them. A multiprocessor has `resident` blocks."""
 
     across: int
     cluster: int
     threads: int
     loads: int
+    resident: int
 
     @property
     def parameters(self) -> Named:
-        return ("threads", self.threads), ("loads", self.loads), ("across", self.across), ("cluster", self.cluster)
+        return (
+            ("threads", self.threads),
+            ("loads", self.loads),
+            ("across", self.across),
+            ("cluster", self.cluster),
+            ("resident", self.resident),
+        )
 
     @staticmethod
     def read(reader: Reader) -> HeldTile:
-        threads, loads, across, cluster = (reader.number(name) for name in ("threads", "loads", "across", "cluster"))
-        return HeldTile(across, cluster, threads, loads)
+        names = ("threads", "loads", "across", "cluster", "resident")
+        threads, loads, across, cluster, resident = (reader.number(name) for name in names)
+        return HeldTile(across, cluster, threads, loads, resident)
 
     @property
     def settings(self) -> Named:
@@ -73,16 +82,22 @@ class HeldTile(InSlabs):
         """The part of what threads could hold that elements take."""
         return nest.many * self.across / (self.cluster * self.threads * self.loads)
 
+    def at_once(self, element: int, gpu: Gpu) -> tuple[int, int]:
+        """Blocks of a multiprocessor whose threads keep all in registers, and those of which some waits in memory."""
+        loose, tight = (resident(self.threads, self.loads, element, gpu, beside) for beside in (_RESERVED, _LEAST))
+        return loose, tight
 
-def resident(threads: int, loads: int, element: int, gpu: Gpu) -> int:
-    """Blocks of a multiprocessor, where threads hold so many loads (`held_blocks`); 0 where registers do not."""
-    warps, registers = threads // WARP, 2 * loads * element + _RESERVED
+
+def resident(threads: int, loads: int, element: int, gpu: Gpu, reserved: int = _RESERVED) -> int:
+    """Blocks of a multiprocessor, where threads hold so many loads and `reserved` registers (`held_blocks`); 0 where
+    registers do not."""
+    warps, registers = threads // WARP, 2 * loads * element + reserved
     lane = gpu.registers // (_SCHEDULERS * WARP)
     beside = next((each for each in range(16, 1, -1) if lane // each // 8 * 8 >= registers), 1)
     return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps)
 
 
-def tiles(nest: Nest, element: int) -> Iterator[HeldTile]:
+def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
     """Slabs of every width that channels are a multiple of, where registers hold a block's share and few of them are
     left."""
     loads, most = nest.channels.extent // LANES, _BYTES // (LANES * element)
@@ -93,9 +108,9 @@ def tiles(nest: Nest, element: int) -> Iterator[HeldTile]:
             for threads in THREADS:
                 if threads < across or nest.many * across > cluster * threads * most:
                     continue
-                tile = HeldTile(across, cluster, threads, HeldTile(across, cluster, threads, 1).needed(nest))
+                tile = HeldTile(across, cluster, threads, HeldTile(across, cluster, threads, 1, 1).needed(nest), 1)
                 if tile.loads <= most and (tile.used(nest) >= _USED or tile.loads == 1):
-                    yield tile
+                    yield from (replace(tile, resident=each) for each in {*tile.at_once(element, gpu)} - {0})
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
@@ -118,8 +133,9 @@ def refuse_tile(tile: HeldTile, nest: Nest, element: int, gpu: Gpu) -> str | Non
         return Reason("{} positions of a block are {} loads of a thread, not {}", tile.share(nest), needed, tile.loads)
     if tile.loads * LANES * element > _BYTES:
         return Reason("{} loads of a thread are more than the {} bytes that it holds", tile.loads, _BYTES)
-    if not resident(tile.threads, tile.loads, element, gpu):
-        return Reason("{} loads of each of {} threads are more than a multiprocessor holds", tile.loads, tile.threads)
+    if not 0 < tile.resident <= (most := tile.at_once(element, gpu)[1]):
+        what = "a multiprocessor holds {} loads of each of {} threads {} times, not {}"
+        return Reason(what, tile.loads, tile.threads, most, tile.resident)
     return None
 
 
@@ -131,6 +147,8 @@ _MEMORY, _EMPTY, _FEW, _SPREAD = 0.745, 0.49, 448, 0.35
 how many it is; and how much less few blocks take than their part of the multiprocessors."""
 _PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
 """Instructions of a warp for each load and beside them, and how many a scheduler issues a second."""
+_SPILLED = 100
+"""A guess at such instructions where some of what a thread has waits in memory."""
 _PARTS = {16: 0.45, 32: 0.8, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
 """The part of memory's lines that runs of so many bytes have use for."""
 
@@ -146,11 +164,12 @@ def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
     nest, gpu, element = nest_for(problem), target.gpu, element_bytes(problem)
     assert gpu is not None, "registers are a GPU's"
     blocks = nest.slabs(tile.width) * tile.cluster
-    threads = resident(tile.threads, tile.loads, element, gpu) * tile.threads
+    threads = tile.resident * tile.threads
     spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
     memory = moved(problem.nbytes, target) / spread
     memory *= _MEMORY / _lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
-    issued = blocks * tile.threads / WARP * (tile.loads * _PER_LOAD + _PER_WARP)
+    spilled = _SPILLED if tile.resident > tile.at_once(element, gpu)[0] else 0
+    issued = blocks * tile.threads / WARP * (tile.loads * _PER_LOAD + _PER_WARP + spilled)
     waiting = _FIXED + tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREADS
     return float(waiting + memory + issued / (gpu.sms * _SCHEDULERS * _CYCLES))
 
@@ -159,7 +178,7 @@ def _emit(problem: KernelProblem, tile: HeldTile, at: StepExpressions) -> StepCo
     nest = nest_for(problem)
     (positions,) = nest.positions
     sizes = (tile.loads, tile.threads, tile.across, tile.cluster, tile.share(nest), nest.group, nest.many)
-    shape = ", ".join(map(str, (*sizes, positions.steps[0], max(len(nest.kept), 1))))
+    shape = ", ".join(map(str, (*sizes, positions.steps[0], max(len(nest.kept), 1), tile.resident)))
     call = (
         f"bolt::portable::norm_in_registers<bolt::portable::HeldShape<{shape}>, "
         f"bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, {loops_text(problem)}, "
@@ -172,7 +191,7 @@ FORM: Form[HeldTile] = Form(
     "held",
     serves,
     _refuse,
-    lambda problem, gpu: tiles(nest_for(problem), element_bytes(problem)),
+    lambda problem, gpu: tiles(nest_for(problem), element_bytes(problem), gpu),
     lambda problem, tile, gpu: refuse_tile(tile, nest_for(problem), element_bytes(problem), gpu),
     _seconds,
     HeldTile.read,

@@ -3,9 +3,21 @@
 #pragma once
 
 #include "bolt_portable/cuda/cluster.h"
-#include "bolt_portable/cuda/norm_held.h"
+#include "bolt_portable/cuda/norm_sums.h"
 
 namespace bolt::portable {
+
+/// Registers of a thread: elements that it holds, sums or factors of them, and addresses.
+constexpr int held_registers(int loads, int element) { return 2 * loads * element + 48; }
+
+/// Blocks that a multiprocessor has registers for: its warps are shared out among four parts of 512 registers a lane.
+constexpr int held_blocks(int loads, int threads, int element) {
+  const int warps = threads / 32;
+  int beside = 16;
+  while (beside > 1 && 512 / beside / 8 * 8 < held_registers(loads, element)) --beside;
+  const int together = 4 * beside / warps, most = 64 / warps;
+  return together < 1 ? 1 : together < most ? together : most;
+}
 
 /// `rows` rows of `extent` columns at once, which the `cluster` blocks of so many `threads` share by columns: a thread has
 /// `wide` of them. All of it is known to the compiler, and in how many loops (`kept`) rows lie.
@@ -16,7 +28,7 @@ struct BatchShape {
   static_assert(threads % 32 == 0 && cluster * share >= extent && (rows & (rows - 1)) == 0 && rows <= 32);
 };
 
-/// Sums are as in `NormHeld`: of a thread, of its warp, which puts those of all rows together in five steps, of a block and of
+/// Sums are as in norm_held.h: of a thread, of its warp, which puts those of all rows together in five steps, of a block and of
 /// a cluster. All rows have the same scale and bias, which are asked for early where they are constants.
 template <typename Shape, bool early, typename Statistic, typename In, typename Out, typename End>
 struct NormBatches {

@@ -9,12 +9,14 @@ namespace bolt::portable {
 /// How a normalisation is cut in slabs that threads hold, and what it is of: `across` loads of `wide` neighbouring channels
 /// at all `positions`, which lie `step` elements apart. A slab is of `cluster` blocks of so many `threads`, each of which has
 /// `share` positions, and each thread `loads` of them. `group` neighbouring channels have one statistic; whole groups make a
-/// slab. Images lie in so many loops (`kept`). All of it is known to the compiler: with it as arguments, threads took longer
+/// slab. Images lie in so many loops (`kept`). A multiprocessor has registers for `resident` blocks, if some of a thread's wait
+/// in memory. All of it is known to the compiler: with it as arguments, threads took longer
 /// for addresses and divisions than memory for elements.
-template <int loads_, int threads_, int across_, int cluster_, int share_, int group_, int positions_, int step_, int kept_>
+template <int loads_, int threads_, int across_, int cluster_, int share_, int group_, int positions_, int step_, int kept_,
+          int resident_>
 struct HeldShape {
   static constexpr int loads = loads_, threads = threads_, across = across_, cluster = cluster_, share = share_, group = group_,
-                       positions = positions_, step = step_, kept = kept_;
+                       positions = positions_, step = step_, kept = kept_, resident = resident_;
   static constexpr int parts = threads / across, warps = threads / 32;
   static constexpr int statistics = across * wide / group;
   /// Statistics that one load may be of.
@@ -31,18 +33,6 @@ struct HeldShape {
   static_assert(threads % 32 == 0 && across * wide % group == 0 && parts * loads >= share);
 };
 
-/// Registers of a thread: elements that it holds, sums or factors of them, and addresses.
-constexpr int held_registers(int loads, int element) { return 2 * loads * element + 48; }
-
-/// Blocks that a multiprocessor has registers for: its warps are shared out among four parts of 512 registers a lane.
-constexpr int held_blocks(int loads, int threads, int element) {
-  const int warps = threads / 32;
-  int beside = 16;
-  while (beside > 1 && 512 / beside / 8 * 8 < held_registers(loads, element)) --beside;
-  const int together = 4 * beside / warps, most = 64 / warps;
-  return together < 1 ? 1 : together < most ? together : most;
-}
-
 /// Elements are read from memory once, all loads of a thread at once, and stored once. A thread sums distances from the
 /// first element that it has of a statistic, and their squares: that element is part of the sum, so squares around the
 /// mean lose at most as many roundings as the thread has elements. Sums of threads are put together by Chan's formula: in a
@@ -54,7 +44,6 @@ struct NormHeld {
   static constexpr int parts = Shape::parts, group = Shape::group, span = Shape::span, merged = Shape::merged;
   static constexpr int statistics = Shape::statistics, rows = Shape::rows, columns = Shape::columns, team = Shape::team;
   static constexpr bool one_sum = Shape::one_sum, centred = Statistic::centred;
-  static constexpr int resident = held_blocks(loads, threads, sizeof(In));
 
   NormLoop kept[Shape::kept];  ///< around channels, but for the slabs of an image
   NormLoop channels, positions;
@@ -316,8 +305,8 @@ struct NormHeld {
   }
 };
 
-template <typename Held, int threads>
-__global__ void __launch_bounds__(threads, Held::resident) norm_held_kernel(const Held held) {
+template <typename Held, int threads, int resident>
+__global__ void __launch_bounds__(threads, resident) norm_held_kernel(const Held held) {
   held();
 }
 
@@ -334,7 +323,7 @@ void norm_held(const Run& r, const Norm& p, const NormLoop& channels, const In* 
   how.overlap = r.overlap;
   how.cluster = Shape::cluster;
   how.stream = r.stream;
-  queue("a normalisation kernel", how, norm_held_kernel<Held, Shape::threads>, held);
+  queue("a normalisation kernel", how, norm_held_kernel<Held, Shape::threads, Shape::resident>, held);
 }
 
 }  // namespace bolt::portable
