@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.grouped import banded, chain, deep, depthwise, diagonal, normed, rows, sliding, tensor_core
+from bolt_build.families.grouped import banded, chain, deep, depthwise, diagonal, normed, rows, sliding, tensor_core, volume
 from bolt_build.families.grouped.kind import Kind
 from bolt_build.families.grouped.shape import Shape
 from bolt_build.families.grouped.sort import Sort
@@ -11,6 +11,9 @@ from bolt_build.families.grouped.sort import Sort
 KINDS: tuple[Kind, ...] = (
     depthwise.KIND, rows.KIND, diagonal.KIND, tensor_core.KIND, sliding.KIND, deep.KIND, banded.KIND,
 )  # fmt: skip
+
+VOLUMES: tuple[Kind, ...] = (volume.KIND,)
+"""Those for windows over depths, rows and columns."""
 
 SORTS: tuple[Sort, ...] = (chain, normed)
 
@@ -22,6 +25,8 @@ def sort_of(problem: KernelProblem) -> Sort | None:
 
 def kinds_for(shape: Shape) -> tuple[Kind, ...]:
     """The kinds that a problem is for: one at least."""
+    if shape.depths is not None:
+        return VOLUMES
     return tuple(kind for kind in KINDS if kind.serves(shape))
 
 

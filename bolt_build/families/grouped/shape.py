@@ -28,8 +28,21 @@ _WASTED = {
 
 
 @dataclass(frozen=True)
+class Depths:
+    """The third axis of a convolution over volumes, in front of rows and columns."""
+
+    extent: int
+    out: int
+    kernel: int
+    stride: int
+    dilation: int
+    pad: int
+
+
+@dataclass(frozen=True)
 class Shape:
-    """A convolution over rows and columns; one over a line has one row. Pairs are heights and widths.
+    """A convolution over rows and columns; one over a line has one row, one over volumes has `depths` too. Pairs are
+    heights and widths.
 
     `nbytes` are all that must move once, `input_bytes` those of the input; `epilogue` counts operations a result behind
     the sum. `dtype` is the type of inputs, weights and results.
@@ -49,6 +62,7 @@ class Shape:
     input_bytes: int
     epilogue: int
     dtype: DType = DType.F16
+    depths: Depths | None = None
 
     @property
     def element(self) -> str:
@@ -62,7 +76,7 @@ class Shape:
 
     @cached_property
     def taps(self) -> int:
-        return self.kernel[0] * self.kernel[1]
+        return self.kernel[0] * self.kernel[1] * (self.depths.kernel if self.depths else 1)
 
     @property
     def window(self) -> str:
@@ -92,7 +106,8 @@ class Shape:
     @property
     def flops_of_singles(self) -> int:
         """Operations of a convolution whose filters have one channel each."""
-        return 2 * self.batch * self.out[0] * self.out[1] * self.filters * self.taps
+        positions = self.batch * self.out[0] * self.out[1] * (self.depths.out if self.depths else 1)
+        return 2 * positions * self.filters * self.taps
 
     @property
     def arguments(self) -> dict[str, int]:
@@ -117,8 +132,10 @@ def refuse(problem: KernelProblem) -> str | None:
     y = problem.outputs[0]
     if op.groups == 1:
         return "convolves groups of channels apart, here is but one"
-    if len(y.shape) not in (3, 4):
-        return Reason("convolves over one or two spatial axes, not {}", len(y.shape) - 2)
+    if len(y.shape) not in (3, 4, 5):
+        return Reason("convolves over one to three spatial axes, not {}", len(y.shape) - 2)
+    if len(y.shape) == 5 and not problem.inputs[op_operands(problem)[0]].shape[1] == y.shape[1] == op.groups:
+        return "convolves over three axes where each channel has a filter of its own, and one"
     if (reason := refuse_tensors(problem)) is not None:
         return reason
     for operand in problem.inputs:
@@ -146,8 +163,8 @@ def refuse_tensors(problem: KernelProblem) -> str | None:
 
 
 def _two(values: tuple[int, ...], fill: int) -> tuple[int, int]:
-    """Height and width of one or two spatial attributes."""
-    return (fill, values[0]) if len(values) == 1 else (values[0], values[1])
+    """Height and width of one to three spatial attributes."""
+    return (fill, values[0]) if len(values) == 1 else (values[-2], values[-1])
 
 
 def shape_of(problem: KernelProblem) -> Shape:
@@ -156,10 +173,14 @@ def shape_of(problem: KernelProblem) -> Shape:
     assert isinstance(op, Conv)
     own = op_operands(problem)
     x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
+    depths = None
+    if len(y.shape) == 5:
+        first = (op.strides[0], op.dilations[0], op.pads_begin[0])
+        depths = Depths(x.shape[2], y.shape[2], weights.shape[2], *first)
     return Shape(
         x.shape[0], _two(x.shape[2:], 1), x.shape[1], _two(y.shape[2:], 1), y.shape[1], op.groups,
         _two(weights.shape[2:], 1), _two(op.strides, 1), _two(op.dilations, 1), _two(op.pads_begin, 0),
-        problem.nbytes, x.nbytes, 4 + epilogue_operations(problem), y.format.dtype,
+        problem.nbytes, x.nbytes, 4 + epilogue_operations(problem), y.format.dtype, depths,
     )  # fmt: skip
 
 
