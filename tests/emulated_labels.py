@@ -165,6 +165,8 @@ LABELS = (
     "dw-form-grouped-slidingx",
     "dw-3x3d3s2-grouped-slidingx",
     "dw-residual-odd-grouped-slidingx",
+    "vol-3x3x3-grouped-volumex",
+    "vol-d3s2-grouped-volumex",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16/channels_last-f16/channels_last",
     "gr-residual-odd-grouped-",
     "gr-24x3s2-grouped-tensor_corex",

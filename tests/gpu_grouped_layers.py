@@ -19,6 +19,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 
 FAMILY = Grouped()
+Strides = tuple[int, int, int]
 NO_PADS = ((0, 0), (0, 0))
 
 
@@ -75,6 +76,26 @@ DEEP = [
 ]
 """Products whose depth warps share."""
 
+
+def _volume(
+    label: str, x: tuple[int, ...], window: tuple[int, ...], strides: Strides, dilations: Strides, *more: EpilogueOp
+) -> Layer:
+    """A depthwise convolution over volumes, with stages behind it."""
+    layer = conv(label, x, x[1], window, groups=x[1], epilogue=more)
+    return replace(layer, op=replace(layer.op, strides=strides, dilations=dilations))
+
+
+ONES = (1, 1, 1)
+VOLUMES = [
+    _volume("vol-3x3x3", (2, 22, 7, 9, 11), (3, 3, 3), ONES, ONES, *RESIDUAL),
+    _volume("vol-s122", (1, 40, 5, 13, 12), (3, 3, 3), (1, 2, 2), ONES, *SILU),
+    _volume("vol-5x3x4", (2, 7, 9, 8, 10), (5, 3, 4), (2, 1, 3), ONES),
+    _volume("vol-5x5x5", (1, 24, 6, 9, 14), (5, 5, 5), ONES, ONES, *SILU),
+    _volume("vol-d212", (1, 12, 9, 8, 11), (3, 3, 2), (1, 1, 2), (2, 1, 2)),
+    _volume("vol-d3s2", (2, 16, 13, 11, 10), (3, 2, 3), (2, 3, 1), (3, 2, 3)),
+]
+"""Depthwise windows over volumes, whose planes are read once."""
+
 GROUPED = [
     *(
         conv(f"gr-{c}x{g}s{s}", (2, c * g, 13, 15), c * g, (3, 3), s, groups=g)
@@ -123,11 +144,13 @@ def grouped_trials() -> list[Trial]:
     found = []
     for index, layer in enumerate((*DEPTHWISE, *GROUPED, *DEEP)):
         found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
+    for layer in VOLUMES:
+        found += _ends(trials_of(layer, "grouped", 1000), both=True)
     for layer in FORMS:
         found += _forms(layer)
     for layer in BANDS:
         found += _bands(layer)
-    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2], BANDS[0]):
+    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2], BANDS[0], VOLUMES[0]):
         (first, *_) = trials_of(layer, "grouped")
         row = first.step.problem.outputs[0].row
         found += [replace(first, pitch=row + more) for more in (8, 104)]

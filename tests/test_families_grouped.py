@@ -63,8 +63,8 @@ def test_is_predicted_to_beat_the_direct_kernel(layer: Layer, target: Target) ->
         (conv("dense", (2, 16, 8, 8), 16, (3, 3)), "is for convolutions with groups"),
         (matmul("product", (7, 64), 32, True, ()), "is for convolutions with groups"),
         (
-            conv("volume", (1, 8, 5, 6, 7), 8, (3, 3, 3), groups=8),
-            "convolves over one or two spatial axes, not 3",
+            conv("volume", (1, 8, 5, 6, 7), 16, (3, 3, 3), groups=8),
+            "convolves over three axes where each channel has one filter, of its own",
         ),
         (replace(DEPTHWISE, precision=DType.F32), "takes tensors in f16 or bf16, not in f32"),
         (

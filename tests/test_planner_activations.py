@@ -45,6 +45,7 @@ SPELLINGS = [
     ("%a = max(%x, %zero); %y = min(%a, %six)", "clip beta=6.0", "min(max(x, 0), 6)"),
     ("%a = relu(%x); %y = min(%six, %a)", "clip beta=6.0", "min(max(x, 0), 6)"),
     ("%a = mul(%x, %tenth); %y = max(%x, %a)", "leaky_relu alpha=0.10000000149011612", "max(x, 0.1 * x)"),
+    ("%y = prelu(%x, %tenth)", "leaky_relu alpha=0.10000000149011612", "one slope for all x"),
 ]  # fmt: skip
 
 

@@ -142,3 +142,21 @@ def test_channels_around_depthwise_convolutions_are_padded_where_nothing_is_cut(
     assert said(result) == [("a", "padded parts of 45 channels", "each is a multiple of 8")]
     assert channels(result.graph) == {"a": 48, "b": 48, "y": 24}
     agrees(before, result.graph)
+
+
+def test_depths_that_become_images_keep_their_channels() -> None:
+    """A depthwise convolution over volumes stands between products over images of all depths."""
+    before = graph("""
+        graph g batch=1 (%x: f32[4,16,3,3]) -> (%y) {
+          const %w: f32[45,16,1,1]
+          const %v: f32[45,1,3,3,3]
+          const %u: f32[24,45,1,1]
+          %a = conv(%x, %w) // "a"
+          %b = unfold-depth(%a) depth=4 // "b"
+          %c = conv(%b, %v) groups=45 pads_begin=[1,1,1] pads_end=[1,1,1] | relu // "c"
+          %d = fold-depth(%c) // "d"
+          %y = conv(%d, %u) // "y"
+        }""")
+    result = run(PAD_SLICES, before)
+    assert channels(result.graph) == {"a": 48, "b": 48, "c": 48, "d": 48, "y": 24}
+    agrees(before, result.graph)

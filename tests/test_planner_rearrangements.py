@@ -121,6 +121,26 @@ def test_any_cut_order_and_join_gives_the_same(data: st.DataObject) -> None:
     agrees(before, after)
 
 
+def test_lines_of_a_convolution_move_in_one_step_and_tokens_do_not() -> None:
+    """What a transposed convolution over lines leaves: phases first, so channels last nothing moves."""
+    text = """
+        graph g batch=2 (%x: f32[2,3,5]) -> (%u) {
+          const %w: f32[8,3,1]
+          %c = conv(%x, %w) strides=[1] // "c"
+          %s = reshape(%c) shape=[2,2,4,5] // "s"
+          %t = transpose(%s) perm=[0,2,3,1] // "t"
+          %u = reshape(%t) shape=[2,4,10] // "u"
+        }"""
+    before = graph(text)
+    result = run(MERGE_REARRANGEMENTS, before)
+    assert kinds(result.graph) == ["conv", "rearrange"]
+    agrees(before, result.graph)
+    tokens = graph(
+        text.replace('%c = conv(%x, %w) strides=[1] // "c"', "").replace("%c", "%x").replace("[2,3,5]", "[2,8,5]")
+    )
+    assert run(MERGE_REARRANGEMENTS, tokens).graph == tokens
+
+
 def test_few_filters_become_whole_stores() -> None:
     before = graph("""
         graph g batch=2 (%x: f32[2,32,4,5]) -> (%y) {
@@ -132,6 +152,35 @@ def test_few_filters_become_whole_stores() -> None:
     assert kinds(result.graph) == ["conv", "rearrange"]
     assert said(result) == [("y", "padded 3 filters to 8", "kernels store 16 bytes at once")]
     agrees(before, result.graph)
+
+
+def test_lines_have_filters_for_whole_stores_too() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,5,9]) -> (%y) {
+          const %w: f32[1,5,7]
+          %y = conv(%x, %w) strides=[1] pads_begin=[3] pads_end=[3] // "y"
+        }""")
+    result = run(PAD_FILTERS, before)
+    assert said(result) == [("y", "padded 1 filters to 8", "kernels store 16 bytes at once")]
+    agrees(before, result.graph)
+
+
+@pytest.mark.parametrize(
+    ("filters", "kernel", "inside", "last"), [(3, 1, False, False), (21, 1, False, True), (126, 3, True, True)]
+)
+def test_filters_are_padded_where_that_pays(filters: int, kernel: int, inside: bool, last: bool) -> None:
+    """Of one position in results, which are moved into planes anyway; many behind a deep product."""
+    text = f"""
+        graph g batch=2 (%x: f32[2,64,4,5]) -> (%z) {{
+          const %w: f32[{filters},64,{kernel},{kernel}]
+          %y = conv(%x, %w) strides=[1,1] // "y"
+          %z = softmax(%y) axis=1 // "z"
+        }}"""
+    assert bool(said(run(PAD_FILTERS, graph(text)))) is inside
+    assert (
+        bool(said(run(PAD_FILTERS, graph(text.replace("(%z)", "(%y)").replace('%z = softmax(%y) axis=1 // "z"', "")))))
+        is last
+    )
 
 
 def test_a_residual_keeps_the_filters() -> None:

@@ -77,6 +77,34 @@ def test_a_volume_becomes_images(before: Graph, left: list[str], what: str) -> N
     agrees(before, result.graph)
 
 
+@pytest.mark.parametrize(("kernel", "pads", "sides"), [("3,3,3", "1,1,1", ""), ("5,1,3", "2,0,1", "dilations=[2,1,4]")])
+def test_a_filter_for_each_channel_goes_through_planes(kernel: str, pads: str, sides: str) -> None:
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,6,5,6,14]) -> (%y) {{
+          const %w: f32[6,1,{kernel}]
+          %y = conv(%x, %w) pads_begin=[{pads}] pads_end=[{pads}] strides=[1,1,1] {sides} groups=6 // "c"
+        }}""")
+    result = run(FLATTEN_VOLUMES, before)
+    assert result.graph == before
+    assert said(result) == [
+        ("c", "declined", "each channel has a filter of its own, and kernels go through planes")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "dilation"), [("10,1,3", 1), ("3,3,3", 5), ("1,3,3", 1), ("3,1,1", 1)])
+def test_other_filters_of_each_channel_are_of_images(kernel: str, dilation: int) -> None:
+    """Windows too large to go through planes, of one plane, and along depths alone."""
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,6,14,16,14]) -> (%y) {{
+          const %w: f32[6,1,{kernel}]
+          %y = conv(%x, %w) strides=[1,1,1] dilations=[{dilation},{dilation},{dilation}] groups=6 // "c"
+        }}""")
+    after = run(FLATTEN_VOLUMES, before).graph
+    (conv,) = (node.op for node in after.nodes if isinstance(node.op, Conv))
+    assert len(conv.strides) == 2
+    agrees(before, after)
+
+
 def test_residuals_and_factors_of_channels_go_with_the_convolution() -> None:
     before = graph("""
         graph g batch=2 (%x: f32[2,6,5,6,4]) -> (%y) {
@@ -139,7 +167,7 @@ def test_any_window_gives_the_same(
     sides = f"strides={list(stride)} dilations={list(dilation)} pads_begin={list(begin)} pads_end={list(end)}"
     before = graph(f"""
         graph g batch=2 (%x: f32[2,4,8,7,9]) -> (%y) {{
-          const %w: f32[4,{4 // groups},{",".join(map(str, kernel))}]
+          const %w: f32[8,{4 // groups},{",".join(map(str, kernel))}]
           %y = conv(%x, %w) {sides} groups={groups} // "c"
         }}""")
     after = run(FLATTEN_VOLUMES, before).graph

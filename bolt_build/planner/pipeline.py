@@ -45,6 +45,7 @@ from bolt_build.planner.passes.pad_slices import PAD_SLICES
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
+from bolt_build.planner.passes.pool_volumes import POOL_VOLUMES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
@@ -124,6 +125,7 @@ PIPELINE: tuple[Pass, ...] = (
     FUSE_EPILOGUES,
     TRIM_WINDOWS,  # branches are merged, whose windows are of one size
     FLATTEN_VOLUMES,  # with what follows each convolution
+    POOL_VOLUMES,
     FOLD_COLUMNS,  # volumes are images now
     TRIM_WINDOWS,  # blocks of columns that an image is too narrow for
     SPLIT_GROUPS,  # likewise

@@ -135,7 +135,7 @@ def refuse(problem: KernelProblem) -> str | None:
     if len(y.shape) not in (3, 4, 5):
         return Reason("convolves over one to three spatial axes, not {}", len(y.shape) - 2)
     if len(y.shape) == 5 and not problem.inputs[op_operands(problem)[0]].shape[1] == y.shape[1] == op.groups:
-        return "convolves over three axes where each channel has a filter of its own, and one"
+        return "convolves over three axes where each channel has one filter, of its own"
     if (reason := refuse_tensors(problem)) is not None:
         return reason
     for operand in problem.inputs:

@@ -1,5 +1,5 @@
-"""Kernels for filters of one channel each over volumes: a block goes through the planes of its tile and reads each once,
-while the next ones are copied."""
+"""Kernels for filters of one channel each over volumes: a block goes through the planes of its tile and reads each
+once, while the next ones are copied."""
 
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ class VolumeTile(Singles):
     @classmethod
     def read(cls, reader: Reader) -> VolumeTile:
         reader.word("kind", {"volume": "volume"})
-        numbers = [reader.number(name) for name in ("vector", "lanes", "each", "across", "down", "stages")]
-        return cls(*numbers, held=reader.word("weights", _WHERE))
+        vector, lanes, each, across, down, stages = map(
+            reader.number, ("vector", "lanes", "each", "across", "down", "stages")
+        )
+        return cls(vector, lanes, each, across, down, stages, reader.word("weights", _WHERE))
 
     def __str__(self) -> str:
         where = "registers" if self.held else "shared memory"
@@ -144,13 +146,18 @@ class VolumeTile(Singles):
         return None
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
-        """`bolt::grouped::VolumeTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, bolt::grouped::Depths<16, 16, 3, 1, 1, 1>,
-        2, 16, 7, 2, 7, 3, 32, true, 8, 8>`"""
+        """`bolt::grouped::VolumeTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>,
+        bolt::grouped::Depths<16, 16, 3, 1, 1, 1>, 2, 16, 7, 2, 7, 3, 32, true, 8, 8>`"""
         depths = depths_of(shape)
         numbers = (depths.extent, depths.out, depths.kernel, depths.stride, depths.dilation, depths.pad)
         third = f"{SPACE}::Depths<{', '.join(map(str, numbers))}>"
         sizes = (self.vector, self.lanes, self.each, self.across, self.down, self.stages, self.pitch(shape))
-        words = (*map(str, sizes), boolean(self.held), str(wide(shape.channels, self.channels)), str(wide(shape.filters)))
+        words = (
+            *map(str, sizes),
+            boolean(self.held),
+            str(wide(shape.channels, self.channels)),
+            str(wide(shape.filters)),
+        )
         return f"{SPACE}::VolumeTile<{shape.window}, {third}, {', '.join(words)}{shape.element}>"
 
 

@@ -196,9 +196,12 @@ def _bounds(reader: Reader, node: Node) -> tuple[float, float, str | None]:
 
 
 def _leaky_relu(reader: Reader, node: Node) -> Match | None:
-    """max(x, a * x) with a below 1."""
-    if not isinstance(node.op, Binary) or node.op.function != "max":
+    """max(x, a * x) with a below 1, and PRelu with one number for all channels."""
+    if not isinstance(node.op, Binary) or node.op.function not in ("max", "prelu"):
         return None
+    if node.op.function == "prelu":
+        slope = reader.scalar(node.inputs[1])
+        return None if slope is None else Match(Activation("leaky_relu", slope), node.inputs[0], "one slope for all x")
     for x, scaled in (node.inputs, node.inputs[::-1]):
         product = reader.product(scaled)
         if scaled != x and product.factors == (x,) and 0 < product.coefficient < 1:

@@ -1,8 +1,8 @@
 """Gives windows with an odd number of filters more of them, up to whole stores, and takes away their channels behind.
 
-Super-resolution, segmentation and generators end so: three filters of 64 channels. Hopper's kernels store 16 bytes at
-once or nothing, so without this such a layer is computed by kernels of one warp's instructions. What is added are rows
-of zeros, which those kernels would multiply as well.
+Super-resolution, segmentation, generators and vocoders end so: three filters of 64 channels, or one. Hopper's kernels
+store 16 bytes at once or nothing, so without this such a layer is computed by kernels of one warp's instructions. What
+is added are rows of zeros, which those kernels would multiply as well.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bolt_build.targets import Target
 
 _WHOLE = 8
 """Half-precision elements of a store of 16 bytes."""
-_MOST, _LEAST_DEPTH = 64, 256
-"""Of more filters fewer are zeros, but more bytes are moved twice; a product of less depth takes as long as they."""
+_FEW, _DEEP = 64, 576
+"""So many filters are moved once more in little time beside any window, more only beside one of such a depth."""
 SUFFIX = ".whole"
 """Behind the names of weights with more filters."""
 
@@ -32,12 +32,11 @@ SUFFIX = ".whole"
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(PAD_FILTERS.name)
     for node in editor.nodes():
-        if not isinstance(node.op, Conv) or node.op.groups > 1 or editor.type(node.inputs[0]).rank != 4:
+        if not isinstance(node.op, Conv) or node.op.groups > 1 or editor.type(node.inputs[0]).rank not in (3, 4):
             continue
-        filters, channels, *kernel = editor.type(node.op_inputs[1]).shape
-        few = filters <= _MOST and filters % _WHOLE != 0
-        if not few or prod(kernel) == 1 or channels * prod(kernel) < _LEAST_DEPTH:
+        if not _pays(editor, node):
             continue
+        filters = editor.type(node.op_inputs[1]).shape[0]
         obstacle = _obstacle(editor, node)
         if obstacle is not None:
             journal.declined(node.name, f"{filters} filters are no whole store, but {obstacle}")
@@ -46,6 +45,17 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         _pad(editor, node, whole)
         journal.did(node.name, f"padded {filters} filters to {whole}", "kernels store 16 bytes at once")
     return journal.result(editor.finish())
+
+
+def _pays(editor: GraphEditor, node: Node) -> bool:
+    """Whether the product gains more than its results take that are moved once more. Those of the graph are moved
+    anyway, into planes."""
+    filters, channels, *kernel = editor.type(node.op_inputs[1]).shape
+    if filters % _WHOLE == 0 or (prod(kernel) == 1 and filters < _WHOLE):
+        return False
+    if prod(kernel) == 1:
+        return editor.is_output(node.outputs[0])
+    return filters <= _FEW or channels * prod(kernel) >= _DEEP
 
 
 def _obstacle(editor: GraphEditor, node: Node) -> str | None:

@@ -23,6 +23,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat, Slice
+from bolt_build.graph.ops.stack import FoldDepth, UnfoldDepth
 from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS, WHOLE
@@ -87,7 +88,7 @@ def _ties(editor: GraphEditor, node: Node) -> Iterator[_Tie]:
             at += editor.type(name).shape[1]
     elif _averages(node) or _is_depthwise(editor, node):
         yield _Tie(output, own[0], 0, apart=True)
-    elif isinstance(node.op, Pool | Activation):
+    elif isinstance(node.op, Pool | Activation | FoldDepth | UnfoldDepth):
         yield _Tie(output, own[0], 0)
     elif isinstance(node.op, Binary):
         yield from (_Tie(output, name, 0) for name in own if _alike(editor, name, shape))

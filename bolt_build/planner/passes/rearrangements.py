@@ -58,7 +58,9 @@ def _merge(editor: GraphEditor, journal: Journal, node: Node) -> None:
     begin, end = first or node, last or node
     given, made = editor.type(begin.inputs[0]), editor.type(end.outputs[0])
     split = editor.type(node.inputs[0]).shape
-    images = min(given.rank, made.rank) >= 4 and given.shape[0] == made.shape[0]
+    images = given.shape[:1] == made.shape[:1] and (
+        min(given.rank, made.rank) >= 4 or (given.rank == made.rank == 3 and _convolved(editor, begin.inputs[0]))
+    )
     columns = first is not None and made.rank > 1 and _takes_columns(editor, begin.inputs[0])
     if not (images or columns) or len(split) > _MOST_AXES or 0 in split:
         return
@@ -74,6 +76,12 @@ def _merge(editor: GraphEditor, journal: Journal, node: Node) -> None:
     whole, op = _ordered(editor, journal, whole, op)
     journal.did(whole.name, "merged", "moves elements between axes in one step")
     _take(editor, journal, whole, op)
+
+
+def _convolved(editor: GraphEditor, value: str) -> bool:
+    """Whether a value of three axes is a line of a convolution: of others rows are tokens."""
+    node = editor.producer(value)
+    return node is not None and isinstance(node.op, Conv)
 
 
 def _takes_columns(editor: GraphEditor, value: str) -> bool:

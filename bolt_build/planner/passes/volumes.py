@@ -1,8 +1,9 @@
 """Computes convolutions over three axes, and those with very wide windows, as ones that tensor cores have kernels for.
 
 A window that reaches over one depth alone is one over images, of which there are more. One over depths alone goes over
-columns that are whole images. Any other window's depths become channels, in a step that moves elements (`Stack`). So do
-some taps of a window that is wider than kernels count positions.
+columns that are whole images. Of three axes stays a window with a filter for each channel: kernels go through its
+planes. Any other window's depths become channels, in a step that moves elements (`Stack`). So do some taps of a window
+that is wider than kernels count positions.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MOST_TAPS = 32
 """Positions of a window along one axis that kernels for products count."""
 THIN = 8
 """So few channels of a row of a window are gathered as one run, however wide it is."""
+MOST_PLANES, MOST_GAP = 9, 4
+"""Taps along an axis, and their dilation, with which a window of one channel a filter goes over volumes as they are."""
 _WHOLE = 8
 """Half-precision elements of a load of 16 bytes."""
 SUFFIX = ".flat"
@@ -42,6 +45,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         if rank != 5 and wide is None:
             continue
         obstacle = _obstacle(editor, node)
+        if obstacle is None and rank == 5 and _goes_through_planes(editor, node, node.op):
+            obstacle = "each channel has a filter of its own, and kernels go through planes"
         if obstacle is not None:
             journal.declined(node.name, obstacle)
         elif rank == 5:
@@ -58,6 +63,21 @@ def _wide_axis(editor: GraphEditor, node: Node, op: Conv) -> int | None:
     thin = channels <= THIN and op.dilations[-1] == 1
     wide = [axis for axis, taps in enumerate(kernel[: -1 if thin else None]) if taps > MOST_TAPS]
     return wide[0] if wide and len(kernel) < 3 and op.groups == 1 else None
+
+
+def _goes_through_planes(editor: GraphEditor, node: Node, op: Conv) -> bool:
+    """Whether kernels compute a convolution over three axes as it is: one filter a channel, of several planes, and not
+    over depths alone."""
+    filters, own, *kernel = editor.type(node.op_inputs[1]).shape
+    if own != 1 or filters != op.groups or kernel[0] == 1 or _is_still(kernel, op):
+        return False
+    return max(kernel) <= MOST_PLANES and max(op.dilations) <= MOST_GAP
+
+
+def _is_still(kernel: Sequence[int], op: Conv) -> bool:
+    """Whether a window over three axes goes over depths alone."""
+    across = (*kernel[1:], *op.strides[1:])
+    return all(one == 1 for one in across) and not any((*op.pads_begin[1:], *op.pads_end[1:]))
 
 
 def _obstacle(editor: GraphEditor, node: Node) -> str | None:
@@ -99,9 +119,9 @@ class _Made:
 def _flatten(editor: GraphEditor, node: Node, op: Conv) -> str:
     """A convolution over depth, rows and columns as one over two of them: what was done with the third."""
     made, shape = _Made(editor, node), editor.type(node.inputs[0]).shape
-    out, (depth, *kernel) = editor.type(node.outputs[0]).shape, editor.type(node.op_inputs[1]).shape[2:]
-    still = all(same == 1 for same in (*kernel, *op.strides[1:])) and not any((*op.pads_begin[1:], *op.pads_end[1:]))
-    if still and depth > 1:
+    out, kernel = editor.type(node.outputs[0]).shape, editor.type(node.op_inputs[1]).shape[2:]
+    depth = kernel[0]
+    if _is_still(kernel, op) and depth > 1:
         # Windows over depths alone: an image is a row.
         flat = Conv((op.strides[0], 1), (op.pads_begin[0], 0), (op.pads_end[0], 0), (op.dilations[0], 1), op.groups)
 
