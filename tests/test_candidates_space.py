@@ -150,7 +150,7 @@ def test_why_tiles_are_none() -> None:
     )
     assert tile(64, 256, 128).refuse(gpu, wide) == ("shared memory has room for 2 stages of its pipeline, 3 are needed")
     assert tile(64, 16, 64).refuse(gpu, wide) == ("a narrow tile reads the rows again for every 16 of 512 columns")
-    assert tile(64, 128, 16).refuse(gpu, wide) == "steps of 16 are for windows of few channels, here are 256"
+    assert tile(64, 128, 16).refuse(gpu, wide) == "steps of 16 are for few channels, here are 256"
     few = replace(wide, m=49)
     assert tile(64, 128, 64, cluster=(2, 1)).refuse(gpu, few) == "there are 1x4 tiles, fewer than in a cluster"
     assert tile(128, 128, 64).refuse(gpu, few) == "over half of its rows would be beyond the 49 of the product"

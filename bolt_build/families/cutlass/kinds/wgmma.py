@@ -163,10 +163,10 @@ class WgmmaTile:
             return Reason("over half of its columns would be beyond the {} of the product", product.n)
         if self.n <= NARROW and product.n > 2 * self.n:
             return Reason("a narrow tile reads the rows again for every {} of {} columns", self.n, product.n)
-        if self.k >= 2 * product.depth:
+        if self.k > _DEPTHS[0] and self.k >= 2 * product.depth:
             return Reason("half of its depth would be beyond the {} of the product", product.depth)
-        if self.k < 32 and (product.taps == 1 or product.depth > 32):
-            return Reason("steps of {} are for windows of few channels, here are {}", self.k, product.depth)
+        if self.k < 32 and product.depth > (self.k if product.taps == 1 else 32):
+            return Reason("steps of {} are for few channels, here are {}", self.k, product.depth)
         down, across = ceil(product.m / self.m), ceil(product.n / self.n)
         if down < self.cluster[0] or across < self.cluster[1]:
             return Reason("there are {}x{} tiles, fewer than in a cluster", down, across)
