@@ -9,7 +9,7 @@ from dataclasses import replace
 from families_harness import Input, Layer
 from families_layers import RELU, stage
 from gpu_harness import TARGET, Trial, trials_of
-from gpu_products import TOLERANCE
+from gpu_products import TOLERANCE, conv
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
@@ -87,6 +87,19 @@ LAYERS = (
         ((2, 96, 1), (0, 1, 2), (2, 96, 1, 1)),
     ),
 )
+NARROW = (
+    product("narrow", Input((3, 131, 6)), Input((6, 6), True)),
+    product("narrow-turned", Input((2, 9, 50, 4)), Input((3, 4), True), Input((2, 9, 50, 3)), op=MatMul(transpose_b=True)),
+    product("narrow-16", Input((700, 16)), Input((16, 8), True)),
+    Layer(
+        "half-narrow-biased", MatMul(), (Input((5, 70, 7)), Input((7, 12), True), Input((12,), True)), (RELU,),
+        DType.F16, TOLERANCE,
+    ),
+    conv("half-planes", (3, 6, 13, 8), 6, (1, 1), epilogue=()),
+    conv("half-planes-3-16", (2, 3, 7, 6), 16, (1, 1), epilogue=(stage("add", 3), RELU)),
+    conv("half-planes-odd", (2, 16, 5, 5), 5, (1, 1)),
+)  # fmt: skip
+"""Rows of few elements, and few planes."""
 TILES = {
     "half-heads": (HalfTile(64, 64), HalfTile(32, 128), HalfTile(128, 32)),
     "half-heads-turned": (HalfTile(64, 128), HalfTile(32, 32)),
@@ -116,4 +129,10 @@ def half_products() -> list[Trial]:
             assert PORTABLE.refuse(plain.step.problem, candidate, TARGET) is None
             trials.append(replace(plain, candidate=candidate))
         found += list({trial.label: trial for trial in trials}.values())
+    for layer in NARROW:
+        found += [each for each in trials_of(layer, "portable", 4) if _is_narrow(each)]
     return found
+
+
+def _is_narrow(trial: Trial) -> bool:
+    return dict(trial.candidate.parameters)["algorithm"] == "narrow"

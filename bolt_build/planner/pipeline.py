@@ -33,6 +33,7 @@ from bolt_build.planner.passes.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.late_expands import EXPAND_LATE
 from bolt_build.planner.passes.later_moves import MOVE_LATER
+from bolt_build.planner.passes.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
@@ -117,6 +118,7 @@ PIPELINE: tuple[Pass, ...] = (
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     WIDE_HEADS,  # queries, keys and values are packed where they can be
+    MIX_HEADS,  # no attention has taken them
     PLACE_PRODUCTS,  # attention has taken those that it can
     SPLIT_DEPTHS,  # factors are read where they lie
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way

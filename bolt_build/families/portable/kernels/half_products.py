@@ -33,7 +33,7 @@ _DEPTH, _THREADS = 32, 128
 """Of a step, and of a block: those of the kernel's header."""
 _PITCH = 8
 """Elements between rows of shared memory."""
-_LOADS, _STORES = (8, 4, 2, 1), (8, 2, 1)
+_LOADS, _STORES = (8, 4, 2, 1), (8, 4, 2, 1)
 _STATIC = 48 << 10
 """Bytes of shared memory that a kernel has without asking for them."""
 
@@ -120,7 +120,7 @@ def _placed_factors(problem: KernelProblem) -> _Factors:
 
 
 def _stored(*steps: int) -> int:
-    """Results that may be stored at once where rows and images begin at multiples of these: 8, 2 or 1."""
+    """Results that may be stored at once where rows and images begin at multiples of these: 8, 4, 2 or 1."""
     return next(count for count in _STORES if all(step % count == 0 for step in steps))
 
 
@@ -181,9 +181,9 @@ _REACHED, _ARITHMETIC, _STEP, _BEGIN = 0.7, 0.5, 0.3e-6, 1e-6
 block, whose copies it waits for; and of its beginning and end."""
 _L2_RATE = 1.01e11
 """Bytes a second that come to a multiprocessor from L2, as measured for other products."""
-_STORE = {8: 0.35e-6, 2: 4.3e-6, 1: 8e-6}
+_STORE = {8: 0.35e-6, 4: 0.6e-6, 2: 4.3e-6, 1: 8e-6}
 """Seconds in which a multiprocessor stores 128 x 128 results, by how many are stored at once: of two and of eight what
-one product took on an H200, 96 times 128 x 64 by 64 x 512. That of one is a guess."""
+one product took on an H200, 96 times 128 x 64 by 64 x 512. Those of one and of four are guesses."""
 _NARROW = {8: 1.0, 4: 0.8, 2: 0.5, 1: 0.25}
 """Guesses at what is left of the bandwidth where fewer elements are read at once."""
 

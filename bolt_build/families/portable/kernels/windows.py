@@ -10,7 +10,7 @@ from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.kernels import pool_sliding
+from bolt_build.families.portable.kernels import narrow_planes, pool_sliding
 from bolt_build.families.portable.kernels.pool_windows import (
     channels_last,
     pool_header,
@@ -199,5 +199,6 @@ RULES = (
         gpu_latency=_conv_latency,
         gpu_single=_single,
         layouts=conv_layouts,
+        forms=(narrow_planes.FORM,),
     ),
 )

@@ -49,7 +49,7 @@ struct HalfFactor {
 };
 
 /// A block's tile: `rows` by `columns` results, of which four warps have a quarter each. `load` elements of each factor are
-/// read at once, and `along` says which lie along the depth. `stored`: results that may be stored at once, 1, 2 or 8.
+/// read at once, and `along` says which lie along the depth. `stored`: results that may be stored at once, 1, 2, 4 or 8.
 template <typename T, typename Out, int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored,
           typename Epilogue>
 struct HalfProduct {
@@ -60,7 +60,7 @@ struct HalfProduct {
   /// Steps whose factors have room: two are copied while a third is multiplied, where three fit what needs no asking for.
   static constexpr int stages = 3 * (Left::size + Right::size) * sizeof(T) <= 48 * 1024 ? 3 : 2;
   /// Fragments whose lanes exchange results, so that each stores neighbours: a row's 16 bytes are a quarter of a line.
-  static constexpr int fragments = stored < 8 || sizeof(Out) != 2 ? 1 : across % 4 == 0 ? 4 : 2;
+  static constexpr int fragments = stored < 4 || sizeof(Out) != 2 ? 1 : stored == 8 && across % 4 == 0 ? 4 : 2;
 
   MatMul p;
   const T* a;
