@@ -89,7 +89,7 @@ LAYERS = (
 )
 NARROW = (
     product("narrow", Input((3, 131, 6)), Input((6, 6), True)),
-    product("narrow-turned", Input((2, 9, 50, 4)), Input((3, 4), True), Input((2, 9, 50, 3)), op=MatMul(transpose_b=True)),
+    product("narrow-turned", Input((2, 90, 4)), Input((3, 4), True), Input((2, 90, 3)), op=MatMul(transpose_b=True)),
     product("narrow-16", Input((700, 16)), Input((16, 8), True)),
     Layer(
         "half-narrow-biased", MatMul(), (Input((5, 70, 7)), Input((7, 12), True), Input((12,), True)), (RELU,),

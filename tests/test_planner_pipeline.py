@@ -48,7 +48,7 @@ def test_the_order_is_this() -> None:
         "multiply-patches", "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
         "select-early", "merge-projections", "gate-columns", "slice-gathers", "gather-rows", "multiply-wide-heads",
-        "place-products", "split-depths",
+        "mix-heads", "place-products", "split-depths",
         "merge-rearrangements", "move-images", "recognise-squares", "fuse-epilogues", "trim-windows",
         "flatten-volumes", "pool-volumes", "fold-columns", "trim-windows", "split-groups",
         "multiply-shuffles", "remove-copies",
@@ -91,12 +91,12 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
     assert found.code == "broken-plugin"
     assert found.message == (
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
-        "there are remove-dead, fold-constants, remove-copies, reshape-gathers, merge-moves, merge-slices, "
-        "merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, fold-pads, reduce-whole-windows, "
-        "recognise-activations, recognise-norms, recognise-group-norms, recognise-rotary, hide-endlessly, "
-        "recognise-attention, turn-images, fold-batch-norm, fold-affine, merge-branches, add-stacked, gate-sums, "
-        "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, merge-projections, "
-        "share-projections, gate-columns, slice-gathers, gather-rows, multiply-wide-heads, place-products, "
+        "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, "
+        "broadcast, scale-sums, fake-quantise, fold-pads, reduce-whole-windows, recognise-activations, "
+        "recognise-norms, recognise-group-norms, recognise-rotary, recognise-attention, "
+        "turn-images, fold-batch-norm, fold-affine, merge-branches, "
+        "add-stacked, gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
+        "merge-projections, gate-columns, slice-gathers, gather-rows, multiply-wide-heads, mix-heads, place-products, "
         "split-depths, merge-rearrangements, move-images, recognise-squares, fuse-epilogues, trim-windows, "
         "flatten-volumes, pool-volumes, fold-columns, split-groups, multiply-shuffles, "
         "pad-slices, order-slices, pad-channels, join-slices, "

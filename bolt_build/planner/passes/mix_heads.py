@@ -1,8 +1,8 @@
-"""Computes what mixes the heads of scores as a convolution over planes: CaiT's heads talk to each other on both sides of
-a softmax.
+"""Computes what mixes the heads of scores as a convolution over planes: CaiT's heads talk to each other on both sides
+of a softmax.
 
-A model brings heads last, multiplies them by a small matrix, and brings them back. As a convolution of one position over
-as many planes as there are heads nothing moves, and what is in front of it and behind it has rows of neighbours.
+A model brings heads last, multiplies them by a small matrix, and brings them back. As a convolution of one position
+over as many planes as there are heads nothing moves, and what is in front of it and behind it has rows of neighbours.
 """
 
 from __future__ import annotations

@@ -89,9 +89,10 @@ def _emit(problem: KernelProblem, tile: PlanesTile, at: StepExpressions) -> Step
     own, (channels, filters, inner) = op_operands(problem), _sizes(problem)
     types = f"{COMPUTED[problem.inputs[own[0]].format.dtype]}, {COMPUTED[problem.outputs[0].format.dtype]}"
     before = tuple(bias(problem, at, index) for index in own[2:])
+    how, images = f"{channels}, {filters}, {tile.lanes}, {types}", problem.outputs[0].shape[0]
     call = (
-        f"bolt::portable::narrow_planes<{channels}, {filters}, {tile.lanes}, {types}>(r, {problem.outputs[0].shape[0]}, "
-        f"{inner}, {at.inputs[own[0]]}, {at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
+        f"bolt::portable::narrow_planes<{how}>(r, {images}, {inner}, {at.inputs[own[0]]}, "
+        f"{at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
     )
     return StepCode(("bolt_portable/cuda/narrow_matmul.h",), None, "", call)
 
