@@ -85,6 +85,21 @@ class VolumeTile(Singles):
         """Elements of shared memory for a pixel: neighbouring strips lie in different banks."""
         return strip_pitch(self.channels, self.each * shape.stride[1])
 
+    def row_pitch(self, shape: Shape) -> int:
+        """Elements of shared memory for a row of the halo: what a warp reads at once lies in different banks."""
+        row, step = shape.halo(*self.extent)[1] * self.pitch(shape), shape.stride[0]
+        begins = [self._begins(thread, shape) for thread in range(32)]
+        return min((row + more for more in range(0, _BANKS // 2, 8)), key=lambda row: (_ways(begins, row * step), row))
+
+    def _begins(self, thread: int, shape: Shape) -> tuple[int, int]:
+        """The line of a thread, and the bytes behind its begin."""
+        lane, strip, line = (
+            thread % self.lanes,
+            thread // self.lanes % self.across,
+            thread // (self.lanes * self.across),
+        )
+        return line, 2 * (strip * self.each * shape.stride[1] * self.pitch(shape) + lane * self.vector)
+
     def blocks(self, shape: Shape, run: int) -> int:
         """Each has `run` planes of the output, as far apart as windows with gaps leave them."""
         depths = depths_of(shape)
@@ -93,10 +108,8 @@ class VolumeTile(Singles):
 
     def shared_bytes(self, shape: Shape) -> int:
         """Halos of planes, and weights where they are not in registers."""
-        height, width = shape.halo(*self.extent)
-        return 2 * self.stages * height * width * self.pitch(shape) + (
-            0 if self.held else 4 * shape.taps * self.channels
-        )
+        weights = 0 if self.held else 4 * shape.taps * self.channels
+        return 2 * self.stages * shape.halo(*self.extent)[0] * self.row_pitch(shape) + weights
 
     def registers(self, shape: Shape) -> int:
         """Of a thread: its weights, the sums of all planes that are under way, a row of the input, and others."""
@@ -147,11 +160,12 @@ class VolumeTile(Singles):
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::VolumeTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>,
-        bolt::grouped::Depths<16, 16, 3, 1, 1, 1>, 2, 16, 7, 2, 7, 3, 32, true, 8, 8>`"""
+        bolt::grouped::Depths<16, 16, 3, 1, 1, 1>, 2, 16, 7, 2, 7, 3, 32, 512, true, 8, 8>`"""
         depths = depths_of(shape)
         numbers = (depths.extent, depths.out, depths.kernel, depths.stride, depths.dilation, depths.pad)
         third = f"{SPACE}::Depths<{', '.join(map(str, numbers))}>"
-        sizes = (self.vector, self.lanes, self.each, self.across, self.down, self.stages, self.pitch(shape))
+        pitches = self.pitch(shape), self.row_pitch(shape)
+        sizes = (self.vector, self.lanes, self.each, self.across, self.down, self.stages, *pitches)
         words = (
             *map(str, sizes),
             boolean(self.held),
@@ -159,6 +173,19 @@ class VolumeTile(Singles):
             str(wide(shape.filters)),
         )
         return f"{SPACE}::VolumeTile<{shape.window}, {third}, {', '.join(words)}{shape.element}>"
+
+
+_BANKS = 128
+"""Bytes that shared memory gives at once."""
+
+
+def _ways(begins: list[tuple[int, int]], row: int) -> int:
+    """Times that a bank is asked for different words by threads whose lines are `row` elements apart."""
+    words = {(line * row * 2 + bytes_) // 4 for line, bytes_ in begins}
+    counts = [0] * 32
+    for word in words:
+        counts[word % 32] += 1
+    return max(counts)
 
 
 _LEAST = (4, 4)

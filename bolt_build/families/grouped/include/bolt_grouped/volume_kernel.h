@@ -13,9 +13,9 @@ namespace bolt::grouped {
 
 template <typename Tile>
 struct Volume;
-template <typename W, typename D, int vector, int lanes, int each, int across, int down, int stages, int pitch, bool held,
-          int load, int access, typename Half>
-struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, held, load, access, Half>> {
+template <typename W, typename D, int vector, int lanes, int each, int across, int down, int stages, int pitch,
+          int row_pitch, bool held, int load, int access, typename Half>
+struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, row_pitch, held, load, access, Half>> {
   static constexpr int channels = lanes * vector, columns = across * each, threads = lanes * across * down;
   static_assert(threads <= 1024 && stages >= 2);
   /// Planes of the output that a block has lie so far apart that all planes of the input that they read lie `gap_d` apart: it
@@ -24,7 +24,8 @@ struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch,
   /// Planes of the output that a plane of the input is part of, and the last of `step` planes that completes one.
   static constexpr int live = (D::taps_d + step - 1) / step, completes = (D::taps_d - 1) % step;
   static constexpr int height = W::rows(down), width = W::columns(columns), span = W::columns(each);
-  static constexpr int plane = height * width * pitch;  // elements
+  static constexpr int plane = height * row_pitch;  // elements
+  static_assert(row_pitch >= width * pitch && row_pitch % load == 0);
   static constexpr int taps = D::taps_d * W::taps, halo_bytes = 2 * stages * plane;
   static constexpr int shared_bytes = halo_bytes + (held ? 0 : 4 * taps * channels);
   using Row = float[span][vector];
@@ -32,28 +33,56 @@ struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch,
 
   static __host__ __device__ int chunks(int run) { return (D::out + run * apart - 1) / (run * apart) * apart; }
 
-  /// Begins the copies of one plane; zeros beyond its edges. Each thread's next copy is as far from its last one as all
-  /// threads reach.
-  static __device__ void fill(Half* to, const Arguments& a, const Corner& corner, int depth, int first) {
-    constexpr int pieces = channels / load, stride = threads / pieces, more_rows = stride / width, more = stride % width;
+  /// What a thread copies of a plane. Where that is little it is found once for all planes: the elements of both sides, and
+  /// which copies are inside.
+  struct Copies {
+    static constexpr int pieces = channels / load, stride = threads / pieces, count = (height * width + stride - 1) / stride;
+    static constexpr bool kept = count <= 8;
     static_assert(channels % load == 0 && pitch % load == 0);
-    if (threads % pieces != 0 && threadIdx.x >= stride * pieces) return;
-    const int piece = threadIdx.x % pieces * load, offset = threadIdx.x / pieces;
-    const int pitch_x = x_pitch(a), left = corner.x * W::step_w - a.pad_w;
-    int row = offset / width, pixel = offset % width, y = corner.y * W::step_h - a.pad_h + row;
-    const bool has = first + piece < a.channels;
-    const Half* const x =
-        static_cast<const Half*>(a.x) + (Index{corner.image} * D::extent + depth) * a.height * a.width * pitch_x + first + piece;
-    Half* at = to + offset * pitch + piece;
-#pragma unroll 2
-    for (; row < height; at += stride * pitch) {
-      const bool inside = has && static_cast<unsigned>(y) < static_cast<unsigned>(a.height) &&
-                          static_cast<unsigned>(left + pixel) < static_cast<unsigned>(a.width);
-      copy<load>(at, x + (inside ? (y * a.width + left + pixel) * pitch_x : 0), inside);
-      row += more_rows, y += more_rows, pixel += more;
-      if (pixel >= width) pixel -= width, ++row, ++y;
+    int from[kept ? count : 1], to[kept ? count : 1];
+    std::uint32_t inside = 0;
+    const Arguments& a;
+    int piece, top, left, channel;
+
+    __device__ Copies(const Arguments& arguments, const Corner& corner, int first)
+        : a(arguments), piece(threadIdx.x % pieces * load), top(corner.y * W::step_h - arguments.pad_h),
+          left(corner.x * W::step_w - arguments.pad_w), channel(first + piece) {
+      if constexpr (kept) {
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+          const bool within = find(i, from[i], to[i]);
+          inside |= static_cast<std::uint32_t>(within) << i;
+        }
+      }
     }
-  }
+
+    /// Where the copy is on both sides, -1 where there is none; and whether it is of the plane.
+    __device__ bool find(int copy, int& source, int& target) const {
+      const int offset = threadIdx.x / pieces, pixel = offset + copy * stride, row = pixel / width, column = pixel % width;
+      const bool there = offset < stride && row < height;
+      const bool within = there && channel < a.channels && static_cast<unsigned>(top + row) < static_cast<unsigned>(a.height) &&
+                          static_cast<unsigned>(left + column) < static_cast<unsigned>(a.width);
+      source = within ? ((top + row) * a.width + left + column) * x_pitch(a) + piece : 0;
+      target = there ? row * row_pitch + column * pitch + piece : -1;
+      return within;
+    }
+
+    /// Begins those of the plane whose block's first channel is at `x`; zeros beyond its edges.
+    __device__ void begin(Half* plane, const Half* x) const {
+      if constexpr (kept) {
+#pragma unroll
+        for (int i = 0; i < count; ++i)
+          if (to[i] >= 0) copy<load>(plane + to[i], x + from[i], (inside >> i & 1) != 0);
+      } else {
+#pragma unroll 2
+        for (int i = 0; i < count; ++i) {
+          int source, target;
+          const bool within = find(i, source, target);
+          if (target >= 0) copy<load>(plane + target, x + source, within);
+        }
+      }
+    }
+  };
 
   /// A row of the halo, in fp32: the columns that a thread's windows have.
   static __device__ void read(const Half* line, Row& value) {
@@ -80,17 +109,19 @@ struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch,
   }
 
   /// Adds the plane `p` of those for one plane of the output, `out` of `outs`. The first row of a plane moves sums on as it
-  /// adds to them.
-  template <int p>
-  static __device__ void add(const float (&weight)[taps][vector], const Half* corner, int out, int outs,
+  /// adds to them. `all`: it is part of all planes of the output that are under way, so nothing is asked.
+  template <int p, bool all>
+  static __device__ void add(const float (*held_weights)[taps][vector], const Half* corner, int out, int outs,
                              const float (&bias)[vector], Sums& sum) {
+    const auto& weight = *held_weights;
 #pragma unroll
     for (int row = 0; row < W::taps_h; ++row) {
       Row value;
-      read(corner + row * W::gap_h * width * pitch, value);
+      read(corner + row * W::gap_h * row_pitch, value);
 #pragma unroll
       for (int age = live - 1; age >= 0; --age) {
-        if (age * step + p >= D::taps_d || static_cast<unsigned>(out - age) >= static_cast<unsigned>(outs)) continue;
+        if (age * step + p >= D::taps_d) continue;
+        if (!all && static_cast<unsigned>(out - age) >= static_cast<unsigned>(outs)) continue;
 #pragma unroll
         for (int tap = 0; tap < W::taps_w; ++tap)
 #pragma unroll
@@ -106,17 +137,18 @@ struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch,
   }
 
   /// The same with weights in shared memory, those of the thread's channels from `weight` on: a row of taps at a time.
-  template <int p>
+  template <int p, bool all>
   static __device__ void add(const float* weight, const Half* corner, int out, int outs, const float (&bias)[vector],
                              Sums& sum) {
     if constexpr (p == 0) move_on(sum, bias);
 #pragma unroll 1
     for (int row = 0; row < W::taps_h; ++row) {
       Row value;
-      read(corner + row * W::gap_h * width * pitch, value);
+      read(corner + row * W::gap_h * row_pitch, value);
 #pragma unroll
       for (int age = live - 1; age >= 0; --age) {
-        if (age * step + p >= D::taps_d || static_cast<unsigned>(out - age) >= static_cast<unsigned>(outs)) continue;
+        if (age * step + p >= D::taps_d) continue;
+        if (!all && static_cast<unsigned>(out - age) >= static_cast<unsigned>(outs)) continue;
 #pragma unroll
         for (int tap = 0; tap < W::taps_w; ++tap) {
           float own[vector];
@@ -168,8 +200,11 @@ struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch,
     const auto within = [&](int number) {
       return number < planes && static_cast<unsigned>(above + number * D::gap_d) < static_cast<unsigned>(D::extent);
     };
+    const Copies copies(a, corner, first);
+    const Index of_plane = Index{a.height} * a.width * x_pitch(a);
+    const Half* const volume = static_cast<const Half*>(a.x) + Index{corner.image} * D::extent * of_plane + first;
     const auto ask = [&](int number) {
-      if (within(number)) fill(halo + number % stages * plane, a, corner, above + number * D::gap_d, first);
+      if (within(number)) copies.begin(halo + number % stages * plane, volume + (above + number * D::gap_d) * of_plane);
       commit();
     };
 #pragma unroll 1
@@ -206,7 +241,7 @@ struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch,
       }
     };
     load_ahead(outs > 0);
-    const Half* const own = halo + (line * W::step_h * width + strip * each * W::step_w) * pitch + lane * vector;
+    const Half* const own = halo + line * W::step_h * row_pitch + strip * each * W::step_w * pitch + lane * vector;
 
     const int last = outs > 0 ? outs + live - 2 : -1;
 #pragma unroll 1
@@ -222,10 +257,13 @@ struct Volume<VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch,
           const Half* const at = own + current % stages * plane;
           if (!within(current)) {
             if constexpr (p == 0) move_on(sum, bias);
-          } else if constexpr (held) {
-            add<p>(weight, at, out, outs, bias, sum);
           } else {
-            add<p>(staged + lane * vector, at, out, outs, bias, sum);
+            const auto* const weights = [&] {
+              if constexpr (held) return &weight;
+              else return staged + lane * vector;
+            }();
+            if (out >= live - 1 && out < outs) add<p, true>(weights, at, out, outs, bias, sum);
+            else add<p, false>(weights, at, out, outs, bias, sum);
           }
         }
         if (p == completes && out >= live - 1) {
@@ -255,11 +293,11 @@ __global__ void __launch_bounds__(Volume<Tile>::threads) volume_kernel(Arguments
   Volume<Tile>::run(a, epilogue);
 }
 
-template <typename W, typename D, int vector, int lanes, int each, int across, int down, int stages, int pitch, bool held,
-          int load, int access, typename Half, typename Epilogue>
-void launch(VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, held, load, access, Half>, const Arguments& a,
+template <typename W, typename D, int vector, int lanes, int each, int across, int down, int stages, int pitch,
+          int row_pitch, bool held, int load, int access, typename Half, typename Epilogue>
+void launch(VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, row_pitch, held, load, access, Half>, const Arguments& a,
             const Epilogue& epilogue, void* stream) {
-  using Tile = VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, held, load, access, Half>;
+  using Tile = VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, row_pitch, held, load, access, Half>;
   using Kernel = Volume<Tile>;
   const int tiles = (a.out_h + down - 1) / down * ((a.out_w + across * each - 1) / (across * each));
   const int parts = (a.out_channels + Kernel::channels - 1) / Kernel::channels;
