@@ -70,7 +70,7 @@ def test_a_candidate_states_its_tile_and_emits_it() -> None:
     code = FAMILY.emit(problem, candidate, H200, at)
     tile = (
         "bolt::grouped::VolumeTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, bolt::grouped::Depths<16, 16, 3, 1, 1, 1>, "
-        "2, 16, 7, 2, 7, 3, 32, true, 4, 4>"
+        "2, 16, 7, 2, 7, 3, 32, 512, true, 4, 4>"
     )
     assert code.member_type == f"bolt::grouped::Conv<{tile}>"
     assert "bolt::grouped::Planes{.outputs = 108, .taps = 27, .to_outputs = 128}" in code.member_arguments
