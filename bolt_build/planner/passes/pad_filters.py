@@ -23,8 +23,9 @@ from bolt_build.targets import Target
 
 _WHOLE = 8
 """Half-precision elements of a store of 16 bytes."""
-_FEW, _DEEP = 64, 576
-"""So many filters are moved once more in little time beside any window, more only beside one of such a depth."""
+_MOST = ((16, 0), (64, 256), (1 << 30, 576))
+"""Filters of a window, and the depth of their product from which on what it gains is more than to move their results
+once more."""
 SUFFIX = ".whole"
 """Behind the names of weights with more filters."""
 
@@ -55,7 +56,7 @@ def _pays(editor: GraphEditor, node: Node) -> bool:
         return False
     if prod(kernel) == 1:
         return editor.is_output(node.outputs[0])
-    return filters <= _FEW or channels * prod(kernel) >= _DEEP
+    return channels * prod(kernel) >= next(depth for most, depth in _MOST if filters <= most)
 
 
 def _obstacle(editor: GraphEditor, node: Node) -> str | None:
