@@ -49,6 +49,9 @@ _CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
 _F16 = ", bolt::portable::f16"
 _BESIDE, _SYSTEMS = 2, 1024
 """Blocks of one warpgroup on a multiprocessor, and the shared memory of each that the system keeps."""
+NARROW_RESULTS, _SHORT_ROWS = 32, 1.27
+"""Columns up to which products of at most 16 channels took longer than with a warp's instructions, and how much longer
+than predicted they take: an H100's times of 20 of them."""
 _FILLED = 0.55
 """Part of the last waves that tiles fill at least."""
 _BANDS = ((2, 2), (4, 3), (8, 6))
@@ -167,6 +170,10 @@ class WgmmaTile:
             return Reason("half of its depth would be beyond the {} of the product", product.depth)
         if self.k < 32 and product.depth > (self.k if product.taps == 1 else 32):
             return Reason("steps of {} are for few channels, here are {}", self.k, product.depth)
+        if self.k < 32 and product.taps == 1 and product.n <= NARROW_RESULTS:
+            return Reason(
+                "of {} channels {} columns are too few beside what a warp's instructions take", product.depth, product.n
+            )
         down, across = ceil(product.m / self.m), ceil(product.n / self.n)
         if down < self.cluster[0] or across < self.cluster[1]:
             return Reason("there are {}x{} tiles, fewer than in a cluster", down, across)
@@ -247,7 +254,7 @@ class WgmmaTile:
         return (self.usual(product, gpu), *self.orders(product, gpu))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
-        return seconds(self, work, target)
+        return seconds(self, work, target) * (_SHORT_ROWS if self.k < 32 and product.taps == 1 else 1.0)
 
     def __str__(self) -> str:
         cluster = "" if self.cluster == (1, 1) else f" in clusters of {self.cluster[0]}x{self.cluster[1]}"

@@ -183,7 +183,8 @@ _L2_RATE = 1.01e11
 """Bytes a second that come to a multiprocessor from L2, as measured for other products."""
 _STORE = {8: 0.35e-6, 4: 0.6e-6, 2: 4.3e-6, 1: 8e-6}
 """Seconds in which a multiprocessor stores 128 x 128 results, by how many are stored at once: of two and of eight what
-one product took on an H200, 96 times 128 x 64 by 64 x 512. Those of one and of four are guesses."""
+one product took on an H200, 96 times 128 x 64 by 64 x 512. Of four an H100 took
+about twice as long as of eight; that of one is a guess."""
 _NARROW = {8: 1.0, 4: 0.8, 2: 0.5, 1: 0.25}
 """Guesses at what is left of the bandwidth where fewer elements are read at once."""
 
