@@ -1,4 +1,5 @@
 #include "functions.h"
+#include "loops.h"
 #include "primitive.h"
 
 namespace bolt::onednn {
@@ -9,6 +10,13 @@ const Constant none{nullptr, ""};
 Description operand(const Stage& stage, const Description& output) {
   if (stage.kind == Stage::Kind::constant) return row(extents(stage.dims), stage.type);
   return {output.get_dims(), stored(stage.type), output.get_strides()};
+}
+
+/// The stages that oneDNN computes.
+std::size_t own(Epilogue epilogue, const Description& output) {
+  const bool f32 = output.get_data_type() == dnnl::memory::data_type::f32;
+  const bool looped = epilogue.size() != 0 && has_loop(*(epilogue.end() - 1), f32 ? Type::f32 : Type::bf16);
+  return epilogue.size() - (looped ? 1 : 0);
 }
 
 }  // namespace
@@ -29,7 +37,9 @@ Stage Stage::binary(Binary function, const Dims& dims, Type type, Constant opera
 
 dnnl::primitive_attr attributes(Epilogue epilogue, const Description& output) {
   dnnl::post_ops ops;
-  for (const Stage& stage : epilogue) {
+  const Stage* const end = epilogue.begin() + own(epilogue, output);
+  for (const Stage* each = epilogue.begin(); each != end; ++each) {
+    const Stage& stage = *each;
     switch (stage.kind) {
       case Stage::Kind::eltwise: ops.append_eltwise(algorithm(stage.function), stage.alpha, stage.beta); break;
       case Stage::Kind::sum: ops.append_sum(1.0f); break;
@@ -55,6 +65,7 @@ void Primitive::bind(const Prepare& p, Epilogue epilogue, const Description& out
       bind(argument, md, pack(p, stage.operand, md, md));
     }
   }
+  if (own(epilogue, output) != epilogue.size()) looped_ = *(epilogue.end() - 1);
 }
 
 }  // namespace bolt::onednn

@@ -3,6 +3,7 @@
 #include "conv.cpp"
 #include "eltwise.cpp"
 #include "epilogue.cpp"
+#include "loops.cpp"
 #include "lrn.cpp"
 #include "matmul.cpp"
 #include "pool.cpp"

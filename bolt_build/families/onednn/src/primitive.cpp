@@ -1,12 +1,12 @@
 #include "primitive.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
 #include "bolt_onednn/kernel.h"
+#include "loops.h"
 
 namespace bolt::onednn {
 namespace {
@@ -97,29 +97,47 @@ std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, con
 }
 
 void Primitive::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
-  constexpr std::size_t most = 16;
-  std::array<dnnl::memory, most> memories;
-  std::array<dnnl_exec_arg_t, most> arguments;
-  int count = 0;
-  const auto pass = [&](int argument, const Description& md, const void* data) {
-    memories[count] = dnnl::memory(md, cpu(), const_cast<void*>(data));
-    arguments[count] = {argument, memories[count].get()};
-    ++count;
-  };
-  auto input = inputs.begin();
-  for (const auto& [argument, md] : inputs_) pass(argument, md, *input++);
-  for (const auto& [argument, md, data] : constants_) pass(argument, md, data.get());
-  pass(DNNL_ARG_DST, output_, output);
-  if (scratchpad_.get_size() != 0) pass(DNNL_ARG_SCRATCHPAD, scratchpad_, r.scratch());
-  const dnnl::stream stream(cpu());
-  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream.get(), count, arguments.data()),
+  float* looped = static_cast<float*>(output);
+  const auto elements = static_cast<std::int64_t>(output_.get_size() / sizeof *looped);
+  if (!primitive_) return loop(r, *looped_, static_cast<const float*>(*inputs.begin()), looped, elements);
+  std::unique_ptr<Arguments> found(kept_.exchange(nullptr));
+  if (!found) found = arguments();
+  auto memory = found->memories.begin();
+  for (const void* input : inputs) memory++->set_data_handle(const_cast<void*>(input));
+  memory++->set_data_handle(output);
+  if (scratchpad_.get_size() != 0) memory->set_data_handle(r.scratch());
+  const auto count = static_cast<int>(found->passed.size());
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), found->stream.get(), count, found->passed.data()),
                           "oneDNN could not execute a kernel");
+  delete kept_.exchange(found.release());
+  if (looped_) loop(r, *looped_, looped, looped, elements);
 }
+
+std::unique_ptr<Primitive::Arguments> Primitive::arguments() const {
+  auto made = std::make_unique<Arguments>();
+  made->stream = dnnl::stream(cpu());
+  const auto pass = [&](int argument, const Description& md, const void* data) {
+    made->memories.emplace_back(md, cpu(), const_cast<void*>(data));
+    made->passed.push_back({argument, made->memories.back().get()});
+  };
+  for (const auto& [argument, md] : inputs_) pass(argument, md, nullptr);
+  pass(DNNL_ARG_DST, output_, nullptr);
+  if (scratchpad_.get_size() != 0) pass(DNNL_ARG_SCRATCHPAD, scratchpad_, nullptr);
+  for (const auto& [argument, md, data] : constants_) pass(argument, md, data.get());
+  return made;
+}
+
+Primitive::~Primitive() { delete kept_.load(); }
 
 void Primitive::bind(int argument, const Description& md) { inputs_.emplace_back(argument, md); }
 
 void Primitive::bind(int argument, const Description& md, std::shared_ptr<const void> data) {
   constants_.push_back({argument, md, std::move(data)});
+}
+
+void Primitive::only(const Stage& stage, const Description& output) {
+  looped_ = stage;
+  output_ = output;
 }
 
 Kernel::Kernel(std::unique_ptr<const Primitive> primitive) : primitive_(std::move(primitive)) {}

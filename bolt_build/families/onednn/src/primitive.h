@@ -1,9 +1,11 @@
 // A oneDNN primitive with the descriptors of its arguments, and what builds such.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,12 +42,13 @@ Description any(const Extents& dims, Type type);
 std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, const Description& plain,
                                  const Description& packed);
 
-/// Attributes for a primitive with this epilogue and output; its scratchpad is the caller's.
+/// Attributes for a primitive with this epilogue and output, but for a last stage that has a loop; its scratchpad is the
+/// caller's.
 dnnl::primitive_attr attributes(Epilogue epilogue, const Description& output);
 
-/// Memory objects are made at each run, so threads share nothing.
 class Primitive {
  public:
+  ~Primitive();
   std::size_t scratch_bytes() const { return scratchpad_.get_size(); }
   void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const;
 
@@ -53,8 +56,11 @@ class Primitive {
   void bind(int argument, const Description& md);
   /// An argument that is the same at every run.
   void bind(int argument, const Description& md, std::shared_ptr<const void> data);
-  /// The operands of an epilogue: those that run() is given follow the kernel's own inputs.
+  /// The operands of an epilogue: those that run() is given follow the kernel's own inputs. A last stage that has a loop
+  /// is computed behind the primitive.
   void bind(const Prepare& p, Epilogue epilogue, const Description& output);
+  /// In place of a primitive: `stage`, which has a loop, from an input to an output like it.
+  void only(const Stage& stage, const Description& output);
 
   template <typename PrimitiveDescription>
   void create(const PrimitiveDescription& description) {
@@ -69,11 +75,22 @@ class Primitive {
     Description md;
     std::shared_ptr<const void> data;
   };
+  /// What a run passes. Making these takes longer than running a small kernel with them, so one set is kept; threads that
+  /// run the same primitive meanwhile make their own.
+  struct Arguments {
+    dnnl::stream stream;
+    std::vector<dnnl::memory> memories;  // inputs, output, scratchpad, constants
+    std::vector<dnnl_exec_arg_t> passed;
+  };
+  std::unique_ptr<Arguments> arguments() const;
+
   dnnl::primitive primitive_;
+  mutable std::atomic<Arguments*> kept_{nullptr};
   std::vector<std::pair<int, Description>> inputs_;
   std::vector<Bound> constants_;
   Description output_;
   Description scratchpad_;
+  std::optional<Stage> looped_;
 };
 
 }  // namespace bolt::onednn

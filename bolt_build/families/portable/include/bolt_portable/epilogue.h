@@ -1,6 +1,7 @@
 // Elementwise stages: the functions of one and two operands, and chains of them applied to a result.
 #pragma once
 
+#include "bolt/exact_math.h"
 #include "bolt_portable/fast_math.h"
 
 namespace bolt::portable {
@@ -39,19 +40,7 @@ BOLT_HD inline float exponential(float x) {
 #if defined(__CUDA_ARCH__)
 using Forms = Approximate<SpecialFunctions>;
 #else
-struct Forms {
-  static BOLT_HD float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
-  static BOLT_HD float silu(float x) { return x / (1.0f + exponential(-x)); }
-  static BOLT_HD float tanh(float x) { return std::tanh(x); }
-  static BOLT_HD float softplus(float x) {
-    return (x > 0 ? x : 0.0f) + std::log1p(exponential(x > 0 ? -x : x));
-  }
-  static BOLT_HD float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
-  static BOLT_HD float gelu_tanh(float x) {
-    return 0.5f * x * (1.0f + std::tanh(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-  }
-  static BOLT_HD float erf(float x) { return std::erf(x); }
-};
+using Forms = Exact;
 #endif
 
 // Functions of one operand.

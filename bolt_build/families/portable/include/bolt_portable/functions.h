@@ -51,9 +51,17 @@ struct Ceil {
 struct Round {
   BOLT_HD float operator()(float x) const { return std::rint(x); }
 };
+/// e^x - 1 for x of at most 0.
+BOLT_HD inline float shrinkage(float x) {
+#if defined(__CUDA_ARCH__)
+  return std::expm1(x);
+#else
+  return Exact::shrinkage(x);
+#endif
+}
 struct Elu {
   float alpha;
-  BOLT_HD float operator()(float x) const { return x > 0 ? x : alpha * std::expm1(x); }
+  BOLT_HD float operator()(float x) const { return x > 0 ? x : alpha * shrinkage(x); }
 };
 struct Selu {
   float alpha, gamma;
@@ -61,7 +69,7 @@ struct Selu {
 };
 struct Celu {
   float alpha;
-  BOLT_HD float operator()(float x) const { return x > 0 ? x : alpha * std::expm1(x / alpha); }
+  BOLT_HD float operator()(float x) const { return x > 0 ? x : alpha * shrinkage(x / alpha); }
 };
 /// x tanh(softplus(x)) = x n / (n + 2) with n = e^x (e^x + 2), without cancellation; x itself where e^x is large.
 struct Mish {
