@@ -52,6 +52,7 @@ _NO_SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _LLAMA = {"hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192}
 
 SIZED: dict[str, Callable[[], Made]] = {
+    "bert_base_2_layers": lambda: _text("Bert", num_hidden_layers=2),
     "roberta_base": lambda: _text("Roberta", **_NO_SPECIAL),
     "electra_small": lambda: _text("Electra"),
     "albert_base": lambda: _text(

@@ -1,6 +1,9 @@
 #include "bolt_onednn/conv.h"
 
+#include <algorithm>
+
 #include "primitive.h"
+#include "row.h"
 
 namespace bolt::onednn {
 namespace {
@@ -13,9 +16,19 @@ Extents weight_dims(const ConvShape& shape) {
   return dims;
 }
 
-std::unique_ptr<const Primitive> make(const Prepare& p, const ConvShape& shape, Constant weights, Constant bias,
+/// Whether one pixel is multiplied, as in a gate of channels.
+bool is_row(const ConvShape& shape) {
+  const auto ones = [](const Dims& dims, int from) {
+    return std::all_of(dims.at + from, dims.at + dims.rank, [](std::int64_t extent) { return extent == 1; });
+  };
+  return shape.type == Type::f32 && shape.groups == 1 && shape.source.at[0] == 1 && ones(shape.source, 2) &&
+         ones(shape.weights, 2) && ones(shape.destination, 2);
+}
+
+std::unique_ptr<const Executable> make(const Prepare& p, const ConvShape& shape, Constant weights, Constant bias,
                                       Epilogue epilogue) {
   require(shape.type);
+  if (is_row(shape)) return row_product(p, {shape.weights.at[1], shape.weights.at[0], true}, weights, bias, epilogue);
   const Description source = channels_last(extents(shape.source), shape.type);
   const Description destination = channels_last(extents(shape.destination), shape.type);
   const Extents grouped = weight_dims(shape);

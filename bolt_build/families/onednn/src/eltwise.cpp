@@ -7,18 +7,27 @@
 namespace bolt::onednn {
 namespace {
 
-std::unique_ptr<const Primitive> make(Type type, std::int64_t elements, Function function, float alpha, float beta) {
+class Loop final : public Executable {
+ public:
+  Loop(const Stage& stage, std::int64_t elements) : stage_(stage), elements_(elements) {}
+  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override {
+    loop(r, stage_, static_cast<const float*>(*inputs.begin()), static_cast<float*>(output), elements_);
+  }
+
+ private:
+  Stage stage_;
+  std::int64_t elements_;
+};
+
+std::unique_ptr<const Executable> make(Type type, std::int64_t elements, Function function, float alpha, float beta) {
   require(type);
   const Description flat = row({elements}, type);
-  auto primitive = std::make_unique<Primitive>();
   const Stage stage = Stage::eltwise(function, alpha, beta);
-  if (has_loop(stage, type)) {
-    primitive->only(stage, flat);
-    return primitive;
-  }
+  if (is_looped(stage, type)) return std::make_unique<Loop>(stage, elements);
   const dnnl::eltwise_forward::primitive_desc description(cpu(), dnnl::prop_kind::forward_inference,
                                                           algorithm(function), flat, flat, alpha, beta,
                                                           attributes({}, flat));
+  auto primitive = std::make_unique<Primitive>();
   primitive->bind(DNNL_ARG_SRC, flat);
   primitive->create(description);
   return primitive;

@@ -15,7 +15,7 @@ Description operand(const Stage& stage, const Description& output) {
 /// The stages that oneDNN computes.
 std::size_t own(Epilogue epilogue, const Description& output) {
   const bool f32 = output.get_data_type() == dnnl::memory::data_type::f32;
-  const bool looped = epilogue.size() != 0 && has_loop(*(epilogue.end() - 1), f32 ? Type::f32 : Type::bf16);
+  const bool looped = epilogue.size() != 0 && is_looped(*(epilogue.end() - 1), f32 ? Type::f32 : Type::bf16);
   return epilogue.size() - (looped ? 1 : 0);
 }
 

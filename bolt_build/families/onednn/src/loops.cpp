@@ -1,7 +1,7 @@
 #include "loops.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <cmath>
 
 #include "bolt/exact_math.h"
 
@@ -9,20 +9,6 @@ namespace bolt::onednn {
 namespace {
 
 using Index = std::int64_t;
-
-struct Swish {
-  float alpha;
-  float operator()(float x) const { return x * Exact::sigmoid(alpha * x); }
-};
-struct Silu {
-  float operator()(float x) const { return Exact::silu(x); }
-};
-struct GeluTanh {
-  float operator()(float x) const { return Exact::gelu_tanh(x); }
-};
-struct Softplus {
-  float operator()(float x) const { return Exact::softplus(x); }
-};
 
 template <typename Function>
 [[gnu::always_inline]] inline void elements(Function function, const float* in, float* out, Index count) {
@@ -52,24 +38,41 @@ void run(const Run& r, Function function, const float* in, float* out, Index cou
 
 }  // namespace
 
-bool has_loop(const Stage& stage, Type type) {
+bool is_looped(const Stage& stage, Type type) {
   if (stage.kind != Stage::Kind::eltwise || type != Type::f32) return false;
   switch (stage.function) {
     case Function::gelu_tanh:
+    case Function::soft_relu:
     case Function::swish: return true;
-    case Function::soft_relu: return stage.alpha == 1.0f;
     default: return false;
   }
 }
 
 void loop(const Run& r, const Stage& stage, const float* in, float* out, Index count) {
+  const float a = stage.alpha, b = stage.beta;
+  const auto each = [&](auto function) { run(r, function, in, out, count); };
   switch (stage.function) {
-    case Function::gelu_tanh: return run(r, GeluTanh{}, in, out, count);
-    case Function::soft_relu: return run(r, Softplus{}, in, out, count);
+    case Function::abs: return each([](float x) { return std::fabs(x); });
+    case Function::clip: return each([=](float x) { return Exact::bounded(x, a, b); });
+    case Function::elu: return each([=](float x) { return x > 0.0f ? x : a * Exact::shrinkage(x); });
+    case Function::exp: return each([](float x) { return x != x ? x : std::exp(x); });
+    case Function::gelu_erf: return each([](float x) { return Exact::gelu(x); });
+    case Function::gelu_tanh: return each([](float x) { return Exact::gelu_tanh(x); });
+    case Function::hardsigmoid: return each([=](float x) { return Exact::bounded(a * x + b, 0.0f, 1.0f); });
+    case Function::hardswish: return each([=](float x) { return x * Exact::bounded(a * x + b, 0.0f, 1.0f); });
+    case Function::linear: return each([=](float x) { return a * x + b; });
+    case Function::logistic: return each([](float x) { return Exact::sigmoid(x); });
+    case Function::mish: return each([](float x) { return x * Exact::tanh(Exact::softplus(x)); });
+    case Function::relu:
+      if (a == 0.0f) return each([](float x) { return 0.0f > x ? 0.0f : x; });
+      return each([=](float x) { return 0.0f > x ? a * x : x; });
+    case Function::soft_relu: return each([=](float x) { return Exact::softplus(a * x) / a; });
+    case Function::sqrt: return each([](float x) { return std::sqrt(x); });
+    case Function::square: return each([](float x) { return x * x; });
     case Function::swish:
-      if (stage.alpha == 1.0f) return run(r, Silu{}, in, out, count);
-      return run(r, Swish{stage.alpha}, in, out, count);
-    default: throw std::logic_error("a function that no loop computes");
+      if (a == 1.0f) return each([](float x) { return Exact::silu(x); });
+      return each([=](float x) { return x * Exact::sigmoid(a * x); });
+    case Function::tanh: return each([](float x) { return Exact::tanh(x); });
   }
 }
 

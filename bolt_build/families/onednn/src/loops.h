@@ -8,9 +8,9 @@
 
 namespace bolt::onednn {
 
-/// Whether `loop` has the function, and reading once more what a kernel has stored is worth it: oneDNN's own takes up to
-/// twice as long.
-bool has_loop(const Stage& stage, Type type);
+/// Whether reading once more what a kernel has stored is worth it, because oneDNN's own function takes up to twice as long
+/// as `loop`.
+bool is_looped(const Stage& stage, Type type);
 
 /// function(in) for `count` elements side by side; `in` may be `out`. With AVX-512 where this CPU has it.
 void loop(const Run& r, const Stage& stage, const float* in, float* out, std::int64_t count);

@@ -1,6 +1,10 @@
 #include "bolt_onednn/matmul.h"
 
+#include <functional>
+#include <numeric>
+
 #include "primitive.h"
+#include "row.h"
 
 namespace bolt::onednn {
 namespace {
@@ -14,10 +18,20 @@ Description matrix(const Extents& dims, Type type, bool transposed) {
   return {dims, stored(type), strides};
 }
 
+/// Whether one row is multiplied by one matrix.
+bool is_row(const MatMulShape& shape) {
+  const auto product = [](const Dims& dims, int count) {
+    return std::accumulate(dims.at, dims.at + count, std::int64_t{1}, std::multiplies<>());
+  };
+  return product(shape.c, shape.c.rank - 1) == 1 && product(shape.b, shape.b.rank - 2) == 1;
+}
+
 /// `b` with null data is an input of run().
-std::unique_ptr<const Primitive> make(const Prepare& p, const MatMulShape& shape, Constant b, Constant bias,
+std::unique_ptr<const Executable> make(const Prepare& p, const MatMulShape& shape, Constant b, Constant bias,
                                       Epilogue epilogue) {
   require(shape.type);
+  if (b.data && shape.type == Type::f32 && is_row(shape))
+    return row_product(p, {shape.b.at[shape.b.rank - 2], shape.b.at[shape.b.rank - 1], shape.transpose_b}, b, bias, epilogue);
   const Extents right = extents(shape.b), result = extents(shape.c);
   const Description source = matrix(extents(shape.a), shape.type, shape.transpose_a);
   const Description plain = matrix(right, shape.type, shape.transpose_b);

@@ -7,4 +7,5 @@
 #include "lrn.cpp"
 #include "matmul.cpp"
 #include "pool.cpp"
+#include "row.cpp"
 #include "softmax.cpp"

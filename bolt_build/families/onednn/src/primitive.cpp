@@ -97,9 +97,6 @@ std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, con
 }
 
 void Primitive::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
-  float* looped = static_cast<float*>(output);
-  const auto elements = static_cast<std::int64_t>(output_.get_size() / sizeof *looped);
-  if (!primitive_) return loop(r, *looped_, static_cast<const float*>(*inputs.begin()), looped, elements);
   std::unique_ptr<Arguments> found(kept_.exchange(nullptr));
   if (!found) found = arguments();
   auto memory = found->memories.begin();
@@ -110,7 +107,9 @@ void Primitive::run(const Run& r, std::initializer_list<const void*> inputs, voi
   dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), found->stream.get(), count, found->passed.data()),
                           "oneDNN could not execute a kernel");
   delete kept_.exchange(found.release());
-  if (looped_) loop(r, *looped_, looped, looped, elements);
+  if (!looped_) return;
+  float* looped = static_cast<float*>(output);
+  loop(r, *looped_, looped, looped, static_cast<std::int64_t>(output_.get_size() / sizeof *looped));
 }
 
 std::unique_ptr<Primitive::Arguments> Primitive::arguments() const {
@@ -135,19 +134,14 @@ void Primitive::bind(int argument, const Description& md, std::shared_ptr<const 
   constants_.push_back({argument, md, std::move(data)});
 }
 
-void Primitive::only(const Stage& stage, const Description& output) {
-  looped_ = stage;
-  output_ = output;
-}
-
-Kernel::Kernel(std::unique_ptr<const Primitive> primitive) : primitive_(std::move(primitive)) {}
+Kernel::Kernel(std::unique_ptr<const Executable> executable) : executable_(std::move(executable)) {}
 
 Kernel::~Kernel() = default;
 
-std::size_t Kernel::scratch_bytes() const { return primitive_->scratch_bytes(); }
+std::size_t Kernel::scratch_bytes() const { return executable_->scratch_bytes(); }
 
 void Kernel::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
-  primitive_->run(r, inputs, output);
+  executable_->run(r, inputs, output);
 }
 
 }  // namespace bolt::onednn

@@ -46,11 +46,19 @@ std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, con
 /// caller's.
 dnnl::primitive_attr attributes(Epilogue epilogue, const Description& output);
 
-class Primitive {
+/// What a kernel executes. Immutable; threads run it at the same time.
+class Executable {
  public:
-  ~Primitive();
-  std::size_t scratch_bytes() const { return scratchpad_.get_size(); }
-  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const;
+  virtual ~Executable() = default;
+  virtual std::size_t scratch_bytes() const { return 0; }
+  virtual void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const = 0;
+};
+
+class Primitive final : public Executable {
+ public:
+  ~Primitive() override;
+  std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
+  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override;
 
   /// The next input of run().
   void bind(int argument, const Description& md);
@@ -59,8 +67,6 @@ class Primitive {
   /// The operands of an epilogue: those that run() is given follow the kernel's own inputs. A last stage that has a loop
   /// is computed behind the primitive.
   void bind(const Prepare& p, Epilogue epilogue, const Description& output);
-  /// In place of a primitive: `stage`, which has a loop, from an input to an output like it.
-  void only(const Stage& stage, const Description& output);
 
   template <typename PrimitiveDescription>
   void create(const PrimitiveDescription& description) {

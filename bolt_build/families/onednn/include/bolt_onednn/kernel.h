@@ -10,7 +10,7 @@
 
 namespace bolt::onednn {
 
-class Primitive;
+class Executable;
 
 class Kernel {
  public:
@@ -24,11 +24,11 @@ class Kernel {
   void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const;
 
  protected:
-  explicit Kernel(std::unique_ptr<const Primitive> primitive);
+  explicit Kernel(std::unique_ptr<const Executable> executable);
   ~Kernel();
 
  private:
-  std::unique_ptr<const Primitive> primitive_;
+  std::unique_ptr<const Executable> executable_;
 };
 
 }  // namespace bolt::onednn
