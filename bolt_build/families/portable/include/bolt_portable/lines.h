@@ -179,12 +179,44 @@ struct Taps {
   Index results, taps;
 };
 
+#if !defined(__CUDACC__)
+/// Neighbours of a line's results are summed side by side, some at a time.
+template <typename T>
+void interpolate_rows(const Run& r, const Taps& p, const T* from, const std::int64_t* places_at, const float* weights, T* to) {
+  constexpr Index chunk = 512;
+  const Index inner = p.lines.inner, extent = p.lines.extent;
+  parallel(r, p.lines.outer * p.results, inner * p.taps, [&](Index begin, Index end) {
+    float sum[chunk];
+    for (Index item = begin; item < end; ++item) {
+      const T* line = from + item / p.results * extent * inner;
+      const Index first = item % p.results * p.taps;
+      for (Index c = 0; c < inner; c += chunk) {
+        const Index count = std::min(chunk, inner - c);
+        std::fill(sum, sum + count, 0.0f);
+        for (Index i = 0; i < p.taps; ++i) {
+          const Index at = std::clamp<Index>(places_at[first + i], 0, extent - 1);  // whatever weights were loaded
+          const float weight = weights[first + i];
+          const T* x = line + at * inner + c;
+          BOLT_SIMD
+          for (Index k = 0; k < count; ++k) sum[k] += weight * cast<float>(read(x + k));
+        }
+        BOLT_SIMD
+        for (Index k = 0; k < count; ++k) to[item * inner + c + k] = element<T>(sum[k]);
+      }
+    }
+  });
+}
+#endif
+
 template <typename T>
 void interpolate(const Run& r, const Taps& p, const void* input, const void* place, const void* weight, void* output) {
   const T* from = static_cast<const T*>(input);
   const std::int64_t* places_at = static_cast<const std::int64_t*>(place);
   const float* weights = static_cast<const float*>(weight);
   T* to = static_cast<T*>(output);
+#if !defined(__CUDACC__)
+  if (p.lines.inner > 1) return interpolate_rows(r, p, from, places_at, weights, to);
+#endif
   for_each_item(
       r, p.lines.outer * p.results * p.lines.inner, p.taps,
       [=] BOLT_BODY(Index item) {
