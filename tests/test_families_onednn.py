@@ -94,13 +94,19 @@ CONVS = [
          operands=(Input((), True, 1.0, 2.0),)),
     conv("sub-residual", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(Binary("sub"), 3),),
          operands=(Input((1, 16, 6, 6)),)),
+    conv("many-silu", (1, 8, 64, 32), (24, 8, 1, 1), (EpilogueOp(Activation("silu")),)),
+    conv("pixel", (1, 40, 1, 1), (48, 40, 1, 1), (add(3), EpilogueOp(Binary("mul"), 4), EpilogueOp(Binary("div"), 5)),
+         operands=(Input((1, 48, 1, 1)), Input((48, 1, 1), True), Input((), True, 1.0, 2.0))),
+    conv("pixel-relu-then-residual", (1, 9, 1, 1), (11, 9, 1, 1), (RELU, add(3), add(4)),
+         operands=(Input((1, 11, 1, 1)), Input((1, 11, 1, 1)))),
     *(
-        conv(f"then-{op.function}", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(op),))
+        conv(f"{label}-then-{op.function}", (1, 8, size, size), (16, 8, 1, 1), (EpilogueOp(op),))
+        for label, size in (("pixels", 6), ("pixel", 1))
         for op in (
             Activation("leaky_relu", 0.1), Activation("sigmoid"), Activation("hard_sigmoid", 0.2, 0.5),
             Activation("hard_swish"), Activation("tanh"), Activation("softplus"), Activation("gelu"),
             Activation("gelu_tanh"), Activation("silu"), Activation("swish", 1.7), Activation("neg"), Activation("abs"),
-            Activation("elu", 1.3), Activation("mish"), Activation("square"),
+            Activation("elu", 1.3), Activation("mish"), Activation("square"), RELU6.op, RELU.op, Activation("exp"),
         )
     ),
 ]  # fmt: skip
@@ -115,6 +121,7 @@ def matmul(
 MATMULS = [
     matmul("fc", (3, 40), Input((24, 40), True), MatMul(transpose_b=True), (RELU,), Input((24,), True)),
     matmul("fc-one-row", (1, 64), Input((64, 30), True), MatMul(), (), Input((30,), True)),
+    matmul("fc-one-long-row", (1, 700), Input((200, 700), True), MatMul(transpose_b=True), (RELU,)),
     matmul("a-transposed", (40, 3), Input((40, 24), True), MatMul(transpose_a=True)),
     matmul("batched", (2, 3, 5, 7), Input((2, 3, 7, 4)), MatMul()),
     matmul("batched-transposed", (2, 3, 5, 7), Input((2, 3, 4, 7)), MatMul(transpose_b=True)),
@@ -147,6 +154,11 @@ OTHERS = [
     *(
         Layer(f"alone-{name}", Activation(name), (Input((2, 3, 5, 7), low=-9.0, high=9.0),))
         for name in ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "silu")
+    ),
+    # Where powers of e are next to infinity.
+    *(
+        Layer(f"far-{name}", Activation(name), (Input((30, 40), low=-89.5, high=-87.0),))
+        for name in ("softplus", "gelu_tanh", "silu")
     ),
     Layer("alone-exp", Activation("exp"), (Input((2, 3, 5, 7)),)),
     Layer("lrn", Lrn(5, 1e-1, 0.75, 2.0), (Input((2, 19, 4, 3)),)),

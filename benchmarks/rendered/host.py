@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import geometric_mean
 from typing import Any
 
 from . import figures, table
@@ -72,3 +73,34 @@ def half(data: Any) -> dict[str, str]:
         "half.peer": f"{took['onnxruntime-fp16']:.1f} ms",
         "half.load": f"{data['load_average']:.0f}",
     }
+
+
+@figures("host_models")
+def models(data: Any) -> dict[str, str]:
+    """One row a model and batch, with one thread and with all."""
+    rows, ratios = [], {}
+    for row in data["rows"]:
+        name = f"{row['model']} ({row['kind']})"
+        cells = [name]
+        for each in row["contests"]:
+            ratio = each["engine_ms"] / each["onnxruntime_ms"]
+            ratios[f"{row['model']}, {_threads(each['threads'])}"] = ratio
+            cells += [f"{each['engine_ms']:.2f}", f"{each['onnxruntime_ms']:.2f}", f"{ratio:.2f}"]
+        rows.append(cells)
+    head = [f"ms, fp32, {data['device']}, onnxruntime {data['versions']['onnxruntime']}"]
+    for each in data["rows"][0]["contests"]:
+        head += [f"engine, {_threads(each['threads'])}", "onnxruntime", "ratio"]
+    most = max(ratios, key=lambda name: ratios[name])
+    differences = [each["difference"] for row in data["rows"] for each in row["contests"]]
+    return {
+        "host_models": table(head, rows),
+        "host_models.count": f"{len(data['rows'])}",
+        "host_models.mean": f"{geometric_mean(ratios.values()):.2f}",
+        "host_models.most": f"{ratios[most]:.2f}",
+        "host_models.most_row": most,
+        "host_models.difference": f"{max(differences):.0e}",
+    }
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"

@@ -117,6 +117,9 @@ float norm_sum(const In* in, Index count, Index step, const Term& term) {
   return sum;
 }
 
+/// The longest rows that are summed element by element: as channels of a group are, of which each pixel has a few.
+constexpr Index short_norm_row = 64;
+
 /// One statistic and its elements.
 template <typename Statistic, typename In, typename Out, typename End>
 void norm_row(const Norm& p, const In* in, Out* out, NormAt start, const End& end) {
@@ -126,6 +129,16 @@ void norm_row(const Norm& p, const In* in, Out* out, NormAt start, const End& en
   const float all = static_cast<float>(rows * count);
   const auto sum = [&](const auto& term) {
     float total = 0.0f;
+    if (inner.x == 1 && rows > 1 && count <= short_norm_row) {
+      float partial[short_norm_row] = {};
+      for (Index row = 0; row < rows; ++row) {
+        const In* from = in + offset(start, p.reduced, last, row).x;
+        BOLT_SIMD
+        for (Index i = 0; i < count; ++i) partial[i] += term(load(from + i));
+      }
+      for (Index i = 0; i < count; ++i) total += partial[i];
+      return total;
+    }
     for (Index row = 0; row < rows; ++row)
       total += norm_sum(in + offset(start, p.reduced, last, row).x, count, inner.x, term);
     return total;
