@@ -139,9 +139,16 @@ template <int gates, typename Tensors>
 BOLT_HD inline void load_unit(const Recurrent& p, const Tensors& t, const RecurrentPlace& place, Index step, Index unit,
                               RecurrentUnit& u) {
   const auto* x = t.x + place.input(p, step, gates) + unit;
-  for (int i = 0; i < gates; ++i) u.x[i] = load(x + i * p.hidden);
+  // Written out, not as loops: else the loop over units around this does not vectorise.
+  u.x[0] = load(x);
+  if constexpr (gates > 1) u.x[1] = load(x + p.hidden);
+  if constexpr (gates > 2) u.x[2] = load(x + 2 * p.hidden);
+  if constexpr (gates > 3) u.x[3] = load(x + 3 * p.hidden);
   u.bias = load(t.bias + place.direction * p.hidden + unit);
-  for (int i = 0; i < 3; ++i) u.peephole[i] = load(t.peepholes + (place.direction * 3 + i) * p.hidden + unit);
+  const auto* peepholes = t.peepholes + place.direction * 3 * p.hidden + unit;
+  u.peephole[0] = load(peepholes);
+  u.peephole[1] = load(peepholes + p.hidden);
+  u.peephole[2] = load(peepholes + 2 * p.hidden);
   u.clip = p.clip;
 }
 
@@ -150,6 +157,7 @@ BOLT_HD inline void load_unit(const Recurrent& p, const Tensors& t, const Recurr
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/recurrent.h"
 #else
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -157,30 +165,60 @@ BOLT_HD inline void load_unit(const Recurrent& p, const Tensors& t, const Recurr
 
 namespace bolt::portable {
 
-/// y = states times `many` columns of weights, for `rows` rows `apart` elements from each other.
+/// Eight neighbours of a row of weights. A vector by type: sums in arrays of floats would stay in memory.
+typedef float RecurrentLanes __attribute__((vector_size(32)));
+
+template <typename W>
+inline RecurrentLanes recurrent_lanes(const W* weights) {
+  RecurrentLanes found;
+  for (int j = 0; j < 8; ++j) found[j] = load(weights + j);
+  return found;
+}
+inline RecurrentLanes recurrent_lanes(const float* weights) {
+  RecurrentLanes found;
+  std::memcpy(&found, weights, sizeof found);
+  return found;
+}
+
+/// y = states times 8 `parts` columns of weights, for `rows` rows `apart` elements from each other.
+template <int parts, int rows, int columns, typename W>
+inline void recurrent_block(const W* weights, Index pitch, Index depth, const float* states, Index apart,
+                            float (*y)[columns], Index from) {
+  RecurrentLanes sums[rows][parts] = {};
+  for (Index k = 0; k < depth; ++k) {
+#pragma GCC unroll 8
+    for (int part = 0; part < parts; ++part) {
+      const RecurrentLanes factor = recurrent_lanes(weights + k * pitch + from + 8 * part);
+#pragma GCC unroll 4
+      for (int i = 0; i < rows; ++i) sums[i][part] += states[i * apart + k] * factor;
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 8
+    for (int part = 0; part < parts; ++part) {
+      const RecurrentLanes sum = sums[i][part];
+      std::memcpy(y[i] + from + 8 * part, &sum, sizeof sum);
+    }
+}
+
+/// The same of `many` columns.
 template <int rows, int columns, typename W>
 inline void recurrent_product(const W* weights, Index pitch, Index depth, const float* states, Index apart, Index many,
                               float (*y)[columns]) {
-  float sums[rows][columns] = {};
-  if (many == columns) {
-    for (Index k = 0; k < depth; ++k) {
-      float factor[columns];
-      BOLT_SIMD
-      for (int j = 0; j < columns; ++j) factor[j] = load(weights + k * pitch + j);
-#pragma GCC unroll 4
-      for (int i = 0; i < rows; ++i) {
-        const float state = states[i * apart + k];
-        BOLT_SIMD
-        for (int j = 0; j < columns; ++j) sums[i][j] += state * factor[j];
-      }
+  Index from = 0;
+  for (; from + columns <= many; from += columns)
+    recurrent_block<columns / 8, rows>(weights, pitch, depth, states, apart, y, from);
+  if constexpr (columns > 32)
+    for (; from + 32 <= many; from += 32) recurrent_block<4, rows>(weights, pitch, depth, states, apart, y, from);
+  for (; from + 8 <= many; from += 8) recurrent_block<1, rows>(weights, pitch, depth, states, apart, y, from);
+  for (; from < many; ++from) {
+    for (int i = 0; i < rows; ++i) {
+      float sum = 0.0f;
+      for (Index k = 0; k < depth; ++k) sum += states[i * apart + k] * load(weights + k * pitch + from);
+      y[i][from] = sum;
     }
-  } else {
-    for (Index k = 0; k < depth; ++k)
-      for (int i = 0; i < rows; ++i)
-        for (Index j = 0; j < many; ++j) sums[i][j] += states[i * apart + k] * load(weights + k * pitch + j);
   }
-  for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < columns; ++j) y[i][j] = sums[i][j];
 }
 
 /// All steps of `rows` neighbouring rows of one direction. `memory` has room for four numbers a hidden unit and row.
@@ -212,7 +250,10 @@ void recurrent_rows(const Recurrent& p, const Cell& cell, const Tensors& t, Inde
         for (Index j = 0; j < many; ++j) {
           RecurrentUnit u{};
           load_unit<gates>(p, t, place, at, unit + j, u);
-          for (int gate = 0; gate < gates; ++gate) u.y[gate] = y[gate][i][j];
+          u.y[0] = y[0][i][j];
+          if constexpr (gates > 1) u.y[1] = y[1][i][j];
+          if constexpr (gates > 2) u.y[2] = y[2][i][j];
+          if constexpr (gates > 3) u.y[3] = y[3][i][j];
           u.h = now[i * n + unit + j];
           u.c = cells[i * n + unit + j];
           body(u, i, at, unit + j);
