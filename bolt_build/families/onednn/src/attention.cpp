@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "oneapi/dnnl/dnnl.h"
+#include "primitive.h"
 
 namespace bolt::onednn {
 namespace {
@@ -126,7 +127,8 @@ void attention(const Run& r, const AttentionShape& s, const float* q, const floa
       if (!block(s, image, head, first, std::min(rows, s.queries - first), q, k, v, mask, output)) failed = true;
     }
   };
-  const Index parts = std::min(threads, items);
+  const double operations = 2.0 * s.batch * s.heads * s.queries * s.keys * (s.depth + s.columns);
+  const Index parts = std::min({threads, items, std::max<Index>(1, static_cast<Index>(operations / few_operations))});
   if (parts <= 1) {
     part(0, items);
   } else {

@@ -1,6 +1,8 @@
 #include "bolt_onednn/conv.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "primitive.h"
 #include "row.h"
@@ -14,6 +16,10 @@ Extents weight_dims(const ConvShape& shape) {
   dims[0] /= shape.groups;
   dims.insert(dims.begin(), shape.groups);
   return dims;
+}
+
+double product(const Dims& dims) {
+  return std::accumulate(dims.at, dims.at + dims.rank, 1.0, std::multiplies<>());
 }
 
 /// Whether one pixel is multiplied, as in a gate of channels.
@@ -32,12 +38,14 @@ std::unique_ptr<const Executable> make(const Prepare& p, const ConvShape& shape,
   const Description source = channels_last(extents(shape.source), shape.type);
   const Description destination = channels_last(extents(shape.destination), shape.type);
   const Extents grouped = weight_dims(shape);
+  const bool alone = 2.0 * product(shape.destination) * product(shape.weights) / shape.weights.at[0] < few_operations;
+  const Team team(alone);
   const Description bias_md = bias.data ? row({shape.destination.at[1]}, Type::f32) : Description();
   const dnnl::convolution_forward::primitive_desc description(
       cpu(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_auto, source, any(grouped, shape.type),
       bias_md, destination, extents(shape.strides), gaps(shape.dilations), extents(shape.pads_begin),
       extents(shape.pads_end), attributes(epilogue, destination));
-  auto primitive = std::make_unique<Primitive>();
+  auto primitive = std::make_unique<Primitive>(alone);
   primitive->bind(DNNL_ARG_SRC, source);
   const Description packed = description.weights_desc();
   primitive->bind(DNNL_ARG_WEIGHTS, packed, pack(p, weights, row(grouped, shape.type), packed));

@@ -24,10 +24,12 @@ std::unique_ptr<const Executable> make(Type type, std::int64_t elements, Functio
   const Description flat = row({elements}, type);
   const Stage stage = Stage::eltwise(function, alpha, beta);
   if (is_looped(stage, type)) return std::make_unique<Loop>(stage, elements);
+  const bool alone = 10.0 * static_cast<double>(elements) < few_operations;
+  const Team team(alone);
   const dnnl::eltwise_forward::primitive_desc description(cpu(), dnnl::prop_kind::forward_inference,
                                                           algorithm(function), flat, flat, alpha, beta,
                                                           attributes({}, flat));
-  auto primitive = std::make_unique<Primitive>();
+  auto primitive = std::make_unique<Primitive>(alone);
   primitive->bind(DNNL_ARG_SRC, flat);
   primitive->create(description);
   return primitive;

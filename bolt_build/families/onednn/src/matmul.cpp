@@ -33,6 +33,9 @@ std::unique_ptr<const Executable> make(const Prepare& p, const MatMulShape& shap
   if (b.data && shape.type == Type::f32 && is_row(shape))
     return row_product(p, {shape.b.at[shape.b.rank - 2], shape.b.at[shape.b.rank - 1], shape.transpose_b}, b, bias, epilogue);
   const Extents right = extents(shape.b), result = extents(shape.c);
+  const double columns = std::accumulate(shape.c.at, shape.c.at + shape.c.rank, 2.0, std::multiplies<>());
+  const bool alone = columns * static_cast<double>(shape.b.at[shape.b.rank - 2]) < few_operations;
+  const Team team(alone);
   const Description source = matrix(extents(shape.a), shape.type, shape.transpose_a);
   const Description plain = matrix(right, shape.type, shape.transpose_b);
   const Description destination = row(result, shape.type);
@@ -41,7 +44,7 @@ std::unique_ptr<const Executable> make(const Prepare& p, const MatMulShape& shap
   const Description bias_md = bias.data ? row(bias_dims, Type::f32) : Description();
   const dnnl::matmul::primitive_desc description(cpu(), source, b.data ? any(right, shape.type) : plain, bias_md,
                                                  destination, attributes(epilogue, destination));
-  auto primitive = std::make_unique<Primitive>();
+  auto primitive = std::make_unique<Primitive>(alone);
   primitive->bind(DNNL_ARG_SRC, source);
   if (b.data) {
     const Description packed = description.weights_desc();

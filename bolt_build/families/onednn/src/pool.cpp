@@ -1,5 +1,8 @@
 #include "bolt_onednn/pool.h"
 
+#include <functional>
+#include <numeric>
+
 #include "primitive.h"
 
 namespace bolt::onednn {
@@ -18,11 +21,16 @@ std::unique_ptr<const Primitive> make(Pooling mode, const PoolShape& shape) {
   require(shape.type);
   const Description source = channels_last(extents(shape.source), shape.type);
   const Description destination = channels_last(extents(shape.destination), shape.type);
+  const auto product = [](const Dims& dims) {
+    return std::accumulate(dims.at, dims.at + dims.rank, 1.0, std::multiplies<>());
+  };
+  const bool alone = product(shape.destination) * product(shape.kernel) < few_operations;
+  const Team team(alone);
   const dnnl::pooling_forward::primitive_desc description(
       cpu(), dnnl::prop_kind::forward_inference, algorithm(mode), source, destination, extents(shape.strides),
       extents(shape.kernel), gaps(shape.dilations), extents(shape.pads_begin), extents(shape.pads_end),
       attributes({}, destination));
-  auto primitive = std::make_unique<Primitive>();
+  auto primitive = std::make_unique<Primitive>(alone);
   primitive->bind(DNNL_ARG_SRC, source);
   primitive->create(description);
   return primitive;

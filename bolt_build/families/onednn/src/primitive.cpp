@@ -1,5 +1,7 @@
 #include "primitive.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -47,6 +49,14 @@ Extents gaps(const Dims& dilations) {
   Extents found = extents(dilations);
   for (auto& dilation : found) --dilation;
   return found;
+}
+
+Team::Team(bool alone) : before_(alone ? omp_get_max_threads() : 0) {
+  if (before_ > 1) omp_set_num_threads(1);
+}
+
+Team::~Team() {
+  if (before_ > 1) omp_set_num_threads(before_);
 }
 
 void require(Type type) {
@@ -104,6 +114,7 @@ void Primitive::run(const Run& r, std::initializer_list<const void*> inputs, voi
   memory++->set_data_handle(output);
   if (scratchpad_.get_size() != 0) memory->set_data_handle(r.scratch());
   const auto count = static_cast<int>(found->passed.size());
+  const Team team(alone_);
   dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), found->stream.get(), count, found->passed.data()),
                           "oneDNN could not execute a kernel");
   delete kept_.exchange(found.release());

@@ -46,6 +46,22 @@ std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, con
 /// caller's.
 dnnl::primitive_attr attributes(Epilogue epilogue, const Description& output);
 
+/// Operations of a kernel that are not worth waking other threads for.
+constexpr double few_operations = 400e3;
+
+/// While it lives, the calling thread's parallel regions are of that thread alone, if `alone`: never of some threads, for
+/// GNU's OpenMP ends those that a smaller team leaves over.
+class Team {
+ public:
+  explicit Team(bool alone);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+ private:
+  int before_;
+};
+
 /// What a kernel executes. Immutable; threads run it at the same time.
 class Executable {
  public:
@@ -56,6 +72,8 @@ class Executable {
 
 class Primitive final : public Executable {
  public:
+  /// `alone`: made, and to be run, by one thread.
+  explicit Primitive(bool alone = false) : alone_(alone) {}
   ~Primitive() override;
   std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
   void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override;
@@ -90,6 +108,7 @@ class Primitive final : public Executable {
   };
   std::unique_ptr<Arguments> arguments() const;
 
+  bool alone_;
   dnnl::primitive primitive_;
   mutable std::atomic<Arguments*> kept_{nullptr};
   std::vector<std::pair<int, Description>> inputs_;
