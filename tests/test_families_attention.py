@@ -234,17 +234,23 @@ def test_small_images_are_gone_through_in_turn_by_hopper(layer: Layer, target: T
         (LONG, A100, "the GPU has no WGMMA"),
         (MASKED, H200, None),
         (attention("bias", (8, 16, 900, 900), 64, mask=Input((900, 900), True)), H200, None),
+        (attention("own", (8, 16, 904, 904), 64, mask=Input((904, 904))), H200, None),
         (
-            attention("own", (8, 16, 900, 900), 64, mask=Input((900, 900))),
+            attention("ragged", (8, 16, 900, 900), 64, mask=Input((900, 900))),
             H200,
-            "copies no masks whose queries have rows of their own",
+            "copies masks whose rows are whole 16 bytes, not 1800",
+        ),
+        (
+            attention("queries", (8, 16, 900, 900), 64, mask=Input((900, 1))),
+            H200,
+            "copies no masks of queries alone",
         ),
         (attention("odd", (8, 16, 1024, 1024), 36), H200, "copies heads of whole 16 bytes, not of 36 and 36 elements"),
         (with_op(attention("counted", (8, 3, 900, 900), 64), AttentionOp(3, 3, 1.0, counted=1)), H200, None),
     ],
     ids=lambda value: value.label if isinstance(value, Layer) else "",
 )
-def test_blocks_stay_where_a_mask_is_loaded_as_it_lies(layer: Layer, target: Target, why: str | None) -> None:
+def test_blocks_stay_where_a_mask_is_none_or_can_be_copied(layer: Layer, target: Target, why: str | None) -> None:
     assert target.gpu is not None
     assert PERSISTENT.serves(shape_of(problem_of(layer, target)), target.gpu) == why
 
