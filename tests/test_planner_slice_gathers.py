@@ -28,6 +28,23 @@ def test_one_number_takes_a_slice(index: str, begin: int, shape: str) -> None:
     assert said(result) == [("y", "made a slice", "'i' is one number")]
 
 
+@pytest.mark.parametrize(
+    "how", ["gather(%x, %rows) axis=0", "gather_nd(%x, %each) batch_dims=0", "gather_nd(%x, %pairs) batch_dims=0"]
+)
+def test_everything_in_order_is_a_reshape(how: str) -> None:
+    result = run(
+        SLICE_GATHERS,
+        graph(f"""
+        graph g batch=2 (%x: f32[2,2]) -> (%y) {{
+          const %rows: i64[1,2] {{0, 1}}
+          const %each: i64[1,2,1] {{0, 1}}
+          const %pairs: i64[2,2,2] {{0, 0, 0, 1, 1, 0, 1, 1}}
+          %y = {how}
+        }}"""),
+    )
+    assert body(result.graph).startswith("%y = reshape(%x)")
+
+
 @pytest.mark.parametrize(("index", "axis"), [("i64[2] {0, 2}", 0), ("i64[] {1}", 1)])
 def test_other_gathers_stay(index: str, axis: int) -> None:
     before = graph(GATHER.format(index=index, axis=axis))
