@@ -39,8 +39,8 @@ def nothing(graph: Graph, policy: Policy) -> PassResult:
 def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
         "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
-        "merge-duplicates", "broadcast", "scale-sums", "fake-quantise", "fold-pads", "reduce-whole-windows",
-        "recognise-activations", "recognise-norms", "recognise-group-norms", "recognise-rotary",
+        "merge-duplicates", "expand-late", "broadcast", "scale-sums", "fake-quantise", "fold-pads",
+        "reduce-whole-windows", "recognise-activations", "recognise-norms", "recognise-group-norms", "recognise-rotary",
         "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads",
         "fold-batch-norm", "fold-affine",
         "merge-branches",

@@ -5,8 +5,9 @@ safe against rows without a key. Queries, keys and values are followed back to t
 
 A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`. Beside another
 mask it does so only where it hides by infinity: a row of which both masks together leave nothing sees all keys that one
-of them hides by a finite number. One that is joined with padding comes apart first (`hiding_masks`). A constant mask of
-zeros alone, which all heads share, is none: exporters leave one where a model was given no padding.
+of them hides by a finite number. So does a triangle of booleans, of which the keys that are there are chosen: decoders
+with padding have it so, and keys are masked beside it. A constant mask of zeros alone, which all heads share, is none:
+exporters leave one where a model was given no padding.
 """
 
 from __future__ import annotations
@@ -272,8 +273,8 @@ def _is_triangle(array: Array, queries: int, keys: int) -> bool:
 
 
 def _is_nothing(array: Array, given: Array | None) -> bool:
-    """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, if heads have their
-    own: as it was `given`, it has one for all."""
+    """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, unless all heads share it
+    as it was `given`."""
     shared = given is None or given.ndim < 3 or given.shape[-3] == 1
     return shared and not array.any()
 
