@@ -7,17 +7,10 @@
 
 #include "bolt_attention/kept_scores.h"
 #include "bolt_attention/key_masks.h"
+#include "bolt_attention/persistent_tiles.h"
 #include "bolt_attention/queue.h"
 
 namespace bolt::attention {
-
-/// A kernel's arguments, with TMA's views, of a constant mask too; how many tiles a head has, and all heads of all images; and how many tiles a block
-/// goes on by from round to round.
-struct PersistentArguments {
-  Arguments a;
-  CUtensorMap q, k, v, mask;
-  int tiles, all, shift;
-};
 
 template <typename Tile, typename Mask>
 struct Persistent;
@@ -68,67 +61,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   };
   static constexpr int shared_bytes = q_stages * groups * q_bytes + loop_bytes + sizeof(Barriers);
 
+  using Work = PersistentWork<rows, keys>;
   using Scores = float[scores][4];
   using Results = float[results][4];
   using Powers = std::uint32_t[keys / 16][4];
-
-  /// Waits until it is the warpgroup's turn to begin products; and ends its turn.
-  static __device__ void await_turn(int group) {
-    if constexpr (!turns) return;
-    if (group == 0) asm volatile("bar.sync 4, 256;" ::: "memory");
-    if (groups > 1 && group == 1) asm volatile("bar.sync 5, 256;" ::: "memory");
-    if (groups > 2 && group == 2) asm volatile("bar.sync 6, 256;" ::: "memory");
-    if (groups > 3 && group == 3) asm volatile("bar.sync 7, 256;" ::: "memory");
-  }
-  static __device__ void end_turn(int group) {
-    if constexpr (!turns) return;
-    if (group == groups - 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
-    if (groups > 1 && group == 0) asm volatile("bar.arrive 5, 256;" ::: "memory");
-    if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
-    if (groups > 3 && group == 2) asm volatile("bar.arrive 7, 256;" ::: "memory");
-  }
-
-  /// A tile of a block's: which queries of which head, and how many steps of keys.
-  struct Work {
-    int head, image, first_row, steps;
-
-    __device__ Work(const PersistentArguments& p, const Arguments& a, int index) {
-      const Place place(a, index, p.tiles);
-      head = place.head;
-      image = place.image;
-      first_row = place.tile * rows;
-      const int end = a.causal ? min(a.keys, min(a.queries, first_row + rows)) : a.keys;
-      steps = (end + keys - 1) / keys;
-    }
-  };
-
-  /// Calls `body` with the tiles of the block, one of each round of all blocks. Causal ones are the shorter the later they
-  /// are: blocks take them from both ends of a round in turn. Of others the last of a head may be shorter: from round to round
-  /// a block goes on by `p.shift` more, so that none has these alone and none all others. So all have about as much to do.
-  template <typename Body>
-  static __device__ void each_tile(const PersistentArguments& p, const Arguments& a, const Body& body) {
-    const int all = static_cast<int>(gridDim.x);
-    int place = static_cast<int>(blockIdx.x);
-#pragma unroll 1
-    for (int first = 0; first < p.all; first += all) {
-      if (first + place < p.all) body(Work(p, a, first + place));
-      place = a.causal ? all - 1 - place : place + p.shift;
-      if (place >= all) place -= all;
-    }
-  }
-
-  /// Which of `count` places a step or a tile has, and the parity of its phase there.
-  template <int count>
-  struct Ring {
-    int stage = 0, parity = 0;
-
-    __device__ void advance() {
-      if (++stage == count) {
-        stage = 0;
-        parity ^= 1;
-      }
-    }
-  };
 
   static __device__ unsigned char* mask_memory(unsigned char* memory) {
     return memory + q_stages * groups * q_bytes + stages * (k_bytes + v_bytes);
@@ -141,7 +77,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     unsigned char* const v_memory = k_memory + stages * k_bytes;
     Ring<stages> ring;
     Ring<q_stages> of_q;
-    each_tile(p, a, [&](const Work& work) {
+    each_tile<Work>(p, a, [&](const Work& work) {
       const int of_keys = a.by_group.quotient(work.head);
       const int band = by_rows ? mask_of(a, work.image, work.head) / static_cast<int>(a.mask_steps[2]) + work.first_row / 16 : 0;
       const int mask_image =
@@ -195,7 +131,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     Masks& masks = masks_of(memory);
     Ring<stages> ring;
     int tile = 0, first = -1, there = 0;
-    each_tile(p, a, [&](const Work& work) {
+    each_tile<Work>(p, a, [&](const Work& work) {
       MaskOfKeys<Mask, keys> mask(a, mask_of(a, work.image, work.head));
       mask.load(0);
       if (mask.first != first) there = mask.end();
@@ -225,7 +161,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     // Whether a step's scores begin with nothing.
     bool fresh = !masked<Mask>;
     // The first turn is the first warpgroup's.
-    if (group == groups - 1) end_turn(group);
+    if (group == groups - 1) end_turn<groups, turns>(group);
 
     Scores score;
     Results result;
@@ -278,7 +214,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
     };
 
-    each_tile(p, a, [&](const Work& work) {
+    each_tile<Work>(p, a, [&](const Work& work) {
       const int first_row = work.first_row + 64 * group, query = first_row + 16 * (warp % 4) + lane / 4;
       barriers.q_full[tile % q_stages][group].wait(tile / q_stages % 2);
       int there = work.steps;
@@ -292,8 +228,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       const auto leave_rest = [&] {
 #pragma unroll 1
         for (int step = steps; step < work.steps; ++step) {
-          await_turn(group);
-          end_turn(group);
+          await_turn<groups, turns>(group);
+          end_turn<groups, turns>(group);
           barriers.k_full[of_k.stage].wait(of_k.parity);
           free_keys();
           barriers.v_full[of_v.stage].wait(of_v.parity);
@@ -302,8 +238,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       };
       if (steps == 0) {
         free_queries();
-        await_turn(group);
-        end_turn(group);
+        await_turn<groups, turns>(group);
+        end_turn<groups, turns>(group);
         leave_rest();
         return;
       }
@@ -370,9 +306,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         }
       } else {
         load_mask(0);
-        await_turn(group);
+        await_turn<groups, turns>(group);
         begin_scores();
-        end_turn(group);
+        end_turn<groups, turns>(group);
         await_products<0>();
         hold(score);
         free_keys();
@@ -381,10 +317,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         if (steps > 1) load_mask(1);
 #pragma unroll 1
         for (int step = 1; step < steps; ++step) {
-          await_turn(group);
+          await_turn<groups, turns>(group);
           begin_scores();
           begin_results(step == 1);
-          end_turn(group);
+          end_turn<groups, turns>(group);
           await_products<1>();
           hold(score);
           const bool grown = powers(step);
@@ -398,9 +334,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           if (step + 1 < steps) load_mask(step + 1);
         }
         free_queries();
-        await_turn(group);
+        await_turn<groups, turns>(group);
         begin_results(steps == 1);
-        end_turn(group);
+        end_turn<groups, turns>(group);
         await_products<0>();
         hold(result);
         free_values();
@@ -412,7 +348,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       leave_rest();
     });
     // The first turn of all is ended by nobody.
-    if (group == 0) await_turn(group);
+    if (group == 0) await_turn<groups, turns>(group);
   }
 
   static __device__ void compute(const PersistentArguments& p, const Arguments& a) {

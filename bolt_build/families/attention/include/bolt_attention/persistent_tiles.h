@@ -1,0 +1,81 @@
+// What a kernel whose blocks stay on a multiprocessor goes through: tiles of queries in turn, steps of keys and turns of its
+// warpgroups.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include "bolt_attention/softmax.h"
+
+namespace bolt::attention {
+
+/// A kernel's arguments, with TMA's views, of a mask that is copied too; how many tiles a head has, and all heads of all
+/// images; and how many tiles a block goes on by from round to round.
+struct PersistentArguments {
+  Arguments a;
+  CUtensorMap q, k, v, mask;
+  int tiles, all, shift;
+};
+
+/// Waits until it is the warpgroup's turn to begin products; and ends its turn.
+template <int groups, bool turns>
+__device__ inline void await_turn(int group) {
+  if constexpr (!turns) return;
+  if (group == 0) asm volatile("bar.sync 4, 256;" ::: "memory");
+  if (groups > 1 && group == 1) asm volatile("bar.sync 5, 256;" ::: "memory");
+  if (groups > 2 && group == 2) asm volatile("bar.sync 6, 256;" ::: "memory");
+  if (groups > 3 && group == 3) asm volatile("bar.sync 7, 256;" ::: "memory");
+}
+template <int groups, bool turns>
+__device__ inline void end_turn(int group) {
+  if constexpr (!turns) return;
+  if (group == groups - 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
+  if (groups > 1 && group == 0) asm volatile("bar.arrive 5, 256;" ::: "memory");
+  if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
+  if (groups > 3 && group == 2) asm volatile("bar.arrive 7, 256;" ::: "memory");
+}
+
+/// A tile of a block's: which queries of which head, and how many steps of keys.
+template <int rows, int keys>
+struct PersistentWork {
+  int head, image, first_row, steps;
+
+  __device__ PersistentWork(const PersistentArguments& p, const Arguments& a, int index) {
+    const Place place(a, index, p.tiles);
+    head = place.head;
+    image = place.image;
+    first_row = place.tile * rows;
+    const int end = a.causal ? min(a.keys, min(a.queries, first_row + rows)) : a.keys;
+    steps = (end + keys - 1) / keys;
+  }
+};
+
+/// Calls `body` with the tiles of the block, one of each round of all blocks. Causal ones are the shorter the later they
+/// are: blocks take them from both ends of a round in turn. Of others the last of a head may be shorter: from round to round
+/// a block goes on by `p.shift` more, so that none has these alone and none all others. So all have about as much to do.
+template <typename Work, typename Body>
+__device__ inline void each_tile(const PersistentArguments& p, const Arguments& a, const Body& body) {
+  const int all = static_cast<int>(gridDim.x);
+  int place = static_cast<int>(blockIdx.x);
+#pragma unroll 1
+  for (int first = 0; first < p.all; first += all) {
+    if (first + place < p.all) body(Work(p, a, first + place));
+    place = a.causal ? all - 1 - place : place + p.shift;
+    if (place >= all) place -= all;
+  }
+}
+
+/// Which of `count` places a step or a tile has, and the parity of its phase there.
+template <int count>
+struct Ring {
+  int stage = 0, parity = 0;
+
+  __device__ void advance() {
+    if (++stage == count) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace bolt::attention
