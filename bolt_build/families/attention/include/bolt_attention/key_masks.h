@@ -26,7 +26,7 @@ struct alignas(16) KeyMask {
   }
 };
 
-/// The mask of a head, as a warp loads it: parts of `keys` keys.
+/// The mask of a head, as a warp loads it: parts of `keys` keys. Loads have no branches, which would wait for each of them.
 template <typename Mask, int keys>
 struct MaskOfKeys {
   static constexpr int each = (keys + 31) / 32;
@@ -38,7 +38,8 @@ struct MaskOfKeys {
   /// A part is under way.
   __device__ void load(int step) {
 #pragma unroll
-    for (int i = 0; i < each; ++i) value_[i] = at(step * keys + 32 * i + lane());
+    for (int i = 0; i < each; ++i) loaded_[i] = load_one(step * keys + 32 * i + lane());
+    first_ = step * keys;
   }
   /// It is there, for whoever is told of it by one lane of the warp.
   __device__ void store(KeyMask<keys>& to) const {
@@ -46,8 +47,9 @@ struct MaskOfKeys {
 #pragma unroll
     for (int i = 0; i < each; ++i)
       if (keys % 32 == 0 || 32 * i + lane() < keys) {
-        to.values[32 * i + lane()] = value_[i];
-        counts |= value_[i] != 0.0f;
+        const float x = value(first_ + 32 * i + lane(), loaded_[i]);
+        to.values[32 * i + lane()] = x;
+        counts |= x != 0.0f;
       }
     counts = __any_sync(0xffffffffu, counts);
     if (lane() == 0) to.counts = counts;
@@ -59,9 +61,12 @@ struct MaskOfKeys {
     int from = (a_->keys - 1) / many * many;
 #pragma unroll 1
     for (; from > 0; from -= many) {
+      Mask loaded[many / 32];
+#pragma unroll
+      for (int i = 0; i < many / 32; ++i) loaded[i] = load_one(from + 32 * i + lane());
       bool there = false;
 #pragma unroll
-      for (int i = 0; i < many / 32; ++i) there |= !(at(from + 32 * i + lane()) == -INFINITY);
+      for (int i = 0; i < many / 32; ++i) there |= !(value(from + 32 * i + lane(), loaded[i]) == -INFINITY);
       if (__any_sync(0xffffffffu, there)) break;
     }
     return min(a_->keys, from + many);
@@ -70,16 +75,19 @@ struct MaskOfKeys {
  private:
   static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  __device__ float at(int key) const {
-    if (key >= a_->keys) return -INFINITY;
-    const int step = static_cast<int>(a_->mask_steps[3]);
-    const float x = static_cast<float>(static_cast<const Mask*>(a_->mask)[first + key * step]);
+  __device__ Mask load_one(int key) const {
+    return static_cast<const Mask*>(a_->mask)[first + min(key, a_->keys - 1) * static_cast<int>(a_->mask_steps[3])];
+  }
+  __device__ float value(int key, Mask loaded) const {
+    const float x = static_cast<float>(loaded);
     // What all keys share changes no softmax, unless it hides them; large ones would round scores.
-    return step == 0 && fabsf(x) < INFINITY ? 0.0f : x * a_->mask_scale;
+    const float kept = a_->mask_steps[3] == 0 && fabsf(x) < INFINITY ? 0.0f : x * a_->mask_scale;
+    return key < a_->keys ? kept : -INFINITY;
   }
 
   const Arguments* a_ = nullptr;
-  float value_[each];
+  int first_ = 0;
+  Mask loaded_[each];
 };
 
 /// Bytes of an element of a mask.
