@@ -193,7 +193,6 @@ LABELS = (
     "at-peaked-far-attention-persistentx2x64x2xturns",
     "at-peaked-16-attention-persistentx2x96x3xturns",
     "at-peaked-mask-attention-persistentx3x64x3xown",
-    "at-mask-lines-attention-persistentx",
     "at-mask-padded-attention-persistentx",
     "at-peaked-bias-attention-persistentx3x64x3xnext",
     "at-counted-form-attention-persistentx4x64x2xturnsx1-f16/row-f16/row-there33",

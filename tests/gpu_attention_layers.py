@@ -89,7 +89,6 @@ LAYERS = [
     attention("at-rows-ragged", (5, 3, 330, 90), 64),
     attention("at-bias-long", (1, 2, 140, 300), 96, mask=Input((1, 2, 140, 300), True, HIDING, 0.0)),
     attention("at-mask-long", (2, 2, 140, 300), 64, causal=True, mask=Input((2, 1, 1, 300), low=HIDING, high=0.0)),
-    attention("at-mask-lines", (3, 2, 140, 152), 64, safe=True, mask=Input((3, 1, 140, 152), low=HIDING, high=0.0)),
     attention("at-mask-padded", (3, 2, 140, 300), 64, safe=True,
               mask=Input((3, 1, 1, 300), low=0.0, high=0.0, hidden=300)),
     packed("at-packed", 2, 3, 90, 64),

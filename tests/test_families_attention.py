@@ -234,16 +234,13 @@ def test_small_images_are_gone_through_in_turn_by_hopper(layer: Layer, target: T
         (LONG, A100, "the GPU has no WGMMA"),
         (MASKED, H200, None),
         (attention("bias", (8, 16, 900, 900), 64, mask=Input((900, 900), True)), H200, None),
-        (attention("own", (8, 16, 904, 904), 64, mask=Input((904, 904))), H200, None),
-        (
-            attention("ragged", (8, 16, 900, 900), 64, mask=Input((900, 900))),
-            H200,
-            "copies masks whose rows are whole 16 bytes, not 1800",
-        ),
-        (
-            attention("queries", (8, 16, 900, 900), 64, mask=Input((900, 1))),
-            H200,
-            "copies no masks of queries alone",
+        *(
+            (
+                attention(name, (8, 16, 900, 900), 64, mask=Input(shape)),
+                H200,
+                "copies no computed masks whose queries have rows of their own",
+            )
+            for name, shape in (("own", (900, 900)), ("queries", (900, 1)))
         ),
         (attention("odd", (8, 16, 1024, 1024), 36), H200, "copies heads of whole 16 bytes, not of 36 and 36 elements"),
         (with_op(attention("counted", (8, 3, 900, 900), 64), AttentionOp(3, 3, 1.0, counted=1)), H200, None),

@@ -18,7 +18,6 @@ from bolt_build.families.attention.kind import (
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
-from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -37,8 +36,8 @@ _OTHERS, _MASKED = 28, 30
 """Registers of a thread beside scores, powers and results, and where keys are masked: those that nvcc took."""
 _BARRIERS = 512
 """Bytes of barriers, at most."""
-_BOX, _LINE = 64, 128
-"""Elements of a box of heads that are longer than half of it, and bytes of a row of a box of a computed mask."""
+_BOX = 64
+"""Elements of a box of heads that are longer than half of it."""
 
 
 _FIRST, _TILE, _WARPGROUP = 3.3e-6, 0.2e-6, 0.06e-6
@@ -127,8 +126,6 @@ class PersistentTile:
         steps = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))
         if shape.prepared:
             steps += self.stages * 2 * self.rows * self.keys
-        if shape.staged:
-            steps += self.stages * self.rows * aligned(self.keys * shape.mask_size, _LINE)
         if shape.of_keys:
             steps += self.stages * aligned(4 * self.keys + 4) + 16
         tiles = 2 if 2 * queries + steps + _BARRIERS <= self._most(gpu) else 1
@@ -197,8 +194,7 @@ class PersistentTile:
         sizes = (shape.depth, shape.columns, self.groups, self.keys, self.stages)
         how = map(boolean, (self.ahead, self.turns))
         words = (*map(str, sizes), *how, str(self.blocks), str(shape.widths[2]))
-        staged = f", {COMPUTED[shape.dtype]}, true" if shape.staged else shape.element
-        return f"{SPACE}::PersistentTile<{', '.join(words)}{staged}>"
+        return f"{SPACE}::PersistentTile<{', '.join(words)}{shape.element}>"
 
 
 def tiles(shape: Shape) -> Iterator[PersistentTile]:
@@ -217,10 +213,8 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
         return "the GPU has no WGMMA"
     if shape.widths != (8, 8, 8):
         return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
-    if shape.mask and not (shape.of_keys or shape.by_query):
-        return "copies no masks of queries alone"
-    if shape.staged and shape.keys * shape.mask_size % 16:
-        return Reason("copies masks whose rows are whole 16 bytes, not {}", shape.keys * shape.mask_size)
+    if shape.mask and not (shape.of_keys or shape.prepared):
+        return "copies no computed masks whose queries have rows of their own"
     return None
 
 

@@ -1,5 +1,4 @@
-// Masks in shared memory. Of keys, which all queries of a head share, one warp puts a step's part there. Computed ones whose
-// queries have rows of their own are copied by TMA.
+// Masks of keys, which all queries of a head share: one warp puts a step's part into shared memory, where all others read it.
 #pragma once
 
 #include "bolt_attention/softmax.h"
@@ -89,27 +88,5 @@ struct MaskOfKeys {
   int first_ = 0;
   Mask loaded_[each];
 };
-
-/// Bytes of an element of a mask.
-template <typename Mask>
-constexpr int mask_size = sizeof(Mask) == sizeof(float) ? sizeof(float) : sizeof(Half);
-
-/// What scores of a warp's 16 rows begin with, from boxes of 64 rows of 128 bytes: of these bytes each 16 change places with
-/// others of their row, so that eight rows lie in different banks.
-template <typename Mask, int scores>
-__device__ inline void begin_with_lines(const unsigned char* boxes, int warp, float scale, float (&score)[scores][4]) {
-  constexpr int size = sizeof(Mask), of_line = 16 / size;  // blocks of eight keys
-  const int lane = static_cast<int>(threadIdx.x) % 32, row = 16 * warp + lane / 4, byte = lane % 4 * 2 * size;
-#pragma unroll
-  for (int j = 0; j < scores; ++j)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int at = (j % of_line * 8 * size + byte) ^ (lane / 4) << 4;
-      const unsigned char* const two = boxes + j / of_line * (64 * 128) + (row + 8 * r) * 128 + at;
-      portable::load_lanes<2>(reinterpret_cast<const Mask*>(two), score[j] + 2 * r);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) score[j][2 * r + i] *= scale;
-    }
-}
 
 }  // namespace bolt::attention

@@ -38,7 +38,7 @@ struct WindowsTile {};
 /// WGMMA. A block stays on a multiprocessor and goes through tiles of 64 queries for each of `groups` warpgroups; one more
 /// copies. The rest as for WarpgroupTile.
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
-          typename Element = portable::f16, bool staged = false>
+          typename Element = portable::f16>
 struct PersistentTile {};
 
 /// No mask is added to the scores.
@@ -128,8 +128,8 @@ template <int depth, int columns, int keys, int blocks, int access, typename Ele
 void launch(WindowsTile<depth, columns, keys, blocks, access, Element>, Mask, const Arguments& arguments, void* stream);
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
-          typename Element, bool staged, typename Mask>
-void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element, staged>, Mask,
+          typename Element, typename Mask>
+void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask,
             const Arguments& arguments, void* stream);
 
 /// What plans call. Pointers in `shape` are not looked at.

@@ -15,8 +15,8 @@ namespace bolt::attention {
 template <typename Tile, typename Mask>
 struct Persistent;
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
-          typename Element, bool staged, typename Mask>
-struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element, staged>, Mask> {
+          typename Element, typename Mask>
+struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask> {
   /// The last warpgroup copies.
   static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
@@ -25,7 +25,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int parts = (deep + width - 1) / width, parts_v = (wide + width_v - 1) / width_v;
   static constexpr int scores = keys / 8, results = wide / 8;
   /// Whether all queries of a head share the mask: then a step's part of it lies in shared memory.
-  static constexpr bool by_keys = masked<Mask> && !std::is_same_v<Mask, Prepared> && !staged;
+  static constexpr bool by_keys = masked<Mask> && !std::is_same_v<Mask, Prepared>;
   /// Registers of a thread: as a block is launched, alike; then of one that copies and of one that computes.
   static constexpr int launched = 65536 / (threads * blocks) / 8 * 8, copying = by_keys ? 32 : 24;
   static constexpr int computing = std::min(240, (launched * (groups + 1) - copying) / groups / 8 * 8);
@@ -45,11 +45,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static_assert(stages < in_flight);
   /// Of a constant mask a step's part for each of a warp's 16 rows, in pieces of 16 keys.
   static constexpr bool by_rows = std::is_same_v<Mask, Prepared>;
-  /// Of a computed one boxes of 128 bytes of each of a warpgroup's rows.
-  static constexpr bool by_lines = staged;
-  static constexpr int part_bytes = 16 * keys * 2, box_bytes = 64 * 128;
-  static constexpr int line = 128 / mask_size<Mask>, line_parts = (keys + line - 1) / line;
-  static constexpr int step_bytes = by_rows ? 4 * groups * part_bytes : by_lines ? groups * line_parts * box_bytes : 0;
+  static constexpr int part_bytes = 16 * keys * 2, step_bytes = by_rows ? 4 * groups * part_bytes : 0;
   static constexpr int mask_bytes = by_keys ? static_cast<int>(sizeof(Masks)) : stages * step_bytes;
 
   /// Two tiles' queries have room beside each other where keys and values leave it: those of the next are copied ahead.
@@ -80,8 +76,6 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     each_tile<Work>(p, a, [&](const Work& work) {
       const int of_keys = a.by_group.quotient(work.head);
       const int band = by_rows ? mask_of(a, work.image, work.head) / static_cast<int>(a.mask_steps[2]) + work.first_row / 16 : 0;
-      const int mask_image =
-          by_lines && a.mask_steps[0] ? work.image - a.by_images.quotient(work.image) * a.mask_images : 0;
       const auto load_queries = [&](int group) {
         Barrier& full = barriers.q_full[of_q.stage][group];
         barriers.q_free[of_q.stage][group].wait(of_q.parity ^ 1);
@@ -104,12 +98,6 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           for (int group = 0; group < groups; ++group)
             copy_box(mask_memory(memory) + ring.stage * step_bytes + 4 * group * part_bytes, p.mask, barriers.k_full[ring.stage],
                      0, step * (keys / 16), band + 4 * group, 0);
-        if constexpr (by_lines)
-#pragma unroll 1
-          for (int box = 0; box < groups * line_parts; ++box)
-            copy_box(mask_memory(memory) + ring.stage * step_bytes + box * box_bytes, p.mask, barriers.k_full[ring.stage],
-                     step * keys + box % line_parts * line, work.first_row + box / line_parts * 64,
-                     a.mask_steps[1] ? work.head : 0, mask_image);
         // Keys need not wait until the last queries of the tile in front were used.
         if (step == 0)
 #pragma unroll 1
@@ -252,10 +240,6 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         if constexpr (masked<Mask>) barriers.k_full[of_k.stage].wait(of_k.parity);
         if constexpr (by_rows) {
           begin_with_pieces(reinterpret_cast<const Half*>(mask_memory(memory) + of_k.stage * step_bytes + warp * part_bytes), score);
-        } else if constexpr (by_lines) {
-          begin_with_lines<Mask>(mask_memory(memory) + of_k.stage * step_bytes + group * line_parts * box_bytes, warp % 4,
-                                 a.mask_scale, score);
-          if (hides(a, first_row, (step + 1) * keys)) hide(a, query, key, score);
         } else if constexpr (by_keys) {
           const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
           const bool hides_some = a.causal && hides(a, first_row, (step + 1) * keys);
@@ -360,7 +344,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       prefetch(p.q);
       prefetch(p.k);
       prefetch(p.v);
-      if constexpr (by_rows || by_lines) prefetch(p.mask);
+      if constexpr (by_rows) prefetch(p.mask);
       for (int stage = 0; stage < q_stages; ++stage)
         for (int group = 0; group < groups; ++group) {
           barriers.q_full[stage][group].init(1);

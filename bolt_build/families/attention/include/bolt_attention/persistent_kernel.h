@@ -19,19 +19,11 @@ __global__ void __launch_bounds__(Persistent<Tile, Mask>::threads, Persistent<Ti
   }
 }
 
-/// TMA's view of a mask that is copied, of 64 queries at a time; of others nothing. Throws std::runtime_error.
-template <typename Kernel, typename Mask>
-CUtensorMap mask_boxes(const Arguments& a, int keys) {
-  if constexpr (Kernel::by_rows) return pieces(a, keys);
-  if constexpr (Kernel::by_lines) return lines(a, sizeof(Mask));
-  return {};
-}
-
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
-          typename Element, bool staged, typename Mask>
-void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element, staged>, Mask,
-            const Arguments& a, void* stream) {
-  using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element, staged>;
+          typename Element, typename Mask>
+void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask, const Arguments& a,
+            void* stream) {
+  using Tile = PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>;
   using Kernel = Persistent<Tile, std::conditional_t<std::is_same_v<Mask, Counted>, Unmasked, Mask>>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
@@ -44,7 +36,7 @@ void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, b
       divided(a, tiles, depth + columns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
       boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys),
-      mask_boxes<Kernel, Mask>(a, keys), static_cast<int>(tiles), static_cast<int>(count), shift % resident};
+      Kernel::by_rows ? pieces(a, keys) : CUtensorMap{}, static_cast<int>(tiles), static_cast<int>(count), shift % resident};
   queue(persistent_kernel<Tile, Mask>, resident, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
 }
 

@@ -9,7 +9,7 @@
 
 namespace bolt::attention {
 
-/// A kernel's arguments, with TMA's views, of a mask that is copied too; how many tiles a head has, and all heads of all
+/// A kernel's arguments, with TMA's views, of a constant mask too; how many tiles a head has, and all heads of all
 /// images; and how many tiles a block goes on by from round to round.
 struct PersistentArguments {
   Arguments a;

@@ -130,26 +130,6 @@ inline CUtensorMap pieces(const Arguments& a, int keys) {
   return map;
 }
 
-/// TMA's view of a computed mask whose elements have so many bytes: boxes of 64 queries by 128 bytes of keys. Zeros beyond
-/// queries and keys. Throws std::runtime_error.
-inline CUtensorMap lines(const Arguments& a, std::size_t size) {
-  CUtensorMap map{};
-  const auto many = [&](int axis, int count) { return static_cast<cuuint64_t>(a.mask_steps[axis] ? count : 1); };
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(a.keys), static_cast<cuuint64_t>(a.queries), many(1, a.heads),
-                                many(0, a.mask_images)};
-  const cuuint64_t row = a.mask_steps[2] * size, matrix = row * extents[1];
-  const cuuint64_t strides[] = {row, a.mask_steps[1] ? a.mask_steps[1] * size : matrix,
-                                a.mask_steps[0] ? a.mask_steps[0] * size : matrix};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(128 / size), 64, 1, 1};
-  const cuuint32_t steps[] = {1, 1, 1, 1};
-  const auto type = size == sizeof(float) ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  if (encode_tiled()(&map, type, 4, const_cast<void*>(a.mask), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                     CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-    throw std::runtime_error("could not describe a mask to TMA");
-  return map;
-}
-
 /// The elements of a row of a box: the most of 64, 32 and 16 that rows of `length` are made of.
 constexpr int box_width(int length) { return length % 64 == 0 ? 64 : length % 32 == 0 ? 32 : 16; }
 
