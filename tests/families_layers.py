@@ -35,6 +35,7 @@ from bolt_build.graph.ops.scatter import ScatterElements
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.graph.ops.stack import FoldDepth, Stack, UnfoldDepth
+from bolt_build.graph.ops.trees import TreeLeaves
 
 RELU = EpilogueOp(Activation("relu"))
 CLIP = EpilogueOp(Activation("clip", -1.0, 1.5))
@@ -198,6 +199,13 @@ REGIONS = [
     *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),
     Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
           (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
+]  # fmt: skip
+
+TREES = [
+    Layer(f"trees-{depth}-deep", TreeLeaves(depth),
+          (Input((6, 7)), Input((9,), True), Input((9, 4), True, 0.0, 6.9, DType.I32),
+           Input((5,), True, 0.0, 6.9, DType.I32)))
+    for depth in (0, 4)
 ]  # fmt: skip
 
 REDUCTIONS = [
@@ -385,6 +393,6 @@ NARROW = [
 
 LAYERS = [
     *ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW,
-    *QUANTISED, *REGIONS, *HEADS,
+    *QUANTISED, *REGIONS, *TREES, *HEADS,
     *RECURRENT, *NARROW_RECURRENT,
 ]  # fmt: skip

@@ -14,11 +14,12 @@ import pytest
 from graph_models import bound, model, node, ones, saved, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.binding import INPUT_DTYPES
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.reference import evaluate
 
 
 def diagnostics(path: Path) -> tuple[Diagnostic, ...]:
@@ -190,13 +191,31 @@ def test_initializers_of_other_element_types(tmp_path: Path) -> None:
     assert only(path) == ("unsupported-dtype", message, None)
 
 
-def test_sparse_initializer(tmp_path: Path) -> None:
-    proto = model([node("Add", "x s", "y")])
-    values = numpy_helper.from_array(ones(1), "s")
-    indices = numpy_helper.from_array(np.zeros(1, np.int64), "indices")
-    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [8]))
-    message = "the initializer 's' is sparse, which is not supported"
-    assert only(saved(tmp_path, proto)) == ("unsupported-initializer", message, "store it densely")
+SPARSE = {"one number a value": [5, 0], "a row a value": [[1, 2], [0, 0]]}
+
+
+def sparse_model(places: list[int] | list[list[int]], *, constant: bool = False) -> ModelProto:
+    """x times a matrix [2, 3] that is stored as two values, an initializer or a node's."""
+    values = numpy_helper.from_array(np.asarray([7, 9], np.float32), "s")
+    sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.asarray(places, np.int64), "at"), [2, 3])
+    if constant:
+        nodes = [node("Constant", "", "s", sparse_value=sparse), node("MatMul", "x s", "y")]
+        return model(nodes, [tensor("x", (1, 2))])
+    proto = model([node("MatMul", "x s", "y")], [tensor("x", (1, 2))])
+    proto.graph.sparse_initializer.append(sparse)
+    return proto
+
+
+@pytest.mark.parametrize("constant", [False, True], ids=["initializer", "node"])
+@pytest.mark.parametrize("places", SPARSE.values(), ids=SPARSE.keys())
+def test_a_sparse_tensor_is_zero_elsewhere(places: list[int], constant: bool, tmp_path: Path) -> None:
+    graph = load_model(saved(tmp_path, sparse_model(places, constant=constant))).bind(1)
+    np.testing.assert_array_equal(evaluate(graph, {"x": ones(1, 2)})["y"], [[9, 0, 7]])
+
+
+def test_a_sparse_tensor_whose_places_lie_outside(tmp_path: Path) -> None:
+    message = "the tensor 's' cannot be read: its indices [2] are no places of its 2 values in [2, 3]"
+    assert only(saved(tmp_path, sparse_model([6, 0]))) == ("broken-tensor", message, None)
 
 
 # -- external data -----------------------------------------------------------------------------------------------

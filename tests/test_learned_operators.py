@@ -73,7 +73,7 @@ def test_integers_are_above_a_threshold_between_two_of_them(tmp_path: Path) -> N
         (rows(X, "LinearRegressor", coefficients=[0.5, -1.0, 1.0], intercepts=[1.0, 2.0]), "shape-mismatch",
          "LinearRegressor 'node': 2 intercepts are not one for each of 1 rows of coefficients"),
         (rows(X, "LinearRegressor", coefficients=[0.5, -1.0, 1.0], post_transform="PROBIT"), "unsupported-attribute",
-         "LinearRegressor 'node': post_transform 'PROBIT' is neither NONE nor SOFTMAX"),
+         "LinearRegressor 'node': post_transform 'PROBIT' is none of NONE, SOFTMAX, LOGISTIC"),
     ],
 )  # fmt: skip
 def test_what_is_no_arithmetic_of_rows_is_refused(proto: ModelProto, code: str, said: str, tmp_path: Path) -> None:

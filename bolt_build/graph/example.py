@@ -46,7 +46,7 @@ class Example:
     """
 
     inputs: tuple[Data | Weights | Bytes | Integers, ...]
-    attributes: tuple[tuple[str, int | str | tuple[int, ...] | tuple[float, ...]], ...] = ()
+    attributes: tuple[tuple[str, int | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]], ...] = ()
     outputs: int = 1
     listed: int = 0
     joined: bool = False

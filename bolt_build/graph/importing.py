@@ -83,6 +83,8 @@ class Builder:
         self.nodes: list[Node] = []
         self.sequences: dict[str, tuple[str, ...]] = {}
         """ONNX's sequences by name: the tensors in each."""
+        self.narrow: dict[str, str] = {}
+        """Constants that are read as a wider type than the model has them in, and the name of that (`graph.narrow`)."""
         self._tensors, self._labels = _Names(tensors), _Names(nodes)
 
     def fresh(self, base: str) -> str:
@@ -196,6 +198,10 @@ class NodeImport:
     def array(self, name: str) -> Array | None:
         """The array of a value, None where it is computed at run time."""
         return self._builder.constant(name)
+
+    def is_narrow(self, index: int) -> bool:
+        """Whether the model has input `index` in a type that is read as a wider one."""
+        return self.input(index) in self._builder.narrow
 
     def static(self, index: int, what: str) -> Array:
         """The array of input `index`, which must be constant. Raises Refusal."""

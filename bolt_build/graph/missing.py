@@ -15,8 +15,8 @@ _REPLACE = "export the model without it, or offer an importer for it (entry poin
 _OF_DOMAINS = {
     "com.microsoft.nchwc": "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
     "ai.onnx.ml": (
-        "engines compute tensors, not trees, support vectors, labels or maps: end the model in front of it "
-        "(onnx.utils.extract_model), or let hummingbird-ml make tensors' operators of the pipeline"
+        "engines compute numbers, not strings or maps: end the model in front of it (onnx.utils.extract_model), or let "
+        "hummingbird-ml make tensors' operators of the pipeline"
     ),
 }
 _COUNTED = {"NonMaxSuppression": 2, "NonZero": 1, "Unique": 1}
@@ -46,7 +46,7 @@ def missing_operators(
             found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
         else:
             message = f"operator {label} is not supported: {where}"
-            hint = _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
+            hint = _maps(same[0]) or _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
 
@@ -57,6 +57,16 @@ def all_nodes(nodes: Iterable[OnnxNode]) -> Iterator[OnnxNode]:
         yield node
         for branch in node.branches:
             yield from all_nodes(branch.nodes)
+
+
+def _maps(node: OnnxNode) -> str | None:
+    """What helps in front of maps from labels to numbers."""
+    if (node.domain, node.op_type) != ("ai.onnx.ml", "ZipMap"):
+        return None
+    return (
+        f"its maps are the columns of '{node.inputs[0]}' by label: end the model there (onnx.utils.extract_model), or "
+        "convert it without maps (zipmap=False)"
+    )
 
 
 def ends_at_data(node: OnnxNode) -> str | None:

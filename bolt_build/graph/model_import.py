@@ -70,6 +70,7 @@ class ModelImport:
         # Integers of 8 bits and fewer stand for weights in fp32.
         budget = Budget(max(value.type.nbytes, 4 * value.type.elements) for value in model.constants)
         self.builder = Builder(names, [node.name for node in model.nodes], budget)
+        self.builder.narrow.update(model.narrow)
         self._used = {name for node in model.nodes for name in node.inputs} | set(model.outputs)
         self._met: list[OnnxNode] = []
         """The model's nodes, graphs inside nodes in the place of these."""
@@ -165,9 +166,9 @@ class ModelImport:
         if importer is None or not self._lost.keys().isdisjoint(node.inputs):
             self.lose(node)
             return
-        narrow = next((pair for pair in self._model.narrow if pair[0] in node.inputs), None)
+        narrow = next((name for name in node.inputs if name in self.builder.narrow), None)
         if narrow is not None and node.op_type not in READERS:
-            message = f"'{narrow[0]}' is of {narrow[1]}, which is taken only by {', '.join(READERS)}"
+            message = f"'{narrow}' is of {self.builder.narrow[narrow]}, which is taken only by {', '.join(READERS)}"
             self.report(node, "unsupported-dtype", message)
             return
         if node.op_type == "Split" and self._chosen.split(node):

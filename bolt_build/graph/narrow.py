@@ -21,7 +21,7 @@ WIDER: dict[np.dtype[np.generic], np.dtype[np.generic]] = {
 }  # fmt: skip
 """What each such type is read as."""
 
-READERS = ("DequantizeLinear",)
+READERS = ("DequantizeLinear", "GatherBlockQuantized")
 """Operators that take them, in whatever domain: the element type is nothing to those."""
 
 

@@ -70,6 +70,11 @@ def read_onnx(path: Path) -> OnnxContents:
         for tensor in graph.initializer
         if tensor.name in needed and (array := tensors.array(tensor, f"'{tensor.name}'")) is not None
     )
+    initializers += tuple(
+        (sparse.values.name, array)
+        for sparse in graph.sparse_initializer
+        if sparse.values.name in needed and (array := tensors.dense(sparse, f"'{sparse.values.name}'")) is not None
+    )
     given = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = tuple(_input(findings, value) for value in graph.input if value.name not in given)
     names = unique_names(live)
@@ -173,6 +178,8 @@ def _attribute(tensors: Tensors, attribute: AttributeProto, label: str) -> Attri
         return attribute.s.decode(errors="replace")
     if kind == AttributeProto.TENSOR:
         return tensors.array(attribute.t, label)
+    if kind == AttributeProto.SPARSE_TENSOR:
+        return tensors.dense(attribute.sparse_tensor, label)
     if kind == AttributeProto.FLOATS:
         return tuple(float(item) for item in attribute.floats)
     if kind == AttributeProto.INTS:

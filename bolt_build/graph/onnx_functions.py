@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
+import onnx.defs
 import onnx.inliner
 
 from bolt_build.graph.limits import MOST_CALL_DEPTH, MOST_FILE_NODES, MOST_INLINED_BYTES
@@ -44,12 +45,71 @@ def inlined(findings: Findings, model: onnx.ModelProto, kept: Collection[tuple[s
             findings.report("invalid-model", f"the function '{name}' of domain '{domain}' is given {count} times")
     findings.check()
     _check_size(findings, model)
+    model = _with_own_opset(_with_defaults(model))
     try:
-        model = onnx.inliner.inline_selected_functions(model, list(kept), exclude=True)
+        if kept or not _other_opsets(model):
+            model = onnx.inliner.inline_selected_functions(model, list(kept), exclude=True)
+        else:
+            model = onnx.inliner.inline_local_functions(model, convert_version=True)
     except Exception as error:  # the inliner is C++ and raises whatever its checker does
         raise findings.fail("invalid-model", f"the model's functions cannot be inlined: {error}") from error
     check_text(findings, model)
     return model
+
+
+def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model whose calls say every attribute that their function has a value for: the inliner knows no other."""
+    defaults = {_key_of(function): function.attribute_proto for function in model.functions if function.attribute_proto}
+    if not defaults:
+        return model
+    filled = onnx.ModelProto()
+    filled.CopyFrom(model)
+    for body in (filled.graph.node, *(function.node for function in filled.functions)):
+        for node in _all_nodes(body):
+            given = {attribute.name for attribute in node.attribute}
+            key = (_own(node.domain), node.op_type, node.overload)
+            node.attribute.extend(each for each in defaults.get(key, ()) if each.name not in given)
+    return filled
+
+
+def _own_opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int | None:
+    """The version of ONNX's own domain."""
+    return next((each.version for each in imports if not _own(each.domain)), None)
+
+
+def _other_opsets(model: onnx.ModelProto) -> bool:
+    """Whether a function is written for another opset of ONNX's own domain than the model is."""
+    own = _own_opset(model.opset_import)
+    return any(_own_opset(function.opset_import) not in (None, own) for function in model.functions)
+
+
+def _with_own_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model whose functions are said to be of its own opset, where each operator in them has the same form there:
+    the inliner takes no other, and converts only what it knows the types of."""
+    own = _own_opset(model.opset_import)
+    if own is None or not _other_opsets(model):
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for function in changed.functions:
+        of = _own_opset(function.opset_import)
+        names = {node.op_type for node in _all_nodes(function.node) if not _own(node.domain)}
+        if of not in (None, own) and all(_form(name, of or own) == _form(name, own) for name in names):
+            for each in function.opset_import:
+                if not _own(each.domain):
+                    each.version = own
+    return changed
+
+
+def _form(name: str, opset: int) -> object:
+    """What an operator of ONNX takes and gives in an opset, element types aside."""
+    try:
+        schema = onnx.defs.get_schema(name, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+    attributes = {each.name: (each.type, each.required, str(each.default_value)) for each in schema.attributes.values()}
+    ports = [[(each.name, each.option) for each in side] for side in (schema.inputs, schema.outputs)]
+    return attributes, ports
 
 
 def _check_size(findings: Findings, model: onnx.ModelProto) -> None:

@@ -102,6 +102,15 @@ def subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
     yield from attribute.graphs
 
 
+def _uses_own(graph: onnx.GraphProto) -> bool:
+    """Whether a node, or one of the graphs inside nodes, is of ONNX's own domain."""
+    return any(
+        node.domain in ("", "ai.onnx")
+        or any(_uses_own(inner) for attribute in node.attribute for inner in subgraphs(attribute))
+        for node in graph.node
+    )
+
+
 def opsets_of(findings: Findings, model: onnx.ModelProto) -> tuple[tuple[str, int], ...]:
     """Version by domain ("" for ONNX's own), checked. Raises BoltError."""
     found: dict[str, int] = {}
@@ -116,7 +125,9 @@ def opsets_of(findings: Findings, model: onnx.ModelProto) -> tuple[tuple[str, in
     newest = onnx.defs.onnx_opset_version()
     own = found.get("")
     if own is None:
-        raise findings.fail("invalid-model", "the model does not say which ONNX opset it uses")
+        if not found or _uses_own(model.graph):
+            raise findings.fail("invalid-model", "the model does not say which ONNX opset it uses")
+        found[""] = own = newest  # as runtimes take it: no node is of it
     if own < OLDEST_OPSET:
         hint = f"convert it: onnx.version_converter.convert_version(model, {OLDEST_OPSET}) or newer"
         message = f"opset {own} is older than the oldest supported, {OLDEST_OPSET}"

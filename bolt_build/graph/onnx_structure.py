@@ -15,9 +15,6 @@ from bolt_build.graph.onnx_parse import subgraphs
 
 def check_definitions(findings: Findings, graph: onnx.GraphProto) -> None:
     """Reports names given twice or not at all, and tensors used before or without being defined."""
-    for sparse in graph.sparse_initializer:
-        message = f"the initializer '{sparse.values.name}' is sparse, which is not supported"
-        findings.report("unsupported-initializer", message, "store it densely")
     given = (
         ("initializer", [tensor.name for tensor in graph.initializer]),
         ("sparse initializer", [sparse.values.name for sparse in graph.sparse_initializer]),

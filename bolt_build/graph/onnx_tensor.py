@@ -12,11 +12,12 @@ from pathlib import Path, PurePosixPath
 import ml_dtypes
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import SparseTensorProto, TensorProto, numpy_helper
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from bolt_build.graph.arrays import dtype_of
 from bolt_build.graph.ir import Array
+from bolt_build.graph.limits import FREE_FOLDED_BYTES
 from bolt_build.graph.narrow import wider
 from bolt_build.graph.onnx_findings import SHOWN, Findings, clipped
 from bolt_build.user_files import open_regular
@@ -97,6 +98,28 @@ class Tensors:
             self._broken(label, f"its data is of shape {list(array.shape)} and not {list(shape)}")
             return None
         return array
+
+    def dense(self, sparse: SparseTensorProto, label: str) -> Array | None:
+        """The array of a sparse tensor, zero wherever it says nothing; None, reported, where it cannot be had."""
+        shape = tuple(int(extent) for extent in sparse.dims)
+        values, places = self.array(sparse.values, label), self.array(sparse.indices, f"{label} (its indices)")
+        if values is None or places is None:
+            return None
+        if any(extent < 0 for extent in shape) or prod(shape) * max(1, values.itemsize) > FREE_FOLDED_BYTES:
+            self._broken(label, f"of the shape {list(shape)} it is no array of at most {FREE_FOLDED_BYTES} bytes")
+            return None
+        columns = places.reshape(values.size, -1) if places.size else np.zeros((0, 1), np.int64)
+        extents = shape if places.ndim == 2 else (prod(shape),)
+        if (
+            values.ndim != 1 or places.dtype != np.int64 or places.shape[0] != values.size
+            or columns.shape[1] != len(extents) or (columns < 0).any() or (columns >= np.array(extents)).any()
+        ):  # fmt: skip
+            where = f"{list(places.shape)} are no places of its {values.size} values in {list(shape)}"
+            self._broken(label, f"its indices {where}")
+            return None
+        found = np.zeros(shape, values.dtype)
+        found.reshape(extents)[tuple(columns.T)] = values
+        return found
 
     def finish(self) -> None:
         """Reports files that are missing, elsewhere or not what they should be, each once with all that lies there."""

@@ -225,10 +225,12 @@ def import_gather_blocks(node: NodeImport) -> None:
     if bits not in (2, 4, 8) or block < 1:
         raise Refusal("unsupported-attribute", f"{bits} bits in blocks of {block} are not supported")
     packed, scale = node.static(0, "the table"), node.static(2, "the scales")
-    if packed.dtype != np.uint8:
+    if not node.is_narrow(0) and packed.dtype != np.uint8:
         raise Refusal("unsupported-dtype", f"a table of {packed.dtype} is not supported")
-    q = unpacked(packed, bits)
-    zero = unpacked(node.static(3, "the zero points"), bits) if node.has(3) else None
+    q = packed if node.is_narrow(0) else unpacked(packed, bits)
+    zero = node.static(3, "the zero points") if node.has(3) else None
+    if zero is not None and not node.is_narrow(3):
+        zero = unpacked(zero, bits)
     blocks = -(-q.shape[along_] // block)
     wanted = (*q.shape[:along_], blocks, *q.shape[along_ + 1 :])
     if scale.shape != wanted:
@@ -236,7 +238,8 @@ def import_gather_blocks(node: NodeImport) -> None:
     if zero is not None:
         zero = zero[tuple(slice(extent) for extent in wanted)]
     block_of = np.arange(q.shape[along_]) // block
-    offset = np.float32(1 << (bits - 1)) if zero is None else np.take(zero.astype(np.float32), block_of, along_)
+    middle = np.float32(0 if node.is_narrow(0) else 1 << (bits - 1))
+    offset = middle if zero is None else np.take(zero.astype(np.float32), block_of, along_)
     table = (q.astype(np.float32) - offset) * np.take(scale.astype(np.float32), block_of, along_)
     plain = node.helper(table.astype(numpy_dtype(node.type(2).dtype)), "table")
     node.emit(Gather(axis), [plain, node.input(1)], 0)
@@ -274,7 +277,7 @@ IMPORTERS = (
         ),
     ),
     Importer(
-        "GatherBlockQuantized", (1,), import_gather_blocks, domain=_DOMAIN, note="2, 4 or 8 bits in uint8",
+        "GatherBlockQuantized", (1,), import_gather_blocks, domain=_DOMAIN, note="2, 4 or 8 bits",
         example=Example(
             (Bytes((6, 8)), Integers((1,)), Weights((6, 1))), (("bits", 4), ("block_size", 16), ("quantize_axis", 1)),
         ),

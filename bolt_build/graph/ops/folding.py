@@ -18,8 +18,8 @@ def import_constant(node: NodeImport) -> None:
         if node.given(name):
             raise Refusal("unsupported-dtype", "constants of strings are not supported")
     if node.given("sparse_value"):
-        raise Refusal("unsupported-attribute", "sparse constants are not supported")
-    if node.given("value"):
+        node.result(node.tensor("sparse_value"))
+    elif node.given("value"):
         node.result(node.tensor("value"))
     elif node.given("value_int"):
         node.result(np.asarray(node.integer("value_int"), np.int64))
