@@ -152,7 +152,7 @@ class ModelImport:
         if node.branches and self._place_inside(node):
             return
         importer = self._table.find(node)
-        if importer is None and not node.domain and self._chosen.among(*node.inputs) is None and self._write_out(node):
+        if importer is None and self._chosen.among(*node.inputs) is None and self._write_out(node):
             return
         self._met.append(node)
         self._chosen.met(node)
@@ -228,7 +228,9 @@ class ModelImport:
         return True
 
     def _write_out(self, node: OnnxNode) -> bool:
-        """Imports an operator without an importer as the function that ONNX defines it by. False where it has none."""
+        """Imports an operator without an importer as the function that defines it. False where it has none."""
+        if node.domain not in ("", "com.microsoft"):
+            return False
         if not self._lost.keys().isdisjoint(node.inputs) or not self.builder.sequences.keys().isdisjoint(node.inputs):
             return False
         # onnx takes a third of a second to import, and most models have no such operator.

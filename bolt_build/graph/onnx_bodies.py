@@ -1,4 +1,4 @@
-"""ONNX's own operators that are functions: what they are in other operators, for inputs of known types.
+"""Operators that are functions: what they are in other operators, for inputs of known types.
 
 Import this only where such an operator is met: it imports onnx.
 """
@@ -15,6 +15,7 @@ import onnx.defs
 import onnx.inliner
 from onnx import AttributeProto, helper, numpy_helper
 
+from bolt_build.graph.contrib_bodies import Port, body_of_contrib
 from bolt_build.graph.importing import Attribute, Branch, OnnxNode
 from bolt_build.graph.ir import TensorType
 from bolt_build.graph.onnx_file import branch_of
@@ -23,6 +24,8 @@ from bolt_build.graph.onnx_tensor import Tensors
 from bolt_build.graph.ops.moving import ONNX_DTYPES
 
 _TYPES = {dtype: number for number, dtype in ONNX_DTYPES.items()}
+CONTRIB = "com.microsoft"
+"""The other domain that has such operators (`contrib_bodies`)."""
 _DOMAIN = "bolt.functions"
 """Of the call in a model that is made to be inlined at once."""
 
@@ -32,12 +35,15 @@ def body_of(node: OnnxNode, types: Sequence[TensorType | None], opset: int) -> B
 
     None where ONNX defines the operator otherwise, and where the node has attributes that cannot be read.
     """
-    if node.domain or node.unreadable:
+    if node.domain not in ("", CONTRIB) or node.unreadable:
         return None
     proto = helper.make_node(node.op_type, list(node.inputs), list(node.outputs), name=node.name)
     proto.attribute.extend(_attribute(name, value) for name, value in node.attributes)
     ports = dict(zip(node.inputs, types, strict=True))
-    function = _function(proto, [_type(each) for each in types], opset)
+    if node.domain:
+        function = _contrib(node, types, opset)
+    else:
+        function = _function(proto, [_type(each) for each in types], opset)
     if function is None:
         return None
     function.domain = proto.domain = _DOMAIN
@@ -57,6 +63,12 @@ def body_of(node: OnnxNode, types: Sequence[TensorType | None], opset: int) -> B
     tensors.finish()
     findings.check()
     return body
+
+
+def _contrib(node: OnnxNode, types: Sequence[TensorType | None], opset: int) -> onnx.FunctionProto | None:
+    inputs = [None if each is None else Port(_TYPES[each.dtype], each.shape) for each in types]
+    outputs = max((index for index, name in enumerate(node.outputs, 1) if name), default=0)
+    return body_of_contrib(node.op_type, dict(node.attributes), inputs, outputs, opset)
 
 
 def is_function(op_type: str, opset: int) -> bool:

@@ -11,6 +11,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.verify.contrib_functions import contrib_written_out
 
 WRITTEN_OUT = ("Attention",)
 """Operators of ONNX's own domain whose rounding follows from that of the operators of their definition."""
@@ -27,6 +28,7 @@ def written_out(model: ModelProto) -> ModelProto:
     Tensors of the model keep their names; those inside begin with the function's first output. A node whose inputs have
     no known type stays.
     """
+    model = contrib_written_out(model, _renamed)
     if not _has_functions(model.graph):
         return model
     opset = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))

@@ -1,0 +1,182 @@
+"""Operators of the domain com.microsoft that onnxruntime has on GPUs alone, as functions of ONNX's own operators.
+
+Import and verification write them out so: no other runtime on a CPU would say what they compute. Defined in
+onnxruntime's docs/ContribOperators.md, and NhwcConv, whose filters have their channels last, by what its tools write
+(`fusion_nhwc_conv.py`).
+
+Import this only where such an operator is met: it imports onnx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
+
+_DOMAIN = "com.microsoft"
+LEAST_OPSET = 11
+"""Of ONNX's own, which the functions are written in."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input: TensorProto's number of its element type, and its extents, 0 where one is not known."""
+
+    elem_type: int
+    shape: tuple[int, ...]
+
+
+_Ports = Sequence[Port | None]
+_Attributes = Mapping[str, Any]
+
+
+class _Body:
+    """Steps of a function, in order; names of tensors are its own."""
+
+    def __init__(self) -> None:
+        self.steps: list[NodeProto] = []
+
+    def __call__(self, op_type: str, inputs: str, /, output: str = "", **attributes: Any) -> str:
+        name = output or f"t{len(self.steps)}"
+        self.steps.append(helper.make_node(op_type, inputs.split(), [name], **attributes))
+        return name
+
+    def numbers(self, values: Sequence[float], elem_type: int = TensorProto.INT64) -> str:
+        """A constant list."""
+        kind = helper.tensor_dtype_to_np_dtype(elem_type)
+        return self("Constant", "", value=numpy_helper.from_array(np.asarray(values).astype(kind)))
+
+    def part(self, x: str, axis: int, begin: int, end: int) -> str:
+        limits = " ".join(self.numbers([each]) for each in (begin, end, axis))
+        return self("Slice", f"{x} {limits}")
+
+
+_Writer = Callable[[_Body, _Ports, _Attributes], bool]
+"""Writes a function of inputs i0, i1, ... and outputs o0, o1, ...; False where the inputs are none that it takes."""
+
+
+def _of(ports: _Ports, index: int) -> Port | None:
+    return ports[index] if index < len(ports) else None
+
+
+def _bias_add(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    body("Add", f"{body('Add', 'i0 i1')} i2", "o0")
+    return True
+
+
+def _bias_dropout(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    body("Add", f"{body('Add', 'i0 i1')} i2" if _of(ports, 2) else "i0 i1", "o0")
+    return True
+
+
+def _bias_split_gelu(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    """Of both halves of each row the first, times gelu of the second."""
+    x, bias = _of(ports, 0), _of(ports, 1)
+    if x is None or bias is None or len(bias.shape) != 1 or bias.shape[0] < 2 or bias.shape[0] % 2:
+        return False
+    total, width = body("Add", "i0 i1"), bias.shape[0] // 2
+    first, gate = (body.part(total, -1, begin, begin + width) for begin in (0, width))
+    one, root, half = (body.numbers([each], x.elem_type) for each in (1.0, 2.0**0.5, 0.5))
+    bent = body("Add", f"{body('Erf', body('Div', f'{gate} {root}'))} {one}")
+    gelu = body("Mul", f"{body('Mul', f'{gate} {bent}')} {half}")
+    body("Mul", f"{first} {gelu}", "o0")
+    return True
+
+
+def _bias_softmax(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    """Over the last axis, of biases that are spread as ONNX spreads operands."""
+    x, bias = _of(ports, 0), _of(ports, 1)
+    if x is None or bias is None or at.get("axis", 1) not in (-1, len(x.shape) - 1):
+        return False
+    spread = zip(bias.shape, x.shape, strict=True) if len(bias.shape) == len(x.shape) else [(2, 1)]
+    if any(each not in (1, extent) and 0 not in (each, extent) for each, extent in spread):
+        return False
+    body("Softmax", body("Add", "i0 i1"), "o0", axis=len(x.shape) - 1)
+    return True
+
+
+def _group_norm(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    return _normed(body, _of(ports, 0), "i0", at)
+
+
+def _skip_group_norm(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    """Of the sum with input 3, and with a bias of each channel; the sum is output 1."""
+    skip, added = _of(ports, 3), "i3"
+    if skip is None:
+        return False
+    last = bool(at.get("channels_last", 1))
+    if len(skip.shape) == 2:
+        spread = [0, 1, 1, -1] if last else [0, -1, 1, 1]
+        added = body("Reshape", f"i3 {body.numbers(spread)}")
+    total = body("Add", f"i0 {added}")
+    if _of(ports, 4) is not None:
+        wide = body("Reshape", f"i4 {body.numbers([1, 1, 1, -1] if last else [1, -1, 1, 1])}")
+        total = body("Add", f"{total} {wide}")
+    body("Identity", total, "o1")
+    return _normed(body, _of(ports, 0), total, at)
+
+
+def _normed(body: _Body, port: Port | None, x: str, at: _Attributes) -> bool:
+    """Channels normalised in groups, then SiLU where `activation` asks for it."""
+    groups = at.get("groups", 0)
+    if port is None or len(port.shape) != 4 or not isinstance(groups, int) or groups < 1:
+        return False
+    last = bool(at.get("channels_last", 1))
+    plain = body("Transpose", x, perm=[0, 3, 1, 2]) if last else x
+    grouped = body("Reshape", f"{plain} {body.numbers([0, groups, -1])}")
+    ones, zeros = (body.numbers([each] * groups, port.elem_type) for each in (1.0, 0.0))
+    found = body("InstanceNormalization", f"{grouped} {ones} {zeros}", epsilon=at.get("epsilon", 1e-5))
+    found = body("Reshape", f"{found} {body('Shape', plain)}")
+    scale, bias = (
+        body("Cast", body("Reshape", f"{name} {body.numbers([-1, 1, 1])}"), to=port.elem_type) for name in ("i1", "i2")
+    )
+    found = body("Add", f"{body('Mul', f'{found} {scale}')} {bias}")
+    if at.get("activation"):
+        found = body("Mul", f"{found} {body('Sigmoid', found)}")
+    body("Transpose", found, "o0", perm=[0, 2, 3, 1]) if last else body("Identity", found, "o0")
+    return True
+
+
+def _nhwc_conv(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    """Images, and filters too, with their channels last."""
+    x, filters = _of(ports, 0), _of(ports, 1)
+    if x is None or filters is None or len(x.shape) != 4 or len(filters.shape) != 4:
+        return False
+    if tuple(filters.shape[1:3]) != tuple(at.get("kernel_shape", filters.shape[1:3])):
+        return False
+    image, turned = (body("Transpose", name, perm=[0, 3, 1, 2]) for name in ("i0", "i1"))
+    given = ("auto_pad", "dilations", "group", "pads", "strides")
+    bias = " i2" if _of(ports, 2) else ""
+    made = body("Conv", f"{image} {turned}{bias}", **{name: at[name] for name in given if name in at})
+    body("Transpose", made, "o0", perm=[0, 2, 3, 1])
+    return True
+
+
+_WRITERS: dict[str, _Writer] = {
+    "BiasAdd": _bias_add, "BiasDropout": _bias_dropout, "BiasSoftmax": _bias_softmax,
+    "BiasSplitGelu": _bias_split_gelu, "GroupNorm": _group_norm, "NhwcConv": _nhwc_conv,
+    "SkipGroupNorm": _skip_group_norm,
+}  # fmt: skip
+
+OPERATORS = tuple(sorted(_WRITERS))
+"""Those that are written out, by name."""
+
+
+def body_of_contrib(
+    op_type: str, attributes: _Attributes, ports: _Ports, outputs: int, opset: int
+) -> FunctionProto | None:
+    """The function of a node with these inputs (None: left out), with its first `outputs` outputs. None where there is
+    none."""
+    writer = _WRITERS.get(op_type)
+    body = _Body()
+    if writer is None or opset < LEAST_OPSET or not writer(body, ports, attributes):
+        return None
+    made = {name for step in body.steps for name in step.output}
+    names = [f"o{index}" for index in range(outputs)]
+    if not made.issuperset(names):
+        return None
+    inputs = [f"i{index}" for index in range(len(ports))]
+    return helper.make_function(_DOMAIN, op_type, inputs, names, body.steps, [helper.make_opsetid("", opset)])
