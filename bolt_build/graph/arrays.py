@@ -35,7 +35,8 @@ def dtype_of(array: Array) -> DType:
     """The element type of `array`. Raises ValueError for one that the IR has no name for."""
     found = _DTYPES.get(array.dtype)
     if found is None:
-        raise ValueError(f"element type {array.dtype} is not supported")
+        what = "strings" if array.dtype.kind in "OSU" else str(array.dtype)
+        raise ValueError(f"element type {what} is not supported")
     return found
 
 

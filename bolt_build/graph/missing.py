@@ -19,6 +19,7 @@ _OF_DOMAINS = {
         "hummingbird-ml make tensors' operators of the pipeline"
     ),
 }
+_DRAWN = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 _COUNTED = {"NonMaxSuppression": 2, "NonZero": 1, "Unique": 1}
 """Operators that give as many elements as data decide, and how many of their inputs are such data."""
 
@@ -46,7 +47,7 @@ def missing_operators(
             found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
         else:
             message = f"operator {label} is not supported: {where}"
-            hint = _maps(same[0]) or _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
+            hint = _maps(same[0]) or _drawn(same[0]) or _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
 
@@ -66,6 +67,16 @@ def _maps(node: OnnxNode) -> str | None:
     return (
         f"its maps are the columns of '{node.inputs[0]}' by label: end the model there (onnx.utils.extract_model), or "
         "convert it without maps (zipmap=False)"
+    )
+
+
+def _drawn(node: OnnxNode) -> str | None:
+    """What helps where numbers are drawn at random: they become an input, given by who runs the engine."""
+    if node.domain or node.op_type not in _DRAWN:
+        return None
+    return (
+        f"engines draw no random numbers: give '{node.outputs[0]}' as an input of the model (onnx.utils.extract_model, "
+        "with it among the inputs)"
     )
 
 

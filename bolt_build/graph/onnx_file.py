@@ -111,13 +111,16 @@ def _node(findings: Findings, tensors: Tensors, proto: onnx.NodeProto, name: str
         for what, names, most in (("inputs", inputs, schema.max_input), ("outputs", outputs, schema.max_output)):
             if _count(names) > most:
                 findings.report("invalid-node", f"{label}: has {_count(names)} {what}, of at most {most}")
-    # A domain without schemas: the opset itself, 0 where none is imported.
-    version = schema.since_version if schema is not None else opsets.get(domain, 0) if domain else NO_SCHEMA
+    # A domain without schemas: the opset itself.
+    own = opsets.get(domain, _ASSUMED.get(domain, 0)) if domain else NO_SCHEMA
+    version = own if schema is None else schema.since_version
     return OnnxNode(
         name, domain, proto.op_type, version, inputs, outputs, tuple(attributes), tuple(unreadable), branches
     )
 
 
+_ASSUMED = {"com.microsoft": 1}
+"""The version of a domain that a model uses and does not import, as onnxruntime takes it; 0 of any other."""
 _INSIDE = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",), "SequenceMap": ("body",)}
 """Attributes of ONNX's operators that are graphs."""
 

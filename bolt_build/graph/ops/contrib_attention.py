@@ -1,10 +1,12 @@
-"""Attention and MultiHeadAttention of the domain com.microsoft, which onnxruntime's optimiser finds in transformers.
+"""Attention, QAttention and MultiHeadAttention of the domain com.microsoft, which onnxruntime's optimiser and quantiser
+find in transformers.
 
 Defined in onnxruntime's docs/ContribOperators.md.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -19,6 +21,8 @@ from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.attention_import import rows_of, together
 from bolt_build.graph.ops.logic import Compare, Logic, Where
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.quantize import ScaleSums
+from bolt_build.graph.ops.quantized import along, sums_of, zero_point
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
 
 _DOMAIN = "com.microsoft"
@@ -31,20 +35,47 @@ def _refuse_inputs(node: NodeImport, names: dict[int, str]) -> None:
 
 
 def import_packed_attention(node: NodeImport) -> None:
-    """One product for queries, keys and values, and attention over its rows, behind those of `past` if it is given."""
+    """One product for queries, keys and values, and attention over its rows."""
     _refuse_inputs(node, {6: "past_sequence_length"})
+    inputs = [node.input(0), node.input(1), *([node.input(2)] if node.has(2) else [])]
+    _packed(node, node.emit(MatMul(), inputs), _Places(3, 4, 5))
+
+
+def import_quantised_attention(node: NodeImport) -> None:
+    """The same, whose product has factors of 8 bits; its sums are real numbers from there on."""
+    rank = node.type(0).rank
+    x_zero, w_zero = (zero_point(node, index + 6, node.type(index).dtype) for index in range(2))
+    sums = sums_of(node, node.input(0), node.input(1), x_zero, w_zero)
+    columns = node.type_of(sums).shape[-1]
+    scales = [
+        along(node, node.input(index), rank, rank - 1, extent, what)
+        for index, extent, what in ((3, 1, "scales of rows"), (4, columns, "scales of columns"), (2, columns, "biases"))
+    ]
+    rows = node.emit(ScaleSums(node.type(3).dtype), [sums, *scales])
+    _packed(node, rows, _Places(5, 8, None))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Which inputs are the mask, the past, and what is added to scores (None: the operator has none)."""
+
+    mask: int
+    past: int
+    bias: int | None
+
+
+def _packed(node: NodeImport, rows: str, at: _Places) -> None:
+    """Attention over rows of queries, keys and values beside each other, behind those of the past if it is given."""
     heads = node.integer("num_heads")
     for name in ("do_rotary", "rotary_embedding_dim", "past_present_share_buffer"):
         if node.integer(name, 0):
             raise Refusal("unsupported-attribute", f"{name} is not supported")
-    inputs = [node.input(0), node.input(1), *([node.input(2)] if node.has(2) else [])]
-    rows = node.emit(MatMul(), inputs)
     batch, queries, width = node.type_of(rows).shape
     sizes = node.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
     if heads < 1 or len(sizes) != 3 or sum(sizes) != width or any(size % heads for size in sizes):
         raise ShapeError(f"rows of {width} elements cannot be cut in {heads} heads of queries, keys and values")
-    past = node.type(4).shape[3] if node.has(4) else 0
-    masks = _masks(node, rows, 3, 5, (batch, queries, past + queries))
+    past = node.type(at.past).shape[3] if node.has(at.past) else 0
+    masks = _masks(node, rows, at.mask, at.bias, (batch, queries, past + queries))
     scale = node.real("scale", 0.0) or 1 / sqrt(sizes[0] // heads)
     causal = bool(node.integer("unidirectional", 0))
     wants_present = len(node.node.outputs) > 1 and bool(node.node.outputs[1])
@@ -60,7 +91,7 @@ def import_packed_attention(node: NodeImport) -> None:
         # [2, N, heads, rows, D]: keys and values.
         k, v = (by_head(node, name, heads) for name in (k, v))
         if past:
-            k, v = (node.emit(Concat(2), [_part(node, node.input(4), i), name]) for i, name in enumerate((k, v)))
+            k, v = (node.emit(Concat(2), [_part(node, node.input(at.past), i), name]) for i, name in enumerate((k, v)))
         if wants_present:
             node.emit(Concat(0), [node.emit(Reshape((1, *node.type_of(name).shape)), [name]) for name in (k, v)], 1)
         k, v = (rows_of(node, name) for name in (k, v))
@@ -182,13 +213,14 @@ def _biased(node: NodeImport, sources: tuple[str, str, str], heads: int) -> tupl
     return found[0], found[1], found[2]
 
 
-def _masks(node: NodeImport, like: str, index: int, bias: int, sizes: tuple[int, int, int]) -> list[str]:
-    """What is added to the scores: input `bias`, and `mask_filter_value` where input `index` hides a key."""
+def _masks(node: NodeImport, like: str, index: int, bias: int | None, sizes: tuple[int, int, int]) -> list[str]:
+    """What is added to the scores: input `bias` (None: it has none), and `mask_filter_value` where input `index` hides
+    a key."""
     hidden, masks = node.real("mask_filter_value", -10000.0), list[str]()
     if node.has(index):
         seen = _seen(node, index, sizes)
         masks.append(node.emit(Where(), [seen, node.scalar_like(0.0, like), node.scalar_like(hidden, like)]))
-    if node.has(bias):
+    if bias is not None and node.has(bias):
         masks.append(node.input(bias))
     return together(node, masks)
 
@@ -220,6 +252,13 @@ IMPORTERS = (
     Importer(
         "Attention", (1,), import_packed_attention, domain=_DOMAIN,
         example=Example((_ROWS, Weights((8, 24)), Weights((24,))), _HEADS), note="no rotary angles",
+    ),
+    Importer(
+        "QAttention", (1,), import_quantised_attention, domain=_DOMAIN,
+        example=Example(
+            (Data((1, 4, 8), DType.U8), Data((8, 24), DType.I8), Weights((24,)), Weights(()), Weights(())), _HEADS
+        ),
+        note="no rotary angles",
     ),
     Importer(
         "MultiHeadAttention", (1,), import_multi_head_attention, domain=_DOMAIN,

@@ -52,13 +52,15 @@ def import_size(node: NodeImport) -> None:
 
 
 def import_range(node: NodeImport) -> None:
-    start, limit, delta = (node.static_number(index, what) for index, what in enumerate(("start", "limit", "delta")))
+    start, limit = (node.static_number(index, what) for index, what in enumerate(("start", "limit")))
+    delta = node.static_number(2, "delta") if node.has(2) else 1.0  # which com.microsoft may leave out
     if delta == 0:
         raise ShapeError("the step of a range is 0")
     count = (limit - start) / delta
     if not isfinite(count):
         raise ShapeError(f"a range from {start} to {limit} by {delta} never ends")
-    first, by = node.static(0, "start").reshape(-1)[0], node.static(2, "delta").reshape(-1)[0]
+    first = node.static(0, "start").reshape(-1)[0]
+    by = node.static(2, "delta").reshape(-1)[0] if node.has(2) else first.dtype.type(1)
     number = max(ceil(count), 0)
     node.fold(
         TensorType(node.type(0).dtype, (number,)), lambda: np.asarray(first + np.arange(number) * by, first.dtype)
@@ -78,6 +80,7 @@ IMPORTERS = (
     Importer("ConstantOfShape", (9, 20, *_LATE), import_constant_of_shape, example=Example((Integers((2, 3)),))),
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),
+    Importer("Range", (1,), import_range, domain="com.microsoft", folds=True, example=Example((Integers((1,)),) * 2)),
     Importer(
         "Range", (11, 27), import_range, ignores=("stash_type",), folds=True,
         note="runs of rows that are put behind each other again, too",
