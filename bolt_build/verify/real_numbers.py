@@ -23,7 +23,12 @@ def is_own(node: NodeProto) -> bool:
 
 def makes_others(node: NodeProto) -> bool:
     """True of a node whose results are no floating-point numbers."""
-    return node.op_type in _COUNTS or _is_counted(node)
+    return node.op_type in _COUNTS or _is_counted(node) or _is_encoded(node)
+
+
+def is_classifier(node: NodeProto) -> bool:
+    """True of a node whose first output are labels, which are chosen by what the others are."""
+    return node.domain == "ai.onnx.ml" and node.op_type.endswith("Classifier")
 
 
 def makes_real(node: NodeProto) -> bool:
@@ -41,6 +46,14 @@ def _is_counted(node: NodeProto) -> bool:
     """True of a cast to whole numbers or booleans."""
     to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), None)
     return node.op_type == "Cast" and to not in REAL
+
+
+def _is_encoded(node: NodeProto) -> bool:
+    """True of labels that stand for others, and are no floating-point numbers."""
+    if node.domain != "ai.onnx.ml" or node.op_type != "LabelEncoder":
+        return False
+    values = [each for each in node.attribute if each.name.startswith("values_")]
+    return not any(each.name == "values_floats" or each.t.data_type in REAL for each in values)
 
 
 def in_fp32(attribute: AttributeProto) -> AttributeProto:

@@ -342,6 +342,8 @@ def variances_of(work: Work) -> tuple[Variance, ...]:
         rule = quantised_rules.OF_CONTRIB.get(node.op_type)
     if rule is None and is_exact(node):
         rule = rounding_moves.moved
-    first = measured(work) if rule is None else rule(work)
+    first: Variance = None
+    if work.outputs[0]:
+        first = measured(work) if rule is None else rule(work)
     rest = range(1, len(work.outputs))
     return (first, *(measured(work, output) if work.outputs[output] else None for output in rest))

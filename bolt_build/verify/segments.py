@@ -21,7 +21,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.verify.duplicates import first_of
 from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
-from bolt_build.verify.real_numbers import REAL, in_fp32, is_own, is_real, makes_others, makes_real
+from bolt_build.verify.real_numbers import REAL, in_fp32, is_classifier, is_own, is_real, makes_others, makes_real
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
@@ -351,6 +351,8 @@ class _Segment:
             return
         if node.op_type in _FIRST_ONLY:
             outputs = outputs[:1]
+        if is_classifier(node):
+            outputs = ["", *outputs[1:]]
         (self._moving if moves else self.constants).update(name for name in outputs if name)
         if moves:
             self._vary(copy, inputs, outputs, stored)
@@ -372,7 +374,7 @@ class _Segment:
         variances = [self.variances.get(name) for name in inputs]
         fixed = [name not in self._moving for name in inputs]
         seen = [self._first_rows(name) for name in inputs]
-        made = [self._first_rows(name) for name in outputs]
+        made = [self._first_rows(name) if name else "" for name in outputs]
         own = is_own(node)
         means = bool(inputs) and inputs[0] in self._shares
         if own and (node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and not self._shares.isdisjoint(inputs))):
@@ -382,7 +384,8 @@ class _Segment:
             self._split(node, inputs, outputs, variances[0])
             return
         self.computed |= not is_exact(node)
-        self.variances.update(zip(outputs, variances_of(work), strict=True))
+        found = zip(outputs, variances_of(work), strict=True)
+        self.variances.update((name, each) for name, each in found if name)
 
     def _split(self, node: NodeProto, inputs: list[str], outputs: list[str], variance: Variance) -> None:
         """The variances of a Split's outputs are the parts of its input's."""
