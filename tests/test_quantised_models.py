@@ -44,7 +44,7 @@ COLUMNS = np.linspace(0.01, 0.02, 9, dtype=np.float32)
 ZERO = np.asarray(np.uint8(128))
 BIAS = whole((9,), np.int32) // 99999
 
-CASES: dict[str, tuple[str, tuple[Array, ...], dict[str, Any]]] = {
+CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
     "add": ("QLinearAdd", (*part(), *part((6, 1, 4)), *scaled()), {}),
     "mul-signed": ("QLinearMul", (*part(IMAGE, np.int8), *part(IMAGE, np.int8), *scaled(np.int8)), {}),
     "sigmoid": ("QLinearSigmoid", (*part(), *scaled(scale=1 / 256)), {}),
@@ -82,6 +82,21 @@ CASES["table-around-the-middle"] = (
     (whole((7, 20)), DRAW.randint(0, 7, (2, 3)), DRAW.uniform(0.01, 0.02, (7, 3)).astype(np.float32)),
     {"block_size": 16},
 )
+for kind in (ml_dtypes.int4, ml_dtypes.uint4):
+    CASES[f"table-of-{np.dtype(kind).name}"] = (
+        "GatherBlockQuantized",
+        (DRAW.randint(0, 8, (7, 40)).astype(kind), DRAW.randint(0, 7, (2, 3)),
+         DRAW.uniform(0.01, 0.02, (7, 2)).astype(np.float32)),
+        {"block_size": 32, "quantize_axis": 1},
+    )  # fmt: skip
+for name, ends, causal in (("attention", np.asarray([5, 3], np.int32), 0), ("attention-of-the-past", None, 1)):
+    CASES[name] = (
+        "QAttention",
+        (DRAW.randint(0, 256, (2, 5, 12)).astype(np.uint8), DRAW.randint(-128, 128, (12, 24)).astype(np.int8),
+         DRAW.standard_normal(24).astype(np.float32), np.float32(0.02), DRAW.uniform(0.01, 0.02, 24).astype(np.float32),
+         ends, ZERO, np.zeros(24, np.int8)),
+        {"num_heads": 2, "unidirectional": causal},
+    )  # fmt: skip
 FIXED = {"nbits": (0,), **{name: (1,) for name in CASES if name.startswith("table")}}
 """Which inputs are data, where the others must be constant."""
 
@@ -89,12 +104,12 @@ FIXED = {"nbits": (0,), **{name: (1,) for name in CASES if name.startswith("tabl
 def saved(path: Path, name: str) -> dict[str, Array]:
     """Writes the case's model; the arrays of its inputs."""
     op_type, arrays, attributes = CASES[name]
-    names = [f"x{index}" for index in range(len(arrays))]
-    given = {names[index]: np.asarray(arrays[index]) for index in FIXED.get(name, range(len(arrays)))}
+    names = [f"x{index}" if array is not None else "" for index, array in enumerate(arrays)]
+    given = {names[index]: np.asarray(arrays[index]) for index in FIXED.get(name, range(len(arrays))) if names[index]}
     ports = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()
     ]
-    constants = [numpy_helper.from_array(a, n) for n, a in zip(names, arrays, strict=True) if n not in given]
+    constants = [numpy_helper.from_array(a, n) for n, a in zip(names, arrays, strict=True) if n not in ("", *given)]
     node = helper.make_node(op_type, names, ["y"], "node", domain="com.microsoft", **attributes)
     made = helper.make_graph([node], "g", ports, [onnx.ValueInfoProto(name="y")], constants)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
@@ -162,7 +177,7 @@ def test_weights_of_four_bits_become_plain_ones(tmp_path: Path) -> None:
     with pytest.raises(BoltError) as raised:
         load_model(path).bind(2)
     assert [each.message for each in raised.value.diagnostics] == [
-        "Add 'product': 'w' is of int4, which is taken only by DequantizeLinear"
+        "Add 'product': 'w' is of int4, which is taken only by DequantizeLinear, GatherBlockQuantized"
     ]
 
 
