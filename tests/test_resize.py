@@ -8,7 +8,7 @@ import pytest
 from graph_models import bound, model, node, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import ModelProto
+from onnx import ModelProto, numpy_helper
 
 from bolt_build.graph.reference import evaluate
 
@@ -51,6 +51,17 @@ def test_agrees_with_onnxruntime(
         factors = [1.0, 1.0, *(data.draw(FACTOR) if extent > 1 else 2.0 for extent in (height, width))]
         proto = resize(shape, "scales", np.asarray(factors, np.float32), **attributes)
     same_as_onnxruntime(tmp_path_factory, proto, np.random.RandomState(0).normal(size=shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("opset", [11, 17], ids=["where ONNX has it", "where files have it too"])
+def test_nearest_pixels_as_tensorflow_finds_them(tmp_path_factory: pytest.TempPathFactory, opset: int) -> None:
+    way = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"}
+    x = np.random.RandomState(0).normal(size=(1, 2, 7, 9)).astype(np.float32)
+    proto = resize(x.shape, "sizes", [1, 2, 4, 13], opset, mode="nearest", **way)
+    if opset == 11:  # nothing may be left out there
+        proto.graph.node[0].input[:] = ["x", "none", "none", "asked"]
+        proto.graph.initializer.append(numpy_helper.from_array(np.zeros(0, np.float32), "none"))
+    same_as_onnxruntime(tmp_path_factory, proto, x)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])

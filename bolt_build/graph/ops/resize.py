@@ -70,6 +70,7 @@ class _Way:
 
 _COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
 )  # fmt: skip
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
@@ -93,6 +94,8 @@ def _origins(way: _Way, extent: int, made: int, scale: float, roi: tuple[float, 
                 # images take what the scale makes, before it is cut off.
                 width = np.float32(made)
             return at * (size - one) / (width - one) if width != 1 else at * np.float32(0)
+        case "tf_half_pixel_for_nn":  # which ONNX had up to opset 12, and files of any opset have
+            return (at + half) / factor
         case "pytorch_half_pixel" if made == 1:
             return at * np.float32(0)
         case "half_pixel_symmetric":
