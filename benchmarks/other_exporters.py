@@ -6,6 +6,14 @@
     jax/bin/python benchmarks/other_exporters.py flax FILES
     jax/bin/python benchmarks/other_exporters.py sklearn FILES
     jax/bin/python benchmarks/other_exporters.py processed FILES    # of those before: optimised, quantised, simplified
+    tf/bin/python benchmarks/other_exporters.py layers FILES
+    python -m venv learned && learned/bin/pip install skl2onnx onnxmltools xgboost-cpu lightgbm catboost spox ndonnx
+    learned/bin/python benchmarks/other_exporters.py learned FILES
+    learned/bin/python benchmarks/other_exporters.py by_hand FILES
+    python -m venv paddle && paddle/bin/pip install paddlepaddle paddle2onnx packaging
+    paddle/bin/python benchmarks/other_exporters.py paddles FILES
+    exporters/bin/pip install onnxruntime    # of exporters.py
+    exporters/bin/python benchmarks/other_exporters.py fused FILES
 
 A file is called `EXPORTER-MODEL.onnx`; `versions.json` has the version of each exporter. Files that are there stay. A
 model that its exporter cannot write is named, and left out.
@@ -13,6 +21,7 @@ model that its exporter cannot write is named, and left out.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -23,9 +32,8 @@ from typing import Any
 
 import numpy as np
 
-_PACKAGES = {"ortextended": "onnxruntime", "ortdynamic": "onnxruntime", "ortqdq": "onnxruntime",
-             "ortqoperator": "onnxruntime"}  # fmt: skip
-"""Of exporters that are called otherwise than their package."""
+_PACKAGES = {"tflite": "tf2onnx", "xgboost": "xgboost-cpu"}
+"""Of exporters that are called otherwise than their package; names that begin with "ort" are onnxruntime's."""
 
 
 def written(folder: Path, exporter: str, model: str, write: Callable[[str], Any]) -> None:
@@ -41,7 +49,8 @@ def written(folder: Path, exporter: str, model: str, write: Callable[[str], Any]
         return
     kept = folder / "versions.json"
     versions = json.loads(kept.read_text()) if kept.exists() else {}
-    versions[exporter] = version(_PACKAGES.get(exporter, exporter))
+    package = "onnxruntime" if exporter.startswith("ort") else _PACKAGES.get(exporter, exporter)
+    versions[exporter] = version(package)
     kept.write_text(json.dumps(versions, indent=1) + "\n")
     print(path.name, flush=True)
 
@@ -223,4 +232,10 @@ def processed(folder: Path) -> None:
 if __name__ == "__main__":
     target = Path(sys.argv[2])
     target.mkdir(parents=True, exist_ok=True)
-    {"keras": keras, "flax": flax, "sklearn": sklearn, "processed": processed}[sys.argv[1]](target)
+    own = {"keras": keras, "flax": flax, "sklearn": sklearn, "processed": processed}
+    elsewhere = {
+        "layers": "other_layers", "learned": "other_learned", "by_hand": "other_written", "paddles": "other_paddle",
+        "fused": "other_fused",
+    }  # fmt: skip
+    what = sys.argv[1]
+    (own[what] if what in own else getattr(importlib.import_module(elsewhere[what]), what))(target)

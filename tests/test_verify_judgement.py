@@ -85,6 +85,15 @@ def test_what_is_not_finite_is_counted_apart() -> None:
     assert (found.not_finite, found.reference_not_finite, found.max_abs) == (2, 2, 0.0)
 
 
+def test_what_is_no_number_on_both_sides_is_no_difference() -> None:
+    """As a logarithm of a negative number is, which the model then does not choose."""
+    array, reference = REFERENCE.copy(), REFERENCE.copy()
+    array[0, :2] = reference[0, :2] = np.nan
+    reference[0, 2] = np.nan
+    found = judge(array, reference, None, DType.F32)
+    assert (found.not_finite, found.reference_not_finite, found.max_abs) == (0, 1, 0.0)
+
+
 def test_what_is_masked_on_both_sides_is_no_difference() -> None:
     array, reference = REFERENCE.copy(), REFERENCE.copy()
     lowest = np.finfo(np.float32).min

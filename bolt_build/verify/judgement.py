@@ -58,8 +58,8 @@ class Judgement:
     over that of what rounding can do, whichever is larger, less what `chance` makes of few elements. `noise` and
     `signal`: the root mean squares of what rounding can do and of the reference. `max_abs`: the largest difference.
     Elements that are not finite count in `not_finite` (in the engine alone) or `reference_not_finite` and nowhere else,
-    and in neither where both sides have the same infinity, or the reference a number beyond `MASK`; `unbounded` are
-    those that differ where rounding may do anything."""
+    and in neither where both sides have NaN or the same infinity, or the reference a number beyond `MASK`; `unbounded`
+    are those that differ where rounding may do anything."""
 
     max_abs: float
     largest: float
@@ -150,8 +150,9 @@ class _Sums:
         d = x - y
         np.multiply(d, d, out=d)
         if not np.isfinite(float(d.sum()) + float(error.sum())):
-            # A masked logit is infinite, or near the largest number, on both sides: there is nothing to judge.
-            other = x != y
+            # A masked logit is infinite, or near the largest number, on both sides, and what a model computes for
+            # both answers and then chooses from is NaN on both: there is nothing to judge.
+            other = (x != y) & ~(np.isnan(x) & np.isnan(y))
             finite = np.isfinite(x) & np.isfinite(y)
             bounded = np.isfinite(error)
             beyond = np.isinf(x) & (np.abs(y) >= MASK) & (np.signbit(x) == np.signbit(y))
