@@ -1,5 +1,5 @@
-"""Small transformers and other modules as onnxruntime's tools leave them: fused for one kind of model, in half precision
-too, optimised at each level, quantised in each form, with weights of 4 bits."""
+"""Small transformers and other modules as onnxruntime's tools leave them: fused for one kind of model, also in half
+precision, optimised at each level, quantised in each form, with weights of 4 bits."""
 
 from __future__ import annotations
 

@@ -128,7 +128,8 @@ class File(Row):
             onnx.save(model, str(self._file))
             row["given"] = given
         row["by"] = f"{model.producer_name} {model.producer_version}".strip()
-        row["opset"] = max(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
+        own = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
+        row["opset"] = max(own, default=0)  # 0: it says none, and needs none
         row["nodes"], row["mib"] = len(model.graph.node), round(self._file.stat().st_size / 2**20, 1)
         return row
 
