@@ -92,6 +92,13 @@ CASES = {
     "split gelu": Case("BiasSplitGelu", (ROWS,), (drawn(12),), lambda x, b: (x + b)[..., :6] * gelu((x + b)[..., 6:])),
     "softmax": Case("BiasSoftmax", (ROWS, drawn(2, 1, 12)), (), lambda x, b: softmax(x + b), (("axis", 2),)),
     "dropout": Case("BiasDropout", (ROWS,), (drawn(12), ROWS_BESIDE), lambda x, b, skip: x + b + skip),
+    **{
+        f"distances, {metric}": Case(
+            "CDist", (drawn(4, 6),), (drawn(5, 6),),
+            lambda a, b, power=power: (((a[:, None] - b) ** 2).sum(-1)) ** power, (("metric", metric),),
+        )
+        for metric, power in (("euclidean", 0.5), ("sqeuclidean", 1.0))
+    },
     "norm": Case("GroupNorm", (IMAGE,), (drawn(8), drawn(8)), lambda x, g, b: normed(x, g, b, 4, False), NORM),
     "norm and gate": Case(
         "GroupNorm", (IMAGE,), (drawn(8), drawn(8)), lambda x, g, b: normed(x, g, b, 4, True),

@@ -44,8 +44,6 @@ CASES = {
     "embeddings-of-words": Case(
         "EmbedLayerNormalization", (IDS,), (None, *EMBEDDINGS[:2], None, *EMBEDDINGS[3:]), {}, ("y", "unused")
     ),
-    "distances": Case("CDist", (drawn(2, 6),), (drawn(5, 6),), {"metric": "euclidean"}),
-    "squared-distances": Case("CDist", (drawn(2, 6),), (drawn(5, 6),), {"metric": "sqeuclidean"}),
     "triangle": Case("Trilu", (X,), (np.asarray(-1),), {"upper": 0}),
     "rows": Case("GatherND", (X, np.asarray([[0, 3], [1, 4]]))),
     "samples": Case("GridSample", (IMAGE, drawn(2, 3, 4, 2) / 2), (), {"padding_mode": "border", "align_corners": 1}),

@@ -1,4 +1,5 @@
-"""Operators of the domain com.microsoft that onnxruntime has on GPUs alone, as functions of ONNX's own operators.
+"""Operators of the domain com.microsoft that onnxruntime has on GPUs alone, or computes less exactly than they are
+defined (CDist), as functions of ONNX's own operators.
 
 Import and verification write them out so: no other runtime on a CPU would say what they compute. Defined in
 onnxruntime's docs/ContribOperators.md, and NhwcConv, whose filters have their channels last, by what its tools write
@@ -36,8 +37,9 @@ _Attributes = Mapping[str, Any]
 class _Body:
     """Steps of a function, in order; names of tensors are its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, opset: int) -> None:
         self.steps: list[NodeProto] = []
+        self._opset = opset
 
     def __call__(self, op_type: str, inputs: str, /, output: str = "", **attributes: Any) -> str:
         name = output or f"t{len(self.steps)}"
@@ -48,6 +50,13 @@ class _Body:
         """A constant list."""
         kind = helper.tensor_dtype_to_np_dtype(elem_type)
         return self("Constant", "", value=numpy_helper.from_array(np.asarray(values).astype(kind)))
+
+    def reduced(self, op_type: str, x: str, axis: int, output: str) -> None:
+        """A reduction of an axis, of those whose axes are an input from opset 18 on."""
+        if self._opset < 18:
+            self(op_type, x, output, axes=[axis], keepdims=0)
+        else:
+            self(op_type, f"{x} {self.numbers([axis])}", output, keepdims=0)
 
     def part(self, x: str, axis: int, begin: int, end: int) -> str:
         limits = " ".join(self.numbers([each]) for each in (begin, end, axis))
@@ -155,9 +164,22 @@ def _nhwc_conv(body: _Body, ports: _Ports, at: _Attributes) -> bool:
     return True
 
 
+def _distances(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+    """Of each row of input 0 from each of input 1, or its square. |a|^2 - 2 a b + |b|^2 would lose what rows have in
+    common."""
+    metric = at.get("metric", "sqeuclidean")
+    name = metric.decode() if isinstance(metric, bytes) else metric
+    way = {"euclidean": "ReduceL2", "sqeuclidean": "ReduceSumSquare"}.get(name)
+    if way is None or any(port is None or len(port.shape) != 2 for port in ports):
+        return False
+    rows = body("Reshape", f"i0 {body.numbers([0, 1, -1])}")
+    body.reduced(way, body("Sub", f"{rows} i1"), 2, "o0")
+    return True
+
+
 _WRITERS: dict[str, _Writer] = {
     "BiasAdd": _bias_add, "BiasDropout": _bias_dropout, "BiasSoftmax": _bias_softmax,
-    "BiasSplitGelu": _bias_split_gelu, "GroupNorm": _group_norm, "NhwcConv": _nhwc_conv,
+    "BiasSplitGelu": _bias_split_gelu, "CDist": _distances, "GroupNorm": _group_norm, "NhwcConv": _nhwc_conv,
     "SkipGroupNorm": _skip_group_norm,
 }  # fmt: skip
 
@@ -171,7 +193,7 @@ def body_of_contrib(
     """The function of a node with these inputs (None: left out), with its first `outputs` outputs. None where there is
     none."""
     writer = _WRITERS.get(op_type)
-    body = _Body()
+    body = _Body(opset)
     if writer is None or opset < LEAST_OPSET or not writer(body, ports, attributes):
         return None
     made = {name for step in body.steps for name in step.output}

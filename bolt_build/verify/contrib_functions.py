@@ -1,4 +1,5 @@
-"""Operators that onnxruntime has on GPUs alone, written out as what its CPU has (`graph.contrib_bodies`)."""
+"""Operators that onnxruntime has on GPUs alone, or computes less exactly, written out as what its CPU has
+(`graph.contrib_bodies`)."""
 
 from __future__ import annotations
 

@@ -169,16 +169,16 @@ def opset_ranges(importer: Importer, versions: Iterable[int]) -> tuple[Range, ..
 
     A domain that the installed onnx does not know has no history: any newer version is taken for the newest."""
     history = _histories().get((importer.domain, importer.op_type), [])
-    chosen = set(versions)
+    chosen, oldest = set(versions), OLDEST_OPSET if not importer.domain else 1
     if not history:
         return (Range(min(chosen), None),)
     found: list[Range] = []
     for version, following in zip(history, [*history[1:], None], strict=True):
         last = None if following is None else following - 1
-        if version not in chosen or (last is not None and last < OLDEST_OPSET):
+        if version not in chosen or (last is not None and last < oldest):
             continue
         if found and found[-1].last == version - 1:
             found[-1] = Range(found[-1].first, last)
         else:
-            found.append(Range(max(version, OLDEST_OPSET), last))
+            found.append(Range(max(version, oldest), last))
     return tuple(found)

@@ -12,14 +12,13 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.example import Data, Example, Weights
-from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import ShapeError
+from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Identity, Reshape, Slice
+from bolt_build.graph.ops.shape import Identity, Slice
 
 _DOMAIN = "com.microsoft"
 
@@ -90,27 +89,12 @@ def _mask_index(node: NodeImport) -> None:
     node.emit(Reduce("sum", (1,), False), [node.input(7)], 1)
 
 
-def import_distances(node: NodeImport) -> None:
-    """The distance of each row of input 0 from each of input 1, or its square. Both may have much in common, which
-    |a|^2 - 2 a b + |b|^2 would lose."""
-    metric = node.text("metric", "sqeuclidean")
-    if metric not in ("euclidean", "sqeuclidean"):
-        raise Refusal("unsupported-attribute", f"metric '{metric}' is none of euclidean, sqeuclidean")
-    rows, columns = node.type(0).shape[0], node.type(0).shape[-1]
-    if node.type(0).rank != 2 or node.type(1).rank != 2 or node.type(1).shape[1] != columns:
-        shapes = f"{list(node.type(0).shape)} and {list(node.type(1).shape)}"
-        raise ShapeError(f"{shapes} are no rows of as many columns")
-    apart = node.emit(Binary("sub"), [node.emit(Reshape((rows, 1, columns)), [node.input(0)]), node.input(1)])
-    node.emit(Reduce("l2" if metric == "euclidean" else "sum_square", (2,), False), [apart], 0)
-
-
 _ROWS = Data((1, 4, 8))
 _VECTOR = Weights((8,))
 
 IMPORTERS = (
     Importer("Gelu", (1,), _activated("gelu"), domain=_DOMAIN, example=Example((_ROWS,))),
     Importer("BiasGelu", (1,), _activated("gelu"), domain=_DOMAIN, example=Example((_ROWS, _VECTOR))),
-    Importer("CDist", (1,), import_distances, domain=_DOMAIN, example=Example((Data((4, 8)), Data((3, 8))))),
     Importer("FastGelu", (1,), _activated("gelu_tanh"), domain=_DOMAIN, example=Example((_ROWS, _VECTOR))),
     Importer("QuickGelu", (1,), import_quick_gelu, domain=_DOMAIN, example=Example((_ROWS,))),
     Importer(
