@@ -80,7 +80,7 @@ IMPORTERS = (
     Importer("ConstantOfShape", (9, 20, *_LATE), import_constant_of_shape, example=Example((Integers((2, 3)),))),
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),
-    Importer("Range", (1,), import_range, domain="com.microsoft", folds=True, example=Example((Integers((1,)), Integers((3,))))),
+    Importer("Range", (1,), import_range, domain="com.microsoft", folds=True),
     Importer(
         "Range", (11, 27), import_range, ignores=("stash_type",), folds=True,
         note="runs of rows that are put behind each other again, too",
