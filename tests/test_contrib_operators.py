@@ -33,6 +33,9 @@ CASES = {
     "embeddings-counted": Case(
         "EmbedLayerNormalization", (IDS, KINDS), (*EMBEDDINGS, KEYS), {}, ("y", "n", "sum"), ("n",)
     ),
+    "embeddings-counted-by-ones": Case(
+        "EmbedLayerNormalization", (IDS, KINDS), (*EMBEDDINGS, 2 * KEYS - KINDS), {}, ("y", "n"), ("n",)
+    ),
     "embeddings-placed": Case(
         "EmbedLayerNormalization",
         (IDS, None),

@@ -16,9 +16,10 @@ from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.logic import Compare
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Identity, Slice
+from bolt_build.graph.ops.shape import Cast, Identity, Slice
 
 _DOMAIN = "com.microsoft"
 
@@ -81,12 +82,13 @@ def import_embed_layer_norm(node: NodeImport) -> None:
 
 
 def _mask_index(node: NodeImport) -> None:
-    """Output 1: how many words of each row the mask has; 0 where there is no mask."""
+    """Output 1: how many words of each row the mask has a 1 for; 0 where there is no mask."""
     if not node.has(7):
         zeros = np.zeros(node.type(0).shape[:1], numpy_dtype(node.type(0).dtype))
         node.emit(Identity(), [node.helper(zeros, "none")], 1)
         return
-    node.emit(Reduce("sum", (1,), False), [node.input(7)], 1)
+    ones = node.emit(Compare("equal"), [node.input(7), node.scalar_like(1, node.input(7))])
+    node.emit(Reduce("sum", (1,), False), [node.emit(Cast(node.type(7).dtype), [ones])], 1)
 
 
 _ROWS = Data((1, 4, 8))
