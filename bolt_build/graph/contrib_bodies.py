@@ -88,10 +88,7 @@ def _bias_split_gelu(body: _Body, ports: _Ports, at: _Attributes) -> bool:
         return False
     total, width = body("Add", "i0 i1"), bias.shape[0] // 2
     first, gate = (body.part(total, -1, begin, begin + width) for begin in (0, width))
-    one, root, half = (body.numbers([each], x.elem_type) for each in (1.0, 2.0**0.5, 0.5))
-    bent = body("Add", f"{body('Erf', body('Div', f'{gate} {root}'))} {one}")
-    gelu = body("Mul", f"{body('Mul', f'{gate} {bent}')} {half}")
-    body("Mul", f"{first} {gelu}", "o0")
+    body("Mul", f"{first} {body('Gelu', gate, domain=_DOMAIN)}", "o0")
     return True
 
 
@@ -201,4 +198,5 @@ def body_of_contrib(
     if not made.issuperset(names):
         return None
     inputs = [f"i{index}" for index in range(len(ports))]
-    return helper.make_function(_DOMAIN, op_type, inputs, names, body.steps, [helper.make_opsetid("", opset)])
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(_DOMAIN, 1)]
+    return helper.make_function(_DOMAIN, op_type, inputs, names, body.steps, imports)

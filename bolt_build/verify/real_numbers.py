@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
 import onnx
+import onnx.defs
 from onnx import AttributeProto, NodeProto, TensorProto, helper
 
 from bolt_build.graph.ir import Array
@@ -26,9 +29,27 @@ def makes_others(node: NodeProto) -> bool:
     return node.op_type in _COUNTS or _is_counted(node) or _is_encoded(node)
 
 
-def is_classifier(node: NodeProto) -> bool:
-    """True of a node whose first output are labels, which are chosen by what the others are."""
-    return node.domain == "ai.onnx.ml" and node.op_type.endswith("Classifier")
+def whole_outputs(node: NodeProto, opset: int) -> frozenset[int]:
+    """Which of a node's outputs hold no floating-point numbers, beside others that do: indices, masks, labels."""
+    if node.domain == "com.microsoft":
+        return _OF_CONTRIB.get(node.op_type, frozenset())
+    return _whole_outputs("" if is_own(node) else node.domain, node.op_type, opset if is_own(node) else _LEARNED_OPSET)
+
+
+_OF_CONTRIB = {"EmbedLayerNormalization": frozenset((1,))}
+_LEARNED_OPSET = 3
+"""Of the domain ai.onnx.ml, in which all of its operators that are imported are."""
+
+
+@functools.cache
+def _whole_outputs(domain: str, op_type: str, opset: int) -> frozenset[int]:
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return frozenset()
+    real = ("tensor(float", "tensor(double", "tensor(bfloat")
+    found = enumerate(schema.outputs)
+    return frozenset(index for index, each in found if not any(kind.startswith(real) for kind in each.types))
 
 
 def makes_real(node: NodeProto) -> bool:

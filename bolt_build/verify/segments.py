@@ -21,7 +21,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.verify.duplicates import first_of
 from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
-from bolt_build.verify.real_numbers import REAL, in_fp32, is_classifier, is_own, is_real, makes_others, makes_real
+from bolt_build.verify.real_numbers import REAL, in_fp32, is_own, is_real, makes_others, makes_real, whole_outputs
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
@@ -38,8 +38,6 @@ BY_ROWS = frozenset((
 """Operators that treat every row of the first axis by itself."""
 _KEEPS_ROWS = ("Cast", "CastLike", "Dropout", "Identity", "Reshape", "Where")
 """Operators that leave a softmax's rows what they are where attention has them."""
-_FIRST_ONLY = ("TopK", "MaxPool")
-"""Operators whose first output alone has such numbers."""
 
 
 class Care(Enum):
@@ -349,10 +347,8 @@ class _Segment:
         moves = taken or not self._moving.isdisjoint(inputs)
         if not moves and self.constants.isdisjoint(inputs) and not makes_real(copy):
             return
-        if node.op_type in _FIRST_ONLY:
-            outputs = outputs[:1]
-        if is_classifier(node):
-            outputs = ["", *outputs[1:]]
+        whole = whole_outputs(node, self._emit.opset)
+        outputs = ["" if index in whole else name for index, name in enumerate(outputs)]
         (self._moving if moves else self.constants).update(name for name in outputs if name)
         if moves:
             self._vary(copy, inputs, outputs, stored)
