@@ -1,5 +1,5 @@
-"""Outputs that hold no floating-point numbers beside others that do: nothing of them is rounded, and no error of theirs is
-computed."""
+"""Outputs that hold no floating-point numbers beside others that do: nothing of them is rounded, and no error of theirs
+is computed."""
 
 from __future__ import annotations
 
