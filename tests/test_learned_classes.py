@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from graph_models import bound, node, refusals, saved, tensor
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array
@@ -42,6 +42,22 @@ def forest(prefix: str, ids: tuple[int, ...], weights: tuple[float, ...], **attr
         f"{prefix}_weights": [weights[index % len(weights)] for index in range(len(said))],
         **attributes,
     }
+
+
+def forest_of_5(targets: int, **attributes: Any) -> dict[str, Any]:
+    """A tree that asks twice, and one that asks once, as version 5 says it: leaves stand apart from nodes."""
+    return {
+        "tree_roots": [0, 2],
+        "nodes_splits": numpy_helper.from_array(np.float32([0.1, -0.3, 0.2])),
+        "nodes_modes": numpy_helper.from_array(np.uint8([0, 3, 1])),
+        "nodes_featureids": [0, 2, 1],
+        "nodes_truenodeids": [0, 1, 3], "nodes_trueleafs": [1, 1, 1],
+        "nodes_falsenodeids": [1, 2, 4], "nodes_falseleafs": [0, 1, 1],
+        "leaf_targetids": [index % targets for index in range(5)],
+        "leaf_weights": numpy_helper.from_array(np.float32([-0.1, 0.6, -0.7, 0.4, 0.2])),
+        "n_targets": targets,
+        **attributes,
+    }  # fmt: skip
 
 
 POSITIVE, MIXED = (0.1, 0.45, 0.3, 0.05, 0.25), (-0.1, 0.6, -0.7, 0.4, 0.2)
@@ -86,7 +102,8 @@ class Case:
             for name in outputs.split()
         ]
         graph = helper.make_graph([made], "g", ports, results)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
+        version = 5 if self.op_type == "TreeEnsemble" else 3
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", version)], ir_version=8)
 
 
 CASES = {
@@ -111,6 +128,15 @@ CASES = {
     "trees that send what is no number to yes": Case(
         "TreeEnsembleRegressor",
         forest("target", (0,), MIXED, n_targets=1, nodes_missing_value_tracks_true=[1, 0, 0, 0, 0, 1, 0, 0]), HOLES,
+    ),
+    **{
+        f"trees of version 5, {targets} numbers, way {how}": Case(
+            "TreeEnsemble", forest_of_5(targets, aggregate_function=how)
+        )
+        for targets, how in ((1, 0), (2, 1), (1, 2), (2, 3))
+    },
+    "trees of version 5 that send what is no number to yes": Case(
+        "TreeEnsemble", forest_of_5(1, nodes_missing_value_tracks_true=[1, 0, 1]), HOLES
     ),
     "trees of whole numbers": Case(
         "TreeEnsembleClassifier", forest("class", (0, 1, 2), MIXED, **THREE), WHOLE
@@ -207,6 +233,14 @@ REFUSED = {
     ),
     "SVMClassifier 'node': its probabilities are found step by step until data end it": Case(
         "SVMClassifier", VECTORS_OF_TWO | {"prob_a": [1.0], "prob_b": [0.0]}, X[:1]
+    ),
+    "TreeEnsemble 'node': nodes_modes has 6, which asks for members of sets": Case(
+        "TreeEnsemble", forest_of_5(1, nodes_modes=numpy_helper.from_array(np.uint8([6, 0, 0]))), X[:1]
+    ),
+    "TreeEnsemble 'node': post_transform 1: 1 and 2 are SOFTMAX and LOGISTIC in ONNX, and the other way round "
+    "elsewhere": Case("TreeEnsemble", forest_of_5(2, post_transform=1), X[:1]),
+    "TreeEnsemble 'node': a tree goes on to a node that is not there": Case(
+        "TreeEnsemble", forest_of_5(1, nodes_truenodeids=[0, 1, 5]), X[:1]
     ),
     "LabelEncoder 'node': its values are strings, and engines compute numbers": Case(
         "LabelEncoder", {"keys_int64s": [1], "values_strings": ["one"]}, WHOLE[:1]

@@ -38,6 +38,14 @@ class Integers:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """An attribute that is a tensor of one axis."""
+
+    values: tuple[float, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class Example:
     """Inputs and attributes of one node in the newest version that the importer understands.
 
@@ -46,7 +54,7 @@ class Example:
     """
 
     inputs: tuple[Data | Weights | Bytes | Integers, ...]
-    attributes: tuple[tuple[str, int | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]], ...] = ()
+    attributes: tuple[tuple[str, int | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Listed], ...] = ()
     outputs: int = 1
     listed: int = 0
     joined: bool = False

@@ -15,8 +15,8 @@ from bolt_build.errors import BoltError
 from bolt_build.families import load
 from bolt_build.graph.arrays import numpy_dtype, type_of
 from bolt_build.graph.binding import INPUT_DTYPES
-from bolt_build.graph.example import Bytes, Data, Integers, Weights
-from bolt_build.graph.importing import Importer, OnnxNode
+from bolt_build.graph.example import Bytes, Data, Integers, Listed, Weights
+from bolt_build.graph.importing import Attribute, Importer, OnnxNode
 from bolt_build.graph.ir import Array, Constant, Graph, Node, Value
 from bolt_build.graph.onnx_file import OnnxInput
 from bolt_build.graph.onnx_import import OnnxModel, importer_table
@@ -85,7 +85,7 @@ def example_graph(importer: Importer, dtype: DType) -> Graph:
     nodes.append(
         OnnxNode(
             importer.op_type, importer.domain, importer.op_type, max(importer.versions), tuple(names), made,
-            importer.example.attributes,
+            tuple((name, _attribute(value)) for name, value in importer.example.attributes),
         )
     )  # fmt: skip
     if joined:
@@ -94,6 +94,10 @@ def example_graph(importer: Importer, dtype: DType) -> Graph:
         Path("example"), (), max(importer.versions), tuple(inputs), outputs, tuple(constants), tuple(nodes)
     )
     return model.bind(model.batches(())[0])
+
+
+def _attribute(given: Attribute | Listed) -> Attribute:
+    return np.asarray(given.values, numpy_dtype(given.dtype)) if isinstance(given, Listed) else given
 
 
 def _support(name: str, importers: Sequence[Importer], targets: Sequence[Target]) -> OperatorSupport:

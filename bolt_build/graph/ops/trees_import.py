@@ -7,16 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.example import Data, Example
+from bolt_build.graph.example import Data, Example, Listed
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, ShapeError
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.learned_scores import DOMAIN, SCORES, Labels, of_two, real, transformed, way_of
+from bolt_build.graph.ops.logic import Ask, Where
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.trees import LEAF, MISSING, MOST_DEPTH, QUESTIONS, TreeLeaves
 
 _SUMS = {"SUM": "sum", "AVERAGE": "mean", "MIN": "min", "MAX": "max"}
+_SUMS_OF_5 = ("mean", "sum", "min", "max")
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,7 @@ def _table(node: NodeImport, prefix: str, name: str) -> Array:
     """Numbers that are an attribute of floats, or from version 3 on a tensor that may be of doubles. Raises Refusal."""
     tensor = f"{prefix}_{name}_as_tensor"
     if node.given(tensor):
-        found = node.tensor(tensor).reshape(-1)
-        if found.dtype != np.float32:
-            message = f"{tensor} is of {found.dtype}, and engines compare in fp32"
-            raise Refusal("unsupported-dtype", message, "convert the model from data of float32")
-        return found
+        return _single(node, tensor)
     return np.asarray(node.reals(f"{prefix}_{name}"), np.float32)
 
 
@@ -106,12 +104,54 @@ def _roots(nodes: Array, trees: Array) -> tuple[Array, int]:
     followed[nodes[inner, 2:].reshape(-1)] = True
     _, roots = np.unique(np.where(followed, -1 - np.arange(len(trees)), trees), return_index=True)
     roots = np.sort(roots[~followed[roots]])
-    at, depth = roots, 0
+    return roots.astype(np.int32), _depth(nodes, roots)
+
+
+def _depth(nodes: Array, roots: Array) -> int:
+    """The most steps from `roots` to a leaf. Raises ShapeError."""
+    inner, at, depth = nodes[:, 0] != LEAF, roots, 0
     while (at := at[inner[at]]).size:
         at, depth = np.unique(nodes[at, 2:].reshape(-1)), depth + 1
         if depth > min(len(nodes), MOST_DEPTH):
             raise ShapeError(f"its trees go down more than {min(len(nodes), MOST_DEPTH)} steps")
-    return roots.astype(np.int32), depth
+    return depth
+
+
+def _single(node: NodeImport, name: str) -> Array:
+    """A tensor of thresholds or weights, which must be in fp32. Raises Refusal."""
+    found = node.tensor(name).reshape(-1)
+    if found.dtype != np.float32:
+        message = f"{name} is of {found.dtype}, and engines compare in fp32"
+        raise Refusal("unsupported-dtype", message, "convert the model from data of float32")
+    return found
+
+
+def _forest_of_5(node: NodeImport, targets: int) -> _Forest:
+    """The trees of version 5: nodes that ask stand apart from leaves, of which each has the number of one target.
+    Raises Refusal and ShapeError."""
+    splits, weights = _single(node, "nodes_splits"), _single(node, "leaf_weights")
+    inner, leaves = splits.size, weights.size
+    modes = node.tensor("nodes_modes").reshape(-1).astype(np.int64)
+    if (modes >= len(QUESTIONS) - 1).any():
+        raise Refusal("unsupported-attribute", "nodes_modes has 6, which asks for members of sets")
+    columns, yes, no = (_listed(node, f"nodes_{each}", inner) for each in ("featureids", "truenodeids", "falsenodeids"))
+    ends = [_listed(node, f"nodes_{each}leafs", inner) != 0 for each in ("true", "false")]
+    follow = np.stack((yes, no), 1) + inner * np.stack(ends, 1)
+    roots, of = np.asarray(node.integers("tree_roots")), _listed(node, "leaf_targetids", leaves)
+    for what, places, most in (("goes on to", follow, inner + leaves), ("begins at", roots, inner)):
+        if modes.size != inner or places.size == 0 or places.min() < 0 or places.max() >= most:
+            raise ShapeError(f"a tree {what} a node that is not there")
+    if ((of < 0) | (of >= targets)).any():
+        raise ShapeError(f"leaf_targetids names a target that is none of {targets}")
+    nodes = np.zeros((inner + leaves, 4), np.int32)
+    nodes[:inner] = np.concatenate((modes[:, None] + 1, columns[:, None], follow), 1)
+    if node.given("nodes_missing_value_tracks_true"):
+        nodes[:inner, 0] += MISSING * (_listed(node, "nodes_missing_value_tracks_true", inner) != 0)
+    nodes[inner:, 1] = np.arange(leaves)
+    numbers, given = np.zeros((leaves, targets), np.float32), np.zeros((leaves, targets), np.bool_)
+    numbers[np.arange(leaves), of], given[np.arange(leaves), of] = weights, True
+    thresholds = np.concatenate((splits, np.zeros(leaves, np.float32)))
+    return _Forest(thresholds, nodes, roots.astype(np.int32), _depth(nodes, roots), numbers, given)
 
 
 def _summed(node: NodeImport, forest: _Forest, way: str) -> str:
@@ -130,7 +170,11 @@ def _summed(node: NodeImport, forest: _Forest, way: str) -> str:
     )]  # fmt: skip
     ends = node.emit(TreeLeaves(forest.depth), [real(node), *tables])
     found = node.emit(Gather(0), [node.helper(leaves, "leaves"), ends])
-    return node.emit(Reduce(way, (1,), keepdims=False), [found])
+    reduced = node.emit(Reduce(way, (1,), keepdims=False), [found])
+    if way not in ("min", "max") or forest.given.all():
+        return reduced
+    nothing = node.emit(Ask("inf"), [reduced])  # of none of the leaves
+    return node.emit(Where(), [nothing, node.scalar_like(0.0, reduced), reduced])
 
 
 def _based(node: NodeImport, scores: str, columns: int) -> str:
@@ -153,6 +197,18 @@ def import_tree_regressor(node: NodeImport) -> None:
     scores = _based(node, _summed(node, _forest(node, "target", targets), _SUMS[name]), targets)
     way = way_of(node)
     transformed(node, scores, way if targets > 1 else "NONE", 0)  # onnxruntime leaves a single number as it is
+
+
+def import_trees(node: NodeImport) -> None:
+    """Version 5, whose words are numbers."""
+    words = (("n_targets", 1), ("aggregate_function", 1), ("post_transform", 0))
+    targets, how, after = (node.integer(*each) for each in words)
+    if not 0 <= how < len(_SUMS_OF_5):
+        raise Refusal("unsupported-attribute", f"aggregate_function {how} is none of 0 to {len(_SUMS_OF_5) - 1}")
+    if after != 0:
+        message = f"post_transform {after}: 1 and 2 are SOFTMAX and LOGISTIC in ONNX, and the other way round elsewhere"
+        raise Refusal("unsupported-attribute", message, "write the Softmax or Sigmoid behind it as a node")
+    transformed(node, _summed(node, _forest_of_5(node, targets), _SUMS_OF_5[how]), "NONE", 0)
 
 
 def import_tree_classifier(node: NodeImport) -> None:
@@ -190,6 +246,17 @@ _ROWS = Data((2, 3), DType.F32)
 _UNREAD = ("nodes_hitrates", "nodes_hitrates_as_tensor")
 
 IMPORTERS = (
+    Importer(
+        "TreeEnsemble", (5,), import_trees, domain=DOMAIN, ignores=("nodes_hitrates", "membership_values"),
+        note="in fp32; no sets of members; post_transform: 0",
+        example=Example(
+            (_ROWS,),
+            (("tree_roots", (0,)), ("nodes_splits", Listed((0.5,), DType.F32)), ("nodes_modes", Listed((0,), DType.U8)),
+             ("nodes_featureids", (1,)), ("nodes_truenodeids", (0,)), ("nodes_trueleafs", (1,)),
+             ("nodes_falsenodeids", (1,)), ("nodes_falseleafs", (1,)), ("leaf_targetids", (0, 0)),
+             ("leaf_weights", Listed((1.0, -1.0), DType.F32))),
+        ),
+    ),
     Importer(
         "TreeEnsembleRegressor", (1, 3), import_tree_regressor, domain=DOMAIN, ignores=_UNREAD,
         note="in fp32; post_transform: NONE, SOFTMAX, LOGISTIC",
