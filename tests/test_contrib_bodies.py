@@ -140,6 +140,12 @@ def test_verification_gives_it_to_onnxruntime_written_out(case: Case, elem_type:
     np.testing.assert_allclose(found.astype(np.float64), case.wanted, rtol=close, atol=close)
 
 
+def test_its_domain_need_not_be_imported() -> None:
+    proto = CASES["bias"].model(TensorProto.FLOAT)
+    del proto.opset_import[1]
+    assert {node.op_type for node in written_out(proto).graph.node}.isdisjoint(OPERATORS)
+
+
 def test_what_its_function_does_not_take_is_refused(tmp_path: Path) -> None:
     one_axis = Case("BiasSoftmax", (ROWS, ROWS_BESIDE), (), lambda x, b: x, (("axis", 1),))
     proto = one_axis.model(TensorProto.FLOAT)

@@ -103,6 +103,8 @@ def _types(model: ModelProto, like: dict[str, TypeProto]) -> dict[str, TypeProto
     graph.value_info.extend(onnx.ValueInfoProto(name=name, type=of) for name, of in like.items())
     light.ir_version = model.ir_version
     light.opset_import.extend(model.opset_import)
+    if all(each.domain != _CONTRIB for each in model.opset_import):  # onnxruntime takes nodes of it all the same
+        light.opset_import.append(helper.make_opsetid(_CONTRIB, 1))
     light.graph.CopyFrom(graph)
     inferred = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
     found = {each.name: each.type for each in (*inferred.value_info, *inferred.input, *inferred.output)}
