@@ -91,11 +91,15 @@ def load_model(path: Path) -> OnnxModel:
         try:
             constants.append(Value(name, type_of(array), Constant(array)))
         except ValueError as error:
-            problems.append(Diagnostic("unsupported-dtype", f"the initializer '{name}': {error}"))
+            hint = _STRINGS if array.dtype.kind == "O" else None
+            problems.append(Diagnostic("unsupported-dtype", f"the initializer '{name}': {error}", hint=hint))
     return OnnxModel(
         path, contents.files, dict(contents.opsets)[""], contents.inputs, contents.outputs, tuple(constants),
         contents.nodes, tuple(problems), narrow,
     )  # fmt: skip
+
+
+_STRINGS = "engines compute numbers: begin or end the model at numbers (onnx.utils.extract_model)"
 
 
 def _check_inputs(inputs: Iterable[OnnxInput]) -> list[Diagnostic]:
@@ -103,7 +107,8 @@ def _check_inputs(inputs: Iterable[OnnxInput]) -> list[Diagnostic]:
     for value in inputs:
         if value.dtype not in INPUT_DTYPES:
             message = f"the input '{value.name}' is of type {value.dtype}; supported are {', '.join(INPUT_DTYPES)}"
-            found.append(Diagnostic("unsupported-dtype", message))
+            hint = _STRINGS if value.dtype == "string" else None
+            found.append(Diagnostic("unsupported-dtype", message, hint=hint))
         elif value.dims is None:
             message = f"the input '{value.name}' does not say how many dimensions it has"
             found.append(Diagnostic("unknown-rank", message, hint="export the model with a shape for each input"))
