@@ -70,6 +70,13 @@ CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
         {"K": 40, "N": 9, "bits": 4, "block_size": 16},
     ),
 }  # fmt: skip
+for index, name in enumerate(("fp4", "nf4")):
+    CASES[f"nbits-{name}"] = (
+        "MatMulBnb4",
+        (DRAW.standard_normal((2, 3, 24)).astype(np.float32), whole((5 * 24 // 2,)),
+         DRAW.uniform(0.5, 2.0, 8).astype(np.float32)),
+        {"K": 24, "N": 5, "block_size": 16, "quant_type": index},
+    )  # fmt: skip
 for bits in (2, 4, 8):
     CASES[f"table-of-{bits}-bits"] = (
         "GatherBlockQuantized",
@@ -97,7 +104,10 @@ for name, ends, causal in (("attention", np.asarray([5, 3], np.int32), 0), ("att
          ends, ZERO, np.zeros(24, np.int8)),
         {"num_heads": 2, "unidirectional": causal},
     )  # fmt: skip
-FIXED = {"nbits": (0,), **{name: (1,) for name in CASES if name.startswith("table")}}
+FIXED = {
+    **{name: (0,) for name in CASES if name.startswith("nbits")},
+    **{name: (1,) for name in CASES if name.startswith("table")},
+}
 """Which inputs are data, where the others must be constant."""
 
 

@@ -217,6 +217,36 @@ def import_matmul_nbits(node: NodeImport) -> None:
     node.emit(MatMul(transpose_b=True), [node.input(0), plain, *bias], 0)
 
 
+_HALF_FP4 = (0.0, 0.0052083333, 2 / 3, 1.0, 1 / 3, 0.5, 1 / 6, 0.25)
+_NUMBERS_OF_4_BITS = (
+    np.asarray((*_HALF_FP4, *(-each for each in _HALF_FP4)), np.float32),
+    np.asarray((
+        -1.0, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.091050036, 0.0, 0.0795803, 0.1609302,
+        0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+    ), np.float32),
+)  # fmt: skip
+"""What 4 bits stand for in bitsandbytes' types FP4 and NF4: a part of the largest number of their block."""
+
+
+def import_matmul_bnb4(node: NodeImport) -> None:
+    """Weights [N, K] of 4 bits, the first of two in the upper half of a byte; blocks go on from row to row."""
+    depth, columns, block, kind = (node.integer(name) for name in ("K", "N", "block_size", "quant_type"))
+    if kind not in (0, 1) or block < 1 or node.integer("training_mode", 0) or not node.integer("transB", 1):
+        raise Refusal(
+            "unsupported-attribute", f"quant_type {kind} in blocks of {block}, or in training, is not supported"
+        )
+    packed, largest = node.static(1, "the weights").reshape(-1), node.static(2, "the scales").reshape(-1)
+    count = depth * columns
+    if packed.dtype != np.uint8 or packed.size != -(-count // 2) or largest.size != -(-count // block):
+        raise ShapeError(
+            f"{packed.size} bytes in {largest.size} blocks are not the weights of {columns} columns of {depth}"
+        )
+    halves = np.stack((packed >> 4, packed & 15), 1).reshape(-1)[:count]
+    weights = _NUMBERS_OF_4_BITS[kind][halves] * np.repeat(largest.astype(np.float32), block)[:count]
+    plain = weights.reshape(columns, depth).astype(numpy_dtype(node.type(0).dtype))
+    node.emit(MatMul(transpose_b=True), [node.input(0), node.helper(plain, "weights")], 0)
+
+
 def import_gather_blocks(node: NodeImport) -> None:
     """Rows of a table of blocks of few bits, each with a scale: the table becomes plain numbers."""
     axis = node.axis(node.integer("gather_axis", 0), node.type(0).rank)
@@ -274,6 +304,12 @@ IMPORTERS = (
         example=Example(
             (Data((2, 16)), Bytes((4, 1, 8)), Weights((4, 1))),
             (("K", 16), ("N", 4), ("bits", 4), ("block_size", 16)),
+        ),
+    ),
+    Importer(
+        "MatMulBnb4", (1,), import_matmul_bnb4, domain=_DOMAIN, note="FP4 or NF4",
+        example=Example(
+            (Data((2, 16)), Bytes((32,)), Weights((4,))), (("K", 16), ("N", 4), ("block_size", 16), ("quant_type", 1)),
         ),
     ),
     Importer(
