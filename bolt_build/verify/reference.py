@@ -21,6 +21,7 @@ from bolt_build.verify.known import giving, shape_reads
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.rounded_model import RoundedModel
 from bolt_build.verify.segments import Care, CutModel, Wanted
+from bolt_build.verify.sparse import without_sparse
 from bolt_build.verify.stirred import stirred
 from bolt_build.verify.taps import Tap
 from bolt_build.verify.unrolled import has_graphs, unrolled
@@ -200,7 +201,7 @@ class Reference:
     @functools.cached_property
     def _model(self) -> onnx.ModelProto:
         """The model in versions that onnxruntime reads, external data left where it is."""
-        stated = onnx.load(str(self._path), load_external_data=False)
+        stated = without_sparse(onnx.load(str(self._path), load_external_data=False))
         try:
             model = readable(self._path, stated, reads_of(self._runtime))
         except Unreadable as reason:
