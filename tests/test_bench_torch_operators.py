@@ -24,10 +24,10 @@ from bolt_build.bench.torch_graph.module import _LOWER  # noqa: E402
 WITHOUT = {
     "convert", "fake-quantize", "fold-depth", "rearrange", "stack", "unfold-depth",  # passes alone make them
     "integer-matmul", "integer-conv", "requantize", "scale-sums", "range-scale", "range-zero", "range-quantize",
-    "roi_align", "deformed_windows",
+    "roi_align", "deformed_windows", "tree_leaves",
 }  # fmt: skip
-"""Operators without a counterpart. torch's products of integers are not for all devices, and regions and deformed
-windows are torchvision's."""
+"""Operators without a counterpart. torch's products of integers are not for all devices, regions and deformed windows
+are torchvision's, and trees are no layers."""
 
 
 def test_all_operators_but_these_have_a_counterpart() -> None:
