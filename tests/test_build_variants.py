@@ -157,6 +157,32 @@ def test_a_fixed_input_that_does_not_fit_is_told_with_its_place(place: Place) ->
     assert list((place.path / "out").iterdir()) == []
 
 
+def test_a_model_ends_at_the_outputs_of_its_recipe(place: Place) -> None:
+    with_a_rate(place.path)
+    (place.path / "net.yaml").write_text(FIXED.replace("fixed: {rate: 16000}", "outputs: [c]"))
+    found = model_file(
+        checked_recipe(Path("net.yaml")), RecipeDirectory(place.path / "out" / "net"), (), place.said.append
+    )
+    assert [text.replace(str(place.path), "") for text in place.said] == [
+        "writing /rate.onnx up to 'c' to /out/net/model.onnx"
+    ]
+    graph = onnx.load(found.path).graph
+    assert ([each.name for each in graph.input], [each.name for each in graph.output]) == (["x"], ["c"])
+
+
+def test_outputs_that_the_model_has_not_are_told_with_their_place(place: Place) -> None:
+    with_a_rate(place.path)
+    (place.path / "net.yaml").write_text(FIXED.replace("16000}", "16000}, outputs: [x, mm]"))
+    with pytest.raises(BoltError) as raised:
+        model_file(checked_recipe(Path("net.yaml")), RecipeDirectory(place.path / "out"), (), place.said.append)
+    line = "  2 | model: {onnx: rate.onnx, fixed: {rate: 16000}, outputs: [x, mm]}\n"
+    mark = f"    |{' ' * 57}^^^^^^^"
+    assert render(raised.value.diagnostics, color=False) == (
+        f"net.yaml:2:57: error[bad-output]: 'x' goes into the model: no node computes it\n{line}{mark}\n"
+        f"net.yaml:2:57: error[bad-output]: the model has no tensor 'mm'\n{line}{mark} did you mean 'm'?\n"
+    )
+
+
 def test_weights_beside_the_model_come_into_the_variants_file(place: Place) -> None:
     proto = network()
     convert_model_to_external_data(proto, location="net.data", size_threshold=0)

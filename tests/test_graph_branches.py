@@ -143,7 +143,7 @@ def test_where_data_decide_how_large_something_is_the_model_is_to_end_there(tmp_
     assert hints(saved(tmp_path, proto)) == [
         (
             "data decide it, and shapes and weights are static: end the model in front of it "
-            "(onnx.utils.extract_model), or export it for one value"
+            "(model.outputs), or export it for one value"
         )
     ]
 

@@ -21,6 +21,8 @@ CONSTANTS = {
     "first": np.asarray(0, np.int64), "last": np.asarray([1], np.int64), "shape": np.asarray([4, 6], np.int64),
     "each": np.asarray([1, 1], np.int64), "minus": np.asarray(-1, np.int64),
     "scale": np.float32(0.05), "middle": np.int8(3),
+    "image": np.random.default_rng(2).random((1, 2, 8, 8), np.float32), "none": np.zeros((4, 2, 2, 2), np.float32),
+    "four": np.asarray([0, 1, 2, 3], np.int64), "tall": np.asarray([-1, 1, 1, 1], np.int64),
     "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
 }  # fmt: skip
 MASK = [
@@ -41,6 +43,14 @@ WIDE = [
 FIRST = [
     node("Reshape", "w all", "line"), node("Shape", "places", "extents"), node("Gather", "extents first", "count"),
     node("Unsqueeze", "count from", "end"), node("Slice", "line from end from", "few", "take"),
+]  # fmt: skip
+REGIONS = [
+    *ROWS[:-1], node("Squeeze", "places last", "some"), node("Gather", "x four", "boxes", axis=1),
+    node("Gather", "boxes some", "own", axis=0), node("Floor", "sums", "floor"), node("Cast", "floor", "low", to=7),
+    node("Min", "low first", "images"), node("Gather", "images some", "of", axis=0),
+    node("RoiAlign", "image own of", "cut", output_height=2, output_width=2, sampling_ratio=2),
+    node("Reshape", "some tall", "column"), node("Shape", "cut", "extents"), node("Reshape", "extents all", "same"),
+    node("Expand", "column same", "rows"),
 ]  # fmt: skip
 
 
@@ -107,6 +117,9 @@ SUPPORTED = {
         node("GatherND", "numbers places", "inside"), node("Gather", "w inside", "rows", axis=0),
         node("ReduceSum", "rows last", "made", keepdims=0), node("ScatterND", "x places made", "y"),
     ],
+    "regions of an image, put back as torchvision does level by level": [
+        *REGIONS, node("ScatterElements", "none rows cut", "y", axis=0),
+    ],
 }  # fmt: skip
 
 
@@ -160,6 +173,10 @@ REFUSED = {
     "whether they are so many": [
         *MASK, node("Shape", "places", "rows"), node("Equal", "rows each", "many"), node("Cast", "many", "y", to=1),
     ],
+    "regions that are put elsewhere": [
+        *REGIONS, node("Neg", "rows", "others"), node("ScatterElements", "none others cut", "y", axis=0),
+    ],
+    "regions that are added": [*REGIONS, node("ScatterElements", "none rows cut", "y", axis=0, reduction="add")],
     "their order": [*ROWS, node("CumSum", "rows first", "made"), node("ScatterND", "x places made", "y")],
 }  # fmt: skip
 

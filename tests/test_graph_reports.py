@@ -59,10 +59,10 @@ def test_every_refusal_says_what_would_help(tmp_path: Path) -> None:
     boxes, scores = tensor("boxes", [1, 9, 4]), tensor("scores", [1, 2, 9])
     with pytest.raises(BoltError) as raised:
         bound(tmp_path, model(nodes, [IMAGE, boxes, scores], opsets=[("own", 1)]))
-    counted = "data decide how many it finds, and shapes are static: end the model at {} (onnx.utils.extract_model)"
+    counted = "data decide how many it finds, and shapes are static: end the model in front of it (model.outputs)"
     assert [d.hint for d in raised.value.diagnostics] == [
-        counted.format("'boxes', 'scores'"),
+        counted,
         "export the model without it, or offer an importer for it (entry points of bolt_build.ops)",
         "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it",
-        counted.format("'x'"),
+        counted,
     ]

@@ -134,6 +134,7 @@ model:
   onnx: m.onnx
   dims: {}
   fixed: {}
+  outputs: []
   variant: null
 variants: {}
 targets:
@@ -158,7 +159,8 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("name", '"net"'),
         ("model.zoo", '"resnet50"'),
         ("model.batch", "[1, 2]"),
-        ("model.variant", "null"),
+        ("model.outputs", "[]"),
+            ("model.variant", "null"),
         ("targets.host.precision", '"fp32"'),
         ("policy.fusion.epilogue", "true"),
         ("policy.fusion.persistent", '"auto"'),

@@ -278,17 +278,20 @@ a letter or digit first
 """,
     ),
     "fixed inputs": (
-        "bolt: 1\nmodel: {zoo: resnet50, fixed: {r: k, on: []}}\ntargets: {host: }\n",
+        "bolt: 1\nmodel: {zoo: resnet50, fixed: {r: k, on: []}, outputs: [y]}\ntargets: {host: }\n",
         """\
 recipe.yaml:2:24: error[bad-value]: 'model.fixed' gives values to inputs of an ONNX file, and the model is the zoo's
-  2 | model: {zoo: resnet50, fixed: {r: k, on: []}}
+  2 | model: {zoo: resnet50, fixed: {r: k, on: []}, outputs: [y]}
     |                        ^^^^^ leave it out
 recipe.yaml:2:35: error[wrong-type]: 'model.fixed.r' must be a number or true or false or a list, found the string 'k'
-  2 | model: {zoo: resnet50, fixed: {r: k, on: []}}
+  2 | model: {zoo: resnet50, fixed: {r: k, on: []}, outputs: [y]}
     |                                   ^
 recipe.yaml:2:42: error[bad-value]: 'model.fixed.on' must not be empty
-  2 | model: {zoo: resnet50, fixed: {r: k, on: []}}
+  2 | model: {zoo: resnet50, fixed: {r: k, on: []}, outputs: [y]}
     |                                          ^^
+recipe.yaml:2:47: error[bad-value]: 'model.outputs' chooses outputs of an ONNX file, and the model is the zoo's
+  2 | model: {zoo: resnet50, fixed: {r: k, on: []}, outputs: [y]}
+    |                                               ^^^^^^^ leave it out
 """,
     ),
     "integer without end": (

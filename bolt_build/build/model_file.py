@@ -47,7 +47,7 @@ def model_file(
 
     `known` are stamps of an earlier build: files that they match are not read again. `begin` hears that one is being
     written, and how many seconds that took last; `say` does where there is none. Raises BoltError, also with what
-    of a variant or of fixed inputs does not fit the model.
+    of a variant, or of inputs and outputs, does not fit the model.
     """
     if recipe.writes_model:
         base = () if recipe.model.zoo is not None else _own_files(recipe, known_base(directory))

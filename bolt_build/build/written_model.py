@@ -1,4 +1,5 @@
-"""ONNX files that are written here: the zoo's models, variants of any model, and models with inputs that are fixed.
+"""ONNX files that are written here: the zoo's models, variants of any model, and models with inputs that are fixed or
+with other outputs.
 
 A stamp beside the file says what it was written from, so that it is written again only when that has changed.
 """
@@ -61,7 +62,7 @@ def written_model(
 
     `base` are the files of the recipe's own model, none where it comes from the zoo. `begin`, or `say` where there is
     none, hears that it is being written, with the seconds that it took last. Raises BoltError, with what of a variant
-    or of fixed inputs does not fit the model, too.
+    or of inputs and outputs does not fit the model, too.
     """
     path, source, code, known = directory.zoo_model, _source(recipe, base), _code(recipe), _load(directory)
     if known is not None and (known.source, known.code) == (source, code):
@@ -88,12 +89,14 @@ def written_model(
 
 
 def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
-    if not recipe.model.fixed and recipe.variant is None:
+    if not recipe.model.changed and recipe.variant is None:
         return str(recipe.model.zoo)
     # What a variant is called does not matter to its file.
     spec = "" if recipe.variant is None else canonical_json(replace(recipe.variant, name=""))
     if recipe.model.fixed:
         spec = f"{canonical_json(list(map(list, recipe.model.fixed)))} {spec}"
+    if recipe.model.outputs:
+        spec = f"ends at {canonical_json(list(recipe.model.outputs))} {spec}"
     if recipe.model.zoo is not None:
         return f"{recipe.model.zoo} {spec}"
     return f"{digest([file.digest for file in base])} {canonical_json(list(map(list, recipe.model.largest)))} {spec}"
@@ -108,6 +111,8 @@ def _code(recipe: Recipe) -> str:
     writers = ["bolt_build.graph.zoo"] if recipe.model.zoo is not None else []
     if recipe.model.fixed:
         writers += ["bolt_build.graph.fixed_inputs"]
+    if recipe.model.outputs:
+        writers += ["bolt_build.graph.ending"]
     if recipe.variant is not None:
         writers += ["bolt_build.graph.variants", "bolt_build.graph.onnx_import"]
 
@@ -124,6 +129,8 @@ def _named(recipe: Recipe) -> str:
     model = f"the zoo's {recipe.model.zoo}" if recipe.model.zoo is not None else str(recipe.model.onnx)
     if recipe.model.fixed:
         model = f"{model} with {listed(name for name, _ in recipe.model.fixed)} fixed"
+    if recipe.model.outputs:
+        model = f"{model} up to {listed(recipe.model.outputs)}"
     return model if recipe.variant is None else f"the variant '{recipe.variant.name}' of {model}"
 
 
@@ -137,7 +144,7 @@ def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
         if recipe.model.zoo is not None:
             zoo.write(recipe.model.zoo, path)
         else:
-            _save_model(_fixed(_load_model(recipe), recipe), recipe, path)
+            _save_model(_changed(_load_model(recipe), recipe), recipe, path)
         return ()
     # Variants load onnx: models that are there already need it not.
     from bolt_build.graph.variants import vary
@@ -154,7 +161,7 @@ def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
         if recipe.model.zoo is not None:
             zoo.write(recipe.model.zoo, path, lambda model: change(model, draw=False))
         else:
-            _save_model(change(_fixed(_load_model(recipe), recipe), draw=True), recipe, path)
+            _save_model(change(_changed(_load_model(recipe), recipe), draw=True), recipe, path)
     except VariantError as error:
         raise BoltError(
             Diagnostic(each.code, each.message, recipe.mark(f"variants.{variant.name}.{each.key}"), each.hint)
@@ -174,6 +181,24 @@ def _load_model(recipe: Recipe) -> ModelProto:
     with marked(recipe):
         load_model(Path(recipe.model.onnx))  # says what is wrong with the file better than onnx does
     return onnx.load(recipe.model.onnx)
+
+
+def _changed(model: ModelProto, recipe: Recipe) -> ModelProto:
+    """The model with the recipe's inputs and outputs. Raises BoltError where these do not fit it."""
+    return _ended(_fixed(model, recipe), recipe)
+
+
+def _ended(model: ModelProto, recipe: Recipe) -> ModelProto:
+    if not recipe.model.outputs:
+        return model
+    # As variants.
+    from bolt_build.graph.ending import EndingError, end_at
+
+    try:
+        return end_at(model, recipe.model.outputs)
+    except EndingError as error:
+        mark = recipe.mark("model.outputs")
+        raise BoltError(Diagnostic("bad-output", each.message, mark, each.hint) for each in error.mistakes) from error
 
 
 def _fixed(model: ModelProto, recipe: Recipe) -> ModelProto:

@@ -35,6 +35,8 @@ _SAME_ORDER = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """What keeps a mask's elements and their order."""
 _SHAPED = {"Concat": None, "Expand": 1, "Reshape": 1, "Slice": 2}
 """Operators that may be given how many places a mask has, as which input (None: any)."""
+_INDICES = {"Gather": 1, "GatherND": 1, "RoiAlign": 2}
+"""Operators that look up in a table, and which input says where."""
 _DEPTH = 8
 """How many nodes behind each other two masks may be computed by, to be known as one."""
 
@@ -106,8 +108,8 @@ class Chosen:
     def follow(self, node: OnnxNode, run: Callable[[OnnxNode], None]) -> None:
         """Imports a node that reads chosen rows. Raises Escapes where these are no longer rows of places by themselves,
         and what `run` raises."""
-        if node.op_type == "ScatterND":
-            self._scatter(node)
+        if node.op_type in ("ScatterElements", "ScatterND"):
+            (self._scatter if node.op_type == "ScatterND" else self._scatter_rows)(node)
             return
         sides = [self._rows.get(name) for name in node.inputs]
         if node.op_type == "Concat" and joined(node, sides, self._builder, self._made):
@@ -170,12 +172,14 @@ class Chosen:
 
     def _inside(self, node: OnnxNode) -> OnnxNode:
         """The node with indices that lie inside of its table where the mask is false, too."""
-        if node.op_type not in ("Gather", "GatherND") or (rows := self._rows.get(node.inputs[1])) is None:
+        place = _INDICES.get(node.op_type)
+        if place is None or (rows := self._rows.get(node.inputs[place])) is None:
             return node
-        name = node.inputs[1]
-        if rows.counts or self._builder.constant(name) is not None:
+        inputs = list(node.inputs)
+        if rows.counts or self._builder.constant(inputs[place]) is not None:
             return node
-        return replace(node, inputs=(node.inputs[0], self._zeroed(NodeImport(node, self._builder), name, rows)))
+        inputs[place] = self._zeroed(NodeImport(node, self._builder), inputs[place], rows)
+        return replace(node, inputs=tuple(inputs))
 
     def _zeroed(self, running: NodeImport, name: str, rows: Rows) -> str:
         """Chosen rows that are zeros where the mask is false. Raises Escapes."""
@@ -224,6 +228,22 @@ class Chosen:
             running.emit(ScatterND("add"), [data, inside, kept], 0)
         else:
             raise Escapes
+
+    def _scatter_rows(self, node: OnnxNode) -> None:
+        """Whole rows that are scattered one by one are put where the mask is true."""
+        data, places, updates = node.inputs
+        index, rows, array = self._rows.get(places), self._rows.get(updates), self._builder.constant(places)
+        running, shape = NodeImport(node, self._builder), self._shape(data)
+        if data in self._rows or index is None or rows is None or array is None or not rows.like(index) or rows.counts:
+            raise Escapes
+        axis, mask = running.integer("axis", 0) % len(shape), index.source.inputs[0]
+        along = tuple(extent if at == axis else 1 for at, extent in enumerate(shape))
+        in_order = array.shape == shape and (array == np.arange(shape[axis]).reshape(along)).all()
+        if rows.between is not None or not in_order or {index.axis, rows.axis} != {axis} or index.each != 1:
+            raise Escapes
+        if running.text("reduction", "none") != "none" or prod(self._shape(mask)) != shape[axis]:
+            raise Escapes
+        running.emit(Where(), [running.emit(Reshape(along), [mask]), updates, data], 0)
 
     def _spread(self, running: NodeImport, updates: str, shape: tuple[int, ...]) -> str:
         """The updates in the form of what they are put into; one number where they are all the same."""

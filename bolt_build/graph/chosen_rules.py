@@ -168,9 +168,9 @@ def _reshape(asked: Asked) -> Rows:
     if rows is None:
         raise Escapes
     if rows.counts:
-        if prod(before) != 1:
+        if prod(before) != 1 and before != after:
             raise Escapes
-        return replace(rows, axis=0)
+        return replace(rows, axis=rows.axis if before == after else 0)
     if rows.axis != 0 or not after:
         raise Escapes
     places, rest = divmod(before[0], rows.each)
@@ -288,6 +288,17 @@ def _along_rows(asked: Asked) -> Rows:
     return rows
 
 
+def _regions(asked: Asked) -> Rows:
+    """Each region of an image is cut out by itself."""
+    boxes, images = asked.of(1), asked.of(2)
+    if asked.of(0) is not None or boxes is None or images is None:
+        raise Escapes
+    rows = _alike([boxes, images])
+    if rows.counts or boxes.axis or images.axis:
+        raise Escapes
+    return rows
+
+
 def _reduce(asked: Asked) -> Rows:
     rows, rank = asked.only(0), len(asked.shape(0))
     axes = {axis % rank for axis in asked.integers("axes", 1) or ()}
@@ -313,6 +324,6 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Gemm", "MatMul"), _product),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "Concat": _concat, "Expand": _expand, "Gather": _gather, "GatherND": _gather_nd, "Reshape": _reshape,
-    "Shape": _shape, "Slice": _slice, "Split": _split, "Squeeze": _squeeze, "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "RoiAlign": _regions, "Shape": _shape, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
+    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }  # fmt: skip

@@ -25,7 +25,7 @@ NO_SCHEMA = 0
 LayerNormalization so into models of any opset, and SimplifiedLayerNormalization, which no opset has."""
 
 DATA_DECIDE = (
-    "data decide it, and shapes and weights are static: end the model in front of it (onnx.utils.extract_model), or "
+    "data decide it, and shapes and weights are static: end the model in front of it (model.outputs), or "
     "export it for one value"
 )
 """What helps where an input must be constant, and no input of a few numbers decides it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from bolt_build.errors import Diagnostic
 from bolt_build.graph.control_flow import CONTROL_FLOW
@@ -19,9 +20,10 @@ _OF_DOMAINS = {
         "hummingbird-ml make tensors' operators of the pipeline"
     ),
 }
-_DRAWN = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-_COUNTED = {"NonMaxSuppression": 2, "NonZero": 1, "Unique": 1}
-"""Operators that give as many elements as data decide, and how many of their inputs are such data."""
+_COUNTED = ("NonMaxSuppression", "NonZero", "Unique")
+"""Operators that give as many elements as data decide."""
+COUNTED = "data decide how many it finds, and shapes are static: end the model in front of it"
+"""Where that is depends on the whole model: `ended` says it."""
 
 
 def missing_operators(
@@ -50,6 +52,14 @@ def missing_operators(
             hint = _maps(same[0]) or _drawn(same[0]) or _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
+
+
+def ended(found: Diagnostic, names: Sequence[str]) -> Diagnostic:
+    """A diagnostic of the whole model, whose hint says at which tensors to end it."""
+    if found.hint != COUNTED:
+        return found
+    where = ", as model.outputs: [{}]".format(", ".join(f"'{name}'" for name in names)) if names else " (model.outputs)"
+    return replace(found, hint=f"{COUNTED}{where}")
 
 
 def all_nodes(nodes: Iterable[OnnxNode]) -> Iterator[OnnxNode]:
@@ -82,7 +92,4 @@ def _drawn(node: OnnxNode) -> str | None:
 
 def ends_at_data(node: OnnxNode) -> str | None:
     """What helps where data decide how many elements a node gives."""
-    if node.domain or node.op_type not in _COUNTED:
-        return None
-    names = listed([name for name in node.inputs[: _COUNTED[node.op_type]] if name])
-    return f"data decide how many it finds, and shapes are static: end the model at {names} (onnx.utils.extract_model)"
+    return COUNTED if not node.domain and node.op_type in _COUNTED else None

@@ -15,12 +15,13 @@ from bolt_build.graph.budget import Budget
 from bolt_build.graph.chosen import Chosen
 from bolt_build.graph.chosen_rules import Rows
 from bolt_build.graph.control_flow import Undecided, unrolled
+from bolt_build.graph.cuts import cut
 from bolt_build.graph.deciding import given_value, remedy
 from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
-from bolt_build.graph.missing import all_nodes, ends_at_data, missing_operators
+from bolt_build.graph.missing import COUNTED, all_nodes, ended, ends_at_data, missing_operators
 from bolt_build.graph.narrow import READERS
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops.shape import Identity
@@ -122,7 +123,19 @@ class ModelImport:
         for (code, subject, message, hint), names in self._problems.items():
             where = f"{subject} {listed(names)}: " if subject else ""
             found.append(Diagnostic(code, f"{where}{message}", hint=hint))
-        return [replace(each, subject=str(self._model.path)) for each in found]
+        ends = self._cut() if any(each.hint == COUNTED for each in found) else ()
+        return [replace(ended(each, ends), subject=str(self._model.path)) for each in found]
+
+    def _cut(self) -> tuple[str, ...]:
+        """The tensors at which the model can end."""
+
+        def lost(name: str) -> bool:
+            return name in self._lost or self._chosen.among(name) is not None
+
+        def data(name: str) -> bool:
+            return name in self.builder.values and self.builder.values[name].constant is None
+
+        return cut(self._model.nodes, self._model.outputs, lost, data)
 
     def _sizes(self) -> dict[str, int]:
         """How many numbers each input has that may say how large something is; 0 of one of data."""

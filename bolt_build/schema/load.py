@@ -25,7 +25,7 @@ from bolt_build.schema.recipe import (
     VerifySpec,
 )
 from bolt_build.schema.validate import Schema, fits, recipe_schema, resolved, validate
-from bolt_build.schema.values import Scalar, Table, plain, shorten, walk
+from bolt_build.schema.values import Items, Scalar, Table, Value, plain, shorten, walk
 from bolt_build.targets import Target, all_targets, target_named
 from bolt_build.user_files import kind_of
 from bolt_build.wording import listed, suggest
@@ -233,15 +233,22 @@ def _check_model(table: Table) -> list[Diagnostic]:
 
 
 def _check_fixed(table: Table) -> list[Diagnostic]:
-    """Inputs are fixed of ONNX files alone."""
+    """Inputs are fixed, and outputs chosen, of ONNX files alone."""
     model = table.get("model")
     if model is None or not isinstance(model.value, Table) or model.value.get("zoo") is None:
         return []
-    fixed = model.value.get("fixed")
-    if fixed is None or not isinstance(fixed.value, Table) or not fixed.value.entries:
-        return []
-    message = "'model.fixed' gives values to inputs of an ONNX file, and the model is the zoo's"
-    return [Diagnostic("bad-value", message, fixed.mark, "leave it out")]
+    found = []
+    for key, does in (("fixed", "gives values to inputs"), ("outputs", "chooses outputs")):
+        entry = model.value.get(key)
+        if entry is not None and _filled(entry.value):
+            message = f"'model.{key}' {does} of an ONNX file, and the model is the zoo's"
+            found.append(Diagnostic("bad-value", message, entry.mark, "leave it out"))
+    return found
+
+
+def _filled(value: Value) -> bool:
+    """Whether a list or mapping has anything in it."""
+    return bool(value.entries if isinstance(value, Table) else value.items if isinstance(value, Items) else ())
 
 
 def _check_verify(table: Table) -> list[Diagnostic]:

@@ -59,6 +59,13 @@ class ModelSpec:
             form=Form.VALUES_BY_NAME, kind="value",
         ),
     )  # fmt: skip
+    outputs: tuple[str, ...] = field(
+        default=(),
+        metadata=key(
+            "Tensors of the model that are its outputs in place of its own: those in front of a post-processing, say.",
+            form=Form.NAMES, kind="names",
+        ),
+    )  # fmt: skip
     variant: str | None = field(
         default=None,
         metadata=key(
@@ -66,6 +73,11 @@ class ModelSpec:
             minLength=1,
         ),
     )
+
+    @property
+    def changed(self) -> bool:
+        """Whether inputs or outputs are other than those of its file."""
+        return bool(self.fixed or self.outputs)
 
     @property
     def dims(self) -> tuple[tuple[str, int], ...]:
@@ -337,8 +349,9 @@ class Recipe:
 
     @property
     def writes_model(self) -> bool:
-        """Whether its ONNX file is written here: a zoo model, a variant, or one with inputs that are fixed."""
-        return self.model.zoo is not None or self.variant is not None or bool(self.model.fixed)
+        """Whether its ONNX file is written here: a zoo model, a variant, or one with inputs that are fixed or other
+        outputs."""
+        return self.model.zoo is not None or self.variant is not None or self.model.changed
 
     @property
     def variant(self) -> VariantSpec | None:

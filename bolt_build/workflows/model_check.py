@@ -36,7 +36,8 @@ class ModelCheck:
 
 def check_model(recipe: Recipe, options: BuildOptions, say: Callable[[str], None]) -> ModelCheck:
     """Imports the model and plans it for the chosen targets, with the kernels of its lock. A model that is written
-    here (the zoo's, a variant, one with fixed inputs) goes to a temporary folder where no build has written it yet.
+    here (the zoo's, a variant, one with changed inputs or outputs) goes to a temporary folder where no build has
+    written it yet.
 
     Raises BoltError for targets that the recipe does not have.
     """

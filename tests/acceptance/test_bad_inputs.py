@@ -152,7 +152,8 @@ net.yaml:2:15: error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
 net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator MaxRoiPool is not supported: nodes 'crop', 'crop again'
 {NAMED} export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator NonMaxSuppression is not supported: node 'sample'
-{NAMED} data decide how many it finds, and shapes are static: end the model at 'b', 'g' (onnx.utils.extract_model)
+{NAMED} data decide how many it finds, and shapes are static: end the model in front of it, as \
+model.outputs: ['a']
 """,
     ),
     "unbound dimensions": Wrong(
