@@ -134,6 +134,7 @@ model:
   onnx: m.onnx
   dims: {}
   fixed: {}
+  inputs: []
   outputs: []
   variant: null
 variants: {}
@@ -159,8 +160,9 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("name", '"net"'),
         ("model.zoo", '"resnet50"'),
         ("model.batch", "[1, 2]"),
+        ("model.inputs", "[]"),
         ("model.outputs", "[]"),
-            ("model.variant", "null"),
+        ("model.variant", "null"),
         ("targets.host.precision", '"fp32"'),
         ("policy.fusion.epilogue", "true"),
         ("policy.fusion.persistent", '"auto"'),

@@ -1,5 +1,5 @@
 """ONNX files that are written here: the zoo's models, variants of any model, and models with inputs that are fixed or
-with other outputs.
+with other inputs and outputs.
 
 A stamp beside the file says what it was written from, so that it is written again only when that has changed.
 """
@@ -95,8 +95,8 @@ def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
     spec = "" if recipe.variant is None else canonical_json(replace(recipe.variant, name=""))
     if recipe.model.fixed:
         spec = f"{canonical_json(list(map(list, recipe.model.fixed)))} {spec}"
-    if recipe.model.outputs:
-        spec = f"ends at {canonical_json(list(recipe.model.outputs))} {spec}"
+    if recipe.model.inputs or recipe.model.outputs:
+        spec = f"{canonical_json([list(recipe.model.inputs), list(recipe.model.outputs)])} {spec}"
     if recipe.model.zoo is not None:
         return f"{recipe.model.zoo} {spec}"
     return f"{digest([file.digest for file in base])} {canonical_json(list(map(list, recipe.model.largest)))} {spec}"
@@ -111,8 +111,8 @@ def _code(recipe: Recipe) -> str:
     writers = ["bolt_build.graph.zoo"] if recipe.model.zoo is not None else []
     if recipe.model.fixed:
         writers += ["bolt_build.graph.fixed_inputs"]
-    if recipe.model.outputs:
-        writers += ["bolt_build.graph.ending"]
+    if recipe.model.inputs or recipe.model.outputs:
+        writers += ["bolt_build.graph.rewired"]
     if recipe.variant is not None:
         writers += ["bolt_build.graph.variants", "bolt_build.graph.onnx_import"]
 
@@ -129,6 +129,8 @@ def _named(recipe: Recipe) -> str:
     model = f"the zoo's {recipe.model.zoo}" if recipe.model.zoo is not None else str(recipe.model.onnx)
     if recipe.model.fixed:
         model = f"{model} with {listed(name for name, _ in recipe.model.fixed)} fixed"
+    if recipe.model.inputs:
+        model = f"{model} from {listed(recipe.model.inputs)} on"
     if recipe.model.outputs:
         model = f"{model} up to {listed(recipe.model.outputs)}"
     return model if recipe.variant is None else f"the variant '{recipe.variant.name}' of {model}"
@@ -185,20 +187,19 @@ def _load_model(recipe: Recipe) -> ModelProto:
 
 def _changed(model: ModelProto, recipe: Recipe) -> ModelProto:
     """The model with the recipe's inputs and outputs. Raises BoltError where these do not fit it."""
-    return _ended(_fixed(model, recipe), recipe)
-
-
-def _ended(model: ModelProto, recipe: Recipe) -> ModelProto:
-    if not recipe.model.outputs:
+    model = _fixed(model, recipe)
+    if not recipe.model.inputs and not recipe.model.outputs:
         return model
     # As variants.
-    from bolt_build.graph.ending import EndingError, end_at
+    from bolt_build.graph.rewired import EndError, rewired
 
     try:
-        return end_at(model, recipe.model.outputs)
-    except EndingError as error:
-        mark = recipe.mark("model.outputs")
-        raise BoltError(Diagnostic("bad-output", each.message, mark, each.hint) for each in error.mistakes) from error
+        return rewired(model, recipe.model.inputs, recipe.model.outputs)
+    except EndError as error:
+        raise BoltError(
+            Diagnostic(f"bad-{each.key.removesuffix('s')}", each.message, recipe.mark(f"model.{each.key}"), each.hint)
+            for each in error.mistakes
+        ) from error
 
 
 def _fixed(model: ModelProto, recipe: Recipe) -> ModelProto:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bolt_build.errors import Diagnostic
@@ -20,6 +20,8 @@ _OF_DOMAINS = {
         "hummingbird-ml make tensors' operators of the pipeline"
     ),
 }
+_DRAWN = ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+"""Operators that draw random numbers."""
 _COUNTED = ("NonMaxSuppression", "NonZero", "Unique")
 """Operators that give as many elements as data decide."""
 COUNTED = "data decide how many it finds, and shapes are static: end the model in front of it"
@@ -27,10 +29,13 @@ COUNTED = "data decide how many it finds, and shapes are static: end the model i
 
 
 def missing_operators(
-    nodes: Iterable[OnnxNode], table: ImporterTable, unroll: Callable[[Iterable[OnnxNode]], str]
+    nodes: Iterable[OnnxNode],
+    table: ImporterTable,
+    unroll: Callable[[Iterable[OnnxNode]], str],
+    named: Collection[str],
 ) -> list[Diagnostic]:
     """One diagnostic an operator that cannot be imported, with the names of its nodes. `unroll` says what to do about
-    control flow."""
+    control flow, `named` are the tensors that a recipe can name."""
     groups: dict[tuple[str, str], list[OnnxNode]] = {}
     for node in nodes:
         if table.find(node) is None:
@@ -49,17 +54,29 @@ def missing_operators(
             found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
         else:
             message = f"operator {label} is not supported: {where}"
-            hint = _maps(same[0]) or _drawn(same[0]) or _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
+            hint = _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _drawn(same, named) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
+
+
+def _drawn(nodes: Sequence[OnnxNode], named: Collection[str]) -> str | None:
+    """What helps where nodes draw random numbers."""
+    if nodes[0].domain or nodes[0].op_type not in _DRAWN:
+        return None
+    names = [node.outputs[0] for node in nodes if node.outputs[0] in named]
+    return f"an engine draws no random numbers: give them to it{_as_key('inputs', names)}"
+
+
+def _as_key(key: str, names: Sequence[str]) -> str:
+    """How a recipe says it, with the names where there are any."""
+    return f", as model.{key}: [{', '.join(repr(name) for name in names)}]" if names else f" (model.{key})"
 
 
 def ended(found: Diagnostic, names: Sequence[str]) -> Diagnostic:
     """A diagnostic of the whole model, whose hint says at which tensors to end it."""
     if found.hint != COUNTED:
         return found
-    where = ", as model.outputs: [{}]".format(", ".join(f"'{name}'" for name in names)) if names else " (model.outputs)"
-    return replace(found, hint=f"{COUNTED}{where}")
+    return replace(found, hint=f"{COUNTED}{_as_key('outputs', names)}")
 
 
 def all_nodes(nodes: Iterable[OnnxNode]) -> Iterator[OnnxNode]:

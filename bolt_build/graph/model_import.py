@@ -155,7 +155,8 @@ class ModelImport:
         sizes = self._sizes()
         nodes = [*all_nodes(self._model.nodes), *self._met]
         bound = not self._binding.problems
-        return missing_operators(self._met, self._table, lambda same: remedy(same, nodes, sizes, bound=bound))
+        named = {name for node in self._model.nodes for name in node.outputs}
+        return missing_operators(self._met, self._table, lambda same: remedy(same, nodes, sizes, bound=bound), named)
 
     def _import(self, node: OnnxNode) -> None:
         """Imports one node; where that fails, what depends on it is left out without further complaint."""

@@ -233,12 +233,13 @@ def _check_model(table: Table) -> list[Diagnostic]:
 
 
 def _check_fixed(table: Table) -> list[Diagnostic]:
-    """Inputs are fixed, and outputs chosen, of ONNX files alone."""
+    """Inputs are fixed, and inputs and outputs chosen, of ONNX files alone."""
     model = table.get("model")
     if model is None or not isinstance(model.value, Table) or model.value.get("zoo") is None:
         return []
     found = []
-    for key, does in (("fixed", "gives values to inputs"), ("outputs", "chooses outputs")):
+    does_of = {"fixed": "gives values to inputs", "inputs": "chooses inputs", "outputs": "chooses outputs"}
+    for key, does in does_of.items():
         entry = model.value.get(key)
         if entry is not None and _filled(entry.value):
             message = f"'model.{key}' {does} of an ONNX file, and the model is the zoo's"

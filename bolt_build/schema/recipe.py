@@ -59,6 +59,13 @@ class ModelSpec:
             form=Form.VALUES_BY_NAME, kind="value",
         ),
     )  # fmt: skip
+    inputs: tuple[str, ...] = field(
+        default=(),
+        metadata=key(
+            "Tensors of the model that are given to it, in place of the nodes that compute them: random numbers, say.",
+            form=Form.NAMES, kind="names",
+        ),
+    )  # fmt: skip
     outputs: tuple[str, ...] = field(
         default=(),
         metadata=key(
@@ -77,7 +84,7 @@ class ModelSpec:
     @property
     def changed(self) -> bool:
         """Whether inputs or outputs are other than those of its file."""
-        return bool(self.fixed or self.outputs)
+        return bool(self.fixed or self.inputs or self.outputs)
 
     @property
     def dims(self) -> tuple[tuple[str, int], ...]:
@@ -349,8 +356,8 @@ class Recipe:
 
     @property
     def writes_model(self) -> bool:
-        """Whether its ONNX file is written here: a zoo model, a variant, or one with inputs that are fixed or other
-        outputs."""
+        """Whether its ONNX file is written here: a zoo model, a variant, or one with inputs that are fixed, or other
+        inputs or outputs."""
         return self.model.zoo is not None or self.variant is not None or self.model.changed
 
     @property
