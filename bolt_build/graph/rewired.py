@@ -42,9 +42,10 @@ def rewired(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str
     given = {item.name for item in (*graph.input, *graph.initializer)}
     types = _types(result, (*inputs, *outputs))
     mistakes = [*_unknown("inputs", inputs, makers, given), *_unknown("outputs", outputs, makers, given)]
-    for name in inputs:
-        if name in makers and not types[name].type.tensor_type.HasField("shape"):
-            mistakes.append(EndMistake("inputs", f"the shape of '{name}' is not known"))
+    mistakes += [
+        EndMistake("inputs", f"the shape of '{name}' is not known") for name in inputs
+        if name in makers and not types[name].type.tensor_type.HasField("shape")
+    ]  # fmt: skip
     if mistakes:
         raise EndError(mistakes)
     for name in inputs:
