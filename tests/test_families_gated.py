@@ -319,3 +319,28 @@ def test_sides_have_the_same_columns() -> None:
         Gated(MatMul(), 2).infer([x, w, v])
     with pytest.raises(ShapeError, match=r"^7 columns have no halves$"):
         Gated(MatMul(), 2).infer([x, v])
+
+
+RESIDUALS = {
+    "halves": """
+        const %w: f32[256,64] #
+        %p = matmul(%x, %w) transpose_b=true // "p"
+        %l = slice(%p) begin=[0,0,0] count=[8,32,128] step=[1,1,1] // "l"
+        %r = slice(%p) begin=[0,0,128] count=[8,32,128] step=[1,1,1] // "r"
+        %y = sigmoid(%r, %l, %z) | mul(%l) | add(%z) // "y" """,
+    "two products": """
+        const %w: f32[64,128] #
+        const %v: f32[64,128] #
+        %g = matmul(%x, %w) | sigmoid // "g"
+        %y = matmul(%x, %v, %g, %z) | mul(%g) | add(%z) // "y" """,
+}
+
+
+@pytest.mark.parametrize("nodes", RESIDUALS.values(), ids=RESIDUALS)
+def test_what_is_added_behind_a_gate_is_no_operand_of_a_product(nodes: str) -> None:
+    of = graph(f"graph g batch=8 (%x: f32[8,32,64], %z: f32[8,32,128]) -> (%y) {{{nodes}\n}}")
+    (alternative,), _ = proposed(of)
+    problem = alternative.steps[0].problem
+    assert alternative.steps[0].inputs[-1] == "z"
+    assert problem.flops == 2 * 2 * (8 * 32) * 64 * 128 + 8 * 32 * 128
+    assert all(FAMILY.refuse(problem, each, H200) is None for each in FAMILY.candidates(problem, H200)[0])

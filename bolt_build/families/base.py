@@ -138,11 +138,17 @@ class KernelProblem:
         """Bytes of the operator's first input that it does not read."""
         if not self.inputs:
             return 0
-        return self.op.unread([i.type for i in self.inputs]) * self.inputs[0].format.dtype.nbytes
+        return self.op.unread(self._own) * self.inputs[0].format.dtype.nbytes
 
     @property
     def flops(self) -> int:
-        return self.op.flops([i.type for i in self.inputs], [o.type for o in self.outputs])
+        return self.op.flops(self._own, [o.type for o in self.outputs])
+
+    @cached_property
+    def _own(self) -> list[TensorType]:
+        """What the operator reads itself: some count what they are given."""
+        behind = {stage.operand for stage in self.epilogue}
+        return [operand.type for index, operand in enumerate(self.inputs) if index not in behind]
 
 
 _PRECISION_OF = {dtype: name for name, dtype in PRECISIONS.items()}
