@@ -12,6 +12,7 @@ from bolt_build.planner.passes.activations import RECOGNISE_ACTIVATIONS
 NUMBERS = {
     "half": 0.5, "one": 1.0, "three": 3.0, "six": 6.0, "sixth": 1 / 6, "root": 2**0.5, "inverse": 0.5**0.5,
     "scale": (2 / 3.141592653589793) ** 0.5, "cubic": 0.044715, "zero": 0.0, "tenth": 0.1,
+    "both": 0.044715 * (2 / 3.141592653589793) ** 0.5,
 }  # fmt: skip
 
 HARD_SWISH = "x * clip(x + 3, 0, 6) / 6"
@@ -21,6 +22,8 @@ RELU6 = "%a = add(%x, %three); %b = clip(%a) alpha=0.0 beta=6.0; "
 ERF = "%a = div(%x, %root); %b = erf(%a); %c = add(%b, %one); "
 CUBE = "%a = pow(%x, %three); %b = mul(%a, %cubic); %c = add(%x, %b); %d = mul(%c, %scale); %e = tanh(%d); "
 POWER = "%p = mul(%x, %x); %q = mul(%p, %x); %b = mul(%cubic, %q)" + CUBE.partition("%b = mul(%a, %cubic)")[2]
+FACTORED = "%a = mul(%x, %cubic); %b = mul(%a, %x); %c = add(%b, %one); %s = mul(%x, %scale); %d = mul(%s, %c); "
+SUMMED = "%a = mul(%x, %scale); %p = pow(%x, %three); %b = mul(%p, %both); %d = add(%a, %b); %e = tanh(%d); "
 
 SPELLINGS = [
     (RELU6 + "%c = mul(%x, %b); %y = div(%c, %six)", "hard_swish", HARD_SWISH),
@@ -38,6 +41,8 @@ SPELLINGS = [
     ("%a = mul(%x, %inverse); %b = erf(%a); %c = mul(%b, %half); %d = add(%half, %c); %y = mul(%x, %d)", "gelu", GELU),
     (CUBE + "%f = add(%one, %e); %g = mul(%x, %f); %y = mul(%g, %half)", "gelu_tanh", GELU_TANH),
     (POWER + "%f = add(%e, %one); %h = mul(%half, %x); %y = mul(%h, %f)", "gelu_tanh", GELU_TANH),
+    (FACTORED + "%e = tanh(%d); %f = add(%one, %e); %h = mul(%x, %half); %y = mul(%h, %f)", "gelu_tanh", GELU_TANH),
+    (SUMMED + "%f = add(%e, %one); %h = mul(%half, %x); %y = mul(%h, %f)", "gelu_tanh", GELU_TANH),
     (RELU6 + "%y = div(%b, %six)", "hard_sigmoid alpha=0.16666666666666666 beta=0.5", "clip(0.166667 * x + 0.5, 0, 1)"),
     ("%y = max(%x, %zero)", "relu", "max(x, 0)"),
     ("%y = max(%zero, %x)", "relu", "max(x, 0)"),

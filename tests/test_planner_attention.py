@@ -212,6 +212,33 @@ def test_keys_may_be_others_rows_than_the_queries() -> None:
     assert found(spelled(text)) == made
 
 
+def cached(queries: int) -> Graph:
+    """Queries of heads in their rows, keys and values with the rows of each head by themselves, as caches have them."""
+    return graph(f"""
+        graph g batch=2 (%q: f32[2,{queries},12], %k: f32[2,3,7,4], %v: f32[2,3,7,4]) -> (%y) {{
+          %r = reshape(%q) shape=[2,{queries},3,4] // "r"
+          %h = transpose(%r) perm=[0,2,1,3] // "h"
+          %s = matmul(%h, %k) transpose_b=true // "s"
+          %p = softmax(%s) axis=3 // "p"
+          %o = matmul(%p, %v) // "o"
+          %t = transpose(%o) perm=[0,2,1,3] // "t"
+          %y = reshape(%t) shape=[2,{queries},12] // "y"
+        }}""")
+
+
+def test_heads_of_a_cache_are_read_where_they_lie_as_images() -> None:
+    assert found(cached(1)) == (
+        "%'o.rows = reshape(%q) shape=[6,1,4]; %'o.rows.1 = reshape(%k) shape=[6,7,4]; "
+        "%'o.rows.2 = reshape(%v) shape=[6,7,4]; "
+        "%'o.attention = attention(%'o.rows, %'o.rows.1, %'o.rows.2) heads=1 kv_heads=1 scale=1.0; "
+        "%y = reshape(%'o.attention) shape=[2,1,12]"
+    )
+
+
+def test_many_queries_are_not_moved_for_the_sake_of_few_keys() -> None:
+    assert "heads=3" in found(cached(8))
+
+
 def test_masks_of_windows_are_spread_over_images() -> None:
     """Scores are regrouped, a mask for each window is added, and they are regrouped again."""
     text = (

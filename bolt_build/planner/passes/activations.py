@@ -15,6 +15,9 @@ from bolt_build.planner.passes.formula import Reader
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
+_DEEPEST = 4
+"""Sums and products inside each other that spell out a polynomial."""
+
 
 @dataclass(frozen=True)
 class Match:
@@ -101,16 +104,49 @@ def _gelu_tanh(reader: Reader, coefficient: float, x: str, gate: str) -> Match |
     inner = _half_plus_half(reader, coefficient, gate, "tanh")
     if inner is None:
         return None
-    outer = reader.product(inner)
-    if len(outer.factors) != 1 or not reader.close(x, outer.coefficient, sqrt(2 / pi)):
+    powers = _powers(reader, inner, x, _DEEPEST)
+    if powers is None or powers.keys() != {1, 3} or not reader.close(x, powers[1], sqrt(2 / pi)):
         return None
-    total = reader.sum(outer.factors[0])
-    if total.constant != 0 or len(total.terms) != 2 or x not in total.terms:
-        return None
-    cube = reader.product(total.terms[1] if total.terms[0] == x else total.terms[0])
-    if cube.factors != (x, x, x) or not reader.close(x, cube.coefficient, 0.044715):
+    if not reader.close(x, powers[3] / powers[1], 0.044715):
         return None
     return Match(Activation("gelu_tanh"), x, "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) / 2")
+
+
+def _powers(reader: Reader, value: str, x: str, depth: int) -> dict[int, float] | None:
+    """The coefficients of `value` by powers of x, where it is a polynomial of few nodes, of third degree at most."""
+    if value == x:
+        return {1: 1.0}
+    if not depth:
+        return None
+    found: dict[int, float] | None
+    product, total = reader.product(value), reader.sum(value)
+    if product.factors != (value,):
+        found = {0: product.coefficient}
+        for factor in product.factors:
+            other = _powers(reader, factor, x, depth - 1)
+            found = None if found is None or other is None else _multiplied(found, other)
+    elif total.terms != (value,):
+        found = {0: total.constant}
+        for term in total.terms:
+            other = _powers(reader, term, x, depth - 1)
+            found = None if found is None or other is None else _added(found, other)
+    else:
+        return None
+    if found is None or max(found) > 3:
+        return None
+    return {power: coefficient for power, coefficient in found.items() if coefficient}
+
+
+def _multiplied(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
+    found = dict.fromkeys((p + q for p in a for q in b), 0.0)
+    for p, one in a.items():
+        for q, other in b.items():
+            found[p + q] += one * other
+    return found
+
+
+def _added(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
+    return {power: a.get(power, 0.0) + b.get(power, 0.0) for power in {*a, *b}}
 
 
 def _half_plus_half(reader: Reader, coefficient: float, gate: str, function: str) -> str | None:

@@ -31,6 +31,7 @@ from bolt_build.planner.passes.attention_operands import (
     Chain,
     Operand,
     heads_of,
+    moved_elements,
     operand,
     packed_rows,
     prepared_operand,
@@ -89,19 +90,18 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
     assert isinstance(last.op, MatMul)
     batch = editor.type(product.outputs[0]).shape[:-2]
     heads = heads_of(editor, product.inputs[0], batch, product.op.transpose_a)
-    chain, queries = Chain(editor, f"{last.name}.rows"), product.inputs[0]
-    fixed = tuple(factor for factor in scores.factors if editor.is_constant(factor))
-    q = prepared_operand(editor, queries, batch, heads, fixed, swapped=product.op.transpose_a)
-    if isinstance(q, str) or len(fixed) < len(scores.factors):
-        for factor in scores.factors:
-            queries = chain.add(Binary("mul"), [queries, factor])
-        q = operand(editor, queries, batch, heads, swapped=product.op.transpose_a, scales=True)
-    k = operand(editor, product.inputs[1], batch, heads, swapped=not product.op.transpose_b, scales=True)
     outer = editor.type(last.outputs[0]).shape[:-2]
     if prod(outer) != prod(batch):
         return f"'{last.name}' has {prod(outer)} products, '{product.name}' {prod(batch)}"
-    across = (last.op.transpose_b if shares.values else last.op.transpose_a) != shares.turned
-    v = operand(editor, last.inputs[shares.values], outer, heads, swapped=across, scales=False)
+    chain = Chain(editor, f"{last.name}.rows")
+    q, k, v = _operands(editor, chain, scores, shares, heads)
+    if heads > 1 and moved_elements(editor, (k, v)):
+        apart = Chain(editor, chain.label)
+        others = _operands(editor, apart, scores, shares, 1)
+        # queries may be moved instead, and as many rows of the result
+        few = 2 * editor.type(product.inputs[0]).elements
+        if not moved_elements(editor, others[1:]) and few < moved_elements(editor, (k, v)):
+            heads, chain, (q, k, v) = 1, apart, others
     for each, name in ((k, product.name), (v, last.name)):
         if editor.is_constant(each.view.source):
             return f"'{name}' multiplies with weights"
@@ -113,6 +113,25 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
     if k.repeats != v.repeats:
         return f"{k.repeats} heads share keys, but {v.repeats} share values"
     return _build(editor, journal, softmax, scores, shares, (q, k, v), prod(batch) // heads, heads, chain)
+
+
+def _operands(
+    editor: GraphEditor, chain: Chain, scores: Scores, shares: Shares, heads: int
+) -> tuple[Operand, Operand, Operand]:
+    """Queries, keys and values, with so many heads an image."""
+    product, last = scores.product, shares.product
+    assert isinstance(product.op, MatMul)
+    assert isinstance(last.op, MatMul)
+    batch, outer = (editor.type(node.outputs[0]).shape[:-2] for node in (product, last))
+    queries, fixed = product.inputs[0], tuple(factor for factor in scores.factors if editor.is_constant(factor))
+    q = prepared_operand(editor, queries, batch, heads, fixed, swapped=product.op.transpose_a)
+    if isinstance(q, str) or len(fixed) < len(scores.factors):
+        for factor in scores.factors:
+            queries = chain.add(Binary("mul"), [queries, factor])
+        q = operand(editor, queries, batch, heads, swapped=product.op.transpose_a, scales=True)
+    k = operand(editor, product.inputs[1], batch, heads, swapped=not product.op.transpose_b, scales=True)
+    across = (last.op.transpose_b if shares.values else last.op.transpose_a) != shares.turned
+    return q, k, operand(editor, last.inputs[shares.values], outer, heads, swapped=across, scales=False)
 
 
 def _build(

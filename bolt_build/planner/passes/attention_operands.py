@@ -10,7 +10,7 @@ from bolt_build.graph.ir import Node, Op
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Reshape, Slice
+from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
 from bolt_build.planner.passes.attention_heads import (
     Done,
     Heads,
@@ -167,6 +167,16 @@ def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:
     assert ops is not None
     rows = chain.moved(value, ops)
     return rows if found.done is None else _prepared(editor, chain, rows, found.done, extent(found.heads))
+
+
+def moved_elements(editor: GraphEditor, operands: Iterable[Operand]) -> int:
+    """Elements of operands that do not lie as attention reads them."""
+    found = 0
+    for each in operands:
+        ops = made_of(each.expanded or editor.type(each.view.source).shape, each.view, each.groups)
+        if each.expanded or ops is None or any(isinstance(op, Transpose) for op in ops):
+            found += prod(extent(group) for group in each.groups)
+    return found
 
 
 def _prepared(editor: GraphEditor, chain: Chain, rows: str, done: Heads, heads: int) -> str:
