@@ -15,10 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 import exported_further
+import exported_kinds
 import exported_modules
+import exported_nets
 import exported_packages
 import exported_shrunk
 import exported_sights
+import exported_steps
 import exported_talks
 import exported_towers
 import exported_vits
@@ -263,14 +266,20 @@ NAMED: dict[str, Callable[[], Made]] = {
 }
 """The smallest of each family that is exported in every form."""
 
-FURTHER_PACKAGES = exported_packages.PACKAGES | exported_towers.PACKAGES | exported_vits.PACKAGES
+FURTHER_PACKAGES = {
+    **exported_packages.PACKAGES, **exported_towers.PACKAGES, **exported_vits.PACKAGES,
+    **exported_nets.PACKAGES, **exported_steps.PACKAGES,
+}  # fmt: skip
 """Packages and models of each, by what rows call them."""
 ABSENT = tuple(
     sorted({package for package, _ in FURTHER_PACKAGES.values() if importlib.util.find_spec(package) is None})
 )
 """Those whose models are left out."""
 
-SHRUNK = exported_shrunk.DECODERS | exported_shrunk.TEXTS | exported_sights.SIGHTS | exported_talks.TALKS
+SHRUNK = {
+    **exported_shrunk.DECODERS, **exported_shrunk.TEXTS, **exported_sights.SIGHTS, **exported_talks.TALKS,
+    **exported_kinds.KINDS,
+}  # fmt: skip
 
 OTHERS: dict[str, Callable[[], Made]] = {
     **{
@@ -371,9 +380,11 @@ ONE_FORM = {
     **{f"transformers.{name}": form for name, form in exported_further.ONE_FORM.items()},
     **{
         f"transformers.{name}": form
-        for name, form in (exported_shrunk.ONE_FORM | exported_sights.ONE_FORM | exported_talks.ONE_FORM).items()
+        for each in (exported_shrunk, exported_sights, exported_talks, exported_kinds)
+        for name, form in each.ONE_FORM.items()
     },
     **{f"module.{name}": form for name, form in (exported_modules.ONE_FORM | exported_written.ONE_FORM).items()},
-    **exported_packages.ONE_FORM, **exported_towers.ONE_FORM, **exported_vits.ONE_FORM,
+    **exported_packages.ONE_FORM, **exported_towers.ONE_FORM, **exported_vits.ONE_FORM, **exported_nets.ONE_FORM,
+    **exported_steps.ONE_FORM,
 }  # fmt: skip
 """The form of those that the exporter of the other does not take."""

@@ -2,8 +2,9 @@
 
 `exported_models.py` has the models, randomly initialised: every classification and segmentation architecture of
 torchvision, the smallest of most families of timm and transformers, modules such as people write, and models of further
-packages (`exported_packages.py`, `exported_towers.py`, `exported_vits.py`). Kinds of transformers from 5 on are in
-`exported_shrunk.py`, `exported_sights.py` and `exported_talks.py`. The named ones are exported by torchscript at opsets
+packages (`exported_packages.py`, `exported_towers.py`, `exported_vits.py`, `exported_nets.py`). Kinds of transformers
+from 5 on are in `exported_shrunk.py`, `exported_sights.py`, `exported_talks.py` and `exported_kinds.py`, and single
+steps of its decoders in `exported_steps.py`. The named ones are exported by torchscript at opsets
 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms or by transformers' own exporter. Each
 file is planned for an H200 (`bolt-build check`), and built for the host and verified from a recipe of four lines.
 
@@ -12,6 +13,8 @@ The exporters need an environment of their own. Further packages that it lacks a
     python -m venv exporters && exporters/bin/pip install torch torchvision timm transformers onnx onnxscript
     exporters/bin/pip install ultralytics segmentation-models-pytorch monai spandrel diffusers torchaudio speechbrain
     exporters/bin/pip install x-transformers vit-pytorch kornia pytorchvideo torch-geometric open-clip-torch rfdetr
+    exporters/bin/pip install python-doctr easyocr effdet deepctr-torch neuralforecast performer-pytorch linformer
+    exporters/bin/pip install nystrom-attention g-mlp-pytorch perceiver-pytorch
     python benchmarks/exporters.py --python exporters/bin/python --work FOLDER [--keep] [--only GLOB] [--form FORM]
         [--again]
 
