@@ -194,7 +194,7 @@ LABELS = (
     "at-peaked-16-attention-persistentx2x96x3xturns",
     "at-peaked-mask-attention-persistentx3x64x3xown",
     "at-mask-padded-attention-persistentx",
-    "at-peaked-bias-attention-persistentx3x64x3xnext",
+    "at-peaked-bias-attention-persistentx3x64x2xturns",
     "at-counted-form-attention-persistentx4x64x2xturnsx1-f16/row-f16/row-there33",
     "at-counted-attention-warpx1x4x2x64-f16/row-f16/row-there33",
     "at-counted-form-attention-warpgroupx3x80x2xturnsx1xfunctions-f16/row-f16/row-there64",

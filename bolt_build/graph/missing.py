@@ -20,7 +20,7 @@ _OF_DOMAINS = {
         "hummingbird-ml make tensors' operators of the pipeline"
     ),
 }
-_DRAWN = ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+_DRAWN = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 """Operators that draw random numbers."""
 _COUNTED = ("NonMaxSuppression", "NonZero", "Unique")
 """Operators that give as many elements as data decide."""
@@ -54,7 +54,7 @@ def missing_operators(
             found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
         else:
             message = f"operator {label} is not supported: {where}"
-            hint = _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _drawn(same, named) or _REPLACE
+            hint = _maps(same[0]) or _drawn(same, named) or _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
 
@@ -94,16 +94,6 @@ def _maps(node: OnnxNode) -> str | None:
     return (
         f"its maps are the columns of '{node.inputs[0]}' by label: end the model there (onnx.utils.extract_model), or "
         "convert it without maps (zipmap=False)"
-    )
-
-
-def _drawn(node: OnnxNode) -> str | None:
-    """What helps where numbers are drawn at random: they become an input, given by who runs the engine."""
-    if node.domain or node.op_type not in _DRAWN:
-        return None
-    return (
-        f"engines draw no random numbers: give '{node.outputs[0]}' as an input of the model (onnx.utils.extract_model, "
-        "with it among the inputs)"
     )
 
 

@@ -122,7 +122,8 @@ class PersistentTile:
     def room(self, shape: Shape) -> int:
         """Registers that a thread which computes may have: the warpgroup that copies gives most of its own."""
         launched = registers_beside(self.groups + 1, self.blocks)
-        return min(_COMPUTING, (launched * (self.groups + 1) - _COPYING) // self.groups // 8 * 8)
+        kept = _MASKING if shape.of_keys else _COPYING
+        return min(_COMPUTING, (launched * (self.groups + 1) - kept) // self.groups // 8 * 8)
 
     def shared_bytes(self, shape: Shape, gpu: Gpu) -> int:
         """Queries of two tiles where there is room for them, else of one, and `stages` steps of keys and values:
