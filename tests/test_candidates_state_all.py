@@ -59,14 +59,14 @@ OTHERS = graph("""
       %z = reduce(%f) mode=mean axes=[2,3] keepdims=false // "mean"
       %a = attention(%q, %q, %q) heads=12 kv_heads=12 scale=0.125 // "attention"
     }""")
-# Normalisations whose elements shared memory keeps, of channels and of groups.
+# Normalisations whose elements registers hold, of channels and of rows, or shared memory keeps, of large images.
 NORMS = graph("""
-    graph norms batch=8 (%x: f32[256,64,56,56], %g: f32[16,320,64,64], %l: f32[64,16384]) -> (%n, %h, %r) {
+    graph norms batch=8 (%x: f32[256,64,56,56], %l: f32[64,16384], %i: f32[2,128,512,512]) -> (%n, %r, %p) {
       const %s: f32[64,1,1] #
       const %t: f32[16384] #
       %n = norm(%x, %s, %s) statistic=variance axes=[2,3] epsilon=1e-5 // "instance"
-      %h = norm(%g) statistic=variance axes=[1,2,3] epsilon=1e-5 groups=32 // "groups"
       %r = norm(%l, %t, %t) statistic=variance axes=[1] epsilon=1e-5 // "rows"
+      %p = norm(%i) statistic=variance axes=[1,2,3] epsilon=1e-5 groups=16 // "large"
     }""")
 # A gate of squeeze and excitation, a sum of rows, a normalisation and a softmax: plain kernels of the portable family.
 PLAIN = graph("""

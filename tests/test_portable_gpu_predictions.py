@@ -147,9 +147,9 @@ def test_images_that_are_little_work_take_as_long_as_their_blocks_wait(
     assert measured / 1.3 < found < measured * 1.3
 
 
-def test_images_of_a_few_positions_are_normalised_in_slabs() -> None:
+def test_images_of_a_few_positions_are_held_in_slabs() -> None:
     """The plain kernel took 24.7 us of an H200, and was expected to take 3."""
     problem = normalised(32, 128, 4, 16)
     direct = Portable().predict(problem, CANDIDATE, target_named("h200")) * 1e6
     assert 24.7 / 1.3 < direct < 24.7 * 1.3
-    assert dict(Portable().candidates(problem, target_named("h200"))[0][0].parameters)["algorithm"] == "slabs"
+    assert dict(Portable().candidates(problem, target_named("h200"))[0][0].parameters)["algorithm"] == "held"
