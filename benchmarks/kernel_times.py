@@ -194,6 +194,12 @@ def times_of(data: dict[str, Any]) -> Iterator[Time]:
                 yield Time(source, problem, row["what"], candidate_of(text), us)
 
 
+def _is_one(each: Time) -> bool:
+    """Whether the problem can be read back, and the kernel is one that families have today."""
+    problem = problem_of(each.what, each.problem)
+    return problem is not None and FAMILIES[each.candidate.family].refuse(problem, each.candidate, TARGET) is None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", nargs="+", type=Path, default=[])
@@ -202,7 +208,7 @@ def main() -> None:
     earlier = record.RESULTS / "kernel_times.json"
     kept = list(times_of(_result("kernel_times")["sources"])) if earlier.exists() else []
     found = [
-        *(each for each in kept if each.source == "records" and problem_of(each.what, each.problem) is not None),
+        *(each for each in kept if each.source == "records" and _is_one(each)),
         *of_records(arguments.records),
     ]
     for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_other_steps, of_attention, of_bandwidth):

@@ -63,7 +63,4 @@ def test_what_draws_numbers_at_random_becomes_an_input(tmp_path: Path) -> None:
         bound(tmp_path, proto)
     (found,) = raised.value.diagnostics
     assert found.message == "operator RandomNormalLike is not supported: node 'draw'"
-    assert found.hint == (
-        "engines draw no random numbers: give 'noise' as an input of the model (onnx.utils.extract_model, with it "
-        "among the inputs)"
-    )
+    assert found.hint == "an engine draws no random numbers: give them to it, as model.inputs: ['noise']"
