@@ -325,6 +325,8 @@ def measure(arguments: argparse.Namespace) -> int:
 def close(arguments: argparse.Namespace) -> int:
     """The table by kind of step: each case at the largest batch, and the least share of a kind."""
     found = json.loads((arguments.folder / "bandwidth_rows.json").read_text())
+    for folder in arguments.merge:
+        found["rows"] += json.loads((folder / "bandwidth_rows.json").read_text())["rows"]
     if arguments.keep:
         anew = {row["case"] for row in found["rows"]}
         before = json.loads((record.RESULTS / "bandwidth.json").read_text())
@@ -349,6 +351,7 @@ def main() -> int:
     parser.add_argument("--target", default="h200")
     parser.add_argument("--batches", type=int, nargs="+", help="instead of each engine's own")
     parser.add_argument("--only", nargs="+", choices=tuple(SETS), default=list(SETS), help="engines")
+    parser.add_argument("--merge", nargs="+", type=Path, default=[], help="close: rows of these folders too")
     parser.add_argument("--keep", action="store_true", help="close: keep cases of before that FOLDER has not")
     parser.add_argument("--out", type=Path, help="write here instead of results/bandwidth.json")
     arguments = parser.parse_args()
