@@ -220,7 +220,7 @@ class Rows {
   void turns() {
     constexpr int loads = (columns + threads * wide - 1) / (threads * wide);
     for (Index resident : {1, 2, 3, 4, 6, 8}) {
-      if (resident * turn_threads(threads) > 2048 || resident * (keeps == NormKeeps::shared ? 8 * columns : 0) > 220 << 10) break;
+      if (resident * turn_threads(threads, keeps) > 2048 || resident * (keeps == NormKeeps::shared ? 8 * columns : 0) > 220 << 10) break;
       report(said("turns", {{"threads", threads}, {"keeps", static_cast<int>(keeps)}, {"blocks", 132 * resident}}), [&] {
         norm_in_turns<loads, threads, keeps, true, Statistic, f16, float, Bias, f16>(
             bench_.r, p_, 132 * resident, in_.at, vectors_.scale.at, bias(), out_.at, chain());
