@@ -210,3 +210,29 @@ def test_a_recurrent_layer_that_makes_of_a_rounding_all_that_it_holds_cannot_be_
     found = judge(other, expected.tensor, expected.variance, FP32, expected.relative)
     assert found.tells is not chaotic
     assert found.used <= 1
+
+
+@pytest.mark.parametrize(("wrong", "used"), [(0.0, False), (2.0**-7, True)])
+def test_what_two_axes_are_resized_behind_each_other_is_stored_between_them(
+    wrong: float, used: bool, tmp_path: Path
+) -> None:
+    """Rows that are nearly opposite cancel where half of each is taken: what is stored of them does not."""
+    half = DType.F16
+    random = np.random.RandomState(0)
+    rows = (1 + random.random_sample((1, 1, 1, 64))).astype(np.float16)
+    x = np.concatenate([rows, -rows, rows, -rows], axis=2).astype(np.float32)
+    net = Net([1, 1, 4, 64])
+    scales = net.constant("scales", np.asarray([1, 1, 2, 1.5], np.float32))
+    made = net.node("Resize", "y", "x", "", scales, mode="linear", coordinate_transformation_mode="half_pixel")
+    path = net.saved(tmp_path / "net.onnx", made, [1, 1, 8, 96])
+    tap = Tap(
+        0, "y", ("y",), "y", "y", "kernel", (1, 1, 8, 96), (Source("x", "x", half),), half, half, 1, 1, FP32, False
+    )
+    (expected,) = Reference(path, ()).expected([tap], {"x": x}, {})
+    places = (np.arange(96) + 0.5) / 1.5 - 0.5
+    between = np.stack([np.interp(places, np.arange(64), row) for row in x[0, 0]]).astype(np.float16)
+    places = (np.arange(8) + 0.5) / 2 - 0.5
+    y = np.stack([np.interp(places, np.arange(4), between[:, k].astype(np.float32)) for k in range(96)], axis=1)
+    y = (y + wrong).astype(np.float16).astype(np.float32)[None, None]
+    found = judge(y, expected.tensor, expected.variance, half, expected.relative)
+    assert (found.used > 1) is used

@@ -63,7 +63,10 @@ def _chosen(work: Work) -> Variance:
 
 def _resized(work: Work) -> Variance:
     """Linear and cubic: where a result lies in the input is computed in fp32, and off by as much as the last bit of the
-    largest place. An error of 1 there is as much as the neighbours are. `nearest` takes one, of integers too."""
+    largest place. An error of 1 there is as much as the neighbours are. `nearest` takes one, of integers too.
+
+    Of several axes one is resized behind the other, and what is between them is stored as the result is: where the
+    neighbours cancel it is larger than that."""
     emit, (x, *rest), y = work.emit, work.inputs, work.outputs[0]
     mode = next((attribute.s for attribute in work.node.attribute if attribute.name == "mode"), b"nearest")
     if mode == b"nearest":
@@ -77,7 +80,10 @@ def _resized(work: Work) -> Variance:
         return emit.sum(emit.add("Abs", [work.again([values, *rest])]), emit.add("ReduceMean", [values]))
 
     carried = None if work.variances[0] is None else around(work.variances[0])
-    own = emit.product(around(emit.square(x)), emit.affine(places, 1.0, work.roundings.addition))
+    between = emit.affine(emit.reduce("ReduceSum", scaled, [0]), 1.0, -1.0)
+    stored = emit.scaled(emit.add("Max", [between, emit.constant(0.0)]), work.roundings.result)
+    each = emit.sum(emit.affine(places, 1.0, work.roundings.addition), stored)
+    own = emit.product(around(emit.square(x)), each)
     return work.rounded(work.plus(carried, own), work.roundings.result)
 
 
