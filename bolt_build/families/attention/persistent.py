@@ -52,10 +52,10 @@ _HIDES = 0.17
 """Part of a step that causal tiles take beside their steps: the last looks through scores and hides some."""
 _LAST = 0.45
 """Part of the shortest causal tile by which some blocks have more to do."""
-_OF_ROWS, _OF_KEYS = 40.0, 100.0
+_OF_ROWS, _OF_KEYS = 40.0, 16.0
 """Elements of masks that a multiprocessor takes from shared memory a clock: of constant ones, which L2 brings for every
 tile, and of those of keys. The first, and the next, were fitted to 22 kernels for six shapes on an H100, off by 6%; the
-second is reckoned."""
+second is that of other kernels, for a GPU has not timed these loads yet."""
 _MEMORY = 0.88
 """Part of the memory's bandwidth that is reached: copies of a tile are under way while another is computed."""
 
