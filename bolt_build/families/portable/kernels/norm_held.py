@@ -147,8 +147,9 @@ _MEMORY, _EMPTY, _FEW, _SPREAD = 0.745, 0.49, 448, 0.35
 how many it is; and how much less few blocks take than their part of the multiprocessors."""
 _PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
 """Instructions of a warp for each load and beside them, and how many a scheduler issues a second."""
-_SPILLED = 100
-"""A guess at such instructions where some of what a thread has waits in memory."""
+_SPILLED, _SINGLE = 600, 0.06
+"""A guess at such instructions where some of what a thread has waits in memory, a high one, for no GPU has timed it;
+and what memory takes beside, where a multiprocessor has one block, whose loads and stores nothing overlaps."""
 _PARTS = {16: 0.45, 32: 0.8, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
 """The part of memory's lines that runs of so many bytes have use for."""
 
@@ -167,7 +168,8 @@ def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
     threads = tile.resident * tile.threads
     spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
     memory = moved(problem.nbytes, target) / spread
-    memory *= _MEMORY / _lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
+    single = _SINGLE if tile.resident == 1 else 0.0
+    memory *= _MEMORY / _lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW) + single
     spilled = _SPILLED if tile.resident > tile.at_once(element, gpu)[0] else 0
     issued = blocks * tile.threads / WARP * (tile.loads * _PER_LOAD + _PER_WARP + spilled)
     waiting = _FIXED + tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREADS
