@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bolt_build import runtime
 from bolt_build.families import load
 from bolt_build.targets import target_named
 from bolt_build.toolchain import probe
@@ -89,7 +90,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     tools = [flag for path in headers for each in (path, path / "cccl") for flag in ("-isystem", each)]
     command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *tools]
     (portable,) = [family for family in load(target_named("h200")) if family.name == "portable"]
-    includes = [f"-I{each.include_dir}" for each in (family, portable)]
+    includes = [f"-I{each}" for each in (family.include_dir, portable.include_dir, runtime.include_dir())]
     subprocess.run([*command, *includes, folder / "loads.cpp", "-o", folder / "loads.so"], check=True)
     made = ctypes.CDLL(str(folder / "loads.so"))
     made.factor.restype = made.windows.restype = ctypes.c_char_p

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from bolt_build.dtypes import DType
@@ -148,6 +149,10 @@ class RuleFamily:
         return problem, _seconds(rule, problem, target) + (1 - OVERLAPPED) * target.launch_seconds
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        return _candidates(self, problem, target)
+
+    def found(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        """The same, looked for anew."""
         rule = self._rules.get(type(problem.op))
         what = problem.op.kind
         reason = f"there is no {self.name} body for {what}" if rule is None else _refuse(rule, problem, target)
@@ -206,6 +211,14 @@ class RuleFamily:
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """None: all of it is in headers."""
         return ()
+
+
+@lru_cache(maxsize=512)
+def _candidates(
+    family: RuleFamily, problem: KernelProblem, target: Target
+) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+    """A network's layers have few problems among them, and normalisations have thousands of tiles."""
+    return family.found(problem, target)
 
 
 class Portable(RuleFamily):
