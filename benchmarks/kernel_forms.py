@@ -4,10 +4,6 @@ accumulation. All kernels of a layer agree; times are of a replayed graph over b
 
     python benchmarks/kernel_forms.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
     python benchmarks/kernel_forms.py FOLDER --out FILE    # on a GPU: runs them, compiled or not
-    python benchmarks/kernel_forms.py FOLDER --printed FILE... --gpu NAME    # takes lines that trials printed on a GPU
-
-Printed lines are `number| layer | kernel | us | error | message | predicted us`. Kernels of the form are taken from the
-last file, for they were written anew between them, and all others from the last that has them.
 
 FOLDER keeps what was compiled. `BOLT_GPU_TARGET=h100` names the GPU that predictions are of. Of each layer the first
 kernels by prediction are timed, of the form and of all others. Times, measured and predicted, are us of one launch.
@@ -23,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import kernel_trials
-import record
 from kernel_trials import best
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,23 +96,6 @@ COMPARED = (
     _attention(attention("2 x 32 x 2048 x 128, causal", (2, 32, 2048, 2048), 128, kv_heads=8, causal=True)),
     _attention(attention("8 x 12 x 1024 x 64, causal", (8, 12, 1024, 1024), 64, causal=True)),
 )
-PRINTED = {
-    "80-192@73": "73x73 3x3 80 to 192", "160 1x7@17": "17x17 1x7 160", "192 7x1@17": "17x17 7x1 192",
-    "96@35": "35x35 3x3 96", "48-64 5x5@35": "35x35 5x5 48 to 64", "160-320@14": "14x14 3x3 160 to 320",
-    "128@28": "28x28 3x3 128", "256@14": "14x14 3x3 256", "512@7": "7x7 3x3 512",
-    "1024@14 of 32": "14x14 3x3 1024 in groups of 32", "512@28 of 16": "28x28 3x3 512 in groups of 16",
-    "256@56 of 8": "56x56 3x3 256 in groups of 8", "128-256@28 in 2": "28x28 3x3 128 to 256 in 2 groups",
-    "crnn b1": "LSTM 256, both ways, 33 steps, batch 1", "crnn b32": "LSTM 256, both ways, 33 steps, batch 32",
-    "sequencer": "LSTM 48, both ways, 32 steps, batch 256", "encodec lstm": "LSTM 512, 75 steps, batch 1",
-    "p-1024-64": "8 x 16 x 1024 x 64", "p-384-64": "32 x 16 x 384 x 64", "p-512-64": "32 x 12 x 512 x 64",
-    "p-197-64": "32 x 12 x 197 x 64", "p-128-64": "32 x 12 x 128 x 64", "p-2048-128": "4 x 16 x 2048 x 128",
-    "p-1024-80": "8 x 16 x 1024 x 80", "c-2048-128": "2 x 32 x 2048 x 128, causal",
-    "c-1024-64": "8 x 12 x 1024 x 64, causal", "gated llama1b 4x512": "Llama 1B 4 x 512",
-    "apart llama1b 4x512 first": "Llama 1B 4 x 512", "apart llama1b 4x512 second": "Llama 1B 4 x 512",
-    "gated qwen3 8x512": "Qwen3 0.6B 8 x 512", "apart qwen3 8x512 first": "Qwen3 0.6B 8 x 512",
-    "apart qwen3 8x512 second": "Qwen3 0.6B 8 x 512",
-}  # fmt: skip
-"""Layers by what they were called where they were printed."""
 GATED = (
     ("Llama 1B 4 x 512", (4, 512, 2048), 8192),
     ("Qwen3 0.6B 8 x 512", (8, 512, 1024), 3072),
@@ -179,29 +157,6 @@ def predicted(trial: gpu_harness.Trial) -> float:
     return family.predict(trial.step.problem, trial.candidate, TARGET) * 1e6
 
 
-def printed(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Rows of what trials printed."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for file in files:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            _, label, kernel, us, error, message, expected = (part.strip() for part in line.split("|"))
-            if label not in PRINTED:
-                continue
-            words = kernel.split()[1:]
-            of_form = {"bands", "gate"} & {word.partition("=")[0] for word in words}
-            of_form |= {"kind=persistent", "algorithm=tensor_cores"} & set(words)
-            way = "form" if of_form else "second" if label.endswith(" second") else "others"
-            if way != "form" or file == files[-1]:
-                found[PRINTED[label], way, kernel] = {
-                    "candidate": kernel, "us": None if us == "None" else float(us), "error": float(error),
-                    "message": message, "predicted": float(expected),
-                }  # fmt: skip
-    rows: dict[str, dict[str, Any]] = {}
-    for (name, way, _), kernel_found in found.items():
-        rows.setdefault(name, {each: [] for each in WAYS})[way].append(kernel_found)
-    return rows
-
-
 def completed(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The result of rows: their groups and gains are added."""
     groups = {each.layer.label: each.group for each in COMPARED}
@@ -216,16 +171,7 @@ def completed(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     parser = kernel_trials.parser(__doc__, 3, "kernels of the form of each layer, and others")
-    parser.add_argument("--gpu", help="the GPU that printed the lines of `--printed`")
-    parser.add_argument("--printed", type=Path, nargs="+", help="take these lines, and run nothing")
     arguments = parser.parse_args()
-    if arguments.printed:
-        facts = record.environment() | {
-            "command": "python benchmarks/kernel_forms.py FOLDER --printed FILE... --gpu NAME"
-        }
-        result = completed(printed(arguments.printed))
-        print(record.write("kernel_forms", facts | {"gpu": arguments.gpu} | result, arguments.out))
-        return 0
     planned = [(each.layer.label, *trial) for each in COMPARED for trial in compared(each, arguments.count)]
     planned += [(name, *trial) for name, *of in GATED for trial in gated(name, *of, arguments.count)]
     planned = linked(planned)

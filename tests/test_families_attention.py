@@ -60,10 +60,7 @@ def with_op(layer: Layer, op: AttentionOp) -> Layer:
     [
         (replace(BERT, precision=DType.F32), "takes tensors in f16 or bf16, not in f32"),
         (replace(BERT, epilogue=(EpilogueOp(Activation("relu")),)), "takes no epilogue"),
-        (
-            with_op(BERT, AttentionOp(12, 12, -0.5, packed=True)),
-            "scales scores by a number above 0, not by -0.5",
-        ),
+        (with_op(BERT, AttentionOp(12, 12, -0.5, packed=True)), "scales scores by a number above 0, not by -0.5"),
         (attention("long", (1, 1, 8, 8), 264), "has heads of at most 256 elements, not of 264"),
         (attention("none", (1, 1, 0, 8), 64), "has no kernel for tensors without elements"),
         (

@@ -17,29 +17,22 @@ from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
 TRIANGLE, EVERYTHING = np.tri(5, dtype=bool), np.ones((5, 5), bool)
 
 
-def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str, layers: int = 1) -> Graph:
-    """Layers of attention over keys that `seen` shows and that are no padding."""
+def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str) -> Graph:
+    """Attention over keys that `seen` shows and that are no padding."""
     bits = ",".join(str(bit).lower() for bit in seen.reshape(-1))
-    made = [
-        f"""
-          %s{n} = matmul(%q, %k) transpose_b=true // "s{n}"
-          %m{n} = where(%both, %zero, %least) // "m{n}"
-          %a{n} = add(%s{n}, %m{n}) // "a{n}"
-          %p{n} = softmax(%a{n}) axis=3 // "p{n}"
-          %y{n} = matmul(%p{n}, %v) // "y{n}"
-        """
-        for n in range(layers)
-    ]
-    outputs = ", ".join(f"%y{n}" for n in range(layers))
     return graph(f"""
-        graph g batch=2 (%q: f32[2,3,5,4], %k: f32[2,3,5,4], %v: f32[2,3,5,4], %ids: f32[2,1,1,5]) -> ({outputs}) {{
+        graph g batch=2 (%q: f32[2,3,5,4], %k: f32[2,3,5,4], %v: f32[2,3,5,4], %ids: f32[2,1,1,5]) -> (%y0) {{
           const %seen: bool[1,1,5,5] {{{bits}}}
           const %zero: f32[] {{0}}
           const %least: f32[] {{{hides}}}
           const %low: f32[] {{-9}}
           %real = compare(%low, %ids) question="less" // "real"
           %both = logic(%seen, %real) function="and" // "both"
-          {"".join(made)}
+          %s0 = matmul(%q, %k) transpose_b=true // "s0"
+          %m0 = where(%both, %zero, %least) // "m0"
+          %a0 = add(%s0, %m0) // "a0"
+          %p0 = softmax(%a0) axis=3 // "p0"
+          %y0 = matmul(%p0, %v) // "y0"
         }}""")
 
 

@@ -28,7 +28,7 @@ def projected(lines: str, outputs: str = "(%y)") -> Graph:
           const %wq: f32[6,16]
           const %wk: f32[6,8]
           const %wv: f32[6,8]
-          const %odd: f32[6,9]
+          const %odd: f32[6,12]
           const %bq: f32[16]
           const %sq: f32[1,1,1,8]
           const %cos: f32[1,5,1,8]
@@ -74,6 +74,7 @@ def test_a_decoder_shares_what_it_takes_of_its_encoder() -> None:
         (TURNED, "(%y, %kp)", "'kp' is a graph output"),
         (TURNED.replace("%wk)", "%w)").replace("%kp =", "%w = relu(%wk)\n%kp ="), "(%y)",
          "the weight of 'kp' is not constant"),
+        (TURNED.replace("(%x, %wv)", "(%x, %odd)"), "(%y)", "12 columns of 'v' are no whole loads of 8"),
     ],
 )  # fmt: skip
 def test_it_is_declined_with_a_reason(lines: str, outputs: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Gathers of one number along the first axis."""
+"""Gathers of one number along the first axis, and of everything in order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 from planner_fakes import POLICY
 
+from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 
 GATHER = """
@@ -33,7 +34,7 @@ def test_one_number_takes_a_slice(index: str, begin: int, shape: str) -> None:
 )
 def test_everything_in_order_is_a_reshape(how: str) -> None:
     result = run(
-        SLICE_GATHERS,
+        RESHAPE_GATHERS,
         graph(f"""
         graph g batch=2 (%x: f32[2,2]) -> (%y) {{
           const %rows: i64[1,2] {{0, 1}}

@@ -6,12 +6,14 @@ from typing import Any
 
 from . import figures
 
+_WEIGHTS = {"random": "weights at random", "outliers": "outliers"}
+
 
 @figures("attention_models")
 def attention_models(data: Any) -> dict[str, str]:
     engines = [(row, engine) for row in data["rows"] for engine in row.get("engines", ()) if "ok" in engine]
     departs = [
-        f"{row['model'].partition('.')[2]} in {engine['precision']} with {engine['weights']} weights"
+        f"{row['model'].partition('.')[2]} in {engine['precision']} with {_WEIGHTS[engine['weights']]}"
         + (f", where `verify --widen` names {len(engine['widen'])} layers" if engine.get("widen") else "")
         for row, engine in engines if not engine["ok"]
     ]  # fmt: skip

@@ -15,7 +15,7 @@ def cut(
     nodes: Sequence[OnnxNode], outputs: Sequence[str], lost: Callable[[str], bool], data: Callable[[str], bool]
 ) -> tuple[str, ...]:
     """The outputs that can be had, and the tensors that nodes read in front of those that are `lost`, in the order of
-    `nodes`. `data` says which values that can be had are tensors of data. None where there are too many to name."""
+    `nodes`; none where there are too many to name. `data` says which values that can be had are tensors of data."""
     makers = {name: index for index, node in enumerate(nodes) for name in node.outputs if name}
     found, met = set[str](), set[str]()
     waiting = list(outputs)

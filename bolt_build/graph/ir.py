@@ -245,6 +245,17 @@ class Graph:
         return self._consumers.get(name, ())
 
 
+def live(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
+    """The nodes that an output depends on, of nodes in a topological order."""
+    needed = set(outputs)
+    found = []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            found.append(node)
+    return found[::-1]
+
+
 def graph_of(
     name: str,
     batch: int,

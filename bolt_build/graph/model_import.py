@@ -19,7 +19,7 @@ from bolt_build.graph.cuts import cut
 from bolt_build.graph.deciding import given_value, remedy
 from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
-from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
+from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of, live
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
 from bolt_build.graph.missing import COUNTED, all_nodes, ended, ends_at_data, missing_operators
 from bolt_build.graph.narrow import READERS
@@ -102,7 +102,7 @@ class ModelImport:
         diagnostics = self._diagnostics()
         if diagnostics:
             raise BoltError(diagnostics)
-        nodes = _live(self.builder.nodes, self._model.outputs)
+        nodes = live(self.builder.nodes, self._model.outputs)
         if len(nodes) > MOST_NODES:
             message = f"{len(nodes)} nodes of the model compute with data; supported are {MOST_NODES}"
             subject = str(self._model.path)
@@ -362,23 +362,24 @@ class ModelImport:
         self.lose(node)
         self._problems.setdefault((code, node.op_type, message, hint), []).append(node.name)
 
+    def _no_output(self, name: str) -> str | None:
+        """What the value is that no engine can give; None of one that can be given."""
+        if name in self._model.input_names:
+            return "a graph input: there is nothing to compute for it"
+        if name in self.builder.sequences:
+            return "a sequence; an engine's outputs are tensors"
+        shape = self.builder.values[name].type.shape
+        return f"{list(shape)}, which has no elements" if 0 in shape else None
+
     def _finish_outputs(self) -> None:
         """A constant that is an output gets a node that copies it; an input that is one is refused."""
-        given = set(self._model.input_names)
         copied: dict[str, str] = {}
         for name in self._model.outputs:
-            if name in given:
-                message = f"the output '{name}' is a graph input: there is nothing to compute for it"
-                hint = "leave it out of the outputs"
-                self._problems[("unsupported-output", "", message, hint)] = []
-            elif name in self._lost:
+            if name in self._lost and name not in self._model.input_names:
                 continue
-            elif name in self.builder.sequences:
-                message = f"the output '{name}' is a sequence; an engine's outputs are tensors"
-                self._problems[("unsupported-output", "", message, "leave it out of the outputs")] = []
-            elif 0 in (shape := self.builder.values[name].type.shape):
-                message = f"the output '{name}' is {list(shape)}, which has no elements"
-                self._problems[("unsupported-output", "", message, "leave it out of the outputs")] = []
+            if (why := self._no_output(name)) is not None:
+                key = ("unsupported-output", "", f"the output '{name}' is {why}", "leave it out of the outputs")
+                self._problems[key] = []
             elif self.builder.values[name].constant is not None:
                 copied[name] = self.builder.fresh(f"{name}.constant")
         for index, node in enumerate(self.builder.nodes):
@@ -390,14 +391,3 @@ class ModelImport:
             self.builder.values[source] = Value(source, value.type, value.constant, synthetic=True)
             self.builder.values[name] = Value(name, value.type)
             self.builder.nodes.append(Node(self.builder.label(f"{name}.copy"), Identity(), (source,), (name,)))
-
-
-def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:
-    """The nodes that an output depends on: arithmetic on shapes leaves others behind."""
-    needed = set(outputs)
-    found = []
-    for node in reversed(nodes):
-        if not needed.isdisjoint(node.outputs):
-            needed.update(node.inputs)
-            found.append(node)
-    return found[::-1]

@@ -46,7 +46,7 @@ def _places(graph: onnx.GraphProto) -> Sequence[int] | None:
         for name in node.output:
             if name and makers.setdefault(name, place) != place:
                 return None
-    reads = [{makers[name] for name in _read(node) if name in makers} for node in graph.node]
+    reads = [{makers[name] for name in names_read(node) if name in makers} for node in graph.node]
     if all(max(found, default=-1) < place for place, found in enumerate(reads)):
         return None
     waits = [len(found) for found in reads]
@@ -66,11 +66,11 @@ def _places(graph: onnx.GraphProto) -> Sequence[int] | None:
     return ordered if len(ordered) == len(reads) else None
 
 
-def _read(node: onnx.NodeProto) -> Iterator[str]:
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
     """Names that the node and the graphs inside it read, their own among them."""
     yield from node.input
     for attribute in node.attribute:
         for graph in subgraphs(attribute):
             yield from (output.name for output in graph.output)
             for inner in graph.node:
-                yield from _read(inner)
+                yield from names_read(inner)

@@ -10,7 +10,7 @@ import onnx
 import onnx.inliner
 import onnx.shape_inference
 
-from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.graph.onnx_order import names_read
 from bolt_build.wording import suggest
 
 
@@ -104,14 +104,5 @@ def _needed(
         index = makers.get(name)
         if index is not None and index not in found:
             found.add(index)
-            waiting += _reads(nodes[index])
+            waiting += names_read(nodes[index])
     return found, read
-
-
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in subgraphs(attribute):
-            yield from (output.name for output in graph.output)
-            for inner in graph.node:
-                yield from _reads(inner)

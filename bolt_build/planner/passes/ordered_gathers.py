@@ -6,16 +6,18 @@ For example masks of transformers, which name the tokens of a batch one by one.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
-from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ir import Graph, Node, ShapeError
 from bolt_build.graph.ops.gather import Gather, GatherND
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+
+_MOST = 1 << 20
+"""Elements of what is looked through."""
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -30,19 +32,19 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 
 def _takes_all_in_order(editor: GraphEditor, node: Node) -> bool:
+    """Whether constant indices name all elements one after the other."""
     if not isinstance(node.op, Gather | GatherND) or node.epilogue or editor.is_constant(node.inputs[0]):
         return False
-    indices, shape = editor.constant(node.inputs[1]), editor.type(node.inputs[0]).shape
-    if indices is None or not indices.size:
+    data, indices = editor.type(node.inputs[0]), editor.constant(node.inputs[1])
+    all_of_it = data.elements == editor.type(node.outputs[0]).elements
+    if indices is None or not all_of_it or not 0 < data.elements <= _MOST:
         return False
-    if isinstance(node.op, Gather):
-        extents, places = shape[node.op.axis : node.op.axis + 1], indices.reshape(-1, 1)
-    else:
-        extents, places = shape[: indices.shape[-1]], indices.reshape(-1, indices.shape[-1])
-    if (isinstance(node.op, GatherND) and node.op.batch_dims) or len(places) != prod(extents):
+    order = np.arange(data.elements)
+    try:
+        (found,) = node.op.evaluate([order.reshape(data.shape), indices])
+    except ShapeError:  # an index that lies outside is an error of the run
         return False
-    steps = np.cumprod((1, *extents[:0:-1]))[::-1]
-    return np.array_equal(places % extents @ steps, np.arange(len(places)))
+    return np.array_equal(found.reshape(-1), order)
 
 
 RESHAPE_GATHERS = Pass("reshape-gathers", _run)

@@ -14,7 +14,7 @@ from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.heads import HeadRows
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape, Slice
+from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.passes.attention_heads import Factor, Heads, joined_heads, operands_of
 from bolt_build.planner.passes.attention_operands import Chain
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -173,23 +173,13 @@ def _prepare_both(editor: GraphEditor, chain: Chain, columns: str, first: _Side,
         heads.append(found)
         counts.append(side.heads.op.heads)
     both = joined_heads(heads[0], heads[1], (counts[0], counts[1]))
-    operands = operands_of(editor, both, chain.label, _reshaped(chain))
+    operands = operands_of(editor, both, chain.label, lambda op, value: chain.add(op, [value]))
     prepared = chain.add(replace(both.op, heads=sum(counts)), [columns, *operands])
     begin = 0
     for side in (first, second):
         width = editor.type(side.value).shape[-1]
         _columns(editor, chain, prepared, begin, width, side)
         begin += width
-
-
-class _reshaped:
-    """Gives a value another shape in a chain."""
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def __call__(self, op: Reshape, value: str) -> str:
-        return self._chain.add(op, [value])
 
 
 def _reads_in_place(target: Target, precision: str) -> bool:
