@@ -7,7 +7,8 @@ Each model is exported, and built without a lock in fp16 and bf16; a model whose
 the same engines get other weights, those of the same model with outliers: two of a normalisation's scales are twenty
 times as large, so few channels are far larger than others, as in trained encoders. Where an engine departs,
 `verify --widen` says which layers would have to stay in fp32. Models come in a random order of a fixed seed, and rows
-that FOLDER has are kept: a run goes on where the last one ended.
+that FOLDER has are kept: a run goes on where the last one ended. `--part 2/4` is every fourth model, for one of four
+GPUs (`CUDA_VISIBLE_DEVICES`), and keeps its rows in a file of its own.
 """
 
 from __future__ import annotations
@@ -152,12 +153,14 @@ def chosen(python: str) -> list[tuple[str, str]]:
 
 def run(arguments: argparse.Namespace) -> int:
     deadline = time.monotonic() + arguments.limit
-    kept = arguments.folder / "rows.json"
+    part, parts = (int(each) for each in arguments.part.split("/"))
+    kept = arguments.folder / ("rows.json" if parts == 1 else f"rows.{part}.json")
+    done = {row["model"] for row in kept_rows(arguments.folder)}
     rows = {row["model"]: row for row in (json.loads(kept.read_text())["rows"] if kept.is_file() else [])}
     head = record.environment("torch", "transformers", "timm", "onnx") | {"gpu": record.gpu_name()}
 
     def one(model: tuple[str, str]) -> None:
-        if model[0] in rows or time.monotonic() + SECONDS > deadline:
+        if model[0] in done or time.monotonic() + SECONDS > deadline:
             return
         row = row_of(*model, arguments)
         rows[model[0]] = row
@@ -165,16 +168,26 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(row)[:400], flush=True)
 
     wanted = [each for each in chosen(arguments.python) if arguments.only is None or each[0] in arguments.only]
+    if arguments.only is not None:
+        wanted.sort(key=lambda each: arguments.only.index(each[0]))
+    wanted = wanted[part - 1 :: parts]
     with ThreadPoolExecutor(arguments.builds) as pool:
         list(pool.map(one, wanted))
     print(f"{len(rows)} of {len(wanted)} models")
     return 0
 
 
+def kept_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of all parts."""
+    return [row for file in sorted(folder.glob("rows*.json")) for row in json.loads(file.read_text())["rows"]]
+
+
 def close(arguments: argparse.Namespace) -> int:
-    found = json.loads((arguments.folder / "rows.json").read_text())
+    newest = max(arguments.folder.glob("rows*.json"), key=lambda file: json.loads(file.read_text())["date"])
+    found = json.loads(newest.read_text())
     rows = [
-        row if "left_out" in row else row | {"engines": [shortened(e) for e in row["engines"]]} for row in found["rows"]
+        row if "left_out" in row else row | {"engines": [shortened(e) for e in row["engines"]]}
+        for row in kept_rows(arguments.folder)
     ]
     engines = [engine for row in rows for engine in row.get("engines", ()) if "ok" in engine]
     found |= {
@@ -206,7 +219,8 @@ def main() -> int:
     parser.add_argument("--builds", type=int, default=8, help="models at once")
     parser.add_argument("--jobs", type=int, default=max(1, len(os.sched_getaffinity(0)) // 8), help="of each of them")
     parser.add_argument("--limit", type=float, default=570, help="seconds")
-    parser.add_argument("--only", nargs="+", metavar="MODEL")
+    parser.add_argument("--only", nargs="+", metavar="MODEL", help="these, in this order")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th of them")
     parser.add_argument("--python", default=sys.executable, help="the exporters' interpreter")
     parser.add_argument("--out", type=Path, help="write here instead of results/attention_models.json")
     arguments = parser.parse_args()

@@ -31,6 +31,7 @@ def attention(
     kv_heads: int | None = None,
     causal: bool = False,
     safe: bool = False,
+    endless: bool = False,
     mask: Input | None = None,
     peaked: float = 1.5,
 ) -> Layer:
@@ -38,7 +39,7 @@ def attention(
     powers of later keys are often beyond half precision as long as earlier ones are told from, by 200 beyond fp32."""
     batch, heads, queries, keys = extents
     kv = kv_heads or heads
-    op = Attention(heads, kv, peaked * depth**-0.5, causal, False, safe)
+    op = Attention(heads, kv, peaked * depth**-0.5, causal, False, safe, endless=endless)
     shapes = ((batch, queries, heads * depth), (batch, keys, kv * depth), (batch, keys, kv * (columns or depth)))
     inputs = (*(Input(shape) for shape in shapes), *([] if mask is None else [mask]))
     return Layer(label, op, inputs, (), DType.F16, TOLERANCE)
@@ -81,6 +82,7 @@ LAYERS = [
     attention("at-windows-bias", (2, 2, 64, 64), 32, mask=Input((1, 2, 64, 64), True)),
     attention("at-hidden", (3, 2, 40, 2), 32, mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
     attention("at-hidden-safe", (3, 2, 40, 2), 32, safe=True, mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
+    attention("at-hidden-endless", (3, 2, 40, 2), 32, endless=True, mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
     attention("at-hidden-first", (1, 1, 20, 400), 64, mask=Input((400,), low=6 * HIDING, high=0.0)),
     attention("at-bias-causal", (2, 2, 100, 140), 64, causal=True, mask=Input((2, 1, 100, 140), True, HIDING, 0.0)),
     attention("at-bias-low", (2, 3, 40, 75), 32, mask=Input((3, 40, 75), True, -3e38, -1e38)),
@@ -91,6 +93,9 @@ LAYERS = [
     attention("at-mask-long", (2, 2, 140, 300), 64, causal=True, mask=Input((2, 1, 1, 300), low=HIDING, high=0.0)),
     attention("at-mask-padded", (3, 2, 140, 300), 64, safe=True,
               mask=Input((3, 1, 1, 300), low=0.0, high=0.0, hidden=300)),
+    attention("at-mask-tied", (3, 4, 140, 300), 64, kv_heads=2, causal=True,
+              mask=Input((3, 1, 1, 300), low=0.0, high=0.0, hidden=300)),
+    attention("at-bias-tied", (3, 2, 49, 49), 32, mask=Input((3, 2, 49, 1), True, HIDING, 0.0, DType.F16)),
     packed("at-packed", 2, 3, 90, 64),
     packed("at-packed-groups", 2, 4, 50, 40, kv_heads=2),
     packed("at-packed-odd", 1, 3, 50, 21),
@@ -130,7 +135,7 @@ def odd_trials(seed: int, count: int) -> list[Trial]:
         mask = Input(shape, low=HIDING if hiding else -2.0, high=0.0) if choose.random() < 0.4 else None
         layer = attention(
             f"odd-{seed}-{number}", (batch, heads, queries, keys), depth, kv_heads=kv,
-            causal=choose.random() < 0.3, safe=hiding, mask=mask,
+            causal=choose.random() < 0.3, safe=hiding and number % 2 == 0, endless=hiding and number % 4 == 1, mask=mask,
         )  # fmt: skip
         if choose.random() < 0.4:
             layer = packed(f"odd-{seed}-{number}", batch, heads, queries, depth, kv_heads=kv)

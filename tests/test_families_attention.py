@@ -306,7 +306,7 @@ def test_emits_strides_of_packed_rows_and_of_rows_apart() -> None:
     assert code.call == (
         "bolt::attention::run(r, bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>{}, "
         "bolt::attention::Unmasked{}, bolt::attention::Arguments{.batch = 32, .heads = 12, .group = 1, .queries = 128, "
-        ".keys = 128, .scale = 0.2705053201666806f, .causal = false, .safe = false, "
+        ".keys = 128, .scale = 0.2705053201666806f, .causal = false, .safe = false, .tied = true, "
         ".q_rows = {0, 296960, 2320}, .k_rows = {768, 296960, 2320}, .v_rows = {1536, 296960, 2320}, "
         ".y_rows = {0, 99328, 776}, .mask_steps = {0, 0, 0, 0}, .mask_images = 1, .mask_scale = 5.333333333333333f}, "
         "r.arena(0), r.arena(0), r.arena(0), nullptr, r.arena(64));"

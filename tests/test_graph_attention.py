@@ -59,12 +59,14 @@ def test_packed_rows_have_queries_then_keys_then_values() -> None:
     np.testing.assert_array_equal(packed, apart)
 
 
-def test_a_query_whose_keys_are_all_hidden_is_nan_or_zero() -> None:
+def test_a_query_whose_keys_are_all_hidden_reads_the_mean_or_is_nan_or_zero() -> None:
     q = k = v = drawn(1, 2, 4)
     mask = np.asarray([[-np.inf, -np.inf], [0.0, -np.inf]], np.float32)
     (plain,) = Attention(1, 1, 1.0).evaluate([q, k, v, mask])
+    (endless,) = Attention(1, 1, 1.0, endless=True).evaluate([q, k, v, mask])
     (safe,) = Attention(1, 1, 1.0, safe=True).evaluate([q, k, v, mask])
-    assert np.isnan(plain[0, 0]).all()
+    np.testing.assert_allclose(plain[0, 0], v[0].mean(axis=0), rtol=1e-6)
+    assert np.isnan(endless[0, 0]).all()
     np.testing.assert_array_equal(safe[0, 0], 0.0)
     np.testing.assert_array_equal(plain[0, 1], v[0, 0])
     np.testing.assert_array_equal(safe[0, 1], v[0, 0])

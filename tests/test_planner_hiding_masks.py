@@ -11,14 +11,14 @@ from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.base import PassResult
-from bolt_build.planner.passes.endless_masks import HIDE_ENDLESSLY
 from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
 
 TRIANGLE, EVERYTHING = np.tri(5, dtype=bool), np.ones((5, 5), bool)
 
 
-def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str) -> Graph:
-    """Attention over keys that `seen` shows and that are no padding."""
+def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str, *, added: bool = False) -> Graph:
+    """Attention over keys that `seen` shows and that are no padding; another mask may be `added`."""
+    more, scores = ('%b0 = add(%a0, %ids) // "b0"', "%b0") if added else ("", "%a0")
     bits = ",".join(str(bit).lower() for bit in seen.reshape(-1))
     return graph(f"""
         graph g batch=2 (%q: f32[2,3,5,4], %k: f32[2,3,5,4], %v: f32[2,3,5,4], %ids: f32[2,1,1,5]) -> (%y0) {{
@@ -31,7 +31,8 @@ def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str) ->
           %s0 = matmul(%q, %k) transpose_b=true // "s0"
           %m0 = where(%both, %zero, %least) // "m0"
           %a0 = add(%s0, %m0) // "a0"
-          %p0 = softmax(%a0) axis=3 // "p0"
+          {more}
+          %p0 = softmax({scores}) axis=3 // "p0"
           %y0 = matmul(%p0, %v) // "y0"
         }}""")
 
@@ -51,7 +52,8 @@ def shape_of_mask(result: PassResult) -> tuple[int, ...]:
         (TRIANGLE, "-inf", True, (2, 1, 1, 5)),
         (EVERYTHING, "-inf", False, (2, 1, 1, 5)),
         (EVERYTHING, "-3e38", False, (2, 1, 1, 5)),
-        (TRIANGLE, "-3e38", False, (2, 1, 5, 5)),  # a row that both hide would see what one of them hides
+        (TRIANGLE, "-3e38", True, (2, 1, 1, 5)),
+        (TRIANGLE, "-9", False, (2, 1, 5, 5)),  # scores are told from each other yet
         (np.flip(TRIANGLE), "-inf", False, (2, 1, 5, 5)),  # no triangle of a causal mask
     ],
 )
@@ -61,14 +63,14 @@ def test_a_triangle_comes_apart_from_padding(
     result = run(RECOGNISE_ATTENTION, masked(seen, hides))
     (op,) = attention_of(result)
     assert (op.causal, shape_of_mask(result)) == (causal, shape)
+    assert op.endless is (hides == "-inf")
 
 
-def test_what_half_precision_cannot_hold_hides_by_infinity() -> None:
-    result = HIDE_ENDLESSLY.run(masked(TRIANGLE, "-3.4028235e38"), POLICY)
-    assert said(result) == [("m0", "hides by infinity", "'least' is infinite in half precision")]
-    assert attention_of(run(RECOGNISE_ATTENTION, result.graph))[0].causal
-    kept = masked(TRIANGLE, "-3.3e38")  # a number of bf16
-    assert HIDE_ENDLESSLY.run(kept, POLICY).graph == kept
+def test_beside_another_mask_one_that_hides_by_a_finite_number_stays_whole() -> None:
+    """A key that both hide has no part in the mean that a query reads of keys that one of them hides."""
+    result = run(RECOGNISE_ATTENTION, masked(TRIANGLE, "-3e38", added=True))
+    (op,) = attention_of(result)
+    assert (op.causal, op.tied, shape_of_mask(result)) == (False, True, (2, 1, 5, 5))
 
 
 @pytest.mark.parametrize(

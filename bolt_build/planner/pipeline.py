@@ -19,7 +19,6 @@ from bolt_build.planner.passes.copies import REMOVE_COPIES
 from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
-from bolt_build.planner.passes.endless_masks import HIDE_ENDLESSLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
@@ -89,7 +88,6 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
     RECOGNISE_ROTARY,
-    HIDE_ENDLESSLY,  # masks come apart where they do
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
     FOLD_CONSTANTS,  # its masks
     MERGE_MOVES,  # what moves its rows, with what is around it

@@ -48,8 +48,8 @@ class LayerReport:
 
     @property
     def blind(self) -> bool:
-        """True where nothing judges the layer."""
-        return self.ok and not self.tells and self.tolerance is None
+        """True where nothing judges the layer: what is the reference, element by element, needs no judgement."""
+        return self.ok and not self.tells and self.tolerance is None and self.max_abs > 0.0
 
     @property
     def used(self) -> float:

@@ -10,6 +10,7 @@ from bolt_build.graph.onnx_import import importer_table
 from bolt_build.verify import quantised_rules, rounding_moves
 from bolt_build.verify.alike import of_means, of_positions, of_shares, of_sums
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
+from bolt_build.verify.rounding_einsum import einsum
 from bolt_build.verify.rounding_recurrent import recurrence
 
 
@@ -297,6 +298,7 @@ def _leaky(work: Work) -> Variance:
 
 RULES: dict[str, Rule] = {
     "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
+    "Einsum": einsum,
     "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power,
     "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
     "LayerNormalization": _layer_norm,

@@ -171,6 +171,7 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         scale=literal(op.scale * log2(e)),
         causal=boolean(op.causal),
         safe=boolean(op.safe),
+        tied=boolean(op.tied),
         q_rows=sources[0],
         k_rows=sources[1],
         v_rows=sources[2],

@@ -245,6 +245,7 @@ def _emit_attention(problem: KernelProblem, at: StepExpressions) -> StepCode:
         scale=literal(op.scale),
         causal=boolean(op.causal),
         safe=boolean(op.safe),
+        tied=boolean(op.tied),
         **keys_there(op),
     )
     first = (0, own, own + kv) if op.packed else (0, 0, 0)

@@ -44,7 +44,9 @@ class Attention(Op):
     Output: [N, S, heads Dv].
 
     If `causal`, query i reads keys 0 to i alone, counted from the first of both where S and T differ. A query that
-    reads no key, because the mask hides all of them, gives NaN, as softmax and product do; 0 if `safe`. If `counted`,
+    reads no key, because the mask hides all of them by infinity, gives the mean of all values: models hide keys by a
+    finite number that no score changes, so that these all have one score, and types or passes make that infinite. If the
+    model itself hides by infinity such a query gives NaN (`endless`), or 0 where the softmax is `safe`. If `counted`,
     T is the extent of the engine's dimension of this number (from 1 on), and keys that a run pads it with are not read.
     """
 
@@ -58,6 +60,12 @@ class Attention(Op):
     packed: bool = False
     safe: bool = False
     counted: int = field(default=0, metadata=UNSAID)
+    endless: bool = field(default=False, metadata=UNSAID)
+
+    @property
+    def tied(self) -> bool:
+        """Whether a query that reads no key gives the mean of all values."""
+        return not self.safe and not self.endless
 
     @property
     def reads_sizes(self) -> bool:
@@ -121,6 +129,8 @@ class Attention(Op):
             shares = powers / powers.sum(axis=-1, keepdims=True)
             if self.safe:
                 shares = np.where(top == -np.inf, 0.0, shares)
+            if self.tied:
+                shares = np.where(top == -np.inf, np.float32(1.0 / scores.shape[-1]), shares)
             result = shares @ v
         batch, heads, queries, columns = result.shape
         rows = result.swapaxes(1, 2).reshape(batch, queries, heads * columns)

@@ -41,7 +41,7 @@ from bolt_build.planner.passes.attention_operands import (
 )
 from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, scores_of, shares_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
-from bolt_build.planner.passes.hiding_masks import apart
+from bolt_build.planner.passes.hiding_masks import apart, hiding_of
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
@@ -155,7 +155,8 @@ def _build(
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
     causal, masks, dtype = False, list[Addend](), editor.type(softmax.inputs[0]).dtype
-    all_masks = [part for mask in scores.masks for part in apart(editor, mask)]
+    hiding = hiding_of(editor, scores.masks)
+    all_masks = [part for mask in hiding.masks for part in apart(editor, mask)]
     for mask in all_masks:
         array = _array(editor, mask)
         if array is not None and _is_triangle(array, queries, keys) and (len(all_masks) == 1 or _is_endless(array)):
@@ -166,7 +167,9 @@ def _build(
         masks.append(Addend(_added(editor, chain, mask, array, dtype), mask.shape))
     read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
-    op = Attention(heads, heads // k.repeats, scale, causal, packed is not None, shares.safe and bool(masks))
+    safe = shares.safe and not hiding.tied and bool(masks)
+    endless = hiding.endless and not safe and bool(masks)
+    op = Attention(heads, heads // k.repeats, scale, causal, packed is not None, safe, endless=endless)
     return _put(editor, journal, op, (*sources, *read), chain, result)
 
 
@@ -199,7 +202,7 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
         masks = (mask_of(editor, chain, [Addend(masks[0], every)], shape.batch, op.heads),)
     made = replace(
         op, kv_heads=op.kv_heads // k.repeats, scale=op.scale * q.scale * k.scale, causal=causal,
-        packed=packed is not None, safe=op.safe and bool(masks),
+        packed=packed is not None, safe=op.safe and bool(masks), endless=op.endless and bool(masks),
     )  # fmt: skip
     inputs = (*sources, *masks)
     if (made, inputs) == (op, node.inputs) and len(result.ops) >= len(result.nodes) - 1:
@@ -334,6 +337,8 @@ def _said(editor: GraphEditor, made: Node) -> str:
         words += f", mask {list(editor.type(made.inputs[-1]).shape)}"
     if op.safe:
         words += ", zeros where it hides all keys"
+    if op.endless:
+        words += ", NaN where it hides all keys"
     return words + (", all of one product" if op.packed else "")
 
 

@@ -6,8 +6,11 @@ queries and keys. Apart, the triangle is `causal`, the constant nothing, and the
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import isinf
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, isinf
+
+import numpy as np
 
 from bolt_build.graph.ir import Array
 from bolt_build.graph.ops.expand import Expand
@@ -15,6 +18,35 @@ from bolt_build.graph.ops.logic import Ask, Logic, Where
 from bolt_build.graph.ops.shape import Identity
 from bolt_build.planner.passes.attention_scores import LEAST, Mask, number
 from bolt_build.planner.rewrite import GraphEditor
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """The masks of one attention. If `tied`, one alone hides keys, by a finite number that no score changes: a query that
+    sees no key has the same score for all of them, so it reads their mean. Then that mask hides by infinity here.
+    `endless`: the model itself hides by infinity, and such a query gives NaN."""
+
+    masks: tuple[Mask, ...]
+    tied: bool
+    endless: bool
+
+
+def hiding_of(editor: GraphEditor, masks: Sequence[Mask]) -> Hiding:
+    chosen = [_chosen(editor, mask) for mask in masks]
+    hiding = [mask for mask in chosen if mask.hidden is not None]
+    others = [editor.constant(mask.value) for mask in chosen if mask.hidden is None]
+    endless = any(isinf(mask.hidden or 0.0) for mask in hiding) or any(
+        array is not None and bool(np.isneginf(array).any()) for array in others
+    )
+    # Of two that hide, a key that both hide has no share of the mean.
+    alone = len(hiding) == 1 and all(array is not None and bool((array > _SMALL).all()) for array in others)
+    if endless or not alone:
+        return Hiding(tuple(masks), False, endless)
+    return Hiding(tuple(each if each.hidden is None else replace(each, hidden=-inf) for each in chosen), True, False)
+
+
+_SMALL = -1e4
+"""Constants above it are biases, and hide nothing."""
 
 
 def apart(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:

@@ -86,6 +86,10 @@ def _multiply(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
     scores = add("scores", PlacedMatMul(by_head, keys, same), q, k)
     if len(node.inputs) > op.sources:
         scores = add("masked", Binary("add"), scores, node.inputs[-1])
+        if op.tied:  # keys that are all hidden have one score
+            dtype = editor.type(scores).dtype
+            least = np.asarray(np.finfo(np.float32).min, held_dtype(dtype))
+            scores = add("hidden", Binary("max"), scores, editor.new_constant(f"{node.name}.least", least, dtype))
     shares = add("shares", Softmax(3), scores)
     product = PlacedMatMul(same, values, rows)
     editor.replace(node, *made, Node(node.name, product, (shares, v), node.outputs, covers=node.covers))

@@ -104,7 +104,16 @@ bool block(const AttentionShape& s, Index image, Index head, Index first, Index 
       return false;
   }
   for (Index i = 0; i < rows; ++i) {
-    const float share = s.safe && sum[i] == 0.0f ? 0.0f : 1.0f / sum[i];
+    const bool unseen = top[i] == -INFINITY;
+    if (unseen && s.tied) {
+      std::fill(out + i * out_row, out + i * out_row + s.columns, 0.0f);
+      for (Index key = 0; key < s.keys; ++key)
+#pragma omp simd
+        for (Index c = 0; c < s.columns; ++c) out[i * out_row + c] += values[key * s.row[2] + c];
+    }
+    const float share = unseen && s.tied            ? 1.0f / static_cast<float>(s.keys)
+                        : s.safe && sum[i] == 0.0f ? 0.0f
+                                                   : 1.0f / sum[i];
 #pragma omp simd
     for (Index c = 0; c < s.columns; ++c) out[i * out_row + c] *= share;
   }

@@ -43,10 +43,15 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     pointers.append(at.inputs[-1] if masked else "nullptr")
     types.append(COMPUTED[problem.outputs[0].format.dtype])
     call = (
-        f"bolt::portable::attention<{boolean(op.causal)}, {boolean(op.safe)}, {', '.join(types)}>(r, {parameters}, "
+        f"bolt::portable::attention<{boolean(op.causal)}, bolt::portable::Unseen::{_unseen(op, masked)}, {', '.join(types)}>(r, {parameters}, "
         f"{', '.join(pointers)}, {at.outputs[0]});"
     )
     return StepCode(("bolt_portable/attention.h",), None, "", call)
+
+
+def _unseen(op: Attention, masked: bool) -> str:
+    """What a query that sees no key gives."""
+    return "zeros" if op.safe else "mean" if op.tied and masked else "nan"
 
 
 RULES = (Rule(Attention, _refuse, _emit, lambda problem: 0.03, gpu_efficiency=0.001, layouts=row_major),)

@@ -77,11 +77,12 @@ struct Rows {
 /// y = softmax(scale q k^T + mask) v for each head. Head h reads head h / `group` of keys and values.
 /// `scale` is positive, and multiplied by log2(e) already. `mask_steps` are elements of the mask from one image, head,
 /// query and key to the next, 0 where they share it; behind `mask_images` images it begins anew, and `mask_scale` times
-/// `scale` is log2(e). `causal`: query i reads keys 0 to i alone. A query that reads no key gives NaN, or 0 if `safe`.
+/// `scale` is log2(e). `causal`: query i reads keys 0 to i alone. A query that reads no key gives NaN, 0 if
+/// `safe`, and the mean of all values if `tied`.
 struct Arguments {
   int batch, heads, group, queries, keys;
   float scale;
-  bool causal, safe;
+  bool causal, safe, tied;
   Rows q_rows, k_rows, v_rows, y_rows;
   Index mask_steps[4];
   int mask_images;

@@ -325,7 +325,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         hold(result);
         free_values();
       }
-      const float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+      float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+      tie<Mask, Element, columns>(a, work.image, work.head, two_rows, result, share);
       times(result, share);
       Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
       store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));

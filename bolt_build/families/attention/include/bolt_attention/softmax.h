@@ -266,6 +266,21 @@ __device__ inline void begin_with_copied(const Arguments& a, const Mask* copied,
   __syncwarp();
 }
 
+/// The values that a head reads.
+template <typename Element>
+__device__ inline const Element* values_of(const Arguments& a, int image, int head, int columns) {
+  return static_cast<const Element*>(a.v) + a.v_rows.first + image * a.v_rows.image + a.by_group.quotient(head) * columns;
+}
+
+/// The sum of all values in the column where `value` is the first.
+template <typename Element>
+__device__ inline float total(const Arguments& a, const Element* value) {
+  float sum = 0.0f;
+#pragma unroll 1
+  for (int key = 0; key < a.keys; ++key) sum += static_cast<float>(value[key * a.v_rows.row]);
+  return sum;
+}
+
 /// What is known of two rows, the second of them eight below the first, of which a lane has some columns.
 struct TwoRows {
   float most[2] = {-INFINITY, -INFINITY};
@@ -303,6 +318,28 @@ __device__ inline void soften(float scale, float (&score)[scores][4], TwoRows& r
         sum[i] += x;
       }
     rows.sum[r] = sum[0] + sum[1];
+  }
+}
+
+/// Queries of two rows that see no key read all alike if `a.tied`: the result is the sum of all values, and `share` what that
+/// is multiplied with. So rarely that values are read once more, from global memory.
+template <typename Mask, typename Element, int columns, int results>
+__device__ inline void tie(const Arguments& a, int image, int head, const TwoRows& rows, float (&result)[results][4],
+                           float (&share)[2]) {
+  if constexpr (masked<Mask>) {
+    if (!a.tied) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (rows.most[r] != -INFINITY) continue;
+      share[r] = 1.0f / static_cast<float>(a.keys);
+      const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+      const Element* const values = values_of<Element>(a, image, head, columns);
+#pragma unroll
+      for (int j = 0; j < results; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          result[j][2 * r + i] = 8 * j + column + i < columns ? total(a, values + 8 * j + column + i) : 0.0f;
+    }
   }
 }
 

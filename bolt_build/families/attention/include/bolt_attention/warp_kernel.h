@@ -162,13 +162,13 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     settle<0>();
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
     if constexpr (across > 1)
-      combine(a, result, two_rows, reinterpret_cast<float*>(memory), y, first_row,
-              own_row, beside);
+      combine<Mask>(a, result, two_rows, reinterpret_cast<float*>(memory), values_of<Element>(a, image, head, columns), y,
+                    first_row, own_row, beside);
     if constexpr (across == 1) {
 #pragma unroll
       for (int f = 0; f < fragments; ++f) {
-        const float share[2] = {share_of(sum_of_row(two_rows[f].sum[0]), a.safe),
-                                share_of(sum_of_row(two_rows[f].sum[1]), a.safe)};
+        float share[2] = {share_of(sum_of_row(two_rows[f].sum[0]), a.safe), share_of(sum_of_row(two_rows[f].sum[1]), a.safe)};
+        tie<Mask, Element, columns>(a, image, head, two_rows[f], result[f], share);
         times(result[f], share);
         // Where the warp's queries were.
         __syncwarp();
@@ -224,8 +224,9 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
   }
 
   /// Adds up what warps beside each other, with parts of the keys, summed up, and stores it.
-  static __device__ void combine(const Arguments& a, Results& result, const TwoRows (&two_rows)[fragments],
-                                 float* sums, Half* y, int first_row, int own_row, int beside) {
+  template <typename Mask>
+  static __device__ void combine(const Arguments& a, Results& result, const TwoRows (&two_rows)[fragments], float* sums,
+                                 const Element* values, Half* y, int first_row, int own_row, int beside) {
     const int lane = threadIdx.x % 32;
     float* const of_rows = sums + across * rows * pitch_sums;  // largest score and sum of each
     __syncthreads();
@@ -261,7 +262,14 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         for (int j = 0; j < access; ++j)
           found[j] = fmaf(sums[(i * rows + row) * pitch_sums + at + j], shrink, found[j]);
       }
-      const float share = share_of(total, a.safe);
+      float share = share_of(total, a.safe);
+      if constexpr (masked<Mask>) {
+        if (a.tied && all == -INFINITY) {
+          share = 1.0f / static_cast<float>(a.keys);
+#pragma unroll
+          for (int j = 0; j < access; ++j) found[j] = attention::total(a, values + at + j);
+        }
+      }
 #pragma unroll
       for (int j = 0; j < access; ++j) found[j] *= share;
       portable::store_lanes<access>(reinterpret_cast<Element*>(y) + (first_row + row) * a.y_rows.row + at, found);

@@ -69,10 +69,23 @@ BOLT_HD inline float attention_power(float score, float top) {
   return score == -INFINITY ? 0.0f : exponential(score - top);
 }
 
-/// What the sum of values is multiplied with at the end. Infinite, so that results are NaN, where no key was read.
-template <bool safe>
-BOLT_HD inline float attention_share(float sum) {
-  return safe && sum == 0.0f ? 0.0f : 1.0f / sum;
+/// What a query gives that sees no key: its `top` is minus infinity.
+enum class Unseen { nan, zeros, mean };
+
+/// What the sum of values is multiplied with at the end. Infinite, so that results are NaN, where no key was read; of a
+/// mean that sum is of all values then (`attention_total`).
+template <Unseen unseen>
+BOLT_HD inline float attention_share(const Attention& p, float top, float sum) {
+  if (unseen == Unseen::mean && top == -INFINITY) return 1.0f / static_cast<float>(p.keys);
+  return unseen == Unseen::zeros && sum == 0.0f ? 0.0f : 1.0f / sum;
+}
+
+/// The sum of all values in one column.
+template <typename Row>
+BOLT_HD inline float attention_total(const Attention& p, const Row& row, Index column) {
+  float sum = 0.0f;
+  for (Index key = 0; key < p.keys; ++key) sum += load(row.v + key * p.row[2] + column);
+  return sum;
 }
 
 }  // namespace bolt::portable
@@ -88,7 +101,7 @@ namespace bolt::portable {
 constexpr Index attention_tile = 64, attention_width = 128;
 
 /// Columns `first` to `first + many` of one row.
-template <bool causal, bool safe, typename Row>
+template <bool causal, Unseen unseen, typename Row>
 void attention_part(const Attention& p, const Row& row, Index first, Index many) {
   float acc[attention_width] = {}, power[attention_tile], top = -INFINITY, sum = 0.0f;
   const Index keys = attention_keys<causal>(p, row.query);
@@ -109,11 +122,13 @@ void attention_part(const Attention& p, const Row& row, Index first, Index many)
       for (Index j = 0; j < many; ++j) acc[j] += power[i] * load(v + j);
     }
   }
-  const float share = attention_share<safe>(sum);
+  if (unseen == Unseen::mean && top == -INFINITY)
+    for (Index j = 0; j < many; ++j) acc[j] = attention_total(p, row, first + j);
+  const float share = attention_share<unseen>(p, top, sum);
   for (Index j = 0; j < many; ++j) store(row.out + first + j, acc[j] * share);
 }
 
-template <bool causal, bool safe, typename Q, typename K, typename V, typename Mask, typename Out>
+template <bool causal, Unseen unseen, typename Q, typename K, typename V, typename Mask, typename Out>
 void attention(const Run& r, const Attention& p, const void* q, const void* k, const void* v, const void* mask,
                void* output) {
   parallel(r, p.batch * p.heads * p.queries, p.keys * (p.depth + p.columns), [&](Index begin, Index end) {
@@ -121,7 +136,7 @@ void attention(const Run& r, const Attention& p, const void* q, const void* k, c
       const auto row = attention_row(p, item, static_cast<const Q*>(q), static_cast<const K*>(k),
                                      static_cast<const V*>(v), static_cast<const Mask*>(mask), static_cast<Out*>(output));
       for (Index first = 0; first < p.columns; first += attention_width)
-        attention_part<causal, safe>(p, row, first, std::min(attention_width, p.columns - first));
+        attention_part<causal, unseen>(p, row, first, std::min(attention_width, p.columns - first));
     }
   });
 }

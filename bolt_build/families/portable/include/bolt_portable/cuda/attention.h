@@ -8,7 +8,7 @@ namespace bolt::portable {
 /// Threads of a block, which are the keys of a tile too, and columns of a value that each of them sums.
 constexpr int attention_threads = 128, attention_columns = 4;
 
-template <bool causal, bool safe, typename Q, typename K, typename V, typename Mask, typename Out>
+template <bool causal, Unseen unseen, typename Q, typename K, typename V, typename Mask, typename Out>
 void attention(const Run& r, const Attention& p, const void* queries, const void* keys, const void* values,
                const void* masks, void* output) {
   const Q* q = static_cast<const Q*>(queries);
@@ -45,11 +45,13 @@ void attention(const Run& r, const Attention& p, const void* queries, const void
             }
             __syncthreads();  // before the next tile's powers
           }
-          const float share = attention_share<safe>(sum);
+          const float share = attention_share<unseen>(p, top, sum);
 #pragma unroll
           for (int c = 0; c < attention_columns; ++c)
-            if (first + c * attention_threads < p.columns)
+            if (first + c * attention_threads < p.columns) {
+              if (unseen == Unseen::mean && top == -INFINITY) acc[c] = attention_total(p, row, first + c * attention_threads);
               store(row.out + first + c * attention_threads, acc[c] * share);
+            }
         }
       },
       "attention");
