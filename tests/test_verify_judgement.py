@@ -110,6 +110,8 @@ def test_a_mask_beyond_half_precision_is_infinite_there() -> None:
     array = reference.copy()
     array[0, :2], reference[0, :2] = (-np.inf, np.inf), (np.finfo(np.float32).min, 3e38)
     assert judge(array, reference, None, DType.F16).not_finite == 0
+    array[0, :2] = -65504.0, 65504.0
+    assert judge(array, reference, None, DType.F16).tells
     array[1, :2], reference[1, :2] = (np.inf, np.inf), (7e4, -3e38)
     found = judge(array, reference, None, DType.F16)
     assert (found.not_finite, found.reference_not_finite) == (2, 0)

@@ -24,7 +24,10 @@ rounding makes. Right engines stay below 1, for variances are taken where the la
 
 
 MASK = 1e30
-"""What is as large hides a key of attention and is no result of a layer: half precision has infinity in its place."""
+"""What is as large hides a key of attention and is no result of a layer: half precision has infinity in its place, or
+its largest number."""
+_MOST = {DType.F16: 65504.0, DType.BF16: float(np.float32(2.0**128 * (1 - 2.0**-8)))}
+"""The largest numbers of half types."""
 
 
 def largest(count: int) -> float:
@@ -98,7 +101,7 @@ def judge(array: Array, expected: Array, variance: Array | None, stored: DType, 
 def _judged(array: Array, expected: Array, variance: Array | None, stored: DType, relative: float) -> Judgement:
     last = np.float32((UNITS.get(stored, 0.0) ** 2 / 3.0 + relative) * UNIT**2)
     least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
-    sums = _Sums(last, least)
+    sums = _Sums(last, least, np.float32(_MOST.get(stored, np.inf)))
     with np.errstate(all="ignore"):
         rows = expected.shape[:1]
         known = rows if variance is None or variance.ndim < expected.ndim else variance.shape[:1]
@@ -125,10 +128,11 @@ def judge_exactly(array: Array, expected: Array) -> Judgement:
 
 
 class _Sums:
-    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`."""
+    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`. A number
+    of at least `most` stands for all that are larger."""
 
-    def __init__(self, last: np.float32, least: np.float32) -> None:
-        self._last, self._least = last, least
+    def __init__(self, last: np.float32, least: np.float32, most: np.float32) -> None:
+        self._last, self._least, self._most = last, least, most
         self._max_abs = self._largest = self._deviations = self._differences = self._noise = self._signal = 0.0
         self._count = self._bad = self._bad_reference = self._unbounded = 0
 
@@ -155,10 +159,10 @@ class _Sums:
             other = (x != y) & ~(np.isnan(x) & np.isnan(y))
             finite = np.isfinite(x) & np.isfinite(y)
             bounded = np.isfinite(error)
-            beyond = np.isinf(x) & (np.abs(y) >= MASK) & (np.signbit(x) == np.signbit(y))
+            beyond = (np.abs(x) >= self._most) & (np.abs(y) >= MASK) & (np.signbit(x) == np.signbit(y))
             self._bad += int(np.count_nonzero(~np.isfinite(x) & np.isfinite(y) & ~beyond))
             self._bad_reference += int(np.count_nonzero(~np.isfinite(y) & other))
-            self._unbounded += int(np.count_nonzero(finite & ~bounded & other))
+            self._unbounded += int(np.count_nonzero(finite & ~bounded & other & ~beyond))
             d, error, square = (part[finite & bounded] for part in (d, error, square))
         if not d.size:
             return

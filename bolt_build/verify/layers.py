@@ -11,11 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.runtime.loader import StepInfo
-from bolt_build.verify.judgement import Judgement, judge, judge_exactly
-from bolt_build.verify.reference import Expected, Reference
+from bolt_build.verify.judgement import MASK, Judgement, judge, judge_exactly
+from bolt_build.verify.reference import Expected, Reference, widened
 from bolt_build.verify.report import LayerReport
 from bolt_build.verify.segments import Care
 from bolt_build.verify.taps import GROUP_BYTES, Tap, groups, taps_of
@@ -88,6 +89,7 @@ class _Judging:
         members = ((number, tap) for number, group in enumerate(self._groups) for tap in group)
         self._last = {source.value: number for number, tap in members for source in tap.sources}
         self._done = 0
+        self._beyond: dict[str, Array] = {}
         self._endless: set[str] = set()
         self._reports: list[LayerReport] = []
 
@@ -107,8 +109,10 @@ class _Judging:
             tap for tap in group
             if tap.value in self._held and all(source.value in self._held for source in tap.sources)
         )  # fmt: skip
+        for tap in shown:
+            self._keep_beyond(tap)
         if shown:
-            expected = self._reference.expected(shown, self._held, self._ports)
+            expected = self._reference.expected(shown, self._read(), self._ports)
             pairs = zip(shown, expected, strict=True)
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
                 judged = threads.map(lambda pair: self._judged(*pair), pairs)
@@ -116,6 +120,23 @@ class _Judging:
                     self._add(tap, report)
         for value in [v for v in self._held if self._last.get(v, -1) < self._done and v not in self._ports]:
             del self._held[value]
+            self._beyond.pop(value, None)
+
+    def _read(self) -> Mapping[str, Array]:
+        """What later layers are computed from."""
+        return {**self._held, **self._beyond}
+
+    def _keep_beyond(self, tap: Tap) -> None:
+        """Where half precision has infinity for a finite number of a mask, the model goes on with its number: a row that is
+        hidden as a whole has one score for all keys in the model, and NaN by infinities."""
+        array = self._held[tap.value]
+        if tap.stored not in (DType.F16, DType.BF16) or not bool(np.isinf(array).any()):
+            return
+        (found,) = self._reference.expected((tap,), self._read(), self._ports)
+        if found.tensor.shape == array.shape:
+            held = widened(array)
+            beyond = np.isinf(held) & np.isfinite(found.tensor) & (np.abs(found.tensor) >= MASK)
+            self._beyond[tap.value] = np.where(beyond, found.tensor, held)
 
     def _judged(self, tap: Tap, found: Expected) -> LayerReport:
         """Where the variances of the first rows say that it departs, those of all rows decide; and where a bound is too
@@ -123,7 +144,7 @@ class _Judging:
         report = self._report(tap, found)
         for care, wanted in ((Care.EVERY_ROW, not report.ok), (Care.TRIED, not report.tells)):
             if wanted and report.tolerance is None and found.variance is not None:
-                return self._report(tap, *self._reference.expected((tap,), self._held, self._ports, care))
+                return self._report(tap, *self._reference.expected((tap,), self._read(), self._ports, care))
         return report
 
     def _report(self, tap: Tap, found: Expected) -> LayerReport:
