@@ -135,7 +135,8 @@ def odd_trials(seed: int, count: int) -> list[Trial]:
         mask = Input(shape, low=HIDING if hiding else -2.0, high=0.0) if choose.random() < 0.4 else None
         layer = attention(
             f"odd-{seed}-{number}", (batch, heads, queries, keys), depth, kv_heads=kv,
-            causal=choose.random() < 0.3, safe=hiding and number % 2 == 0, endless=hiding and number % 4 == 1, mask=mask,
+            causal=choose.random() < 0.3, safe=hiding and number % 2 == 0, endless=hiding and number % 4 == 1,
+            mask=mask,
         )  # fmt: skip
         if choose.random() < 0.4:
             layer = packed(f"odd-{seed}-{number}", batch, heads, queries, depth, kv_heads=kv)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from planner_checks import graph, run, said
-from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.attention import Attention

@@ -1,5 +1,5 @@
-"""A mask that a model computes with fp32's lowest number, of which half precision makes infinity: a row that is hidden as
-a whole has one score for all keys in the model, and the engine is compared with that."""
+"""A mask that a model computes with fp32's lowest number, of which half precision makes infinity: a row that is hidden
+as a whole has one score for all keys in the model, and the engine is compared with that."""
 
 from __future__ import annotations
 

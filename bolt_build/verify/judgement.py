@@ -128,8 +128,8 @@ def judge_exactly(array: Array, expected: Array) -> Judgement:
 
 
 class _Sums:
-    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`. A number
-    of at least `most` stands for all that are larger."""
+    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`. A
+    number of at least `most` stands for all that are larger."""
 
     def __init__(self, last: np.float32, least: np.float32, most: np.float32) -> None:
         self._last, self._least, self._most = last, least, most

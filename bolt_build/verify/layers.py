@@ -127,8 +127,8 @@ class _Judging:
         return {**self._held, **self._beyond}
 
     def _keep_beyond(self, tap: Tap) -> None:
-        """Where half precision has infinity for a finite number of a mask, the model goes on with its number: a row that is
-        hidden as a whole has one score for all keys in the model, and NaN by infinities."""
+        """Where half precision has infinity for a finite number of a mask, the model goes on with its number: a row
+        that is hidden as a whole has one score for all keys in the model, and NaN by infinities."""
         array = self._held[tap.value]
         if tap.stored not in (DType.F16, DType.BF16) or not bool(np.isinf(array).any()):
             return

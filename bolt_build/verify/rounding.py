@@ -80,7 +80,7 @@ class Work:
     """One node of a segment under its rule: its inputs, their variances and its outputs as the graph names them.
     `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
     has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them. `stored`
-    says which inputs are floating-point constants of the model."""
+    says which inputs are floating-point constants."""
 
     emit: Emitter
     node: NodeProto
@@ -132,8 +132,17 @@ class Work:
         return self.roundings.weight if self.fixed[index] else 0.0
 
     def storing(self, constant: str) -> Variance:
-        """The variance of each element of what is stored as a constant."""
-        return self.emit.affine(self.emit.square(constant), self.roundings.weight, self.roundings.least)
+        """The variance of each element of what is stored as a constant; 0 of what masks, whose square no type holds."""
+        square = self.emit.square(self._unmasked(constant))
+        return self.emit.affine(square, self.roundings.weight, self.roundings.least)
+
+    def _unmasked(self, name: str) -> str:
+        """A constant, 0 where it is a mask's. Opsets before 9 cannot say so."""
+        emit = self.emit
+        if emit.opset < 9:
+            return name
+        small = emit.add("Less", [emit.add("Abs", [name]), emit.constant(1e18)])
+        return emit.add("Where", [small, name, emit.constant(0.0)])
 
 
 Rule = Callable[[Work], Variance]

@@ -35,11 +35,24 @@ def _padded(work: Work) -> Variance:
     return work.again([work.variances[0], *rest], **({} if rest else {"value": 0.0}))
 
 
-def _joined(work: Work) -> Variance:
-    if all(variance is None for variance in work.variances):
+def _parts(work: Work, first: int) -> list[str] | None:
+    """The variances of the inputs from `first` on, of which the result has parts; None where nothing rounds them.
+    Constants among them are rounded as they are stored."""
+    parts = [
+        work.storing(name) if variance is None and stored else variance
+        for name, variance, stored in zip(
+            work.inputs, work.variances, work.stored or [False] * len(work.inputs), strict=True
+        )
+    ][first:]
+    if all(each is None for each in parts):
         return None
-    pairs = zip(work.inputs, work.variances, strict=True)
-    return work.again([work.emit.zeros_like(name) if v is None else v for name, v in pairs])
+    names = work.inputs[first:]
+    return [work.emit.zeros_like(name) if each is None else each for name, each in zip(names, parts, strict=True)]
+
+
+def _joined(work: Work) -> Variance:
+    parts = _parts(work, 0)
+    return None if parts is None else work.again(parts)
 
 
 def _scattered(work: Work) -> Variance:
@@ -55,10 +68,8 @@ def _scattered(work: Work) -> Variance:
 
 def _chosen(work: Work) -> Variance:
     """Where: of whichever is taken."""
-    if all(variance is None for variance in work.variances[1:]):
-        return None
-    sides = zip(work.inputs[1:], work.variances[1:], strict=True)
-    return work.again([work.inputs[0], *(work.emit.zeros_like(name) if v is None else v for name, v in sides)])
+    parts = _parts(work, 1)
+    return None if parts is None else work.again([work.inputs[0], *parts])
 
 
 def _resized(work: Work) -> Variance:

@@ -79,7 +79,7 @@ def _batch_norm(work: Work) -> Variance:
 
 def _sum(work: Work) -> Variance:
     """Add, Sub and Sum. What masks is not stored in parts: of two masks together each is as the model has it."""
-    fixed = [work.storing(_unmasked(work, name)) for index, name in enumerate(work.inputs) if work.fixed[index]]
+    fixed = [work.storing(name) for index, name in enumerate(work.inputs) if work.fixed[index]]
     spread = work.plus(*work.variances, *fixed)
     if work.roundings.once and any(variance is not None for variance in work.variances):
         # A chain of sums may come to much less than one on the way, so that the end's own rounding is not the largest.
@@ -87,15 +87,6 @@ def _sum(work: Work) -> Variance:
     if work.roundings.once and spread is not None:  # of constants alone, which may have fewer axes than the sum
         spread = work.emit.sum(spread, work.emit.zeros_like(work.outputs[0]))
     return work.kept(spread)
-
-
-def _unmasked(work: Work, name: str) -> str:
-    """A constant, 0 where it is a mask's: no square holds that. Opsets before 9 cannot say so."""
-    emit = work.emit
-    if emit.opset < 9:
-        return name
-    small = emit.add("Less", [emit.add("Abs", [name]), emit.constant(1e18)])
-    return emit.add("Where", [small, name, emit.constant(0.0)])
 
 
 def _times(work: Work) -> Variance:

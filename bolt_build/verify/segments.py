@@ -338,8 +338,7 @@ class _Segment:
             self._emit.typed(node, outputs)
             self._emit.nodes.append(copy)
         self.nodes.append(copy)
-        constants = self._cut.initializers
-        stored = [tensor in constants and constants[tensor].data_type in REAL for tensor in node.input]
+        stored = [name in self.constants for name in inputs]
         if makes_others(node):
             return
         # Indices are whole numbers, but what they take of a constant is as it is stored.

@@ -45,9 +45,10 @@ class Attention(Op):
 
     If `causal`, query i reads keys 0 to i alone, counted from the first of both where S and T differ. A query that
     reads no key, because the mask hides all of them by infinity, gives the mean of all values: models hide keys by a
-    finite number that no score changes, so that these all have one score, and types or passes make that infinite. If the
-    model itself hides by infinity such a query gives NaN (`endless`), or 0 where the softmax is `safe`. If `counted`,
-    T is the extent of the engine's dimension of this number (from 1 on), and keys that a run pads it with are not read.
+    finite number that no score changes, so that all have one score, and half precision or a pass makes it infinite. If
+    the model itself hides by infinity, such a query gives NaN (`endless`), or 0 where the softmax is `safe`.
+    If `counted`, T is the extent of the engine's dimension of this number (from 1 on), and keys that a run pads it with
+    are not read.
     """
 
     kind = "attention"

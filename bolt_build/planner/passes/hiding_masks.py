@@ -22,8 +22,8 @@ from bolt_build.planner.rewrite import GraphEditor
 
 @dataclass(frozen=True)
 class Hiding:
-    """The masks of one attention. If `tied`, one alone hides keys, by a finite number that no score changes: a query that
-    sees no key has the same score for all of them, so it reads their mean. Then that mask hides by infinity here.
+    """The masks of one attention. If `tied`, one alone hides keys, by a finite number that no score changes: a query
+    that sees no key has the same score for all of them, so it reads their mean. Then that mask hides by infinity here.
     `endless`: the model itself hides by infinity, and such a query gives NaN."""
 
     masks: tuple[Mask, ...]

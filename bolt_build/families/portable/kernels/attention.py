@@ -42,10 +42,8 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     types.append(COMPUTED[problem.inputs[-1].format.dtype] if masked else "bolt::portable::Unmasked")
     pointers.append(at.inputs[-1] if masked else "nullptr")
     types.append(COMPUTED[problem.outputs[0].format.dtype])
-    call = (
-        f"bolt::portable::attention<{boolean(op.causal)}, bolt::portable::Unseen::{_unseen(op, masked)}, {', '.join(types)}>(r, {parameters}, "
-        f"{', '.join(pointers)}, {at.outputs[0]});"
-    )
+    kind = ", ".join((boolean(op.causal), f"bolt::portable::Unseen::{_unseen(op, masked)}", *types))
+    call = f"bolt::portable::attention<{kind}>(r, {parameters}, {', '.join(pointers)}, {at.outputs[0]});"
     return StepCode(("bolt_portable/attention.h",), None, "", call)
 
 
