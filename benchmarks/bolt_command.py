@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks import ROOT
 
 
 class CommandFailed(Exception):

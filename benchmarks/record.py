@@ -15,7 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+BENCHMARKS = Path(__file__).resolve().parent
+RESULTS = BENCHMARKS / "results"
 
 
 def cpu_name() -> str:
@@ -37,10 +38,17 @@ def environment(*packages: str) -> dict[str, Any]:
     return {
         "device": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores",
         "date": datetime.date.today().isoformat(),
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *elsewhere(sys.argv[1:])]),
+        "command": " ".join(["python", script(), *elsewhere(sys.argv[1:])]),
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def script() -> str:
+    """The running script by its path in the checkout."""
+    path = Path(sys.argv[0]).resolve()
+    inside = path.relative_to(BENCHMARKS) if path.is_relative_to(BENCHMARKS) else path.name
+    return f"benchmarks/{inside}"
 
 
 def elsewhere(words: list[str]) -> list[str]:

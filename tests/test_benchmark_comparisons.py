@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,14 +34,6 @@ H200 = target_named("h200")
 FAMILIES = load(H200)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _benchmarks() -> Iterator[None]:
-    """The scripts import each other as they lie."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield
-    sys.path.remove(str(ROOT / "benchmarks"))
-
-
 def recipe(folder: Path, model: str, persistent: str = "auto") -> Recipe:
     path = folder / f"{model}_{persistent}.yaml"
     path.write_text(
@@ -59,8 +50,8 @@ def problems(folder: Path, model: str, candidates: int = 3) -> TuningSet:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory, _benchmarks: None) -> Path:
-    import fusion_models
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from benchmarks.engines import fusion_models
 
     folder = tmp_path_factory.mktemp("models")
     onnx.save(repvgg.build_a0(), str(folder / "a0.onnx"))
@@ -107,14 +98,13 @@ def test_a_step_is_left_out_of_a_lock_as_if_it_had_never_been_measured(
     tmp_path: Path, recorded: Callable[[Candidate], bool], source: str
 ) -> None:
     """The kernels of slices take least; what is recorded of the others counts, else what is predicted of them."""
-    import steps
-
+    from benchmarks.engines import ablation
     from bolt_build.workflows.evidence import Evidence
 
     save_classifier(tmp_path)
     found = problems(tmp_path, "classifier", 12)  # so that some are without slices
     records = tuple(
-        (ON_H200, ok(each.problem.digest, trial.candidate, 1.0 if steps.has(trial.candidate, "partial") else 9.0))
+        (ON_H200, ok(each.problem.digest, trial.candidate, 1.0 if ablation.has(trial.candidate, "partial") else 9.0))
         for each in found.problems
         for trial in each.trials
         if recorded(trial.candidate)
@@ -123,17 +113,17 @@ def test_a_step_is_left_out_of_a_lock_as_if_it_had_never_been_measured(
     of = recipe(tmp_path, "classifier")
     engine = plan_engine([load_model(tmp_path / "classifier.onnx").bind(32, ())], of, of.targets[0], H200, FAMILIES)
     evidence = Evidence(engine, H200, FAMILIES, found, "a.lock", part, records)
-    (step,) = (each for each in steps.STEPS if each.name == "slices")
-    sliced = {entry.problem for entry in part.entries if steps.has(entry.winner, "partial")}
+    (step,) = (each for each in ablation.STEPS if each.name == "slices")
+    sliced = {entry.problem for entry in part.entries if ablation.has(entry.winner, "partial")}
     assert sliced
-    made = steps.rewritten(evidence, step)
-    assert not any(steps.has(entry.winner, "partial") for entry in made.part.entries)
+    made = ablation.rewritten(evidence, step)
+    assert not any(ablation.has(entry.winner, "partial") for entry in made.part.entries)
     assert {entry.problem for entry in made.part.entries} == {entry.problem for entry in part.entries}
     assert made.counts[source] > 0
     assert sum(made.counts.values()) == len(part.entries)
     assert made.counts["as it was"] == len(part.entries) - len(sliced)
-    (everything,) = (each for each in steps.STEPS if each.name == "all")
-    assert steps.rewritten(evidence, everything).part == part
+    (everything,) = (each for each in ablation.STEPS if each.name == "all")
+    assert ablation.rewritten(evidence, everything).part == part
 
 
 STEM = """
@@ -145,13 +135,13 @@ STEM = """
 
 
 def test_a_stem_reads_planes_whatever_is_computed_behind_it() -> None:
-    import steps
+    from benchmarks.engines import ablation
 
     of = graph(STEM)
     (cutlass,) = (family for family in FAMILIES if family.name == "cutlass")
     offered = cutlass.propose(of, of.nodes[0], H200, DType.F16)[0]
     forms = {(bool(each.apart), str(each.steps[0].problem.inputs[0].format)): each.steps[0].problem for each in offered}
-    planes = {key: steps.from_planes(problem) for key, problem in forms.items()}
+    planes = {key: ablation.from_planes(problem) for key, problem in forms.items()}
     assert planes == {
         (pooled, form): form != "f16/channels_last"
         for pooled in (False, True)
@@ -161,7 +151,7 @@ def test_a_stem_reads_planes_whatever_is_computed_behind_it() -> None:
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_times_of_launches_that_wait_are_of_such_alone(tmp_path: Path, overlap: bool) -> None:
-    import back_to_back
+    from benchmarks.kernels import back_to_back
 
     recipe = tmp_path / "table1.yaml"
     times = [Statistics(median, median, median, 0.0, 8, 8) for median in (7.0, 5.0)]
@@ -188,9 +178,9 @@ def turns(**ms: float) -> Any:
 
 @pytest.mark.parametrize(("auto", "slower"), [(1.00, False), (1.02, True), (0.90, False)])
 def test_auto_is_slower_where_it_is_slower_than_the_better_of_the_others(auto: float, slower: bool) -> None:
-    import fusion_choices
-    from fusion_models import Model
-    from fusion_plans import Planned
+    from benchmarks.engines import fusion_choices
+    from benchmarks.engines.fusion_models import Model
+    from benchmarks.engines.fusion_plans import Planned
 
     model = Model("net", policies=True)
     pair = {"nodes": ("a", "b"), "notable": True, "fused": False, "reason": "one kernel computes 'b' and 'c' already"}
@@ -205,9 +195,9 @@ def test_auto_is_slower_where_it_is_slower_than_the_better_of_the_others(auto: f
 
 
 def test_samples_a_second_are_those_of_the_batch_that_ran() -> None:
-    import fusion_choices
-    from fusion_models import Model
-    from fusion_plans import Engine, Planned
+    from benchmarks.engines import fusion_choices
+    from benchmarks.engines.fusion_models import Model
+    from benchmarks.engines.fusion_plans import Engine, Planned
 
     plan = Planned("net_auto", "1", "a.lock", 0, 1, 1, 10, (), ())
     built = fusion_choices.Built("net_auto", "there", True)
@@ -216,7 +206,7 @@ def test_samples_a_second_are_those_of_the_batch_that_ran() -> None:
 
 
 def test_a_row_beside_peers_is_the_median_of_what_was_measured_before_and_after() -> None:
-    import against_peers
+    from benchmarks.peers import against_peers
 
     row = next(each for each in against_peers.ROWS if each.name == "resnet50_b32")
     peer = {"graph_ms": 2.4, "compile_max_autotune_ms": 1.6, "compile_s": 180.0}

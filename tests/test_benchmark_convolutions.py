@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from gpu_averages import LAYERS, step_of
 
+from benchmarks.peers import cudnn_convolutions as beside
+from benchmarks.planning import roofline_by_kind as kinds
+from benchmarks.planning.step_kinds import kind_of, members
 from bolt_build.graph.ops.conv import Conv
-
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
 def test_a_step_is_called_after_what_computes_in_it() -> None:
-    kinds = importlib.import_module("step_kinds")
     _, step = step_of(LAYERS[0])
-    assert kinds.kind_of(step.problem) == "depthwise 3x3 conv + reduce"
-    (first, types), (mean, read) = kinds.members(step.problem)
+    assert kind_of(step.problem) == "depthwise 3x3 conv + reduce"
+    (first, types), (mean, read) = members(step.problem)
     assert isinstance(first, Conv)
     assert [each.shape for each in types[:2]] == [(3, 96, 30, 29), (96, 1, 3, 3)]
     assert mean.kind == "reduce"
@@ -33,14 +26,12 @@ def test_a_step_is_called_after_what_computes_in_it() -> None:
 
 
 def test_a_bound_is_what_takes_longest() -> None:
-    kinds = importlib.import_module("kinds")
     _, step = step_of(LAYERS[0])
     assert kinds.bound_us(step.problem) == 2.0  # a launch: 0.1 us of bytes, and fewer operations
     assert kinds.Timed("a", "conv", "k", 8.0, 2.0, True).share == 0.25
 
 
 def test_kinds_are_added_up_what_takes_longest_first() -> None:
-    kinds = importlib.import_module("kinds")
     steps = [kinds.Timed("a", "pool", "k", 4.0, 2.0, True), kinds.Timed("b", "conv", "k", 10.0, 5.0, True),
              kinds.Timed("c", "conv", "k", 6.0, 3.0, False)]  # fmt: skip
     assert kinds.by_kind(steps) == [
@@ -50,7 +41,6 @@ def test_kinds_are_added_up_what_takes_longest_first() -> None:
 
 
 def test_a_convolution_is_named_by_all_that_cudnn_is_asked_for() -> None:
-    beside = importlib.import_module("cudnn_convolutions")
     op = Conv((2, 1), (1, 0), (0, 2), (1, 3), groups=4)
     assert beside.convolution_text(op, (8, 16, 30, 20), (32, 4, 3, 5)) == (
         "8x30x20x16 32x3x5x4 strides 2,1 pads 1,0,0,2 dilations 1,3 groups 4"
@@ -58,7 +48,6 @@ def test_a_convolution_is_named_by_all_that_cudnn_is_asked_for() -> None:
 
 
 def test_a_table_has_each_step_once_and_sums_of_whole_engines(tmp_path: Path) -> None:
-    beside = importlib.import_module("cudnn_convolutions")
     steps: list[dict[str, Any]] = [
         {"step": "a", "kind": "3x3 conv", "kernel": "k", "convolutions": ["x"], "us": 4.0, "cudnn_us": [8.0],
          "steps": 3},

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +14,9 @@ from bolt_build.schema.load import load_recipe
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _benchmarks() -> Iterator[None]:
-    """The scripts import each other as they lie."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield
-    sys.path.remove(str(ROOT / "benchmarks"))
-
-
 def test_every_row_has_a_recipe_with_its_batch_and_half_precision_at_the_border(tmp_path: Path) -> None:
-    from encoder_peers import ROWS, border
-    from peer_rows import locked_recipe
+    from benchmarks.peers.encoder_peers import ROWS, border
+    from benchmarks.peers.peer_rows import locked_recipe
 
     given = Namespace(folder=tmp_path, target="h200")
     assert len({row.name for row in ROWS}) == len(ROWS)
@@ -39,22 +29,24 @@ def test_every_row_has_a_recipe_with_its_batch_and_half_precision_at_the_border(
 
 
 def test_peers_are_offered_as_a_package_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from encoder_peers import PEERS
-    from peer_rows import offer_peers
+    from benchmarks.peers.encoder_peers import PEERS
+    from benchmarks.peers.peer_rows import offer_peers
 
     monkeypatch.setenv("PYTHONPATH", "before")
     offer_peers(tmp_path, "published_encoders", PEERS)
     (points,) = tmp_path.rglob("entry_points.txt")
     lines = points.read_text().splitlines()
     assert lines[0] == "[bolt_build.peers]"
-    assert lines[1:] == [f"{name} = published_encoders:{attribute}" for name, attribute in PEERS.items()]
-    source = (ROOT / "benchmarks" / "published_encoders.py").read_text()
+    assert lines[1:] == [
+        f"{name} = benchmarks.peers.published_encoders:{attribute}" for name, attribute in PEERS.items()
+    ]
+    source = (ROOT / "benchmarks" / "peers" / "published_encoders.py").read_text()
     for name, attribute in PEERS.items():
         assert f'\n{attribute} = Published("{name}",' in source
 
 
 def test_every_case_of_the_bandwidth_table_is_a_layer(tmp_path: Path) -> None:
-    from bandwidth import SETS, write_model
+    from benchmarks.kernels.bandwidth import SETS, write_model
 
     for name, engines in SETS.items():
         write_model(tmp_path / f"{name}.onnx", engines)

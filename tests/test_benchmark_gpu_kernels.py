@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,21 +14,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _benchmarks() -> Iterator[None]:
-    """The scripts import each other as they lie."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield
-    sys.path.remove(str(ROOT / "benchmarks"))
-
-
 def outcome(index: int, error: float = 0.5, message: str = "") -> list[Any]:
     return [index, f"kernel {index}", str(error), message, f"layer {index}"]
 
 
 def crashing(folder: Path, *bad: int) -> Callable[[int, int], tuple[int, str]]:
     """Runs kernels as a process does that ends at a `bad` one."""
-    from gpu_kernels import outcomes_file
+    from benchmarks.correctness.gpu_kernels import outcomes_file
 
     def run(begin: int, end: int) -> tuple[int, str]:
         ran = [index for index in range(begin, end) if not any(begin <= at <= index for at in bad)]
@@ -41,7 +32,7 @@ def crashing(folder: Path, *bad: int) -> Callable[[int, int], tuple[int, str]]:
 
 @pytest.mark.parametrize("bad", [(), (4,), (4, 5), (3, 8), (3, 4, 5, 6, 7, 8)])
 def test_a_crash_loses_one_kernel(tmp_path: Path, bad: tuple[int, ...]) -> None:
-    from gpu_kernels import chunk
+    from benchmarks.correctness.gpu_kernels import chunk
 
     outcomes, crashed = chunk(tmp_path, 3, 9, crashing(tmp_path, *bad))
     assert [line[0] for line in outcomes] == [index for index in range(3, 9) if index not in bad]
@@ -49,7 +40,7 @@ def test_a_crash_loses_one_kernel(tmp_path: Path, bad: tuple[int, ...]) -> None:
 
 
 def test_kernels_run_where_those_of_this_checkout_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gpu_kernels
+    from benchmarks.correctness import gpu_kernels
 
     monkeypatch.setattr(gpu_kernels, "small", lambda: ["one", "two"])
     said = f"^run: the kernels of this checkout are not compiled in {tmp_path}: compile them first$"
@@ -64,7 +55,7 @@ def test_kernels_run_where_those_of_this_checkout_are_compiled(tmp_path: Path, m
 
 
 def test_a_process_that_wrote_nothing_lost_its_first_kernel(tmp_path: Path) -> None:
-    from gpu_kernels import chunk
+    from benchmarks.correctness.gpu_kernels import chunk
 
     assert chunk(tmp_path, 0, 2, lambda begin, end: (-1, "took more than 300 s")) == (
         [], [[0, -1, "took more than 300 s"], [1, -1, "took more than 300 s"]],
@@ -72,7 +63,7 @@ def test_a_process_that_wrote_nothing_lost_its_first_kernel(tmp_path: Path) -> N
 
 
 def test_wrong_are_those_beyond_what_is_allowed_and_those_that_said_something() -> None:
-    from gpu_kernels import judged
+    from benchmarks.correctness.gpu_kernels import judged
 
     found = judged(9, [outcome(0, 0.1), outcome(1, 1.5), outcome(2, 0.9), outcome(3, 0.0, "wrote between rows"),
                        outcome(4, float("nan"))], [[5, -6, ""]])  # fmt: skip
@@ -89,7 +80,7 @@ def trial(index: int, family: str = "cutlass", kind: str = "F16") -> Any:
 
 
 def test_the_result_counts_kernels_and_names_those_that_were_wrong() -> None:
-    from gpu_kernels import closed, judged
+    from benchmarks.correctness.gpu_kernels import closed, judged
 
     kernels = [trial(0), trial(1, kind="BF16"), trial(2, "portable", "I64"), trial(3)]
     found = judged(4, [outcome(0, 0.12345), outcome(1, 2.5), outcome(2, 0.5)], [[3, -11, "died"]])
@@ -104,7 +95,7 @@ def test_the_result_counts_kernels_and_names_those_that_were_wrong() -> None:
 
 @pytest.mark.parametrize("there", [[trial(0)], [trial(1), trial(0)]])
 def test_kernels_of_another_checkout_are_not_counted(there: list[Any]) -> None:
-    from gpu_kernels import closed, judged
+    from benchmarks.correctness.gpu_kernels import closed, judged
 
     found = judged(2, [outcome(0), outcome(1)], [])
     said = f"these are not the 2 kernels that ran, but {len(there)} of another checkout"

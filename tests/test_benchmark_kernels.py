@@ -11,9 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gpu_harness
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+from benchmarks import ROOT
+from benchmarks.record import RESULTS
+
+KERNELS = ROOT / "benchmarks" / "kernels"
 WRONG = 2
 """The kernel that is not right."""
 
@@ -45,9 +49,7 @@ class Whatever:
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    harness = importlib.import_module("gpu_harness")
-    monkeypatch.setattr(harness, "Library", Kernels)
+    monkeypatch.setattr(gpu_harness, "Library", Kernels)
 
 
 def form(value: Any) -> Any:
@@ -73,12 +75,13 @@ def test_a_result_has_the_form_of_the_kept_one(
 ) -> None:  # fmt: skip
     (tmp_path / "kernels.so").touch()
     out = tmp_path / "found.json"
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", str(tmp_path), *words, "--out", str(out)])
-    assert importlib.import_module(name).main() == 1
+    monkeypatch.setattr(sys, "argv", [str(KERNELS / f"{name}.py"), str(tmp_path), *words, "--out", str(out)])
+    assert importlib.import_module(f"benchmarks.kernels.{name}").main() == 1
     assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
     found = json.loads(out.read_text())
-    kept = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
-    assert (found["wrong"], found["command"]) == (1, " ".join(["python", f"benchmarks/{name}.py", "FOLDER", *words]))
+    kept = json.loads((RESULTS / f"{name}.json").read_text())
+    assert found["wrong"] == 1
+    assert found["command"] == " ".join(["python", f"benchmarks/kernels/{name}.py", "FOLDER", *words])
     assert list(found) == list(kept)
     assert found[rows]
     for row, what in found[rows].items():
@@ -96,16 +99,17 @@ class Alike(Kernels):
 def test_sliding_windows_stand_beside_the_other_kernels_of_each_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = importlib.import_module("sliding_windows")
+    from benchmarks.kernels import sliding_windows as script
+
     monkeypatch.setattr(script.chain_kernels, "Library", Alike)
     (tmp_path / "kernels.so").touch()
     out = tmp_path / "found.json"
     words = ["--count", "2", "--others", "1"]
-    monkeypatch.setattr(sys, "argv", ["sliding_windows.py", str(tmp_path), *words, "--out", str(out)])
+    monkeypatch.setattr(sys, "argv", [str(KERNELS / "sliding_windows.py"), str(tmp_path), *words, "--out", str(out)])
     assert script.main() == 1
     assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
     found = json.loads(out.read_text())
-    assert found["command"] == "python benchmarks/sliding_windows.py FOLDER --count 2 --others 1"
+    assert found["command"] == "python benchmarks/kernels/sliding_windows.py FOLDER --count 2 --others 1"
     assert list(found["shapes"]) == [shape.name for shape in script.SHAPES]
     for at, row in enumerate(found["shapes"].values()):
         first, left = 3 * at, [11.0 + 3 * at + turn for turn in (0, 1) if 3 * at + turn + 1 != WRONG]
@@ -117,7 +121,8 @@ def test_sliding_windows_stand_beside_the_other_kernels_of_each_shape(
 def test_poolings_that_slide_stand_behind_the_plain_kernel_of_each_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = importlib.import_module("pool_windows")
+    from benchmarks.kernels import pool_windows as script
+
     monkeypatch.setattr(script, "SHAPES", (script.KNOWN[0], script.ALONE[0]))
     monkeypatch.setattr(script.gpu_harness, "Library", Alike)
     (tmp_path / "kernels.so").touch()
@@ -126,7 +131,7 @@ def test_poolings_that_slide_stand_behind_the_plain_kernel_of_each_shape(
     assert script.main() == 1
     assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
     found = json.loads(out.read_text())
-    kept = json.loads((BENCHMARKS / "results" / "pool_windows.json").read_text())
+    kept = json.loads((RESULTS / "pool_windows.json").read_text())
     assert list(found) == list(kept)
     for shape in script.SHAPES:
         assert form(found["shapes"][shape.name]) == form(kept["shapes"][shape.name])
@@ -138,5 +143,5 @@ def test_a_name_that_no_kernel_has(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Nothing is compiled, and no empty result is written."""
     monkeypatch.setattr(sys, "argv", ["norm_exchanges.py", str(tmp_path), "--only", "vit"])
     with pytest.raises(SystemExit, match=r"^no kernel has a name that was asked for$"):
-        importlib.import_module("norm_exchanges").main()
+        importlib.import_module("benchmarks.kernels.norm_exchanges").main()
     assert list(tmp_path.iterdir()) == []

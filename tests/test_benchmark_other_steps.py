@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.digest import encode
@@ -23,14 +20,6 @@ from bolt_build.targets import target_named
 
 ROOT = Path(__file__).resolve().parents[1]
 H200 = target_named("h200")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _benchmarks() -> Iterator[None]:
-    """The scripts import each other as they lie."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield
-    sys.path.remove(str(ROOT / "benchmarks"))
 
 
 def save_engine(folder: Path, name: str) -> Step:
@@ -56,8 +45,8 @@ def save_engine(folder: Path, name: str) -> Step:
 
 
 def test_a_networks_steps_have_the_prediction_and_the_bound_of_their_kernels(tmp_path: Path) -> None:
-    from other_steps import network_of, rows_of
-    from problem_texts import text_of
+    from benchmarks.planning.problem_texts import text_of
+    from benchmarks.planning.untuned_steps import network_of, rows_of
 
     first = save_engine(tmp_path, "two_products")
     ((network, batch, path),) = rows_of([tmp_path])
@@ -75,7 +64,7 @@ def test_a_networks_steps_have_the_prediction_and_the_bound_of_their_kernels(tmp
 
 
 def test_equal_steps_of_a_network_are_one_with_their_mean() -> None:
-    from other_steps import grouped
+    from benchmarks.planning.untuned_steps import grouped
 
     conv = {"kind": "1x1 conv", "kernel": "cutlass m=64", "bound_us": 2.0, "predicted_us": 3.0}
     assert grouped([(conv, 4.0), (conv | {"predicted_us": 5.0}, 7.0), (dict(conv), 4.126)]) == [
@@ -84,7 +73,7 @@ def test_equal_steps_of_a_network_are_one_with_their_mean() -> None:
 
 
 def test_rows_of_steps_are_found_by_their_names(tmp_path: Path) -> None:
-    from other_steps import rows_of
+    from benchmarks.planning.untuned_steps import rows_of
 
     for name in ("row_swin_v2_t_b32.json", "row_gpt2_b8.json", "engines.json", "row_odd.json"):
         (tmp_path / name).touch()
@@ -94,7 +83,7 @@ def test_rows_of_steps_are_found_by_their_names(tmp_path: Path) -> None:
 
 
 def test_steps_are_tabled_by_kind_with_what_they_take_of_their_predictions() -> None:
-    from rendered.other_steps import other_steps
+    from benchmarks.rendered.other_steps import other_steps
 
     step = {"kind": "binary + 1x1 conv", "kernel": "cutlass m=64", "bound_us": 2.0}
     steps = [step | {"predicted_us": 4.0, "us": 8.0, "count": 9}, step | {"predicted_us": 8.0, "us": 4.0, "count": 3},

@@ -1,12 +1,8 @@
-"""The engines of the paper's Table 3: what the recipes and settings of `benchmarks/padding.py` come to."""
+"""The engines of the paper's Table 3: what the recipes and settings of `benchmarks/engines/padding.py` come to."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
@@ -18,15 +14,8 @@ from bolt_build.targets import target_named
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks() -> Iterator[None]:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield
-    sys.path.remove(str(ROOT / "benchmarks"))
-
-
 def test_each_row_is_read_as_it_is_copied_to_padded_channels_or_stored_so(tmp_path: Path) -> None:
-    import padding
+    from benchmarks.engines import padding
 
     (row, *_), target = padding.ROWS, target_named("h200")
     families = {family.name: family for family in load(target)}

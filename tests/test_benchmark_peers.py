@@ -4,9 +4,7 @@ origin."""
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _benchmarks() -> Iterator[None]:
-    """The scripts import each other as they lie."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield
-    sys.path.remove(str(ROOT / "benchmarks"))
-
-
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where results lie meanwhile."""
-    import record
+    from benchmarks import record
 
     folder = tmp_path / "results"
     folder.mkdir()
@@ -62,8 +52,8 @@ def origins(lines: list[dict[str, Any]]) -> list[tuple[str, float, str, str]]:
 def test_rows_of_several_folders_and_of_before_stand_in_one_table_with_their_gpus(
     tmp_path: Path, results: Path
 ) -> None:
-    import peer_rows
-    from peer_rows import PeerRow
+    from benchmarks.peers import peer_rows
+    from benchmarks.peers.peer_rows import PeerRow
 
     rows = [PeerRow(name, 8) for name in ("a", "b", "c", "d")]
     for folder, name, ms in (("one", "a", 1.0), ("two", "a", 9.0), ("two", "b", 2.0)):
@@ -99,15 +89,15 @@ def test_rows_of_several_folders_and_of_before_stand_in_one_table_with_their_gpu
 
 
 def test_a_summary_is_by_gpu_where_there_are_several() -> None:
-    from peer_rows import by_gpu
+    from benchmarks.peers.peer_rows import by_gpu
 
     line = {"model": "a", "batch": 1, "speedup": 2.0, "gpu": "NVIDIA H200"}
     assert by_gpu([line]).keys() == {"all"}
 
 
 def test_printed_rows_and_engines_count_where_the_files_are_gone(tmp_path: Path, results: Path) -> None:
-    import peer_rows
-    from peer_rows import PeerRow, line
+    from benchmarks.peers import peer_rows
+    from benchmarks.peers.peer_rows import PeerRow, line
 
     rows = [PeerRow("a", 32, 1.5), PeerRow("b", 1)]
     said = [line(row, bench("NVIDIA H200", engine=1.0, peer=2.0)) for row in rows]
@@ -132,7 +122,7 @@ def test_printed_rows_and_engines_count_where_the_files_are_gone(tmp_path: Path,
 
 @pytest.mark.parametrize("head", [None, Path("nowhere.json")])
 def test_printed_rows_need_a_row_of_their_machine(tmp_path: Path, head: Path | None) -> None:
-    from peer_rows import head_of
+    from benchmarks.peers.peer_rows import head_of
 
     with pytest.raises(SystemExit, match=r"^close: rows that were printed need --head, a row's file of their machine$"):
         head_of(given(tmp_path, head=head), {})
@@ -143,18 +133,18 @@ def test_printed_rows_need_a_row_of_their_machine(tmp_path: Path, head: Path | N
     [({"source": 5.0}, None), ({"source": 5.0, "source-frozen": 8.0}, "source"), ({"torch-graph": 3.0}, "torch-graph")],
 )
 def test_eager_alone_is_not_called_the_fastest_peer(peers: dict[str, float], fastest: str | None) -> None:
-    from other_networks import compared
-    from peer_rows import PeerRow, line
+    from benchmarks.peers.peer_rows import PeerRow, line
+    from benchmarks.peers.untuned_networks import compared
 
     row = compared(line(PeerRow("a", 8), bench("NVIDIA H200", **{"engine": 1.0, **peers})))
     assert (row["best_peer"], row["speedup"]) == (fastest, None if fastest is None else peers[fastest])
 
 
 def test_a_result_of_engines_in_bf16_names_its_gpu_and_no_folder() -> None:
-    from bf16_engines import closed
+    from benchmarks.peers.bf16_engines import closed
 
     found = {"command": "?", "date": "today", "rows": [{"recipe": "a_bf16", "directory": "/x/a", "verified": True}]}
     assert closed(found, "NVIDIA H200") == {
-        "command": "python benchmarks/bf16_engines.py FOLDER build (then measure, close)", "date": "today",
+        "command": "python benchmarks/peers/bf16_engines.py FOLDER build (then measure, close)", "date": "today",
         "gpu": "NVIDIA H200", "rows": [{"recipe": "a_bf16", "verified": True}],
     }  # fmt: skip

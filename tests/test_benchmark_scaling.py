@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _benchmarks() -> Iterator[None]:
-    """The scripts import each other as they lie."""
-    folder = str(Path(__file__).resolve().parents[1] / "benchmarks")
-    sys.path.insert(0, folder)
-    yield
-    sys.path.remove(folder)
-
-
 SECONDS = st.lists(st.floats(0.1, 50.0), min_size=1, max_size=40)
 
 
 @given(SECONDS, st.integers(1, 64))
 def test_a_stage_takes_no_less_than_its_work_and_its_longest_task_allow(seconds: list[float], slots: int) -> None:
-    from simulated_scaling import COMPILERS, Stage
+    from benchmarks.tuning.simulated_scaling import COMPILERS, Stage
 
     stage = Stage("compile", COMPILERS, tuple(seconds))
     span, work, longest = stage.span(slots), sum(seconds), max(seconds)
@@ -45,7 +32,7 @@ def tuning(gpus: int, cached: bool) -> dict[str, Any]:
 
 
 def test_what_a_tuning_waits_for() -> None:
-    from simulated_scaling import critical_path, simulated, tuning_stages
+    from benchmarks.tuning.simulated_scaling import critical_path, simulated, tuning_stages
 
     seconds = {"plan": 1.0, "engine": 3.0, "select": 0.5}
     recorded = {"tasks": tuning(2, False)["tasks"], "lanes": tuning(1, True)["lanes"]}

@@ -293,7 +293,7 @@ for wrong in ("greeting: 3", "greeting: hello there", "greting: hello"):
 
 
 def test_a_recipe_key_is_a_field_and_its_reader(scratch: Scratch) -> None:
-    """The schema's file is rendered from the field: by `python benchmarks/recipe_schema.py`, in a checkout."""
+    """The schema's file is rendered from the field: in a checkout, by `benchmarks/repository/recipe_schema.py`."""
     scratch.edit(
         "bolt_build/schema/recipe.py",
         "    layers: tuple[tuple[str, str], ...] = ()\n",

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from benchmarks.figures import documents
+
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "benchmarks"))
-
-from figures import documents  # noqa: E402
-
 DOCUMENTS = {str(path.relative_to(ROOT)): path for path in (*documents(), ROOT / "docs" / "operators.md")}
 MADE_BY_BUILDS = {
     "engine.json", "manifest.json", "plan.json", "verify.json", "resnet50.lock", "resnet50.h", "engines.tsv",

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-sys.path.append(str(BENCHMARKS))
-
-import ci_run  # noqa: E402
-import figures  # noqa: E402
-import record  # noqa: E402
-import rendered  # noqa: E402
-from rendered import bandwidth, peers, vendor_layers  # noqa: E402
+from benchmarks import (
+    figures,
+    record,
+    rendered,
+)
+from benchmarks.rendered import bandwidth, peers, vendor_layers
+from benchmarks.repository import ci_run
 
 KNOWN = {"mean": "2.06", "peers": "| a | b |\n| --- | --- |\n| 1 | 2 |"}
 
@@ -37,7 +35,7 @@ def test_every_document_says_what_the_results_say() -> None:
 
 def test_every_result_is_shown_and_was_written_by_a_script() -> None:
     rendered.rendered(record.RESULTS)
-    assert list(figures.results_faults(record.RESULTS, BENCHMARKS, rendered.read_results())) == []
+    assert list(figures.results_faults(record.RESULTS, record.BENCHMARKS, rendered.read_results())) == []
 
 
 def test_a_vendor_s_layers_are_shown_where_no_power_was_read() -> None:

@@ -1,4 +1,4 @@
-"""A few inputs of every kind of `fuzz`, the same ones each time: `benchmarks/fuzz.py` runs many."""
+"""A few inputs of every kind of `fuzz`, the same ones each time: `benchmarks/endurance/fuzz.py` runs many."""
 
 from __future__ import annotations
 

@@ -4,16 +4,13 @@ a word on why it stands there."""
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from benchmarks.repository import code_metrics
+
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "benchmarks"))
-
-import house  # noqa: E402
-
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted((ROOT / "bolt_build").rglob("*.py"))
@@ -22,7 +19,7 @@ MODULES = {
 
 def imported(module: str) -> Iterator[str]:
     """Modules of bolt-build that a module imports anywhere."""
-    for node, _ in house.imports(MODULES[module].read_bytes()):
+    for node, _ in code_metrics.imports(MODULES[module].read_bytes()):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in MODULES)
         elif node.module is not None:
@@ -38,7 +35,7 @@ def test_no_module_needs_itself() -> None:
 
 def test_every_import_inside_a_function_says_why_it_stands_there() -> None:
     sources = {path.relative_to(ROOT): path.read_text("utf-8") for path in MODULES.values()}
-    found = [f"{path}:{line}" for path, source in sources.items() for line in house.unexplained(source)]
+    found = [f"{path}:{line}" for path, source in sources.items() for line in code_metrics.unexplained(source)]
     assert found == []
 
 
@@ -46,4 +43,4 @@ def test_an_import_without_a_word_is_found() -> None:
     source = (
         'def f():\n    """F."""\n    import a\n\ndef g():\n    # Slow.\n    import b\n    import c\n\n    import d\n'
     )
-    assert list(house.unexplained(source)) == [3]
+    assert list(code_metrics.unexplained(source)) == [3]

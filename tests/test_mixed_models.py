@@ -1,5 +1,5 @@
 """Models of whatever operators: the importer, all passes and whole plans keep what onnxruntime makes of them.
-`benchmarks/mixed_models.py` asks the same of many more, and of engines."""
+`benchmarks/correctness/mixed_models.py` asks the same of many more, and of engines."""
 
 from __future__ import annotations
 

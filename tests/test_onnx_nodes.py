@@ -1,9 +1,8 @@
-"""benchmarks/onnx_nodes.py: many cases in one engine, and what is right and what is wrong."""
+"""benchmarks/correctness/onnx_nodes.py: many cases in one engine, and what is right and what is wrong."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +11,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from benchmarks.correctness.merged_engine import Workshop, merged
+from benchmarks.correctness.onnx_cases import CONSTANT, GIVEN, PART, Case, Form, Refused, imported
+from benchmarks.correctness.onnx_nodes import RIGHT, Results, difference, ran
+from benchmarks.record import RESULTS
+from benchmarks.repository.operators_page import PAGE, cases
 from bolt_build.families.portable.family import Portable
-
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-sys.path.append(str(BENCHMARKS))  # behind the tests, of which one is called as a script is: fuzz
-
-from merged_engine import Workshop, merged  # noqa: E402
-from onnx_cases import CONSTANT, GIVEN, PART, Case, Form, Refused, imported  # noqa: E402
-from onnx_nodes import RIGHT, Results, difference, ran  # noqa: E402
-from operators_page import PAGE, cases  # noqa: E402
 
 X = np.asarray([[-1, 2, 3], [4, -5, 6]], np.float32)
 
@@ -101,7 +97,7 @@ def test_types_are_compared_as_finely_as_they_are() -> None:
 
 
 def test_the_page_is_that_of_the_committed_result() -> None:
-    """`python benchmarks/operators_page.py` renders it."""
-    result = json.loads((BENCHMARKS / "results" / "onnx_nodes.json").read_text())
+    """`python benchmarks/repository/operators_page.py` renders it."""
+    result = json.loads((RESULTS / "onnx_nodes.json").read_text())
     assert PAGE.read_text(encoding="utf-8").endswith(cases(result))
     assert result["wrong"] == {}

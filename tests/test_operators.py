@@ -128,6 +128,6 @@ def test_the_verb_prints_every_operator(
 
 
 def test_the_page_lists_every_operator() -> None:
-    """Rendered by `python benchmarks/operators_page.py`."""
+    """Rendered by `python benchmarks/repository/operators_page.py`."""
     listed = {line.split("|")[1].strip() for line in PAGE.read_text(encoding="utf-8").splitlines() if "|" in line}
     assert importer_table().operators() - listed == set()

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks() -> Iterator[None]:
-    sys.path.insert(0, str(BENCHMARKS))
-    yield
-    sys.path.remove(str(BENCHMARKS))
-
 
 def planned(tmp_path: Path, name: str, target: str, batch: int) -> Any:
-    import cliff_models
-    import cliffs
+    from benchmarks.planning import cliff_models, cliffs
 
     model = tmp_path / f"{name}.onnx"
     onnx.save(cliff_models.MODELS[name](), model)

@@ -1,5 +1,5 @@
 """Faults that kernels and planners make, in every layer of a small model of each kind: all are found that change a
-layer by more than rounding does. `benchmarks/planted_faults.py` does so for ResNet-50."""
+layer by more than rounding does. `benchmarks/correctness/planted_faults.py` does so for ResNet-50."""
 
 from __future__ import annotations
 

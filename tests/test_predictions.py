@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-sys.path.append(str(BENCHMARKS))
-
-import predictions  # noqa: E402
-import record  # noqa: E402
-from problem_texts import candidate_of, problem_of, text_of  # noqa: E402
-
-from bolt_build.families.base import Candidate  # noqa: E402
-from bolt_build.planner.problem_text import describe_problem  # noqa: E402
+from benchmarks import record
+from benchmarks.planning import predictions
+from benchmarks.planning.problem_texts import candidate_of, problem_of, text_of
+from bolt_build.families.base import Candidate
+from bolt_build.planner.problem_text import describe_problem
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +30,7 @@ def test_every_kind_is_predicted_as_it_was_measured_or_is_named(found: list[pred
 
 
 def test_the_result_says_what_the_package_predicts(found: list[predictions.Point]) -> None:
-    """`python benchmarks/predictions.py` writes it."""
+    """`python benchmarks/planning/predictions.py` writes it."""
     committed = json.loads((record.RESULTS / "predictions.json").read_text(encoding="utf-8"))["kinds"]
     rows = predictions.by_kind(found)
     assert {kind: row["points"] for kind, row in rows.items()} == {k: row["points"] for k, row in committed.items()}

@@ -61,7 +61,7 @@ def test_the_schema_is_a_schema() -> None:
 
 
 def test_the_file_has_the_keys_of_the_program() -> None:
-    """Rendered by `python benchmarks/recipe_schema.py`."""
+    """Rendered by `python benchmarks/repository/recipe_schema.py`."""
     text = files("bolt_build.schema").joinpath("recipe.schema.json").read_text(encoding="utf-8")
     assert text == rendered(json.loads(text))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from shared_folders import SharedFolder
 
+from benchmarks.correctness.merged_engine import NAME, Workshop, merged, outputs_of
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.runtime.loader import Engine, EngineError
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-
-from merged_engine import NAME, Workshop, merged, outputs_of
 
 DRAW = np.random.RandomState(7)
 WHOLE = (np.int8, np.int64, np.uint16, np.uint32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rendered import figures, table
+from benchmarks.rendered import figures, table
 
 _LIBRARIES = ("torchvision", "timm", "transformers")
 _OWN = "module"

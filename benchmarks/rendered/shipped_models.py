@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rendered import figures, table
+from benchmarks.rendered import figures, table
 
 _HEAD = ("made by", "opsets", "files", "planned for an H200", "right on the host")
 _KINDS = {

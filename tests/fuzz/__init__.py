@@ -1,5 +1,6 @@
 """What bolt-build reads that others wrote, one module a kind of input, each of which makes inputs at random and feeds
-them to the code that reads them. `fuzzing` runs them; `test_fuzz.py` a few of each kind, `benchmarks/fuzz.py` many.
+them to the code that reads them. `fuzzing` runs them; `test_fuzz.py` a few of each kind,
+`benchmarks/endurance/fuzz.py` many.
 
 A kind is a module of this folder with
 

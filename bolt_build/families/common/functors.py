@@ -39,8 +39,8 @@ _MANY = 10
 
 
 def instructions(stages: Sequence[EpilogueOp]) -> int:
-    """That a GPU takes for the activations of one element, about (`benchmarks/activation_sass.py`); none for those of
-    one or two."""
+    """Instructions of one element's activations on a GPU, about; none for those of one or two
+    (`benchmarks/kernels/activation_sass.py` counts them)."""
     functions = (stage.op.function for stage in stages if isinstance(stage.op, Activation))
     return sum(_INSTRUCTIONS.get(name, _MANY if name in TRANSCENDENTAL else 0) for name in functions)
 

@@ -1,0 +1,397 @@
+"""The models that `export_torch.py` exports, randomly initialised: torchvision's, timm's, transformers' and those of
+further packages.
+
+Runs where these packages and torch are. Nothing is downloaded: sizes come from the architectures, or from small
+configurations of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.exporters.torch_models import (
+    custom_modules,
+    custom_research,
+    packages_detection_forecasting,
+    packages_text_audio,
+    packages_vision,
+    packages_vit_video,
+    transformers_decode_steps,
+    transformers_detection_ocr_audio,
+    transformers_heads,
+    transformers_multimodal,
+    transformers_shrunk,
+    transformers_vision,
+)
+
+Made = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
+
+# A torchvision that was made for another torch lacks its compiled operators, and does not import without these. No
+# model here has them.
+try:
+    importlib.import_module("torchvision")
+except RuntimeError:
+    for _name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[_name]
+    _OWN = torch.library.Library("torchvision", "DEF")
+    for _name in ("nms", "qnms"):
+        _OWN.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def image(size: int = 224) -> torch.Tensor:
+    return torch.randn(1, 3, size, size)
+
+
+def tokens(length: int = 32, most: int = 1000) -> torch.Tensor:
+    return torch.randint(1, most, (1, length))
+
+
+class Entries(torch.nn.Module):
+    """A model of which single entries of the result are outputs, and whose inputs go in by name."""
+
+    def __init__(self, model: torch.nn.Module, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.inputs, self.outputs = model, inputs, outputs
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        result = self.model(**dict(zip(self.inputs, given, strict=True)))
+        found = tuple(result[name] for name in self.outputs)
+        return found[0] if len(found) == 1 else found
+
+
+def torchvision_model(name: str) -> Made:
+    import torchvision
+
+    options = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    model = torchvision.models.get_model(name, weights=None, **options)
+    return model, (image(299 if name == "inception_v3" else 224),)
+
+
+def segmentation_model(name: str) -> Made:
+    import torchvision
+
+    model = torchvision.models.get_model(name, weights=None, weights_backbone=None)
+    (given,) = inspect.signature(model.forward).parameters
+    return Entries(model, (given,), ("out",)), (image(),)
+
+
+def video_model(name: str) -> Made:
+    import torchvision
+
+    size = 224 if name in ("s3d", "mvit_v1_b", "mvit_v2_s") else 112
+    return torchvision.models.get_model(name, weights=None), (torch.randn(1, 3, 16, size, size),)
+
+
+def timm_model(name: str) -> Made:
+    import timm
+
+    model = timm.create_model(name, pretrained=False, exportable=True)
+    return model, (torch.randn(1, *model.default_cfg["input_size"]),)
+
+
+_SMALL = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 256}
+_CLASSES = {
+    "CLIPText": "CLIPTextModel", "T5": "T5EncoderModel", "MT5": "MT5EncoderModel", "CLIPVision": "CLIPVisionModel",
+    "SiglipVision": "SiglipVisionModel", "SiglipText": "SiglipTextModel", "Gemma3Text": "Gemma3TextModel",
+    "Funnel": "FunnelBaseModel", "Marian": "MarianModel", "BlipVision": "BlipVisionModel",
+}  # fmt: skip
+
+
+def text_model(kind: str, outputs: tuple[str, ...] = ("last_hidden_state",), **changed: Any) -> Made:
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(**changed)
+    config.use_cache = False
+    model = getattr(transformers, _CLASSES.get(kind, f"{kind}Model"))(config)
+    if kind in ("Bart", "MBart", "Marian", "Pegasus"):
+        model = model.encoder
+    ids = tokens(most=min(1000, config.vocab_size))
+    mask = torch.ones_like(ids)
+    mask[:, 24:] = 0
+    return Entries(model, ("input_ids", "attention_mask"), outputs), (ids, mask)
+
+
+def vision_model(kind: str, size: int = 224, **changed: Any) -> Made:
+    import transformers
+
+    model = getattr(transformers, _CLASSES.get(kind, f"{kind}Model"))(getattr(transformers, f"{kind}Config")(**changed))
+    return Entries(model, ("pixel_values",), ("last_hidden_state",)), (image(size),)
+
+
+def dense_model(kind: str, output: str, **changed: Any) -> Made:
+    """A vision model with a head: `output` of `kind` + "For..." for every image."""
+    import transformers
+
+    name = {"logits": "ForImageClassification", "predicted_depth": "ForDepthEstimation"}[output]
+    model = getattr(transformers, kind + name)(getattr(transformers, f"{kind}Config")(**changed))
+    return Entries(model, ("pixel_values",), (output,)), (image(),)
+
+
+def segmenting_model(kind: str, **changed: Any) -> Made:
+    import transformers
+
+    model = getattr(transformers, f"{kind}ForSemanticSegmentation")(getattr(transformers, f"{kind}Config")(**changed))
+    return Entries(model, ("pixel_values",), ("logits",)), (image(),)
+
+
+def whisper() -> Made:
+    import transformers
+
+    config = transformers.WhisperConfig(
+        encoder_layers=2, d_model=128, encoder_attention_heads=4, encoder_ffn_dim=256, decoder_attention_heads=4
+    )
+    model = transformers.WhisperModel(config).encoder
+    return Entries(model, ("input_features",), ("last_hidden_state",)), (torch.randn(1, 80, 3000),)
+
+
+def audio_model(kind: str, **changed: Any) -> Made:
+    import transformers
+
+    model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**(_SMALL | changed)))
+    return Entries(model, ("input_values",), ("last_hidden_state",)), (torch.randn(1, 16000),)
+
+
+def spectrogram() -> Made:
+    import transformers
+
+    model = transformers.ASTModel(transformers.ASTConfig(max_length=256, **_SMALL))
+    return Entries(model, ("input_values",), ("last_hidden_state",)), (torch.randn(1, 256, 128),)
+
+
+def tables(kind: str) -> Made:
+    """A table model of DETR's kind: boxes and classes of every query."""
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(
+        use_timm_backbone=False, use_pretrained_backbone=False,
+        backbone_config=transformers.ResNetConfig(out_features=["stage4"], depths=[1, 1, 1, 1]),
+        backbone=None, d_model=128, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=256, decoder_ffn_dim=256,
+        encoder_attention_heads=4, decoder_attention_heads=4,
+    )  # fmt: skip
+    model = getattr(transformers, f"{kind}ForObjectDetection")(config)
+    return Entries(model, ("pixel_values",), ("logits", "pred_boxes")), (image(),)
+
+
+def further_model(name: str) -> Made:
+    model, given, outputs = transformers_heads.further(transformers_heads.TRANSFORMERS[name])
+    return Entries(model, tuple(given), outputs), tuple(given.values())
+
+
+def shrunk_model(kind: transformers_shrunk.Kind) -> Made:
+    model, given, outputs = kind()
+    return Entries(model, tuple(given), outputs), tuple(given.values())
+
+
+_TORCHVISION = (
+    "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3",
+    "maxvit_t", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18",
+    "resnext50_32x4d", "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "swin_v2_t", "vgg11", "vit_b_32",
+    "wide_resnet50_2",
+)  # fmt: skip
+_TORCHVISION_MORE = (
+    "mobilenet_v3_large", "resnet34", "resnet50", "resnet101", "resnet152", "mnasnet0_75", "mnasnet1_0", "mnasnet1_3",
+    "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0", "squeezenet1_0", "densenet169", "densenet201",
+    "densenet161", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_b4", "efficientnet_b5",
+    "efficientnet_b6", "efficientnet_b7", "efficientnet_v2_m", "efficientnet_v2_l", "regnet_x_800mf",
+    "regnet_x_1_6gf", "regnet_x_3_2gf", "regnet_x_8gf", "regnet_x_16gf", "regnet_y_800mf", "regnet_y_1_6gf",
+    "regnet_y_3_2gf", "regnet_y_8gf", "regnet_y_16gf", "convnext_small", "convnext_base", "swin_s", "swin_b",
+    "swin_v2_s", "swin_v2_b", "vit_b_16", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn",
+    "resnext101_32x8d", "resnext101_64x4d", "wide_resnet101_2", "convnext_large", "vit_l_16", "vit_l_32",
+    "regnet_x_32gf", "regnet_y_32gf", "regnet_y_128gf", "vit_h_14",
+)  # fmt: skip
+_SEGMENTATION = ("lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large", "fcn_resnet50")
+_SEGMENTATION_MORE = ("deeplabv3_resnet50", "deeplabv3_resnet101", "fcn_resnet101")
+_VIDEO = ("r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v1_b", "mvit_v2_s", "swin3d_t")
+_TIMM = (
+    "bat_resnext26ts", "beit_base_patch16_224", "botnet26t_256", "caformer_s18", "cait_xxs24_224", "coat_lite_tiny",
+    "coatnet_nano_rw_224", "convformer_s18", "convit_tiny", "convmixer_768_32", "convnext_atto_rms", "convnextv2_atto",
+    "crossvit_tiny_240", "cs3darknet_focus_s", "cspresnet50", "csatv2", "darknetaa53", "davit_tiny",
+    "deit_tiny_patch16_224", "deit3_small_patch16_224", "dla34", "dpn48b", "eca_nfnet_l0", "edgenext_xx_small",
+    "efficientformer_l1", "efficientformerv2_s0", "efficientnet_lite0", "efficientvit_b0", "efficientvit_m0",
+    "ese_vovnet19b_dw", "eva02_tiny_patch14_224", "fasternet_t0", "fastvit_t8", "fbnetv3_b", "flexivit_small",
+    "focalnet_tiny_srf", "gcresnet33ts", "gernet_s", "ghostnet_100", "ghostnetv2_100", "ghostnetv3_050",
+    "gmixer_24_224", "gmlp_s16_224", "halonet26t", "hardcorenas_a", "hgnet_tiny", "hiera_tiny_224", "hrnet_w18_small",
+    "inception_next_atto", "inception_resnet_v2", "inception_v4", "lambda_resnet26t", "lcnet_035", "levit_128s",
+    "levit_conv_128s", "legacy_senet154", "mambaout_femto", "maxvit_nano_rw_256", "maxxvit_rmlp_nano_rw_256",
+    "mixer_s32_224", "mixnet_s", "mobilenetv4_conv_small", "mobilenetv4_hybrid_medium", "mobileone_s0",
+    "mobilevit_xxs", "mobilevitv2_050", "mvitv2_tiny", "nest_tiny", "nextvit_small", "nf_resnet26", "pit_ti_224",
+    "poolformer_s12", "poolformerv2_s12", "pvt_v2_b0", "pvt_v2_b2_li", "rdnet_tiny", "regnetx_002", "regnety_002",
+    "regnetz_b16", "repghostnet_050", "repvgg_a0", "repvit_m0_9", "res2net50_14w_8s", "res2next50", "resmlp_12_224",
+    "resnest14d", "resnetv2_50", "rexnet_100", "selecsls42b", "semnasnet_050", "sequencer2d_s", "shvit_s1",
+    "skresnet18", "starnet_s1", "swiftformer_xs", "swin_tiny_patch4_window7_224", "swinv2_cr_tiny_ns_224",
+    "swinv2_tiny_window8_256", "tiny_vit_5m_224", "tinynet_e", "tnt_s_legacy_patch16_224", "tresnet_m",
+    "twins_pcpvt_small", "twins_svt_small", "visformer_tiny", "vit_relpos_small_patch16_224", "vit_small_r26_s32_224",
+    "vit_tiny_patch16_224", "volo_d1_224", "vovnet39a", "xception41", "xcit_nano_12_p16_224",
+)  # fmt: skip
+_BERTS = (
+    "Bert", "Albert", "Roberta", "XLMRoberta", "Camembert", "Electra", "MPNet", "DebertaV2", "Deberta", "RoFormer",
+    "ConvBert", "Splinter", "LayoutLM", "Tapas", "MegatronBert", "Ernie", "Data2VecText", "Nystromformer",
+)  # fmt: skip
+_CAUSAL: dict[str, dict[str, Any]] = {
+    "Llama": {"num_key_value_heads": 2}, "Mistral": {"num_key_value_heads": 2, "sliding_window": None},
+    "Qwen2": {"num_key_value_heads": 2}, "Gemma": {"num_key_value_heads": 1, "head_dim": 32},
+    "Phi": {}, "GPTNeoX": {}, "Qwen3": {"num_key_value_heads": 2, "head_dim": 32},
+    "Gemma2": {"num_key_value_heads": 2, "head_dim": 32}, "Gemma3Text": {"num_key_value_heads": 2, "head_dim": 32},
+    "Phi3": {"num_key_value_heads": 2, "pad_token_id": 0}, "Olmo": {}, "Olmo2": {},
+    "StableLm": {"num_key_value_heads": 4},
+    "Starcoder2": {"num_key_value_heads": 2}, "SmolLM3": {"num_key_value_heads": 2, "pad_token_id": 0},
+    "Granite": {}, "Cohere": {}, "Glm": {"num_key_value_heads": 2, "head_dim": 32, "pad_token_id": 0},
+    "Falcon": {}, "Helium": {"num_key_value_heads": 2, "head_dim": 32},
+}  # fmt: skip
+_ENCODER = {"encoder_layers": 2, "d_model": 128, "encoder_attention_heads": 4, "encoder_ffn_dim": 256}
+_T5 = {"num_layers": 2, "d_model": 128, "num_heads": 4, "d_kv": 32, "d_ff": 256}
+_ONCE = [1, 1, 1, 1]
+
+NAMED: dict[str, Callable[[], Made]] = {
+    **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in _TORCHVISION},
+    **{f"torchvision.{name}": (lambda name=name: segmentation_model(name)) for name in _SEGMENTATION},
+    "timm.deit_tiny_patch16_224": lambda: timm_model("deit_tiny_patch16_224"),
+    "timm.vit_tiny_patch16_224": lambda: timm_model("vit_tiny_patch16_224"),
+    "transformers.Bert": lambda: text_model("Bert", **_SMALL),
+    "transformers.DistilBert": lambda: text_model("DistilBert", n_layers=2, dim=128, n_heads=4, hidden_dim=256),
+    "transformers.Albert": lambda: text_model("Albert", **_SMALL),
+    "transformers.ViT": lambda: vision_model("ViT", **_SMALL),
+    "transformers.DeiT": lambda: vision_model("DeiT", **_SMALL),
+    "transformers.CLIPText": lambda: text_model("CLIPText", ("last_hidden_state", "pooler_output"), **_SMALL),
+    "transformers.CLIPVision": lambda: vision_model("CLIPVision", **_SMALL),
+    "transformers.Whisper": whisper,
+    "transformers.T5": lambda: text_model("T5", **_T5),
+    "transformers.Swin": lambda: vision_model("Swin", depths=_ONCE, embed_dim=48),
+    "transformers.GPT2": lambda: text_model("GPT2", n_layer=2, n_embd=128, n_head=4),
+    "transformers.Llama": lambda: text_model("Llama", **(_SMALL | _CAUSAL["Llama"])),
+}
+"""The smallest of each family that is exported in every form."""
+
+FURTHER_PACKAGES = {
+    **packages_vision.PACKAGES, **packages_text_audio.PACKAGES, **packages_vit_video.PACKAGES,
+    **packages_detection_forecasting.PACKAGES, **transformers_decode_steps.PACKAGES,
+}  # fmt: skip
+"""Packages and models of each, by what rows call them."""
+ABSENT = tuple(
+    sorted({package for package, _ in FURTHER_PACKAGES.values() if importlib.util.find_spec(package) is None})
+)
+"""Those whose models are left out."""
+
+_NEWER = (
+    transformers_shrunk, transformers_vision, transformers_multimodal, transformers_detection_ocr_audio,
+)  # fmt: skip
+
+SHRUNK = {
+    **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
+    **transformers_multimodal.TALKS, **transformers_detection_ocr_audio.KINDS,
+}  # fmt: skip
+
+OTHERS: dict[str, Callable[[], Made]] = {
+    **{
+        f"transformers.{kind}": (lambda kind=kind: text_model(kind, **_SMALL))
+        for kind in _BERTS if kind not in ("Bert", "Albert")
+    },
+    "transformers.SqueezeBert": lambda: text_model("SqueezeBert", embedding_size=128, **_SMALL),
+    "transformers.MobileBert": lambda: text_model("MobileBert", num_hidden_layers=2),
+    "transformers.ModernBert": lambda: text_model(
+        "ModernBert", pad_token_id=0, cls_token_id=1, sep_token_id=2, **_SMALL
+    ),
+    "transformers.Funnel": lambda: text_model(
+        "Funnel", block_sizes=[1, 1], d_model=128, n_head=4, d_head=32, d_inner=256
+    ),
+    "transformers.XLNet": lambda: text_model("XLNet", n_layer=2, d_model=128, n_head=4, d_inner=256),
+    "transformers.BigBird": lambda: text_model("BigBird", attention_type="original_full", **_SMALL),
+    "transformers.SiglipText": lambda: text_model("SiglipText", **_SMALL),
+    "transformers.Bart": lambda: text_model("Bart", **_ENCODER),
+    "transformers.MBart": lambda: text_model("MBart", **_ENCODER),
+    "transformers.Marian": lambda: text_model("Marian", **_ENCODER),
+    "transformers.MT5": lambda: text_model("MT5", **_T5),
+    "transformers.OPT": lambda: text_model("OPT", ffn_dim=256, word_embed_proj_dim=128, **_SMALL),
+    "transformers.Bloom": lambda: text_model("Bloom", n_layer=2, hidden_size=128, n_head=4),
+    "transformers.GPTJ": lambda: text_model("GPTJ", n_layer=2, n_embd=128, n_head=4, rotary_dim=16),
+    "transformers.GPTNeo": lambda: text_model(
+        "GPTNeo", num_layers=2, hidden_size=128, num_heads=4, attention_types=[[["global", "local"], 1]]
+    ),
+    "transformers.GPTBigCode": lambda: text_model("GPTBigCode", n_layer=2, n_embd=128, n_head=4),
+    "transformers.CodeGen": lambda: text_model("CodeGen", n_layer=2, n_embd=128, n_head=4, rotary_dim=16),
+    **{
+        f"transformers.{kind}": (lambda kind=kind, more=more: text_model(kind, **(_SMALL | more)))
+        for kind, more in _CAUSAL.items() if kind != "Llama"
+    },
+    "transformers.Beit": lambda: vision_model("Beit", **_SMALL),
+    "transformers.Data2VecVision": lambda: vision_model("Data2VecVision", **_SMALL),
+    "transformers.Dinov2": lambda: vision_model("Dinov2", **_SMALL),
+    "transformers.DINOv3ViT": lambda: vision_model("DINOv3ViT", **_SMALL),
+    "transformers.SiglipVision": lambda: vision_model("SiglipVision", **_SMALL),
+    "transformers.BlipVision": lambda: vision_model("BlipVision", **_SMALL),
+    "transformers.IJepa": lambda: vision_model("IJepa", **_SMALL),
+    "transformers.ViTMSN": lambda: vision_model("ViTMSN", **_SMALL),
+    "transformers.Yolos": lambda: vision_model("Yolos", image_size=[224, 224], num_detection_tokens=10, **_SMALL),
+    "transformers.Hiera": lambda: vision_model("Hiera", depths=_ONCE, embed_dim=48),
+    "transformers.Swinv2": lambda: vision_model("Swinv2", depths=_ONCE, embed_dim=48),
+    "transformers.ConvNext": lambda: vision_model("ConvNext", depths=_ONCE, hidden_sizes=[32, 64, 96, 128]),
+    "transformers.ConvNextV2": lambda: vision_model("ConvNextV2", depths=_ONCE, hidden_sizes=[32, 64, 96, 128]),
+    "transformers.ResNet": lambda: vision_model("ResNet", depths=_ONCE),
+    "transformers.RegNet": lambda: vision_model("RegNet", depths=_ONCE),
+    "transformers.MobileViT": lambda: vision_model("MobileViT"),
+    "transformers.MobileViTV2": lambda: vision_model("MobileViTV2", width_multiplier=0.5),
+    "transformers.MobileNetV1": lambda: vision_model("MobileNetV1", depth_multiplier=0.25),
+    "transformers.MobileNetV2": lambda: vision_model("MobileNetV2", depth_multiplier=0.35),
+    "transformers.PoolFormer": lambda: vision_model("PoolFormer", depths=_ONCE),
+    "transformers.Pvt": lambda: dense_model("Pvt", "logits", depths=_ONCE),
+    "transformers.PvtV2": lambda: dense_model("PvtV2", "logits", depths=_ONCE),
+    "transformers.Cvt": lambda: vision_model("Cvt", depth=[1, 2, 3]),
+    "transformers.FocalNet": lambda: vision_model("FocalNet", depths=_ONCE, embed_dim=48),
+    "transformers.Segformer": lambda: vision_model("Segformer", depths=_ONCE),
+    "transformers.SegformerHead": lambda: segmenting_model("Segformer", depths=_ONCE),
+    "transformers.DPT": lambda: dense_model(
+        "DPT", "predicted_depth", backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[32, 64, 96, 128],
+        image_size=224, fusion_hidden_size=64, **(_SMALL | {"num_hidden_layers": 4}),
+    ),
+    "transformers.GLPN": lambda: dense_model("GLPN", "predicted_depth", depths=_ONCE),
+    "transformers.Wav2Vec2": lambda: audio_model("Wav2Vec2"),
+    "transformers.Hubert": lambda: audio_model("Hubert"),
+    "transformers.WavLM": lambda: audio_model("WavLM"),
+    "transformers.UniSpeech": lambda: audio_model("UniSpeech"),
+    "transformers.Data2VecAudio": lambda: audio_model("Data2VecAudio"),
+    "transformers.Wav2Vec2Conformer": lambda: audio_model("Wav2Vec2Conformer"),
+    "transformers.SEW": lambda: audio_model("SEW", squeeze_factor=2),
+    "transformers.AST": spectrogram,
+    "transformers.TableTransformer": lambda: tables("TableTransformer"),
+    "transformers.Detr": lambda: tables("Detr"),
+    **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in _TIMM if "timm." + name not in NAMED},
+    **{f"torchvision.{name}": (lambda name=name: video_model(name)) for name in _VIDEO},
+    **{f"torchvision.{name}": (lambda name=name: segmentation_model(name)) for name in _SEGMENTATION_MORE},
+    **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in _TORCHVISION_MORE},
+    **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in transformers_heads.TIMM},
+    **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in transformers_heads.TRANSFORMERS},
+    **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind)) for name, kind in SHRUNK.items()},
+    **{f"module.{name}": made for name, made in custom_modules.MODULES.items()},
+    **{f"module.{name}": made for name, made in custom_research.MODULES.items()},
+    **{
+        f"{name}.{model}": made
+        for name, (package, models) in FURTHER_PACKAGES.items() if package not in ABSENT
+        for model, made in models.items()
+    },
+}  # fmt: skip
+"""Models that are exported in one form, the largest last."""
+
+MODELS = NAMED | OTHERS
+
+ONE_FORM = {
+    "transformers.Tapas": "dynamo18", "transformers.XLNet": "ts17",
+    "transformers.Cohere": "dynamo18", "transformers.MobileViTV2": "dynamo18",
+    "timm.halonet26t": "dynamo18", "timm.volo_d1_224": "dynamo18", "timm.sehalonet33ts": "dynamo18",
+    **{f"transformers.{name}": form for name, form in transformers_heads.ONE_FORM.items()},
+    **{
+        f"transformers.{name}": form
+        for each in _NEWER
+        for name, form in each.ONE_FORM.items()
+    },
+    **{f"module.{name}": form for name, form in (custom_modules.ONE_FORM | custom_research.ONE_FORM).items()},
+    **packages_vision.ONE_FORM, **packages_text_audio.ONE_FORM, **packages_vit_video.ONE_FORM,
+    **packages_detection_forecasting.ONE_FORM, **transformers_decode_steps.ONE_FORM,
+}  # fmt: skip
+"""The form of those that the exporter of the other does not take."""
