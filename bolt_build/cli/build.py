@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--locked", action="store_true", help="end with exit code 6 unless the whole plan comes from the recipe's lock"
     )
     add_task_cache(parser, may_only_read=True)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print errors alone")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     parser.add_argument(
         "--timings", type=file_name, metavar="FILE.html",
         help="write a page with the tasks over time, the critical path, and what the cache saved",

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
     parser.add_argument(
-        "--model", action="store_true", help="also import and plan the models, and report all that keeps one from that"
+        "--model", action="store_true", help="also import and plan the models, and report everything that would fail"
     )
     parser.add_argument("--expand", action="store_true", help="print each recipe with every default, as YAML")
     add_format(parser, "report")

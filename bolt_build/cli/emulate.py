@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_jobs(parser)
     add_task_cache(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print errors alone")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     add_format(parser)
     add_outcome_files(parser)
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stage", **one_of("imported", "optimised"), default="optimised",
         help="before the passes or after them",
     )  # fmt: skip
-    parser.add_argument("--batch", type=count, metavar="N", help="which of the recipe's batches (default: the first)")
+    parser.add_argument("--batch", type=count, metavar="N", help="only this batch of the recipe (default: the first)")
     add_cache(parser, "the cache with the records, whose times charts show")
     add_format(parser, "graph", ("text", *FORMATS))
 

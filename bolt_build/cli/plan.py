@@ -31,7 +31,7 @@ NAME = "plan"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    parser.add_argument("--batch", type=count, metavar="N", help="which of the recipe's batches (default: all)")
+    parser.add_argument("--batch", type=count, metavar="N", help="only this batch of the recipe (default: all)")
     add_cache(parser, "the cache with the records, whose times charts show")
     add_format(parser, "plan", ("text", "json", *FORMATS))
 

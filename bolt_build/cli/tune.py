@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a lock of an earlier format anew, with the same kernels; measures none",
     )
     parser.add_argument(
-        "--all-candidates", action="store_true", help="every legal kernel, not the tuning.candidates best predicted"
+        "--all-candidates", action="store_true", help="measure every legal kernel, not only the first tuning.candidates by prediction"
     )
     parser.add_argument(
         "--records-out", type=file_name, metavar="FILE.json", help="write every record of the recipe's problems"
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
     )
     add_task_cache(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print errors alone")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     add_format(parser)
 
 

@@ -11,7 +11,7 @@ VERBS = {
     "init": (
         "write a first recipe for an ONNX file, a zoo model or a PyTorch module, and say what would not build and why"
     ),
-    "build": "build and verify the engines of recipes (the verb that is meant where none is given)",
+    "build": "build and verify the engines of recipes (the default verb)",
     "check": (
         "validate recipes, and with --model also their models; every mistake at once; --expand writes out every default"
     ),
