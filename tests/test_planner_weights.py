@@ -23,11 +23,11 @@ def test_numbers_beyond_a_half_type_end_at_its_largest_and_infinity_stays(
 ) -> None:
     table = WeightTable()
     table.index(GRAPH, "c", dtype)
-    (stored,) = table.constants()
-    np.testing.assert_allclose(stored.astype(np.float64), [least, most, -np.inf, 0.1], rtol=3e-3)
+    (weight,) = table.weights()
+    np.testing.assert_allclose(weight.array.astype(np.float64), [least, most, -np.inf, 0.1], rtol=3e-3)
 
 
 def test_what_is_stored_as_it_is_stays_bit_for_bit() -> None:
     table = WeightTable()
     table.index(GRAPH, "c", DType.F32)
-    np.testing.assert_array_equal(table.constants()[0], np.asarray([-3.4028235e38, 7e4, -np.inf, 0.1], np.float32))
+    np.testing.assert_array_equal(table.weights()[0].array, np.asarray([-3.4028235e38, 7e4, -np.inf, 0.1], np.float32))

@@ -39,7 +39,7 @@ from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection
 from bolt_build.planner.slow_steps import slow_steps
 from bolt_build.planner.space import SearchSpace, search_space
 from bolt_build.planner.structure import structure
-from bolt_build.planner.weights import WeightTable
+from bolt_build.planner.weights import Weight, WeightTable
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
@@ -47,7 +47,7 @@ from bolt_build.targets import Target
 
 @dataclass(frozen=True)
 class PlannedEngine:
-    """The plan, the constants of its weights table in order (each in its slot's element type), the optimised graphs.
+    """The plan, the weights of its table in order, the optimised graphs.
 
     `covers` are what was chosen of each graph, as a lock keeps it. `asked` are the digests of every problem whose
     winner could have changed the plan, in order, and `used` those of the plan's steps. `chains` says of all products
@@ -56,13 +56,18 @@ class PlannedEngine:
     """
 
     plan: EnginePlan
-    constants: tuple[Array, ...]
+    weights: tuple[Weight, ...]
     graphs: tuple[Graph, ...]
     covers: tuple[ChosenCover, ...]
     asked: tuple[str, ...]
     used: tuple[UsedProblem, ...]
     chains: tuple[ChainOutcome, ...] = ()
     declined: tuple[Declined, ...] = ()
+
+    @property
+    def constants(self) -> tuple[Array, ...]:
+        """The arrays of the weights table in order, each in its slot's element type. They are made each time."""
+        return tuple(weight.array for weight in self.weights)
 
 
 def plan_engine(
@@ -105,7 +110,7 @@ def plan_engine(
         tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)), tuple(slow), padded,
     )  # fmt: skip
     return PlannedEngine(
-        plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems(),
+        plan, weights.weights(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems(),
         tuple(chains), tuple(declined),
     )  # fmt: skip
 

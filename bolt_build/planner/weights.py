@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import ml_dtypes
 import numpy as np
 
@@ -26,6 +28,24 @@ def _stored(array: Array, dtype: DType) -> Array:
     return np.where(np.isfinite(wide), np.clip(wide, -most, most), wide).astype(kind)
 
 
+@dataclass(frozen=True)
+class Weight:
+    """A constant, and the element type of its slot. Plans are made by the hundred and hardly any is written, so it is
+    converted when its bytes are asked for."""
+
+    constant: Array = field(compare=False, repr=False)
+    dtype: DType
+
+    @property
+    def nbytes(self) -> int:
+        return self.constant.size * numpy_dtype(self.dtype).itemsize
+
+    @property
+    def array(self) -> Array:
+        """In memory's order, in the slot's element type."""
+        return np.ascontiguousarray(_stored(self.constant, self.dtype)).reshape(self.constant.shape)
+
+
 class WeightTable:
     """Collects constants under (name, element type); the same in another batch is the same slot.
 
@@ -38,7 +58,7 @@ class WeightTable:
         self._found: dict[tuple[str, DType, str], int] = {}
         self._taken: set[tuple[str, DType]] = set()
         self._slots: list[WeightSlot] = []
-        self._constants: list[Array] = []
+        self._weights: list[Weight] = []
 
     def index(self, graph: Graph, name: str, dtype: DType) -> int:
         """The slot that holds constant `name` of `graph` as `dtype`."""
@@ -46,20 +66,19 @@ class WeightTable:
         assert constant is not None, f"'{name}' is no constant"
         key = (name, dtype, constant.digest)
         if key not in self._found:
-            array = np.ascontiguousarray(_stored(constant.array, dtype))
-            array = array.reshape(constant.array.shape)
+            weight = Weight(constant.array, dtype)
             taken = (name, dtype) in self._taken
             self._taken.add((name, dtype))
             self._found[key] = len(self._slots)
             offset = aligned(self._slots[-1].offset + self._slots[-1].nbytes) if self._slots else 0
             slot_name = f"{name}@batch{sizes_of(graph).key}" if taken else name
-            self._slots.append(WeightSlot(slot_name, dtype, array.shape, offset, array.nbytes))
-            self._constants.append(array)
+            self._slots.append(WeightSlot(slot_name, dtype, constant.array.shape, offset, weight.nbytes))
+            self._weights.append(weight)
         return self._found[key]
 
     def slots(self) -> tuple[WeightSlot, ...]:
         return tuple(self._slots)
 
-    def constants(self) -> tuple[Array, ...]:
-        """The slots' arrays, each in its slot's element type."""
-        return tuple(self._constants)
+    def weights(self) -> tuple[Weight, ...]:
+        """What the slots hold."""
+        return tuple(self._weights)

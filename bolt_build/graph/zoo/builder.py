@@ -6,6 +6,7 @@ layer in a log is found at once. `calibrate` gives the weights their values.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class Builder:
 
     def __init__(self) -> None:
         self._nodes: list[onnx.NodeProto] = []
-        self._initializers: list[onnx.TensorProto] = []
+        self._weights: list[tuple[str, tuple[int, ...], bool]] = []
 
     def node(self, op: str, scope: str, inputs: list[str], **attributes: Any) -> str:
         return self._add(op, scope, inputs, f"{scope}/{op}_output_0", attributes)
@@ -100,20 +101,27 @@ class Builder:
     def finish(
         self, name: str, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
     ) -> onnx.ModelProto:
-        """All of it, with these inputs and outputs."""
-        graph = helper.make_graph(self._nodes, name, inputs, outputs, self._initializers)
+        """All of it, with these inputs and outputs. Weights are made in their place: both of onnx's helpers copy
+        what they are given, of some models half a gigabyte."""
+        graph = helper.make_graph(self._nodes, name, inputs, outputs)
         opset = [helper.make_opsetid("", OPSET)]
-        return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=opset, producer_name="bolt-build")
+        model = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=opset, producer_name="bolt-build")
+        for weight, shape, filled in self._weights:
+            tensor = model.graph.initializer.add(name=weight, data_type=TensorProto.FLOAT, dims=shape)
+            if filled:
+                tensor.raw_data = zeros_of(tensor)
+        return model
 
     def _zeros(self, scope: str, part: str, *shape: int) -> str:
-        name = _weight_name(scope, part)
-        self._initializers.append(numpy_helper.from_array(np.zeros(shape, np.float32), name))
-        return name
+        return self._weight(scope, part, shape, True)
 
     def _empty(self, scope: str, part: str, *shape: int) -> str:
         """A weight without data."""
-        name = _weight_name(scope, part)
-        self._initializers.append(TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape))
+        return self._weight(scope, part, shape, False)
+
+    def _weight(self, scope: str, part: str, shape: tuple[int, ...], filled: bool) -> str:
+        name = f"{scope[1:].replace('/', '.')}.{part}"
+        self._weights.append((name, shape, filled))
         return name
 
     def _add(self, op: str, scope: str, inputs: list[str], output: str, attributes: dict[str, Any]) -> str:
@@ -121,5 +129,6 @@ class Builder:
         return output
 
 
-def _weight_name(scope: str, part: str) -> str:
-    return f"{scope[1:].replace('/', '.')}.{part}"
+def zeros_of(tensor: TensorProto) -> bytes:
+    """The data of an f32 `tensor` that is zero everywhere."""
+    return bytes(4 * math.prod(tensor.dims))

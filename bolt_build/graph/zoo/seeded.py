@@ -15,10 +15,9 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
 
-from bolt_build.graph.ir import Array
-from bolt_build.graph.zoo.builder import Builder
+from bolt_build.graph.zoo.builder import Builder, zeros_of
 
 _CHUNK = 1 << 20
 """Numbers that are drawn at once."""
@@ -68,13 +67,11 @@ class Seeded:
 
     def zeros(self) -> onnx.ModelProto:
         """The model with weights that are zero, as other models of the zoo are before they are calibrated."""
-        return self._filled(lambda item: np.zeros(tuple(item.dims), np.float32))
+        return self._filled(zeros_of)
 
     def drawn(self, seed: int) -> onnx.ModelProto:
         """The model with its weights, all in memory."""
-        return self._filled(
-            lambda item: np.concatenate(list(self._chunks(item, seed))).reshape(tuple(item.dims)),
-        )
+        return self._filled(lambda item: b"".join(chunk.tobytes() for chunk in self._chunks(item, seed)))
 
     def write(self, file: IO[bytes], seed: int) -> None:
         """Writes the ONNX file: the bytes of `drawn`'s weights, without ever holding one as a whole. Raises OSError."""
@@ -96,11 +93,11 @@ class Seeded:
     def _chunks(self, item: TensorProto, seed: int) -> Iterator[npt.NDArray[np.float32]]:
         return self.spreads[item.name].chunks(tuple(item.dims), item.name, seed)
 
-    def _filled(self, value: Callable[[TensorProto], Array]) -> onnx.ModelProto:
+    def _filled(self, data: Callable[[TensorProto], bytes]) -> onnx.ModelProto:
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
         for item in model.graph.initializer:
-            item.CopyFrom(numpy_helper.from_array(value(item), item.name))
+            item.raw_data = data(item)
         return model
 
 
