@@ -59,6 +59,12 @@ def seeded_array(name: str, t: TensorType, positive: bool = False) -> Array:
     return np.asarray(values / max(fan_in, 1) ** 0.5).astype(numpy_dtype(t.dtype))
 
 
+@functools.lru_cache(maxsize=16)
+def _seeded(name: str, t: TensorType, positive: bool) -> Constant:
+    """The constant of `seeded_array`. Texts of one kind name the same ones, of millions of values, again and again."""
+    return Constant(seeded_array(name, t, positive))
+
+
 @functools.cache
 def _hints(cls: type[Op]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
@@ -128,7 +134,7 @@ class Parser:
                 if digest.startswith(head):
                     return constant
         positive = self._accept("positive")
-        return Constant(seeded_array(name, t, positive))
+        return _seeded(name, t, positive)
 
     def _node(self) -> None:
         outputs: list[tuple[Token, str, bool, TensorType | None]] = []
