@@ -70,6 +70,11 @@ class Emitter:
         factors, offsets = (self.add("Reshape", [each, self.constant([-1, 1])]) for each in (scale, bias))
         return self.add("Reshape", [self.sum(self.product(unit, factors), offsets), self.add("Shape", [x])])
 
+    def logistic(self, x: str) -> str:
+        """1 / (1 + e^-x), off by a part of itself. onnxruntime's Sigmoid is off by 1e-7, which may be all there is."""
+        power = self.add("Exp", [self.add("Neg", [x])])
+        return self.add("Reciprocal", [self.affine(power, 1.0, 1.0)])
+
     def again(
         self, node: NodeProto, inputs: Sequence[str], changed: Mapping[str, Any] | None = None, output: int = 0
     ) -> str:

@@ -19,7 +19,7 @@ from bolt_build.verify.problems import layer_problems, told_by_layers
 from bolt_build.verify.reference import Reference, widened
 from bolt_build.verify.report import REPORT_VERSION, BatchReport, VerifyReport
 from bolt_build.verify.samples import Samples
-from bolt_build.verify.sensitivity import Share, amplification
+from bolt_build.verify.sensitivity import Growth, Share, amplification
 from bolt_build.verify.taps import taps_of
 from bolt_build.verify.tolerance import BY_ROUNDING, Tolerances
 
@@ -101,11 +101,11 @@ def _verify_batch(
 
 def _run_samples(
     context: Runnable, reference: Reference, plan: BatchPlan, samples: Samples
-) -> tuple[list[dict[str, Array]], list[dict[str, Array]], dict[str, float]]:
+) -> tuple[list[dict[str, Array]], list[dict[str, Array]], dict[str, Growth]]:
     """Each sample's outputs from the engine and from the reference, and the most by which any of them amplifies."""
     coarsest = coarsest_of(plan)
     results, expected = [], []
-    growth: dict[str, float] = {}
+    growth: dict[str, Growth] = {}
     count = samples.count(plan.batch, plan.inputs)
     for number in range(count):
         inputs = samples.inputs(plan, number)
@@ -114,7 +114,7 @@ def _run_samples(
         expected.append(reference.outputs(feeds))
         share = Share(plan.batch, number, count)
         found = amplification(reference, feeds, expected[-1], coarsest, share, samples.seed)
-        growth = {name: max(value, growth.get(name, 0.0)) for name, value in found.items()}
+        growth = {name: each.most(growth.get(name, Growth())) for name, each in found.items()}
     return results, expected, growth
 
 

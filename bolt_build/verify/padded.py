@@ -17,6 +17,7 @@ from bolt_build.verify.outputs import compare_outputs
 from bolt_build.verify.reference import widened
 from bolt_build.verify.report import VerifyReport
 from bolt_build.verify.samples import Samples
+from bolt_build.verify.sensitivity import Growth
 from bolt_build.verify.tolerance import Tolerances
 
 
@@ -53,7 +54,12 @@ def with_padding(
             inputs = samples.inputs(small, 0)
             if which > 0 and _leaves_nothing(dim, inputs):
                 continue
-            growth = {o.name: o.amplification for b in report.batches for o in b.outputs if sizes_of(b) == small.sizes}
+            growth = {
+                o.name: Growth(o.amplification, o.of_elements)
+                for b in report.batches
+                for o in b.outputs
+                if sizes_of(b) == small.sizes
+            }
             with model.context(large.batch, dims=dict(large.dims), padded=True) as context:
                 results = context.run(inputs)
             expected = reference.outputs({name: widened(array) for name, array in inputs.items()})

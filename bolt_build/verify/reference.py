@@ -26,7 +26,7 @@ from bolt_build.verify.stirred import stirred
 from bolt_build.verify.taps import Tap
 from bolt_build.verify.unrolled import has_graphs, unrolled
 from bolt_build.verify.widening import without_bf16, without_fp64
-from bolt_build.verify.written_out import written_out
+from bolt_build.verify.written_out import with_exact_sigmoids, written_out
 
 _NUMPY = {
     "tensor(float)": np.float32,
@@ -108,14 +108,14 @@ class Reference:
         """The whole model's outputs by name. Attention is computed as ONNX defines it: onnxruntime's own kernel gives 0
         where all keys are masked."""
         if self._loaded is None:
-            model = without_bf16(self._written_out)
+            model = self._whole
             self._outputs = tuple(output.name for output in model.graph.output)
             self._loaded = self._session(model, whole=True)
         return self._run(self._loaded, list(self._outputs), self._cast(self._loaded, feeds))
 
     def stirred(self, feeds: Mapping[str, Array], size: float, seed: int) -> dict[str, Array]:
         """The outputs where what integers select is changed by a random part of itself (`verify.stirred`)."""
-        model = stirred(without_bf16(self._written_out), size, seed)
+        model = stirred(self._whole, size, seed)
         if model is None:
             return self.outputs(feeds)
         session = self._session(model, whole=True)
@@ -193,6 +193,11 @@ class Reference:
         """What a model gives of these names for these inputs."""
         session = self._session(without_bf16(model), whole=False)
         return self._run(session, list(names), self._cast(session, feeds))
+
+    @property
+    def _whole(self) -> onnx.ModelProto:
+        """What gives outputs."""
+        return with_exact_sigmoids(without_bf16(self._written_out))
 
     @functools.cached_property
     def _written_out(self) -> onnx.ModelProto:

@@ -13,8 +13,9 @@ and windows over them do not level it out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onnx import NodeProto
 
@@ -80,7 +81,8 @@ class Work:
     """One node of a segment under its rule: its inputs, their variances and its outputs as the graph names them.
     `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
     has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them. `stored`
-    says which inputs are floating-point constants."""
+    says which inputs are floating-point constants of the model. `careful`: no effort is spared. `apart`: of sums with
+    constants, by name, what emits the same without them."""
 
     emit: Emitter
     node: NodeProto
@@ -92,6 +94,8 @@ class Work:
     counts: list[str]
     means: bool = False
     stored: Sequence[bool] = ()
+    careful: bool = False
+    apart: dict[str, Callable[[], str]] = field(default_factory=dict)
 
     def again(self, inputs: Sequence[str], **changed: object) -> str:
         """The same operator on other inputs."""
@@ -126,6 +130,35 @@ class Work:
             return variance
         each = self.emit.affine(count, self.roundings.addition / 3.0, self.roundings.result)
         return self.plus(variance, self.emit.product(self.emit.square(self.outputs[0]), each))
+
+    def settled(self) -> tuple[Variance, ...]:
+        """The variances of inputs with the roundings that are relative to these: at the end only those would count that
+        are relative to the end. A sum may come to much less than what it adds, and a gate to less than what it lets
+        through."""
+        emit = self.emit
+        if not self.roundings.once or not self.counts:
+            return tuple(self.variances)
+        each = emit.constant(self.roundings.result)
+        for count in self.counts:
+            each = emit.sum(each, emit.scaled(count, self.roundings.addition / 3.0))
+        return tuple(
+            None if variance is None else emit.sum(variance, emit.product(emit.square(name), each))
+            for name, variance in zip(self.inputs, self.variances, strict=True)
+        )
+
+    def without_constants(self, index: int) -> str:
+        """Input `index` of a sum, without the constants that were added: 0 for a constant."""
+        name = self.inputs[index]
+        if self.fixed[index]:
+            return self.emit.zeros_like(name)
+        return self.apart[name]() if name in self.apart else name
+
+    def keep_apart(self, index: int = 0) -> None:
+        """A linear operator with constants beside input `index`: if that was a sum with constants, so is the result."""
+        part = self.apart.get(self.inputs[index])
+        if part is not None:
+            before, behind = self.inputs[:index], self.inputs[index + 1 :]
+            self.apart[self.outputs[0]] = functools.cache(lambda: self.again([*before, part(), *behind]))
 
     def weight(self, index: int) -> float:
         """The relative variance of input `index` by its own storing: that of a constant."""

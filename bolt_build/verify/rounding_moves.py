@@ -14,6 +14,8 @@ def _largest(work: Work) -> Variance:
 
 def moved(work: Work) -> Variance:
     """What only moves elements moves their variances with them."""
+    if work.node.op_type in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity"):
+        work.keep_apart()
     if work.variances[0] is None:
         return None
     return work.again([work.variances[0], *work.inputs[1:]])

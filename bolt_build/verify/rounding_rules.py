@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from math import prod
 
 from onnx import NodeProto
 
 from bolt_build.graph.onnx_import import importer_table
-from bolt_build.verify import quantised_rules, rounding_moves
+from bolt_build.verify import partial_sums, quantised_rules, rounding_functions, rounding_moves
 from bolt_build.verify.alike import of_means, of_positions, of_shares, of_sums
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 from bolt_build.verify.rounding_einsum import einsum
@@ -15,17 +16,36 @@ from bolt_build.verify.rounding_recurrent import recurrence
 
 
 def _convolution(work: Work) -> Variance:
+    weight = work.inputs[1]
+    count = work.emit.quotient(work.emit.size(weight), work.emit.extent(weight, 0))
+    return _of_windows(work, count, work.emit.extent(weight, 1), 1)
+
+
+def _transposed_convolution(work: Work) -> Variance:
+    """Of a window only every stride-th place meets an input."""
+    emit, weight, attributes = work.emit, work.inputs[1], {each.name: each for each in work.node.attribute}
+    channels = emit.scaled(emit.extent(weight, 0), 1.0 / work.integer("group", 1))
+    if "kernel_shape" in attributes:
+        extents = attributes["kernel_shape"].ints
+        strides = attributes["strides"].ints if "strides" in attributes else [1] * len(extents)
+        places = emit.constant(float(prod(-(-extent // step) for extent, step in zip(extents, strides, strict=True))))
+    else:
+        places = emit.quotient(emit.size(weight), emit.product(emit.extent(weight, 0), emit.extent(weight, 1)))
+    return _of_windows(work, emit.product(channels, places), channels, 0)
+
+
+def _of_windows(work: Work, count: str, channels: str, axis: int) -> Variance:
+    """Sums of `count` products each, of so many `channels`, which the weight has along `axis`."""
     emit, (x, weight, *bias) = work.emit, work.inputs
-    count = emit.quotient(emit.size(weight), emit.extent(weight, 0))
     share = emit.sum(additions(work, count)[0], emit.constant(work.weight(1)))
-    arriving = emit.square(x)
+    arriving, behind = _with_parts(work, 0, count)
     if work.variances[0] is not None:
         # One weight's error meets every position of the window: their errors add up as if they were one.
-        window = emit.quotient(count, emit.extent(weight, 1))
+        window = emit.quotient(count, channels)
         arriving = emit.sum(arriving, emit.product(work.variances[0], emit.quotient(window, share)))
     inputs = [arriving, emit.product(emit.square(weight), share)]
     inputs += [emit.product(emit.square(name), share) for name in bias if name]
-    spread: Variance = work.again(inputs)
+    spread = work.plus(work.again(inputs), behind, partial_sums.of_windows(work, count, axis))
     of_weight, *of_bias = work.variances[1:]
     if of_weight is not None or any(of_bias):
         carried = [
@@ -36,6 +56,20 @@ def _convolution(work: Work) -> Variance:
     return work.summed(spread, count)
 
 
+def _with_parts(work: Work, index: int, count: str) -> tuple[str, Variance]:
+    """The squares of input `index` of a product, and the variance of what that is without the constants in it: an
+    engine may move these behind the product, so that its sums are as large as what they then cancel."""
+    emit, x = work.emit, work.inputs[index]
+    if x not in work.apart or not work.roundings.once:
+        return emit.square(x), None
+    part = work.apart[x]()
+    inputs = [part if each == index else name for each, name in enumerate(work.inputs[:2])]
+    if work.node.op_type == "Gemm":
+        inputs += map(emit.zeros_like, work.inputs[2:])
+    own = emit.affine(count, work.roundings.addition / 3.0, work.roundings.result)
+    return emit.sum(emit.square(x), emit.square(part)), emit.product(emit.square(work.again(inputs)), own)
+
+
 def _product(work: Work) -> Variance:
     """MatMul, and Gemm with the squares of its scales."""
     emit, (a, b, *rest) = work.emit, work.inputs
@@ -44,9 +78,10 @@ def _product(work: Work) -> Variance:
     count = emit.extent(a, axis)
     share = emit.sum(additions(work, count)[0], emit.constant(max(work.weight(0), work.weight(1))))
     scales = {"alpha": work.real("alpha", 1.0) ** 2, "beta": work.real("beta", 1.0) ** 2} if gemm else {}
-    a2, b2 = emit.square(a), emit.square(b)
+    (a2, of_a), (b2, of_b) = (_with_parts(work, index, count) for index in (0, 1))
     addends = [emit.product(emit.square(name), share) for name in rest if name]
-    spread: Variance = work.again([a2, emit.product(b2, share), *addends], **scales)
+    spread = work.plus(work.again([a2, emit.product(b2, share), *addends], **scales), of_a, of_b)
+    spread = work.plus(spread, partial_sums.of_rows(work, count, axis))
     if work.means:
         spread = work.plus(spread, of_means(work, a, b))
     if work.variances[0] is not None:
@@ -65,6 +100,8 @@ def _batch_norm(work: Work) -> Variance:
     emit, (x, scale, bias, mean, variance) = work.emit, work.inputs
     shifted = emit.sum(variance, emit.constant(work.real("epsilon", 1e-5)))
     factor = emit.quotient(scale, emit.add("Sqrt", [shifted]))
+    zeros = emit.zeros_like(scale)
+    work.apart[work.outputs[0]] = functools.cache(lambda: work.again([x, scale, zeros, zeros, variance]))
     offset = emit.sum(emit.square(bias), emit.square(emit.product(mean, factor)))
     each = work.roundings.weight + work.roundings.result
     # An engine may begin the sum before with the offset: then every addition rounds what is as large as that.
@@ -81,6 +118,10 @@ def _sum(work: Work) -> Variance:
     """Add, Sub and Sum. What masks is not stored in parts: of two masks together each is as the model has it."""
     fixed = [work.storing(name) for index, name in enumerate(work.inputs) if work.fixed[index]]
     spread = work.plus(*work.variances, *fixed)
+    if fixed or any(name in work.apart for name in work.inputs):
+        work.apart[work.outputs[0]] = functools.cache(
+            lambda: work.again([*map(work.without_constants, range(len(work.inputs)))])
+        )
     if work.roundings.once and any(variance is not None for variance in work.variances):
         # A chain of sums may come to much less than one on the way, so that the end's own rounding is not the largest.
         return work.rounded(spread, work.roundings.addition)
@@ -93,11 +134,15 @@ def _times(work: Work) -> Variance:
     emit, (a, b), (va, vb) = work.emit, work.inputs, work.variances
     terms = [emit.product(emit.square(b), va) if va is not None else None]
     terms.append(emit.product(emit.square(a), vb) if vb is not None else None)
+    if list(work.fixed).count(True) == 1:
+        work.keep_apart(work.fixed.index(False))
     return work.rounded(work.plus(*terms), work.roundings.result + work.weight(0) + work.weight(1))
 
 
 def _divided(work: Work) -> Variance:
     emit, b, (va, vb) = work.emit, work.inputs[1], work.variances
+    if work.fixed[1]:
+        work.keep_apart()
     above = work.plus(va, emit.product(emit.square(work.outputs[0]), vb) if vb is not None else None)
     carried = None if above is None else emit.quotient(above, emit.square(b))
     return work.rounded(carried, work.roundings.result + work.weight(0) + work.weight(1))
@@ -249,58 +294,13 @@ def _extent(work: Work) -> str:
     return work.emit.quotient(work.emit.size(work.inputs[0]), work.emit.size(work.outputs[0]))
 
 
-_REACH = 16.0
-"""Deviations of an argument that a function which levels off is looked at: more than a layer may be off by."""
-
-
-def _function(slope: float, kind: str, *, levels_off: bool = False) -> Rule:
-    """A function with slopes of at most `slope`: "exact", or off by FUNCTION relative to 1 + |y| ("bounded") or to
-    |x| + |y| ("product", those that are a product of x with a bounded one). One that rises and `levels_off` is off by
-    no more than it rises around its argument: x sigmoid(x) of a large x is off as x is, not as its square is."""
-
-    def rule(work: Work) -> Variance:
-        emit, variance = work.emit, work.variances[0]
-        carried = None if variance is None else emit.scaled(variance, slope * slope)
-        if variance is not None and levels_off:
-            assert carried is not None
-            carried = emit.add("Min", [carried, _rise(work, variance)])
-        if kind == "exact":
-            return carried
-        size = emit.square(work.outputs[0])
-        other = emit.constant(1.0) if kind == "bounded" else emit.square(work.inputs[0])
-        own = emit.scaled(emit.sum(size, other), FUNCTION)
-        return work.plus(carried, own, emit.scaled(size, work.roundings.result))
-
-    return rule
-
-
-def _rise(work: Work, variance: str) -> str:
-    """The square of what the node's function rises by between `_REACH` deviations below and above its argument."""
-    emit, (x, *rest) = work.emit, work.inputs
-    # A variance that is a difference may come out below 0.
-    reach = emit.scaled(emit.add("Sqrt", [emit.add("Abs", [variance])]), _REACH * UNIT)
-    above, below = (work.again([emit.add(way, [x, reach]), *rest]) for way in ("Add", "Sub"))
-    return emit.square(emit.scaled(emit.add("Sub", [above, below]), 1.0 / UNIT))
-
-
-def _leaky(work: Work) -> Variance:
-    return _function(max(1.0, abs(work.real("alpha", 0.01))), "product")(work)
-
-
 RULES: dict[str, Rule] = {
-    "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
-    "Einsum": einsum,
-    "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power,
-    "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
+    "Conv": _convolution, "ConvTranspose": _transposed_convolution, "MatMul": _product, "Gemm": _product,
+    "BatchNormalization": _batch_norm, "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided,
+    "Pow": _power, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
     "LayerNormalization": _layer_norm,
     "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
-    "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded", levels_off=True),
-    "HardSigmoid": _function(1.0, "bounded", levels_off=True), "Tanh": _function(1.0, "bounded", levels_off=True),
-    "Erf": _function(1.13, "bounded", levels_off=True), "Softplus": _function(1.0, "bounded", levels_off=True),
-    "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
-    "Clip": _function(1.0, "exact", levels_off=True),
-    **dict.fromkeys(("Relu", "Neg", "Abs"), _function(1.0, "exact")),
-    **rounding_moves.RULES, **quantised_rules.RULES,
+    **rounding_functions.RULES, **rounding_moves.RULES, **quantised_rules.RULES,
 }  # fmt: skip
 """By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""
 RECURRENT = ("LSTM", "GRU", "RNN")
@@ -317,6 +317,18 @@ def _movers() -> frozenset[str]:
 def is_exact(node: NodeProto) -> bool:
     """Whether the node rounds nothing."""
     return node.domain in ("", "ai.onnx") and (node.op_type in rounding_moves.EXACT or node.op_type in _movers())
+
+
+_IN_PROPORTION = ("Mul", "Div", "Relu", "LeakyRelu", "PRelu", "Abs", "Neg", "BatchNormalization")
+"""Operators whose results are off by the same part of themselves as an input was, or look at that themselves."""
+_OF_INTEGERS = ("DequantizeLinear", "QLinear", "QGemm", "ConvInteger", "MatMulInteger")
+"""How operators begin that take integers, whose variances are in steps."""
+
+
+def in_proportion(node: NodeProto) -> bool:
+    """Whether roundings that are relative to the node's inputs, if there are any, are so to its results."""
+    own = node.domain in ("", "ai.onnx")
+    return is_exact(node) or (own and node.op_type in _IN_PROPORTION) or node.op_type.startswith(_OF_INTEGERS)
 
 
 def variances_of(work: Work) -> tuple[Variance, ...]:

@@ -9,8 +9,8 @@ that errors of earlier layers do not count. Beside each tensor comes the varianc
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import onnx
@@ -23,7 +23,7 @@ from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
 from bolt_build.verify.real_numbers import REAL, in_fp32, is_own, is_real, makes_others, makes_real, whole_outputs
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
-from bolt_build.verify.rounding_rules import is_exact, variances_of
+from bolt_build.verify.rounding_rules import in_proportion, is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
 from bolt_build.verify.tried import tried
@@ -41,8 +41,8 @@ _KEEPS_ROWS = ("Cast", "CastLike", "Dropout", "Identity", "Reshape", "Where")
 
 
 class Care(Enum):
-    """How a variance is found: of the first rows, as a bound; of every row; or of every row, and no more than trying
-    shows (`verify.tried`). Each costs more than the one before."""
+    """How a variance is found: of the first rows, as a bound; of every row, with what partial sums come to
+    (`verify.partial_sums`); or of every row, and no more than trying shows (`verify.tried`)."""
 
     FIRST_ROWS = "first rows"
     EVERY_ROW = "every row"
@@ -208,7 +208,7 @@ class _Cut:
         real = {name for name, value in known.items() if is_real(self._held[value])}
         feeds = {name: self._feed(value) for name, value in known.items()}
         shares = {feed for name, feed in feeds.items() if self._of.is_of_shares(name)}
-        segment = _Segment(self, roundings_of(tap), feeds, real, by_rows, shares)
+        segment = _Segment(self, roundings_of(tap), feeds, real, by_rows, shares, self._care is not Care.FIRST_ROWS)
         for source in tap.sources:
             segment.read(source, tap.computed)
         for node in nodes:
@@ -261,8 +261,9 @@ class _Segment:
 
     def __init__(
         self, cut: _Cut, roundings: Roundings, sources: Mapping[str, str], real: Set[str], by_rows: bool,
-        shares: Set[str] = frozenset(),
+        shares: Set[str] = frozenset(), careful: bool = False,
     ) -> None:  # fmt: skip
+        self._careful = careful
         self._by_rows, self._rows = by_rows, dict[str, str]()
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
@@ -272,6 +273,7 @@ class _Segment:
         self._roundings = roundings
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
+        self._apart: dict[str, Callable[[], str]] = {}
         self.computed = False
         self.nodes: list[NodeProto] = []  # as they stand in the graph
 
@@ -334,6 +336,8 @@ class _Segment:
         copy.attribute.extend(map(in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
         if is_own(node) and node.op_type in EXACT and len(node.output) == 1:
             self._emit.in_fp64(copy)
+        elif is_own(node) and node.op_type == "Sigmoid":
+            self._emit.nodes.append(helper.make_node("Identity", [self._emit.logistic(*inputs)], outputs))
         else:
             self._emit.typed(node, outputs)
             self._emit.nodes.append(copy)
@@ -374,11 +378,26 @@ class _Segment:
         means = bool(inputs) and inputs[0] in self._shares
         if own and (node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and not self._shares.isdisjoint(inputs))):
             self._shares.update(outputs)
-        work = Work(self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means, stored)
+        work = Work(
+            self._emit,
+            node,
+            seen,
+            variances,
+            made,
+            fixed,
+            self._roundings,
+            self.counts,
+            means,
+            stored,
+            self._careful,
+            self._apart,
+        )
         if own and node.op_type == "Split":
             self._split(node, inputs, outputs, variances[0])
             return
         self.computed |= not is_exact(node)
+        if not in_proportion(node):
+            work = replace(work, variances=work.settled())
         found = zip(outputs, variances_of(work), strict=True)
         self.variances.update((name, each) for name, each in found if name)
 

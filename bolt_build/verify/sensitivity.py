@@ -51,6 +51,19 @@ class Share:
         )
 
 
+@dataclass(frozen=True)
+class Growth:
+    """What a relative change of 1 in the inputs would make of an output, in its standard deviations: in the root mean
+    square, and of the element that it changes most. What saturates changes in few elements, and there wholly."""
+
+    rms: float = 0.0
+    element: float = 0.0
+
+    def most(self, other: Growth) -> Growth:
+        """The larger of each."""
+        return Growth(max(self.rms, other.rms), max(self.element, other.element))
+
+
 def amplification(
     reference: Reference,
     feeds: Mapping[str, Array],
@@ -58,9 +71,9 @@ def amplification(
     stored: DType,
     share: Share,
     seed: int,
-) -> dict[str, float]:
-    """For each output, the relative rms change that a relative change of 1 in the inputs would make, in proportion to
-    what a change by roundings of the type `stored` makes. `before` are the outputs for `feeds` as they are."""
+) -> dict[str, Growth]:
+    """For each output, what a relative change of 1 in the inputs would make of it, in proportion to what a change by
+    roundings of the type `stored` makes. `before` are the outputs for `feeds` as they are."""
     size = ROUNDINGS * UNITS.get(stored, 1.0) * UNIT
     if reference.takes_any_batch and share.divides(feeds):
         part = share.of(feeds)
@@ -74,14 +87,15 @@ def amplification(
 
 def _grown(
     reference: Reference, feeds: Mapping[str, Array], before: Mapping[str, Array], size: float, seed: int
-) -> dict[str, float]:
+) -> dict[str, Growth]:
     change = max(size, STEP) if reference.rounds_to_integers else size
     if reference.rounds_to_integers and not any(array.dtype.kind == "f" for array in feeds.values()):
         after = reference.stirred(feeds, change, seed)
     else:
         changed = {name: _changed(array, change, seed + index) for index, (name, array) in enumerate(feeds.items())}
         after = reference.outputs(changed)
-    return {name: difference(after[name], before[name]).rms / size for name in before}
+    found = {name: difference(after[name], before[name]) for name in before}
+    return {name: Growth(each.rms / size, each.element / size) for name, each in found.items()}
 
 
 def _changed(array: Array, size: float, seed: int) -> Array:

@@ -85,8 +85,9 @@ def taps_of(plan: BatchPlan) -> tuple[Tap, ...]:
                         step.view,
                     )
                 )  # fmt: skip
-            # A view leaves nothing that an engine must show: what reads it is judged from what the view shows.
-            if tensor is None or step.view:
+            # A view leaves nothing that an engine must show: what reads it is judged from what the view shows. But what
+            # that is may have no name in the model, as behind a recurrence: then the view is the first to show it.
+            if tensor is None or (step.view and not origin.roundings):
                 origins[output.value] = origin
             else:
                 own = (Source(tensor, output.value, stored),)

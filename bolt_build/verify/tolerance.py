@@ -33,10 +33,13 @@ class Tolerance:
     cosine: float
     centred: float
 
-    def at(self, depth: int, amplification: float) -> tuple[float, float]:
-        """Limits of the element and of the rms error behind `depth` layers."""
-        growth = sqrt(max(depth, 1)) * max(amplification, 1.0)
-        return min(self.element * growth, MOST_ELEMENT), min(self.rms * growth, MOST_RMS)
+    def at(self, depth: int, amplification: float, of_elements: float = 0.0) -> tuple[float, float]:
+        """Limits of the element and of the rms error behind `depth` layers. `of_elements` is the amplification of the
+        element that is amplified most: where errors are normal, that is no more than `element` is above `rms`."""
+        deep = sqrt(max(depth, 1))
+        growth = deep * max(amplification, 1.0)
+        element = max(self.element * growth, self.rms * deep * of_elements)
+        return min(element, MOST_ELEMENT), min(self.rms * growth, MOST_RMS)
 
     def cosine_at(self, rms: float) -> float:
         """The least cosine of outputs whose rms error may be `rms`: an error of that size turns them by as much."""
@@ -45,7 +48,8 @@ class Tolerance:
 
 MOST_ELEMENT = 1.0
 MOST_RMS = 0.3
-"""A network that amplifies roundings to this says nothing by its outputs: then its layers alone are judged."""
+"""A network that amplifies roundings to this says nothing by its outputs: then its layers alone are judged. An element
+that rounding moves as much says nothing by itself, as that of a mask whose logit is near the threshold."""
 
 
 TOLERANCES = {

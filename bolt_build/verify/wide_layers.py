@@ -17,7 +17,7 @@ from bolt_build.verify.outputs import ComparedOutputs, coarsest_of, compare_outp
 from bolt_build.verify.reference import Reference, widened
 from bolt_build.verify.rounded_model import LARGEST, Layer, RoundedModel
 from bolt_build.verify.samples import Samples
-from bolt_build.verify.sensitivity import Share, amplification
+from bolt_build.verify.sensitivity import Growth, Share, amplification
 from bolt_build.verify.tolerance import Tolerances
 
 
@@ -55,7 +55,7 @@ class _Trials:
         self.rounded, self._run = reference.rounded(plan)
         self._inputs: list[dict[str, Array]] = []
         self._expected: list[dict[str, Array]] = []
-        self._growth: dict[str, float] = {}
+        self._growth: dict[str, Growth] = {}
         count = samples.count(plan.batch, plan.inputs)
         for number in range(count):
             feeds = {name: widened(array) for name, array in samples.inputs(plan, number).items()}
@@ -63,7 +63,7 @@ class _Trials:
             self._expected.append(reference.outputs(feeds))
             share = Share(plan.batch, number, count)
             grown = amplification(reference, feeds, self._expected[-1], coarsest_of(plan), share, samples.seed)
-            self._growth = {name: max(value, self._growth.get(name, 0.0)) for name, value in grown.items()}
+            self._growth = {name: each.most(self._growth.get(name, Growth())) for name, each in grown.items()}
 
     def sizes(self) -> dict[str, float]:
         """The largest magnitude of each tensor over all samples, nothing rounded."""

@@ -12,6 +12,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, 
 
 from bolt_build.graph.onnx_parse import subgraphs
 from bolt_build.verify.contrib_functions import contrib_written_out
+from bolt_build.verify.emitter import unused_prefix
 
 WRITTEN_OUT = ("Attention",)
 """Operators of ONNX's own domain whose rounding follows from that of the operators of their definition."""
@@ -20,6 +21,36 @@ _QUANTISED_LSTM = "DynamicQuantizeLSTM"
 
 EYES = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT64)
 """Types that onnxruntime takes and gives an EyeLike of. torch-script writes masks as such of booleans."""
+
+
+def with_exact_sigmoids(model: ModelProto) -> ModelProto:
+    """The model with 1 / (1 + e^-x) in place of every Sigmoid of fp32: onnxruntime's is off by 1e-7, which may be all
+    that an output is."""
+    if not any(node.op_type == "Sigmoid" for node in model.graph.node):
+        return model
+    types = _types(onnx.shape_inference.infer_shapes(model).graph)
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    one = unused_prefix(name for node in model.graph.node for name in (*node.input, *node.output))
+    nodes: list[NodeProto] = []
+    for node in model.graph.node:
+        kind = types.get(node.input[0]) if node.op_type == "Sigmoid" else None
+        nodes += [node] if kind is None or kind.tensor_type.elem_type != TensorProto.FLOAT else _exactly(node, one)
+    del changed.graph.node[:]
+    changed.graph.node.extend(nodes)
+    changed.graph.initializer.append(helper.make_tensor(one, TensorProto.FLOAT, [], [1.0]))
+    return changed
+
+
+def _exactly(node: NodeProto, one: str) -> list[NodeProto]:
+    """1 / (1 + e^-x), for which `one` is there."""
+    negative, power, below = (f"{one}.{node.output[0]}.{part}" for part in ("negative", "power", "below"))
+    return [
+        helper.make_node("Neg", node.input, [negative]),
+        helper.make_node("Exp", [negative], [power]),
+        helper.make_node("Add", [power, one], [below]),
+        helper.make_node("Reciprocal", [below], node.output),
+    ]
 
 
 def written_out(model: ModelProto) -> ModelProto:

@@ -1,0 +1,147 @@
+"""What trained weights do that drawn ones do not: sums that cancel, results next to zero, outputs that are decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alarm_networks import Net
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array
+from bolt_build.verify.judgement import Judgement, judge
+from bolt_build.verify.outputs import OutputLimits, compare_output
+from bolt_build.verify.reference import Reference
+from bolt_build.verify.segments import Care
+from bolt_build.verify.sensitivity import Growth
+from bolt_build.verify.taps import Source, Tap
+
+FP32 = DType.F32
+RANDOM = np.random.RandomState(0)
+
+
+def judged(net: Net, path: Path, y: str, x: Array, made: Array, care: Care = Care.FIRST_ROWS) -> Judgement:
+    """What an engine made of x in one step, beside the network."""
+    path = net.saved(path, y, list(made.shape))
+    held, shape = {"x": x.astype(np.float32)}, made.shape
+    tap = Tap(0, y, (y,), y, y, "kernel", shape, (Source("x", "x", FP32),), FP32, FP32, 1, 1, FP32, False)
+    (found,) = Reference(path, ()).expected([tap], held, {}, care)
+    return judge(made.astype(np.float32), found.tensor, found.variance, FP32, found.relative)
+
+
+def summed(x: Array, weight: Array, begin: Array | float = 0.0) -> Array:
+    """x @ weight, begun with `begin`, in fp32 from the first to the last."""
+    total = np.zeros((len(x), weight.shape[1]), np.float32) + np.float32(begin)
+    for k in range(len(weight)):
+        total = (total + x[:, k : k + 1].astype(np.float32) * weight[k].astype(np.float32)).astype(np.float32)
+    return total
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(0.0, False), (3e-4, True)])
+def test_a_sum_that_a_bias_cancels_is_off_as_the_sum_is(wrong: float, found: bool, tmp_path: Path) -> None:
+    x, weight = 1 + RANDOM.random_sample((16, 512)), RANDOM.random_sample((512, 8)) / 512
+    bias = -(x @ weight).mean(axis=0)
+    net = Net([16, 512])
+    product = net.node("MatMul", "product", "x", net.constant("w", weight))
+    y = net.node("Add", "y", product, net.constant("b", bias))
+    total = summed(x, weight) + bias.astype(np.float32)
+    assert (judged(net, tmp_path / "net.onnx", y, x, total * np.float32(1 + wrong)).used > 1) is found
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(0.0, False), (1e-3, True)])
+def test_a_shift_that_is_moved_behind_a_product_leaves_sums_that_it_cancels(
+    wrong: float, found: bool, tmp_path: Path
+) -> None:
+    """The learnable scales and shifts of PP-OCR: (s x + t) W is s x W + t W, whose terms are much larger."""
+    x, weight = -0.25 + 0.01 * RANDOM.standard_normal((16, 384)), RANDOM.standard_normal((384, 8)) / 20
+    scale, shift = np.float32(4.5), np.float32(1.125)
+    net = Net([16, 384])
+    scaled = net.node("Mul", "scaled", "x", net.constant("s", scale))
+    moved = net.node("Add", "moved", scaled, net.constant("t", shift))
+    y = net.node("MatMul", "y", moved, net.constant("w", weight))
+    total = summed(x, scale * weight, shift * weight.sum(axis=0))
+    assert (judged(net, tmp_path / "net.onnx", y, x, total * np.float32(1 + wrong)).used > 1) is found
+
+
+@pytest.mark.parametrize(("shift", "found"), [(0, False), (1, True)])
+def test_a_transposed_convolution_is_off_as_its_sums_are(shift: int, found: bool, tmp_path: Path) -> None:
+    x, weight = RANDOM.standard_normal((2, 256, 9)), RANDOM.standard_normal((256, 4, 8)) / 32
+    bias = 10 * RANDOM.standard_normal(4)
+    total = np.zeros((2, 4, 9 * 4 + 4), np.float32) + bias.astype(np.float32)[:, None]
+    for k in range(256):
+        for at in range(9):
+            part = x[:, k, None, at, None].astype(np.float32) * weight[k].astype(np.float32)
+            total[:, :, 4 * at : 4 * at + 8] += part
+    net = Net([2, 256, 9])
+    names = net.constant("w", weight), net.constant("b", bias)
+    made = net.node("ConvTranspose", "made", "x", *names, kernel_shape=[8], strides=[4])
+    y = net.node("LeakyRelu", "y", made, alpha=0.125)
+    total = np.roll(np.where(total > 0, total, total / 8), shift, axis=2)
+    assert (judged(net, tmp_path / "net.onnx", y, x, total).used > 1) is found
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(0.0, False), (1e-4, True)])
+def test_what_a_sigmoid_nearly_shuts_is_judged_by_its_own_size(wrong: float, found: bool, tmp_path: Path) -> None:
+    """A text detector that sees no text answers 1e-7. onnxruntime's Sigmoid is off by as much."""
+    x = np.linspace(-40, -14, 96).reshape(4, 24)
+    net = Net([4, 24])
+    y = net.node("Sigmoid", "y", "x")
+    made = judged(net, tmp_path / "net.onnx", y, x, (1 + wrong) / (1 + np.exp(-x.astype(np.float32).astype(float))))
+    assert made.tells
+    assert (made.used > 1) is found
+
+
+def test_outputs_of_a_sigmoid_that_is_nearly_shut_are_those_of_its_definition(tmp_path: Path) -> None:
+    x = np.linspace(-60, 20, 96).astype(np.float32).reshape(4, 24)
+    net = Net([4, 24])
+    path = net.saved(tmp_path / "net.onnx", net.node("Sigmoid", "y", "x"), [4, 24])
+    (y,) = Reference(path, ()).outputs({"x": x}).values()
+    np.testing.assert_allclose(y, 1 / (1 + np.exp(-x.astype(float))), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(0.0, False), (1e-3, True)])
+def test_a_gate_that_lets_little_through_is_off_as_the_sum_in_front_of_it(
+    wrong: float, found: bool, tmp_path: Path
+) -> None:
+    x, weight = 1 + RANDOM.random_sample((64, 1024)), -RANDOM.random_sample((1024, 8)) / 150
+    net = Net([64, 1024])
+    z = net.node("MatMul", "z", "x", net.constant("w", weight))
+    y = net.node("Mul", "y", z, net.node("Sigmoid", "gate", z))
+    total = summed(x, weight).astype(float)
+    made = total / (1 + np.exp(-total)) * (1 + wrong)
+    assert (judged(net, tmp_path / "net.onnx", y, x, made).used > 1) is found
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(0.0, False), (0.03, True)])
+@pytest.mark.parametrize("window", [False, True])
+def test_branches_that_cancel_are_seen_where_a_layer_would_depart(
+    window: bool, wrong: float, found: bool, tmp_path: Path
+) -> None:
+    """The first half of the channels, or of a window, comes to what the second does, but for its sign."""
+    x = 1 + 0.001 * RANDOM.standard_normal((16, 1024))
+    weight = np.repeat([[1.0], [-1.0]], 512, axis=0) * (1 + 0.001 * RANDOM.standard_normal((1024, 8)))
+    total = summed(x, weight) * np.float32(1 + wrong)
+    net = Net([16, 4, 16, 16] if window else [16, 1024])
+    if window:  # place by place, and the four channels of each place
+        x = x.reshape(16, 16, 16, 4).transpose(0, 3, 1, 2)
+        filters = weight.T.reshape(8, 16, 16, 4).transpose(0, 3, 1, 2)
+        y, total = net.node("Conv", "y", "x", net.constant("w", filters)), total[:, :, None, None]
+    else:
+        y = net.node("MatMul", "y", "x", net.constant("w", weight))
+    assert judged(net, tmp_path / "net.onnx", y, x, total).used > 1
+    assert (judged(net, tmp_path / "net.onnx", y, x, total, Care.EVERY_ROW).used > 1) is found
+
+
+@pytest.mark.parametrize(("flips", "right"), [(2, True), (200, False)])
+def test_a_decided_output_may_change_wholly_where_rounding_decides_it(flips: int, right: bool) -> None:
+    """A mask of 0 and 1: a few logits lie at its threshold, and the change of an input flips one too."""
+    expected = (RANDOM.random_sample((1, 1000)) > 0.5).astype(np.float32)
+    result = expected.copy()
+    result[0, :flips] = 1 - result[0, :flips]
+    limits = OutputLimits(16, Growth(rms=5.0, element=200.0), DType.BF16)
+    report, reasons = compare_output("mask", 1, limits, [result], [expected])
+    assert (report.ok, not reasons) == (right, right)
+    steady = replace(limits, growth=Growth(rms=1.0, element=4.0))
+    assert not compare_output("mask", 1, steady, [result], [expected])[0].ok
