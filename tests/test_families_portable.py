@@ -11,7 +11,7 @@ from families_layers import LAYERS
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Alternative, ProposedStep, TensorFormat
+from bolt_build.families.base import Alternative, ProposedStep, StepCode, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.graph.ir import Constant, EpilogueOp, Layout, Node, TensorType, Value, graph_of
@@ -110,6 +110,22 @@ def test_stores_what_leaves_the_model_in_its_own_fp32_too() -> None:
     graph, node = graph_with(Layer("softmax", Softmax(1), (Input((2, 3)),)))
     inside = Portable().propose(replace(graph, outputs=()), node, HOST, DType.F16)[0]
     assert [formats(each.steps[0]) for each in inside] == ["f16/row -> f16/row"]
+
+
+def test_what_stores_fp32_of_half_precision_says_so_in_its_code() -> None:
+    """A kernel whose code names one type alone would read half precision as fp32."""
+    names, alike = tuple(f"x{at}" for at in range(99)), []
+    for layer in LAYERS:
+        if any(given.dtype is not DType.F32 for given in layer.inputs if not given.constant):
+            continue
+        code: dict[StepCode, set[DType]] = {}
+        for problem in (each.steps[0].problem for each in alternatives(layer, DType.F16)):
+            (candidate, *_), _ = Portable().candidates(problem, HOST)
+            given = names[: len(problem.inputs)]
+            made = Portable().emit(problem, candidate, HOST, StepExpressions(given, ("y",), given))
+            code.setdefault(made, set()).add(problem.outputs[0].format.dtype)
+        alike += [layer.label for types in code.values() if len(types) > 1]
+    assert alike == []
 
 
 def test_stores_a_constant_that_is_only_moved_like_what_it_is_moved_with() -> None:

@@ -8,6 +8,8 @@ Two pushes stand for two kinds of errors, and their squares are added:
 - Inputs, and each weight by itself, up or down as its digits fall: what is stored, and partial sums of mixed signs.
 - All weights and biases up: what is relative to a gate's sum, and its functions. These errors have one sign at every
   step, which is the most that they can do.
+
+Where a layer would depart by these, each gate of each unit is pushed by itself too.
 """
 
 from __future__ import annotations
@@ -38,25 +40,30 @@ def recurrence(work: Work, output: int) -> Variance:
     mean = emit.add("ReduceMean", [size])
 
     def squared_change(pushed: Callable[[Work, float], list[str]], step: float) -> tuple[str, str]:
-        """Of an error of 1, and the mean of the whole step's."""
+        """Of an error of 1, and the mean of the whole step's. One push may do little to what others move far: a gate's
+        errors cancel at some steps, which the mean over all of them shows."""
         change = emit.square(emit.add("Sub", [emit.again(work.node, pushed(work, step), output=output), y]))
         squared = emit.scaled(change, 1.0 / (UNIT * step) ** 2)
+        if work.careful and output == 0:
+            squared = emit.sum(squared, emit.reduce("ReduceMean", squared, [0]))
         return emit.sum(squared, emit.add("ReduceMean", [squared])), emit.add("ReduceMean", [change])
 
-    def alone() -> str:
+    def alone(pushed: Callable[[Work, float], list[str]]) -> str:
         """What its own roundings do. They tell whether a layer is chaotic: what arrives may be said to be off by far
         too much."""
         if emit.opset < _WHERE:
-            return squared_change(_together, _STEP)[0]
+            return squared_change(pushed, _STEP)[0]
         found = emit.scaled(emit.add("ReduceMax", [size]), 1.0 / UNIT**2)  # a small step changes everything
         for step in (_SMALL_STEP, _STEP):
-            squared, whole = squared_change(_together, step)
+            squared, whole = squared_change(pushed, step)
             everything = emit.add("Greater", [whole, emit.scaled(mean, _EVERYTHING)])
             found = emit.add("Where", [everything, found, squared])
         return found
 
     own = emit.scaled(emit.sum(size, mean), FUNCTION)
-    total = emit.sum(squared_change(_one_by_one, _STEP)[0], alone())
+    total = emit.sum(squared_change(_one_by_one, _STEP)[0], alone(_together))
+    if work.careful:
+        total = emit.sum(total, alone(_gate_by_gate))
     return work.rounded(emit.sum(total, own), work.roundings.result, output)
 
 
@@ -77,16 +84,33 @@ def _one_by_one(work: Work, step: float) -> list[str]:
 
 def _together(work: Work, step: float) -> list[str]:
     """The inputs; gates' sums off by a part of themselves, and by what functions are off by where they are steepest."""
+    one = work.emit.constant(1.0)
+    return _gates(work, one, one, step)
+
+
+def _gate_by_gate(work: Work, step: float) -> list[str]:
+    """Likewise, each gate of each unit up or down as its weights' digits fall: what one gate does another may undo."""
+    emit = work.emit
+    largest = emit.reduce("ReduceMax", work.inputs[2], [2])
+    signs = emit.add("Sign", [emit.add("Sin", [emit.scaled(largest, _SHUFFLE)])])
+    flat = emit.add("Reshape", [signs, emit.constant([0, -1])])
+    return _gates(work, signs, emit.add("Concat", [flat, flat], axis=1), step)
+
+
+def _gates(work: Work, signs: str, of_bias: str, step: float) -> list[str]:
+    """The inputs, each gate's sum pushed by its sign: `signs` are for weights, `of_bias` for both halves of biases."""
     emit, pushed = work.emit, [*work.inputs, *[""] * (4 - len(work.inputs))]
     recurrent = work.inputs[2]
     count = emit.sum(emit.extent(work.inputs[1], 2), emit.extent(recurrent, 2))
     relative = emit.affine(additions(work, count)[1], 1.0, work.roundings.result)
-    factor = emit.affine(emit.scaled(emit.add("Sqrt", [relative]), step * UNIT), 1.0, 1.0)
+    part = emit.scaled(emit.add("Sqrt", [relative]), step * UNIT)
     for index in (1, 2):
+        factor = emit.affine(emit.product(part, signs), 1.0, 1.0)
         pushed[index] = emit.product(work.inputs[index], factor)
     # Of the biases the second half is added to products with the state; zero times weights where there are none.
     columns = emit.add("Reshape", [emit.reduce("ReduceMax", recurrent, [2]), emit.constant([0, -1])])
     half = emit.scaled(columns, 0.0)
     bias = work.inputs[3] if len(work.inputs) > 3 and work.inputs[3] else emit.add("Concat", [half, half], axis=1)
-    pushed[3] = emit.affine(emit.product(bias, factor), 1.0, step * UNIT * sqrt(FUNCTION) / 2.0)
+    relative_push = emit.product(bias, emit.product(part, of_bias))
+    pushed[3] = emit.sum(bias, emit.sum(relative_push, emit.scaled(of_bias, step * UNIT * sqrt(FUNCTION) / 2.0)))
     return pushed

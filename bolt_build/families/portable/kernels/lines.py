@@ -52,6 +52,12 @@ def _rounds(problem: KernelProblem) -> float:
     return _ROUND * ceil(extent / next(scans, _AHEAD))
 
 
+def _refuse_cumulative(problem: KernelProblem) -> str | None:
+    if problem.inputs[0].format.dtype is not problem.outputs[0].format.dtype:
+        return f"{problem.op.kind} takes and leaves one element type"
+    return no_epilogue(problem)
+
+
 def _emit_cumulative(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, CumSum | CumProd)
@@ -135,8 +141,8 @@ def _emit_interpolate(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 RULES = (
-    Rule(CumSum, no_epilogue, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
-    Rule(CumProd, no_epilogue, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
+    Rule(CumSum, _refuse_cumulative, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
+    Rule(CumProd, _refuse_cumulative, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
     Rule(Places, no_epilogue, _emit_places, _slow, layouts=row_major),
     Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
     Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),
