@@ -84,6 +84,14 @@ def _scale(reference: Array) -> float:
     return max(float(np.sqrt(max(variance, 0.0))), FLOOR * largest, float(np.finfo(np.float32).tiny))
 
 
+def flatness(array: Array) -> float:
+    """How many times as large as its deviation an array is in the root mean square; 1 at least, and at most `1 / FLOOR`
+    where it hardly deviates."""
+    flat = array.reshape(-1)
+    finite = flat[np.isfinite(flat)].astype(np.float64)
+    return max(1.0, float(np.sqrt(np.mean(np.square(finite)))) / _scale(flat)) if finite.size else 1.0
+
+
 def cosine(a: Array, b: Array) -> float:
     """Cosine of two arrays as vectors: 1 for two zero vectors, 0 for one, and 0 where anything is not finite."""
     x, y = a.reshape(-1).astype(np.float64), b.reshape(-1).astype(np.float64)

@@ -27,6 +27,8 @@ later; then a large step makes no more of it, and would seem to do little in pro
 _EVERYTHING = 0.1
 """A change by so much of the squares of what a layer leaves is none in proportion."""
 
+_USUAL = 4.0
+"""The largest of normal changes over their root mean square. A state that is torn changes far, and at few steps."""
 _WHERE = 9
 """The first opset with Where."""
 _SHUFFLE = 1e5
@@ -41,11 +43,12 @@ def recurrence(work: Work, output: int) -> Variance:
 
     def squared_change(pushed: Callable[[Work, float], list[str]], step: float) -> tuple[str, str]:
         """Of an error of 1, and the mean of the whole step's. One push may do little to what others move far: a gate's
-        errors cancel at some steps, which the mean over all of them shows."""
+        errors cancel at some steps, which others show."""
         change = emit.square(emit.add("Sub", [emit.again(work.node, pushed(work, step), output=output), y]))
         squared = emit.scaled(change, 1.0 / (UNIT * step) ** 2)
         if work.careful and output == 0:
-            squared = emit.sum(squared, emit.reduce("ReduceMean", squared, [0]))
+            most = emit.scaled(emit.reduce("ReduceMax", squared, [0]), 1.0 / _USUAL**2)
+            squared = emit.sum(squared, emit.add("Max", [emit.reduce("ReduceMean", squared, [0]), most]))
         return emit.sum(squared, emit.add("ReduceMean", [squared])), emit.add("ReduceMean", [change])
 
     def alone(pushed: Callable[[Work, float], list[str]]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
 from bolt_build.graph.ir import Array
-from bolt_build.verify.compare import difference
-from bolt_build.verify.reference import Reference
+from bolt_build.planner.engine_plan import BatchPlan
+from bolt_build.verify.compare import difference, flatness
+from bolt_build.verify.reference import Reference, Run
 from bolt_build.verify.rounding import UNIT, UNITS
 
 ROUNDINGS = 8.0
@@ -54,14 +55,20 @@ class Share:
 @dataclass(frozen=True)
 class Growth:
     """What a relative change of 1 in the inputs would make of an output, in its standard deviations: in the root mean
-    square, and of the element that it changes most. What saturates changes in few elements, and there wholly."""
+    square, and of the element that it changes most. What saturates changes in few elements, and there wholly.
+
+    `changed` is the part of whole numbers that become others. `tried` is what an output is off by, in the same units,
+    where every layer is rounded; `tried_element` likewise. 0 where that was not tried."""
 
     rms: float = 0.0
     element: float = 0.0
+    changed: float = 0.0
+    tried: float = 0.0
+    tried_element: float = 0.0
 
     def most(self, other: Growth) -> Growth:
         """The larger of each."""
-        return Growth(max(self.rms, other.rms), max(self.element, other.element))
+        return Growth(*map(max, astuple(self), astuple(other)))
 
 
 def amplification(
@@ -94,8 +101,47 @@ def _grown(
     else:
         changed = {name: _changed(array, change, seed + index) for index, (name, array) in enumerate(feeds.items())}
         after = reference.outputs(changed)
-    found = {name: difference(after[name], before[name]) for name in before}
-    return {name: Growth(each.rms / size, each.element / size) for name, each in found.items()}
+    return {name: _growth(after[name], before[name], size) for name in before}
+
+
+def _growth(after: Array, before: Array, size: float) -> Growth:
+    """An output is itself stored: what it loses is a part of its size, which may be far above its deviation."""
+    found = difference(after, before)
+    whole = before.dtype.kind in "iub"
+    changed = float(np.mean(after != before)) if whole and before.size else 0.0
+    return Growth(max(found.rms / size, 0.0 if whole else flatness(before)), found.element / size, changed)
+
+
+DRAWS = 4
+"""Changes of the input that are tried where outputs depart and no layer does."""
+
+
+def tried(
+    reference: Reference, plan: BatchPlan, feeds: Sequence[Mapping[str, Array]], before: Sequence[Mapping[str, Array]],
+    stored: DType, seed: int,
+) -> dict[str, Growth]:  # fmt: skip
+    """The most that `DRAWS` other changes make of each output, and roundings of every layer, over all samples."""
+    found: dict[str, Growth] = {}
+    size = ROUNDINGS * UNITS.get(stored, 1.0) * UNIT
+    run = _rounded(reference, plan) if stored in (DType.F16, DType.BF16) else None
+    for given, expected in zip(feeds, before, strict=True):
+        draws = [_grown(reference, given, expected, size, seed + 100 * draw) for draw in range(1, DRAWS + 1)]
+        if run is not None:
+            made = run(list(expected), given)
+            off = {name: difference(made[name], expected[name]) for name in expected}
+            draws.append({name: Growth(tried=each.rms, tried_element=each.element) for name, each in off.items()})
+        for draw in draws:
+            found = {name: each.most(found.get(name, Growth())) for name, each in draw.items()}
+    return found
+
+
+def _rounded(reference: Reference, plan: BatchPlan) -> Run | None:
+    """What runs the model with every layer rounded as the plan stores it; None where that is not known of a model."""
+    try:
+        model, run = reference.rounded(plan)
+    except BoltError:
+        return None
+    return lambda names, feeds: run(names, model.feeds(feeds, frozenset()))
 
 
 def _changed(array: Array, size: float, seed: int) -> Array:

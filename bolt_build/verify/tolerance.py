@@ -45,6 +45,11 @@ class Tolerance:
         """The least cosine of outputs whose rms error may be `rms`: an error of that size turns them by as much."""
         return min(self.cosine, 1.0 - rms * rms / 2.0)
 
+    def centred_at(self, error: float, deviation: float) -> float:
+        """The least cosine without the mean, where outputs may be off by `error` and deviate from it by `deviation`."""
+        part = error / deviation if deviation else 1.0
+        return min(self.centred, 1.0 - part * part / 2.0)
+
 
 MOST_ELEMENT = 1.0
 MOST_RMS = 0.3
