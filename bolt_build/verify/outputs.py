@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 
@@ -135,10 +136,12 @@ def compare_output(
     rows, references = _rows(results, batch), _rows(expected, batch)
     alike = dependence(references)
     centred, least = None, tolerance.centred
+    # What is decided changes wholly, and perhaps all of it in one row.
+    of_row = rms * sqrt(len(rows)) if element >= MOST_ELEMENT else rms
     if alike is not None:
         mean = references.mean(axis=0, dtype=np.float64)
         centred = least_cosine(rows - mean, references - mean)
-        least = tolerance.centred_at(rms * _deviation(references), _deviation(references - mean))
+        least = tolerance.centred_at(of_row * _deviation(references), _deviation(references - mean))
     report = replace(
         report,
         max_abs=max(d.max_abs for d in found),
@@ -153,7 +156,7 @@ def compare_output(
     if limits.allowed is not None:
         signal = max(float(np.sqrt(np.mean(np.square(references)))), float(np.finfo(np.float32).tiny))
         report = replace(report, error=report.max_abs / signal, tolerance=limits.allowed, tells=True)
-    reasons = _reasons(report, tolerance.cosine_at(rms), least)
+    reasons = _reasons(report, tolerance.cosine_at(of_row), least)
     return replace(report, ok=not reasons), reasons
 
 

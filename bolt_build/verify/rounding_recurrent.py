@@ -14,6 +14,7 @@ Where a layer would depart by these, each gate of each unit is pushed by itself 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from math import sqrt
 
@@ -33,6 +34,8 @@ _WHERE = 9
 """The first opset with Where."""
 _SHUFFLE = 1e5
 """Weights times this, in a sine: signs that have nothing to do with those of the weights."""
+_DRAWS = (1.0, 0.7, 0.3)
+"""Parts of that, for other signs each time."""
 
 
 def recurrence(work: Work, output: int) -> Variance:
@@ -66,7 +69,8 @@ def recurrence(work: Work, output: int) -> Variance:
     own = emit.scaled(emit.sum(size, mean), FUNCTION)
     total = emit.sum(squared_change(_one_by_one, _STEP)[0], alone(_together))
     if work.careful:
-        total = emit.sum(total, alone(_gate_by_gate))
+        for draw in _DRAWS:
+            total = emit.sum(total, alone(functools.partial(_gate_by_gate, draw=draw)))
     return work.rounded(emit.sum(total, own), work.roundings.result, output)
 
 
@@ -88,27 +92,30 @@ def _one_by_one(work: Work, step: float) -> list[str]:
 def _together(work: Work, step: float) -> list[str]:
     """The inputs; gates' sums off by a part of themselves, and by what functions are off by where they are steepest."""
     one = work.emit.constant(1.0)
-    return _gates(work, one, one, step)
+    return _gates(work, (one, one), one, step)
 
 
-def _gate_by_gate(work: Work, step: float) -> list[str]:
-    """Likewise, each gate of each unit up or down as its weights' digits fall: what one gate does another may undo."""
+def _gate_by_gate(work: Work, step: float, draw: float = 1.0) -> list[str]:
+    """Likewise, each gate of each unit up or down as its weights' digits fall, and what comes of inputs apart from what
+    comes of states: what one does another may undo, and each is stored by itself."""
     emit = work.emit
-    largest = emit.reduce("ReduceMax", work.inputs[2], [2])
-    signs = emit.add("Sign", [emit.add("Sin", [emit.scaled(largest, _SHUFFLE)])])
-    flat = emit.add("Reshape", [signs, emit.constant([0, -1])])
-    return _gates(work, signs, emit.add("Concat", [flat, flat], axis=1), step)
+    signs = []
+    for index in (1, 2):
+        largest = emit.reduce("ReduceMax", work.inputs[index], [2])
+        signs.append(emit.add("Sign", [emit.add("Sin", [emit.scaled(largest, draw * _SHUFFLE)])]))
+    halves = [emit.add("Reshape", [each, emit.constant([0, -1])]) for each in signs]
+    return _gates(work, (signs[0], signs[1]), emit.add("Concat", halves, axis=1), step)
 
 
-def _gates(work: Work, signs: str, of_bias: str, step: float) -> list[str]:
-    """The inputs, each gate's sum pushed by its sign: `signs` are for weights, `of_bias` for both halves of biases."""
+def _gates(work: Work, signs: tuple[str, str], of_bias: str, step: float) -> list[str]:
+    """The inputs, each gate's sum pushed by its sign: `signs` are for both weights, `of_bias` for the bias."""
     emit, pushed = work.emit, [*work.inputs, *[""] * (4 - len(work.inputs))]
     recurrent = work.inputs[2]
     count = emit.sum(emit.extent(work.inputs[1], 2), emit.extent(recurrent, 2))
     relative = emit.affine(additions(work, count)[1], 1.0, work.roundings.result)
     part = emit.scaled(emit.add("Sqrt", [relative]), step * UNIT)
     for index in (1, 2):
-        factor = emit.affine(emit.product(part, signs), 1.0, 1.0)
+        factor = emit.affine(emit.product(part, signs[index - 1]), 1.0, 1.0)
         pushed[index] = emit.product(work.inputs[index], factor)
     # Of the biases the second half is added to products with the state; zero times weights where there are none.
     columns = emit.add("Reshape", [emit.reduce("ReduceMax", recurrent, [2]), emit.constant([0, -1])])

@@ -8,7 +8,7 @@ from math import prod
 from onnx import NodeProto
 
 from bolt_build.graph.onnx_import import importer_table
-from bolt_build.verify import partial_sums, quantised_rules, rounding_functions, rounding_moves
+from bolt_build.verify import partial_sums, quantised_rules, rounding_functions, rounding_moves, rounding_norms
 from bolt_build.verify.alike import of_means, of_positions, of_shares, of_sums
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 from bolt_build.verify.rounding_einsum import einsum
@@ -233,32 +233,6 @@ def _of_a_large_share(work: Work, y: str, below: str, relative: str, axis: int) 
     return emit.product(emit.scaled(emit.square(rest), 2.0), emit.sum(own, most))
 
 
-def _layer_norm(work: Work) -> Variance:
-    """y = g (x - m) / s + b: errors of x and of its mean are divided by s; s is a sum of squares, all of one sign. The
-    operator itself gives the mean of anything, as its second output, and 1 / s as its third."""
-    emit, (x, scale, *bias) = work.emit, work.inputs
-
-    def again(value: str, output: int) -> str:
-        return emit.again(work.node, [value, scale, *bias], output=output)
-
-    squares, mean, inverse = emit.square(x), again(x, 1), again(x, 2)
-    count = emit.quotient(emit.size(x), emit.size(inverse))
-    ours, squared = additions(work, count)
-    own = emit.sum(
-        emit.quotient(emit.product(again(squares, 1), ours), count), emit.product(emit.square(mean), squared)
-    )
-    difference = emit.scaled(emit.square(emit.add("Sub", [x, mean])), work.roundings.result)
-    arriving = work.variances[0]
-    spread = None if arriving is None else emit.sum(arriving, again(arriving, 1))
-    total = work.plus(spread, own, difference)
-    assert total is not None
-    carried = emit.product(emit.product(total, emit.square(inverse)), emit.square(scale))
-    relative = emit.affine(squared, 0.25, FUNCTION + work.weight(1))
-    result = emit.product(emit.square(work.outputs[0]), relative)
-    offset = [emit.scaled(emit.square(name), work.weight(2)) for name in bias if name]
-    return work.rounded(work.plus(carried, result, *offset), work.roundings.result)
-
-
 def _mean(work: Work) -> Variance:
     """Means: of fully dependent errors, for those of neighbours often are."""
     return _averaged(work, of_positions(work, _extent(work)))
@@ -298,9 +272,8 @@ RULES: dict[str, Rule] = {
     "Conv": _convolution, "ConvTranspose": _transposed_convolution, "MatMul": _product, "Gemm": _product,
     "BatchNormalization": _batch_norm, "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided,
     "Pow": _power, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
-    "LayerNormalization": _layer_norm,
     "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
-    **rounding_functions.RULES, **rounding_moves.RULES, **quantised_rules.RULES,
+    **rounding_functions.RULES, **rounding_norms.RULES, **rounding_moves.RULES, **quantised_rules.RULES,
 }  # fmt: skip
 """By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""
 RECURRENT = ("LSTM", "GRU", "RNN")
