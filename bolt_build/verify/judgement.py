@@ -92,16 +92,20 @@ def judge(array: Array, expected: Array, variance: Array | None, stored: DType, 
     Both are in units of UNIT^2; they are None and 0 where nothing but the storing rounds.
     """
     found = _judged(array, expected, variance, stored, relative)
+    if found.spread > SPREAD:
+        # That may be chance, where what seems to be many elements are few: in their size, or as different ones.
+        found = _judged(array, expected, variance, stored, relative, weighed=True)
     if found.spread <= SPREAD:
         return found
-    # That may be chance, where what seems to be many elements are few.
     return replace(found, spread=found.spread * chance(expected.size) / chance(different(expected)))
 
 
-def _judged(array: Array, expected: Array, variance: Array | None, stored: DType, relative: float) -> Judgement:
+def _judged(
+    array: Array, expected: Array, variance: Array | None, stored: DType, relative: float, *, weighed: bool = False
+) -> Judgement:
     last = np.float32((UNITS.get(stored, 0.0) ** 2 / 3.0 + relative) * UNIT**2)
     least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
-    sums = _Sums(last, least, np.float32(_MOST.get(stored, np.inf)))
+    sums = _Sums(last, least, weighed)
     with np.errstate(all="ignore"):
         rows = expected.shape[:1]
         known = rows if variance is None or variance.ndim < expected.ndim else variance.shape[:1]
@@ -128,11 +132,12 @@ def judge_exactly(array: Array, expected: Array) -> Judgement:
 
 
 class _Sums:
-    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`. A
-    number of at least `most` stands for all that are larger."""
+    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`. Where
+    they are `weighed`, elements of which few make most of the variance count as few."""
 
-    def __init__(self, last: np.float32, least: np.float32, most: np.float32) -> None:
-        self._last, self._least, self._most = last, least, most
+    def __init__(self, last: np.float32, least: np.float32, weighed: bool) -> None:
+        self._last, self._least, self._weighed = last, least, weighed
+        self._squared_noise = 0.0
         self._max_abs = self._largest = self._deviations = self._differences = self._noise = self._signal = 0.0
         self._count = self._bad = self._bad_reference = self._unbounded = 0
 
@@ -170,6 +175,8 @@ class _Sums:
         self._max_abs = max(self._max_abs, float(d.max()))
         self._differences += float(d.sum())
         self._noise += float(error.sum())
+        if self._weighed:
+            self._squared_noise += float(np.square(error, dtype=np.float64).sum())
         self._signal += float(square.sum())
         np.divide(d, error, out=d)
         self._largest = max(self._largest, float(d.max()))
@@ -178,12 +185,14 @@ class _Sums:
     def judgement(self) -> Judgement:
         count = max(self._count, 1)
         # Where rounding does little, small errors show; where it does much, what is behind most of the tensor's size.
-        deviations = max(self._deviations / count, self._differences / self._noise if self._noise else 0.0)
+        heavy = self._noise**2 / self._squared_noise if self._squared_noise else float(count)
+        together = _root(self._differences / self._noise) / chance(heavy) if self._noise else 0.0
+        spread = max(_root(self._deviations / count) / chance(count), together)
         # What numbers near zero lose is no noise of the layer's.
         rounding = max(self._noise / count - 1.01 * float(self._least), 0.0)
-        spread, noise, signal = map(_root, (deviations, rounding, self._signal / count))
+        noise, signal = map(_root, (rounding, self._signal / count))
         return Judgement(
-            _root(self._max_abs), _root(self._largest), largest(self._count), spread / chance(count), noise, signal,
+            _root(self._max_abs), _root(self._largest), largest(self._count), spread, noise, signal,
             self._bad, self._bad_reference, self._unbounded,
         )  # fmt: skip
 

@@ -156,7 +156,8 @@ def compare_output(
     if limits.allowed is not None:
         signal = max(float(np.sqrt(np.mean(np.square(references)))), float(np.finfo(np.float32).tiny))
         report = replace(report, error=report.max_abs / signal, tolerance=limits.allowed, tells=True)
-    reasons = _reasons(report, tolerance.cosine_at(of_row), least)
+    cosine = min(tolerance.cosine_at(of_row), 1.0 - _TRIED**2 * limits.growth.turned)
+    reasons = _reasons(report, cosine, least)
     return replace(report, ok=not reasons), reasons
 
 

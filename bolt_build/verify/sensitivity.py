@@ -11,7 +11,7 @@ from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan
-from bolt_build.verify.compare import difference, flatness
+from bolt_build.verify.compare import difference, flatness, least_cosine
 from bolt_build.verify.reference import Reference, Run
 from bolt_build.verify.rounding import UNIT, UNITS
 
@@ -58,13 +58,15 @@ class Growth:
     square, and of the element that it changes most. What saturates changes in few elements, and there wholly.
 
     `changed` is the part of whole numbers that become others. `tried` is what an output is off by, in the same units,
-    where every layer is rounded; `tried_element` likewise. 0 where that was not tried."""
+    where every layer is rounded; `tried_element` likewise, and `turned` is 1 less the cosine of the row of the batch
+    that is turned most. 0 where that was not tried."""
 
     rms: float = 0.0
     element: float = 0.0
     changed: float = 0.0
     tried: float = 0.0
     tried_element: float = 0.0
+    turned: float = 0.0
 
     def most(self, other: Growth) -> Growth:
         """The larger of each."""
@@ -128,11 +130,18 @@ def tried(
         draws = [_grown(reference, given, expected, size, seed + 100 * draw) for draw in range(1, DRAWS + 1)]
         if run is not None:
             made = run(list(expected), given)
-            off = {name: difference(made[name], expected[name]) for name in expected}
-            draws.append({name: Growth(tried=each.rms, tried_element=each.element) for name, each in off.items()})
+            draws.append({name: _off(made[name], expected[name], plan.batch) for name in expected})
         for draw in draws:
             found = {name: each.most(found.get(name, Growth())) for name, each in draw.items()}
     return found
+
+
+def _off(made: Array, expected: Array, batch: int) -> Growth:
+    """What roundings of every layer made of an output."""
+    off = difference(made, expected)
+    rows = batch if expected.ndim and len(expected) == batch else 1
+    cosines = least_cosine(made.reshape(rows, -1), expected.reshape(rows, -1))
+    return Growth(tried=off.rms, tried_element=off.element, turned=1.0 - cosines)
 
 
 def _rounded(reference: Reference, plan: BatchPlan) -> Run | None:
