@@ -11,11 +11,14 @@ from alarm_networks import Net
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
+from bolt_build.sizes import Sizes
 from bolt_build.verify.judgement import Judgement, judge
 from bolt_build.verify.outputs import OutputLimits, compare_output
+from bolt_build.verify.problems import layer_problems
 from bolt_build.verify.reference import Reference
+from bolt_build.verify.report import LayerReport
 from bolt_build.verify.segments import Care
-from bolt_build.verify.sensitivity import Growth
+from bolt_build.verify.sensitivity import Growth, Share, amplification
 from bolt_build.verify.taps import Source, Tap
 
 FP32 = DType.F32
@@ -145,3 +148,72 @@ def test_a_decided_output_may_change_wholly_where_rounding_decides_it(flips: int
     assert (report.ok, not reasons) == (right, right)
     steady = replace(limits, growth=Growth(rms=1.0, element=4.0))
     assert not compare_output("mask", 1, steady, [result], [expected])[0].ok
+
+
+@pytest.mark.parametrize(
+    ("precision", "hint"),
+    [
+        (
+            "f32",
+            "a wrong kernel does this: report it with the model; where so much does no harm, the recipe may say "
+            'layers: {"a/conv": {tolerance: 3e-05}}',
+        ),
+        (
+            "bf16",
+            "'bolt-build verify RECIPE --widen' says whether rounding explains it, and which layers to keep in fp32; "
+            "where it does not, the kernel is wrong: report it with the model",
+        ),
+    ],
+)
+def test_a_layer_that_departs_says_what_to_do(precision: str, hint: str) -> None:
+    layer = LayerReport(
+        step=3, name="a/conv", tensor="y", kernel="direct", shape=(2, 8), reference_shape=(2, 8), precision=precision,
+        max_abs=4e-5, signal=2.0, noise=1e-6, largest=20.0, limit=9.0, spread=1.0, error=2e-5, tolerance=None,
+        not_finite=0, reference_not_finite=0, tells=True, ok=False,
+    )  # fmt: skip
+    (problem,) = layer_problems(Sizes(2), (), (layer,))
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize(("changed", "right"), [(0.0, False), (0.01, True)])
+def test_whole_numbers_that_rounding_decides_are_judged_by_their_layers(changed: float, right: bool) -> None:
+    """Places of scores that are nearly equal."""
+    expected = np.arange(100).reshape(1, 100)
+    result = expected.copy()
+    result[0, [4, 5]] = expected[0, [5, 4]]
+    limits = OutputLimits(4, Growth(changed=changed), FP32)
+    report, reasons = compare_output("places", 1, limits, [result], [expected])
+    assert (report.ok, report.tells, not reasons) == (right, not right, right)
+
+
+@pytest.mark.parametrize(("turned", "right"), [(0.0, False), (0.02, True)])
+def test_a_row_may_turn_as_far_as_rounding_was_seen_to_turn_one(turned: float, right: bool) -> None:
+    expected = RANDOM.standard_normal((2, 50)) * np.array([[100.0], [1.0]])
+    result = expected.copy()
+    result[1, 0] += 1.5
+    limits = OutputLimits(4, Growth(turned=turned), DType.BF16)
+    assert compare_output("y", 2, limits, [result], [expected])[0].ok is right
+
+
+def test_an_output_is_stored_as_large_as_it_is_however_little_it_deviates(tmp_path: Path) -> None:
+    """Distances of 100 and a little."""
+    net = Net([1, 64])
+    path = net.saved(tmp_path / "net.onnx", net.node("Add", "y", "x", net.constant("far", np.float32(100))), [1, 64])
+    x = RANDOM.standard_normal((1, 64)).astype(np.float32)
+    reference = Reference(path, ())
+    before = reference.outputs({"x": x})
+    (grown,) = amplification(reference, {"x": x}, before, DType.BF16, Share(1, 0, 1), 0).values()
+    assert grown.rms == pytest.approx(100 / x.std(), rel=0.1)
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(0.0, False), (1e-3, True)])
+def test_a_plane_far_from_zero_is_normalised_as_its_mean_is_rounded(wrong: float, found: bool, tmp_path: Path) -> None:
+    x = (2000 + RANDOM.standard_normal((2, 4, 20, 20))).astype(np.float32)
+    net = Net([2, 4, 20, 20])
+    constants = net.constant("scale", np.ones(4)), net.constant("bias", np.zeros(4))
+    y = net.node("InstanceNormalization", "y", "x", *constants, epsilon=1e-5)
+    rows = x.reshape(8, 400)
+    mean = (summed(rows, np.ones((400, 1))) / np.float32(400)).astype(np.float32)
+    below = rows - mean
+    made = (below / np.sqrt((below**2).mean(axis=1, keepdims=True) + 1e-5)).reshape(x.shape) + wrong
+    assert (judged(net, tmp_path / "net.onnx", y, x, made).used > 1) is found

@@ -82,7 +82,11 @@ def compare_outputs(
 
 def _problems(subject: str, report: OutputReport, reasons: tuple[str, ...]) -> list[Diagnostic]:
     if reasons:
-        return [Diagnostic("output-departs", f"{subject}: {'; '.join(reasons)}")]
+        hint = (
+            "where no layer departs, each is right by itself, and roundings add up: verify on real inputs "
+            "('verify.inputs'), compute more layers in fp32, or say what is right ('verify.tolerance')"
+        )
+        return [Diagnostic("output-departs", f"{subject}: {'; '.join(reasons)}", hint=hint)]
     if not report.tells:
         message = (
             f"{subject}: the network amplifies rounding {report.amplification:.2g} times, so that two right engines may"

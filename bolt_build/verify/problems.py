@@ -24,7 +24,7 @@ def layer_problems(sizes: Sizes, taps: tuple[Tap, ...], layers: tuple[LayerRepor
     if wrong:
         more = f"; so do {_named(wrong[1:])}" if len(wrong) > 1 else ""
         message = f"{sizes}: {departure(wrong[0])}{more}"
-        problems.append(Diagnostic("layer-departs", message, subject=wrong[0].name))
+        problems.append(Diagnostic("layer-departs", message, hint=_advice(wrong[0]), subject=wrong[0].name))
     for tap in unseen(taps, layers):
         message = (
             f"{sizes}: step {tap.step} ('{tap.name}') should leave tensor '{tap.tensor}', "
@@ -32,6 +32,23 @@ def layer_problems(sizes: Sizes, taps: tuple[Tap, ...], layers: tuple[LayerRepor
         )
         problems.append(Diagnostic("layer-unseen", message, subject=tap.name))
     return problems + _blind_problems(sizes, layers)
+
+
+def _advice(layer: LayerReport) -> str | None:
+    """What to do about a layer that departs: whose precision may be too low, or whose kernel is wrong."""
+    if layer.shape != layer.reference_shape or layer.tolerance is not None or layer.reference_not_finite:
+        return None
+    if layer.precision in ("f16", "bf16"):
+        return (
+            "'bolt-build verify RECIPE --widen' says whether rounding explains it, and which layers to keep in fp32; "
+            "where it does not, the kernel is wrong: report it with the model"
+        )
+    if layer.not_finite:
+        return "the kernel is wrong: report it with the model"
+    allowed = f'layers: {{"{layer.name}": {{tolerance: {1.5 * layer.error:.2g}}}}}'
+    return (
+        f"a wrong kernel does this: report it with the model; where so much does no harm, the recipe may say {allowed}"
+    )
 
 
 def _blind_problems(sizes: Sizes, layers: tuple[LayerReport, ...]) -> list[Diagnostic]:

@@ -95,10 +95,13 @@ def amplification(
 
 
 def _grown(
-    reference: Reference, feeds: Mapping[str, Array], before: Mapping[str, Array], size: float, seed: int
-) -> dict[str, Growth]:
+    reference: Reference, feeds: Mapping[str, Array], before: Mapping[str, Array], size: float, seed: int,
+    *, stirs: bool = False,
+) -> dict[str, Growth]:  # fmt: skip
+    """`stirs`: what integers select is changed in any model, which loads it once more."""
     change = max(size, STEP) if reference.rounds_to_integers else size
-    if reference.rounds_to_integers and not any(array.dtype.kind == "f" for array in feeds.values()):
+    whole = not any(array.dtype.kind == "f" for array in feeds.values())
+    if whole and (stirs or reference.rounds_to_integers):
         after = reference.stirred(feeds, change, seed)
     else:
         changed = {name: _changed(array, change, seed + index) for index, (name, array) in enumerate(feeds.items())}
@@ -127,7 +130,9 @@ def tried(
     size = ROUNDINGS * UNITS.get(stored, 1.0) * UNIT
     run = _rounded(reference, plan) if stored in (DType.F16, DType.BF16) else None
     for given, expected in zip(feeds, before, strict=True):
-        draws = [_grown(reference, given, expected, size, seed + 100 * draw) for draw in range(1, DRAWS + 1)]
+        draws = [
+            _grown(reference, given, expected, size, seed + 100 * draw, stirs=True) for draw in range(1, DRAWS + 1)
+        ]
         if run is not None:
             made = run(list(expected), given)
             draws.append({name: _off(made[name], expected[name], plan.batch) for name in expected})
