@@ -47,7 +47,8 @@ def _advice(layer: LayerReport) -> str | None:
         return "the kernel is wrong: report it with the model"
     allowed = f'layers: {{"{layer.name}": {{tolerance: {1.5 * layer.error:.2g}}}}}'
     return (
-        f"a wrong kernel does this: report it with the model; where so much does no harm, the recipe may say {allowed}"
+        "either the kernel is wrong, or a rounding is not counted: report it with the model; "
+        f"where so much does no harm, the recipe may say {allowed}"
     )
 
 
