@@ -15,7 +15,7 @@ import numpy as np
 from bolt_build.graph.arrays import held, held_dtype, narrowed, numpy_dtype, type_of
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.example import OF_AN_IMAGE, Example
-from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
+from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, Stored, TensorType, Value
 from bolt_build.graph.limits import MOST_ENTRIES, too_large
 
 _Kind = type | tuple[type, ...]
@@ -95,8 +95,11 @@ class Builder:
         """A node's name, made as `fresh` makes a value's."""
         return self._labels.fresh(base)
 
-    def define(self, name: str, type_: TensorType, array: Array | None = None, synthetic: bool = False) -> str:
-        constant = None if array is None else Constant(array)
+    def define(
+        self, name: str, type_: TensorType, array: Array | None = None, synthetic: bool = False,
+        stored: Stored | None = None,
+    ) -> str:  # fmt: skip
+        constant = None if array is None else Constant(array, stored)
         self.values[name] = Value(name, type_, constant, synthetic)
         return name
 
@@ -314,7 +317,7 @@ class NodeImport:
         if len(known) == len(arrays) and self._folds(op, types, result):
             (array,) = op.evaluate([held(array) for array in known])
             return self._builder.define(
-                name, result, narrowed(array, held_dtype(result.dtype)), synthetic=output is None
+                name, result, narrowed(array, held_dtype(result.dtype)), output is None, self._moved(op, inputs)
             )
         if 0 in result.shape:
             nothing: Array = np.empty(result.shape, held_dtype(result.dtype))
@@ -328,6 +331,11 @@ class NodeImport:
             label = self._builder.label(f"{label}.{op.kind if output is None else output}")
         self._builder.nodes.append(Node(label, op, tuple(inputs), (name,), covers=(self.node.name,)))
         return name
+
+    def _moved(self, op: Op, inputs: Sequence[str]) -> Stored | None:
+        """What `op` makes of the integers that its only input is stored as, where it moves them alone."""
+        constant = self._builder.values[inputs[0]].constant if len(inputs) == 1 else None
+        return None if constant is None or constant.stored is None else op.of_stored(constant.stored)
 
     def _folds(self, op: Op, types: Sequence[TensorType], result: TensorType) -> bool:
         """Whether what `op` makes of constants is computed now. Raises Refusal where it is too much and nothing
@@ -348,16 +356,16 @@ class NodeImport:
         """A rank-0 synthetic constant of `value` in the element type of value `name`."""
         return self.helper(np.asarray(value, numpy_dtype(self.type_of(name).dtype)), "scalar")
 
-    def fold(self, type_: TensorType, compute: Callable[[], Array]) -> None:
-        """Defines output 0 as the constant that `compute` makes, of this type. Raises Refusal where that is too large,
-        before it is computed."""
+    def fold(self, type_: TensorType, compute: Callable[[], Array], stored: Stored | None = None) -> None:
+        """Defines output 0 as the constant that `compute` makes, of this type, which the model has as `stored`. Raises
+        Refusal where that is too large, before it is computed."""
         reason = too_large(type_)
         if reason is None:
             reason = self._builder.budget.refuse_bytes(type_.nbytes)
         if reason is not None:
             raise Refusal("model-too-large", reason)
         self._builder.budget.take(type_.nbytes)
-        self._builder.define(self.node.outputs[0], type_, held(compute()))
+        self._builder.define(self.node.outputs[0], type_, held(compute()), stored=stored)
 
     def result(self, array: Array, output: int = 0) -> None:
         """Defines output `output` as a constant that is small, or was in the model."""

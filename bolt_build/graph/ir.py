@@ -114,6 +114,10 @@ class Op(ABC):
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0
 
+    def of_stored(self, stored: Stored) -> Stored | None:
+        """The integers that its result is stored as where its input is; None unless said."""
+        return None
+
     def tails(self, node: Node, at: Padded) -> Tails:
         """What is known of its result behind the real part, where inputs of `node` are padded. Raises PaddingReaches
         where padding would change the real part, and unless said."""
@@ -143,12 +147,23 @@ class EpilogueOp:
     swapped: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Integers of 8 bits that stand for real numbers, (q - zero) * scale: `scale` and `zero` broadcast to `q`."""
+
+    q: Array
+    scale: Array
+    zero: Array
+
+
 @dataclass(frozen=True)
 class Constant:
-    """An immutable array with its digest (element type, shape and bytes)."""
+    """An immutable array with its digest (element type, shape and bytes), and what the model has it stored as, where
+    that is integers."""
 
     array: Array = field(compare=False, repr=False)
     digest: str = field(init=False)
+    stored: Stored | None = field(default=None, compare=False, repr=False, metadata=UNSAID)
 
     def __post_init__(self) -> None:
         array = np.ascontiguousarray(self.array).reshape(np.shape(self.array))

@@ -34,6 +34,7 @@ from bolt_build.planner.passes.late_expands import EXPAND_LATE
 from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.moves import MERGE_MOVES
+from bolt_build.planner.passes.multiply_integers import MULTIPLY_INTEGERS, multiplies_integers
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.order_heads import ORDER_HEADS
@@ -50,6 +51,7 @@ from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
+from bolt_build.planner.passes.round_products import ROUND_PRODUCTS
 from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
 from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
@@ -81,7 +83,7 @@ PIPELINE: tuple[Pass, ...] = (
     EXPAND_LATE,
     BROADCAST,
     SCALE_SUMS,
-    FAKE_QUANTISE,
+    replace(FAKE_QUANTISE, pays_on=lambda target, precision: not multiplies_integers(target, precision)),
     FOLD_PADS,
     REDUCE_WHOLE,  # pads are in poolings now
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
@@ -121,8 +123,11 @@ PIPELINE: tuple[Pass, ...] = (
     SPLIT_DEPTHS,  # factors are read where they lie
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     MOVE_IMAGES,  # those between images are one movement already
+    MULTIPLY_INTEGERS,  # biases are part of products, and images lie as they will
     RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
+    ROUND_PRODUCTS,  # what follows products is in their epilogues
+    FAKE_QUANTISE,  # what no product of integers took
     TRIM_WINDOWS,  # branches are merged, whose windows are of one size
     FLATTEN_VOLUMES,  # with what follows each convolution
     POOL_VOLUMES,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ir import Array, Constant, Graph, Node, TensorType, Value, graph_of
+from bolt_build.graph.ir import Array, Constant, Graph, Node, Stored, TensorType, Value, graph_of
 
 
 class GraphEditor:
@@ -41,6 +41,11 @@ class GraphEditor:
     def constant(self, value: str) -> Array | None:
         constant = self._values[value].constant
         return None if constant is None else constant.array
+
+    def stored(self, value: str) -> Stored | None:
+        """The integers that the model has a constant stored as, None where there are none."""
+        constant = self._values[value].constant
+        return None if constant is None else constant.stored
 
     def is_constant(self, value: str) -> bool:
         return self._values[value].constant is not None

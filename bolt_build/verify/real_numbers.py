@@ -30,12 +30,16 @@ def makes_others(node: NodeProto) -> bool:
 
 
 def whole_outputs(node: NodeProto, opset: int) -> frozenset[int]:
-    """Which of a node's outputs hold no floating-point numbers, beside others that do: indices, masks, labels."""
+    """Which of a node's outputs hold no floating-point numbers, beside others that do: indices, masks, labels. Integers
+    that stand for such numbers are none of these: where one is decided is a matter of rounding."""
+    if node.op_type in _ROUNDING:
+        return frozenset()
     if node.domain == "com.microsoft":
         return _OF_CONTRIB.get(node.op_type, frozenset())
     return _whole_outputs("" if is_own(node) else node.domain, node.op_type, opset if is_own(node) else _LEARNED_OPSET)
 
 
+_ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
 _OF_CONTRIB = {"EmbedLayerNormalization": frozenset((1,))}
 _LEARNED_OPSET = 3
 """Of the domain ai.onnx.ml, in which all of its operators that are imported are."""

@@ -20,6 +20,7 @@ from bolt_build.families.onednn.epilogue import (
     refuse_stages,
     refuse_types,
 )
+from bolt_build.families.onednn import quantised
 from bolt_build.families.onednn.rule import Rule, channels_last, either, row_major
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.activation import Activation
@@ -28,6 +29,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.quantised_product import QuantisedProduct
 from bolt_build.graph.ops.softmax import Softmax
 
 
@@ -290,6 +292,10 @@ RULES: dict[type[Op], Rule] = {
     for rule in (
         Rule(Conv, "convolution", channels_last, _refuse_conv, _emit_conv, 0.7, _share_residual),
         Rule(MatMul, "matmul", row_major, _refuse_matmul, _emit_matmul, 0.7, _share_residual),
+        Rule(
+            QuantisedProduct, "integers", quantised.layouts, quantised.refuse, quantised.emit, 2.0,
+            quantised.share_residual,
+        ),
         Rule(Pool, "pooling", channels_last, _refuse_pool, _emit_pool, 0.1),
         Rule(Activation, "eltwise", either, _refuse_activation, _emit_activation, 0.01, _share_input),
         Rule(Lrn, "lrn", channels_last, _refuse_lrn, _emit_lrn, 0.05),

@@ -10,7 +10,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held, held_dtype, narrowed, numpy_dtype
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Op, ShapeError, Stored, TensorType
 from bolt_build.graph.ops.conv import convolution
 from bolt_build.graph.ops.integer_product import IntegerConv, IntegerMatMul
 from bolt_build.graph.ops.matmul import matrices
@@ -132,7 +132,8 @@ def import_dequantize(node: NodeImport) -> None:
         q, scale, *zero = (array for array in arrays if array is not None)
         scales = _spread(node, scale, block)
         zeros = _spread(node, zero[0], block) if zero else np.zeros((), q.dtype)
-        node.fold(TensorType(to, x.shape), lambda: dequantized(q, scales, zeros, to))
+        stored = Stored(q, scales, zeros) if q.dtype in (np.int8, np.uint8) and scales.dtype == np.float32 else None
+        node.fold(TensorType(to, x.shape), lambda: dequantized(q, scales, zeros, to), stored)
     elif x.dtype.is_float:
         raise Refusal("unsupported-dtype", "what is stored in 8 bits or less of floating point must be constant")
     else:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import converted, numpy_dtype
-from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, Stored, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
 from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails, stride
 from bolt_build.graph.tail_rules import elementwise
@@ -46,6 +46,11 @@ class Reshape(_Moves):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (inputs[0].reshape(self.shape),)
 
+    def of_stored(self, stored: Stored) -> Stored | None:
+        """Where one scale and one zero point are for all."""
+        whole = stored.scale.size == stored.zero.size == 1
+        return Stored(stored.q.reshape(self.shape), stored.scale, stored.zero) if whole else None
+
     def tails(self, node: Node, at: Padded) -> Tails:
         return dict(at.tails(node.inputs[0]))
 
@@ -67,6 +72,12 @@ class Transpose(_Moves):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (np.ascontiguousarray(inputs[0].transpose(self.perm)).reshape([inputs[0].shape[i] for i in self.perm]),)
+
+    def of_stored(self, stored: Stored) -> Stored:
+        def turned(array: Array) -> Array:
+            return array.reshape((1,) * (len(self.perm) - array.ndim) + array.shape).transpose(self.perm)
+
+        return Stored(turned(stored.q), turned(stored.scale), turned(stored.zero))
 
     def tails(self, node: Node, at: Padded) -> Tails:
         (name,), shape = node.inputs, at.shape(node.outputs[0])
@@ -217,6 +228,9 @@ class Identity(_Moves):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (inputs[0],)
+
+    def of_stored(self, stored: Stored) -> Stored:
+        return stored
 
     def tails(self, node: Node, at: Padded) -> Tails:
         return elementwise(node, at, lambda tails: tails[0])

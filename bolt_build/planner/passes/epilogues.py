@@ -20,6 +20,7 @@ from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
+from bolt_build.graph.ops.quantised_product import QuantisedProduct
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -56,7 +57,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         return journal.result(graph)
     # From the last to the first: of two convolutions that meet in an addition, the later one takes it, because the
     # other's result exists by then.
-    for host in reversed([node for node in editor.nodes() if isinstance(node.op, Conv | MatMul | PlacedMatMul)]):
+    for host in reversed([node for node in editor.nodes() if isinstance(node.op, Conv | MatMul | PlacedMatMul | QuantisedProduct)]):
         _extend(editor, journal, host, _kernel_limit)
     for old in editor.nodes():
         node = editor.node(old.name)

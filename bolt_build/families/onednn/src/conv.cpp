@@ -6,17 +6,10 @@
 
 #include "primitive.h"
 #include "row.h"
+#include "shapes.h"
 
 namespace bolt::onednn {
 namespace {
-
-Extents weight_dims(const ConvShape& shape) {
-  Extents dims = extents(shape.weights);
-  if (shape.groups == 1) return dims;
-  dims[0] /= shape.groups;
-  dims.insert(dims.begin(), shape.groups);
-  return dims;
-}
 
 double product(const Dims& dims) {
   return std::accumulate(dims.at, dims.at + dims.rank, 1.0, std::multiplies<>());

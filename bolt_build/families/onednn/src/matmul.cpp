@@ -5,18 +5,10 @@
 
 #include "primitive.h"
 #include "row.h"
+#include "shapes.h"
 
 namespace bolt::onednn {
 namespace {
-
-Description matrix(const Extents& dims, Type type, bool transposed) {
-  if (!transposed) return row(dims, type);
-  Extents stored_dims = dims;
-  std::swap(stored_dims[dims.size() - 1], stored_dims[dims.size() - 2]);
-  Extents strides = row(stored_dims, type).get_strides();
-  std::swap(strides[dims.size() - 1], strides[dims.size() - 2]);
-  return {dims, stored(type), strides};
-}
 
 /// Whether one row is multiplied by one matrix.
 bool is_row(const MatMulShape& shape) {

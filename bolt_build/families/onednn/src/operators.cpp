@@ -7,5 +7,6 @@
 #include "lrn.cpp"
 #include "matmul.cpp"
 #include "pool.cpp"
+#include "quantised.cpp"
 #include "row.cpp"
 #include "softmax.cpp"

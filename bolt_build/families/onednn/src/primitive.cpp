@@ -42,7 +42,13 @@ const dnnl::engine& cpu() {
 Extents extents(const Dims& dims) { return {dims.at, dims.at + dims.rank}; }
 
 dnnl::memory::data_type stored(Type type) {
-  return type == Type::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  switch (type) {
+    case Type::bf16: return dnnl::memory::data_type::bf16;
+    case Type::s8: return dnnl::memory::data_type::s8;
+    case Type::u8: return dnnl::memory::data_type::u8;
+    case Type::f32: return dnnl::memory::data_type::f32;
+  }
+  return dnnl::memory::data_type::undef;
 }
 
 Extents gaps(const Dims& dilations) {
@@ -107,10 +113,14 @@ std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, con
 }
 
 void Primitive::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
+  run(r, inputs.begin(), output);
+}
+
+void Primitive::run(const Run& r, const void* const* inputs, void* output) const {
   std::unique_ptr<Arguments> found(kept_.exchange(nullptr));
   if (!found) found = arguments();
   auto memory = found->memories.begin();
-  for (const void* input : inputs) memory++->set_data_handle(const_cast<void*>(input));
+  for (std::size_t each = 0; each < inputs_.size(); ++each) memory++->set_data_handle(const_cast<void*>(inputs[each]));
   memory++->set_data_handle(output);
   if (scratchpad_.get_size() != 0) memory->set_data_handle(r.scratch());
   const auto count = static_cast<int>(found->passed.size());

@@ -78,6 +78,9 @@ class Primitive final : public Executable {
   std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
   void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override;
 
+  /// The same with as many inputs as are bound.
+  void run(const Run& r, const void* const* inputs, void* output) const;
+
   /// The next input of run().
   void bind(int argument, const Description& md);
   /// An argument that is the same at every run.

@@ -8,7 +8,7 @@
 namespace bolt::onednn {
 
 /// Storage types.
-enum class Type { f32, bf16 };
+enum class Type { f32, bf16, s8, u8 };
 
 /// Functions of one operand, as oneDNN names and defines them.
 enum class Function {

@@ -1,0 +1,181 @@
+#include "bolt_onednn/quantised.h"
+
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "primitive.h"
+#include "shapes.h"
+
+namespace bolt::onednn {
+namespace {
+
+using Index = std::int64_t;
+
+/// Element `index` of integers of 8 bits.
+std::int32_t integer(const Constant& from, Type type, Index index) {
+  return type == Type::u8 ? static_cast<const std::uint8_t*>(from.data)[index] : static_cast<const std::int8_t*>(from.data)[index];
+}
+
+float number(const Constant& from, Index index) { return static_cast<const float*>(from.data)[index]; }
+
+Index elements(const Dims& dims) {
+  return std::accumulate(dims.at, dims.at + dims.rank, Index{1}, std::multiplies<>());
+}
+
+/// Weights without their zero points. `inner`: elements of a column that lie side by side, `columns` of them in turn.
+std::vector<std::int8_t> centred(const Quantised& numbers, const Constant& weights, Index count, Index columns, Index inner) {
+  std::vector<std::int8_t> found(count);
+  for (Index i = 0; i < count; ++i) {
+    const Index column = numbers.zeros == 1 ? 0 : i / inner % columns;
+    const std::int32_t value = integer(weights, numbers.weights, i) - integer(numbers.weights_zero, numbers.weights, column);
+    if (value < -128 || value > 127)
+      throw std::runtime_error("weights less their zero points are no numbers of 8 bits, as those that the engine was planned for");
+    found[i] = static_cast<std::int8_t>(value);
+  }
+  return found;
+}
+
+/// A kernel whose source has scale and zero point of its own at each run; oneDNN takes the zero point with 32 bits.
+class Dynamic final : public Executable {
+ public:
+  Dynamic(std::unique_ptr<const Primitive> primitive, Type source) : primitive_(std::move(primitive)), source_(source) {}
+  std::size_t scratch_bytes() const override { return primitive_->scratch_bytes(); }
+  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override {
+    std::vector<const void*> passed(inputs);
+    const std::int32_t zero = integer(Constant{passed[2], ""}, source_, 0);
+    passed[2] = &zero;
+    primitive_->run(r, passed.data(), output);
+  }
+
+ private:
+  std::unique_ptr<const Primitive> primitive_;
+  Type source_;
+};
+
+const Description one_scale() { return row({1}, Type::f32); }
+const Description one_zero() { return {{1}, dnnl::memory::data_type::s32, Extents{1}}; }
+
+/// Scales, zero points and rounding of one kernel: which of them there are, and their values.
+class Numbers {
+ public:
+  /// `mask`: the axes of the weights along which scales differ.
+  Numbers(const Quantised& of, const Constant& weights, Index columns, int mask)
+      : of_(of), weights_(weights), columns_(columns), mask_(mask) {}
+
+  bool known() const { return of_.source_scale.data != nullptr; }
+
+  dnnl::primitive_attr attributes(Epilogue epilogue, const Description& destination) const {
+    dnnl::primitive_attr found = onednn::attributes(epilogue, destination);
+    found.set_scales_mask(DNNL_ARG_WEIGHTS, of_.scales == 1 ? 0 : mask_);
+    if (!known()) found.set_scales_mask(DNNL_ARG_SRC, 0);
+    if (moves(of_.source_zero, of_.source) || !known()) found.set_zero_points_mask(DNNL_ARG_SRC, 0);
+    if (rounds()) found.set_scales_mask(DNNL_ARG_DST, 0);
+    if (rounds() && moves(of_.destination_zero, of_.destination)) found.set_zero_points_mask(DNNL_ARG_DST, 0);
+    return found;
+  }
+
+  void bind(const Prepare& p, Primitive& primitive) const {
+    const Description scales = row({of_.scales}, Type::f32);
+    const std::string key = std::string("onednn/scales/") + weights_.name + "/" + of_.weights_scale.name + "/" +
+                            (known() ? of_.source_scale.name : "");
+    primitive.bind(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, scales, p.shared(key, scales.get_size(), [&](void* memory) {
+      const float source = known() ? number(of_.source_scale, 0) : 1.0f;
+      for (Index i = 0; i < of_.scales; ++i) static_cast<float*>(memory)[i] = source * number(of_.weights_scale, i);
+    }));
+    if (!known()) {
+      primitive.bind(DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, one_scale());
+      primitive.bind(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, one_zero());
+    } else if (moves(of_.source_zero, of_.source)) {
+      primitive.bind(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, one_zero(), zero(p, of_.source_zero, of_.source));
+    }
+    if (!rounds()) return;
+    primitive.bind(DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, one_scale(),
+                   pack(p, of_.destination_scale, one_scale(), one_scale()));
+    if (moves(of_.destination_zero, of_.destination))
+      primitive.bind(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_DST, one_zero(),
+                     zero(p, of_.destination_zero, of_.destination));
+  }
+
+ private:
+  bool rounds() const { return of_.destination_scale.data != nullptr; }
+  static bool moves(const Constant& zero, Type type) { return zero.data != nullptr && integer(zero, type, 0) != 0; }
+  static std::shared_ptr<const void> zero(const Prepare& p, const Constant& from, Type type) {
+    return p.shared(std::string("onednn/zero/") + from.name, sizeof(std::int32_t), [&](void* memory) {
+      const std::int32_t value = integer(from, type, 0);
+      std::memcpy(memory, &value, sizeof value);
+    });
+  }
+
+  const Quantised& of_;
+  const Constant& weights_;
+  Index columns_;
+  int mask_;
+};
+
+/// The primitive with what all kernels of integers bind; `plain` describes the weights as the model has them.
+template <typename PrimitiveDescription>
+std::unique_ptr<const Executable> bound(const Prepare& p, const PrimitiveDescription& description, bool alone,
+                                        const Quantised& of, const Numbers& numbers, const Constant& weights,
+                                        const std::vector<std::int8_t>& values, const Description& plain,
+                                        const Description& bias, Epilogue epilogue) {
+  auto primitive = std::make_unique<Primitive>(alone);
+  primitive->bind(DNNL_ARG_SRC, description.src_desc());
+  const std::string name = std::string(weights.name) + "/centred";
+  const Description packed = description.weights_desc();
+  primitive->bind(DNNL_ARG_WEIGHTS, packed, pack(p, Constant{values.data(), name.c_str()}, plain, packed));
+  if (of.bias.data) primitive->bind(DNNL_ARG_BIAS, bias, pack(p, of.bias, bias, bias));
+  numbers.bind(p, *primitive);
+  primitive->bind(p, epilogue, description.dst_desc());
+  primitive->create(description);
+  if (numbers.known()) return primitive;
+  return std::make_unique<Dynamic>(std::move(primitive), of.source);
+}
+
+std::unique_ptr<const Executable> make(const Prepare& p, const ConvShape& shape, const Quantised& of, Constant weights,
+                                      Epilogue epilogue) {
+  const Description source = channels_last(extents(shape.source), of.source);
+  const Description destination = channels_last(extents(shape.destination), of.destination);
+  const Extents grouped = weight_dims(shape);
+  const Index columns = shape.weights.at[0], all = elements(shape.weights);
+  const bool alone = 2.0 * elements(shape.destination) * all / columns < few_operations;
+  const Team team(alone);
+  const Description bias = of.bias.data ? row({columns}, Type::f32) : Description();
+  const Numbers numbers(of, weights, columns, shape.groups == 1 ? 1 : 3);
+  const dnnl::convolution_forward::primitive_desc description(
+      cpu(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_auto, source, any(grouped, Type::s8), bias,
+      destination, extents(shape.strides), gaps(shape.dilations), extents(shape.pads_begin), extents(shape.pads_end),
+      numbers.attributes(epilogue, destination));
+  return bound(p, description, alone, of, numbers, weights, centred(of, weights, all, columns, all / columns),
+               row(grouped, Type::s8), bias, epilogue);
+}
+
+std::unique_ptr<const Executable> make(const Prepare& p, const MatMulShape& shape, const Quantised& of, Constant weights,
+                                      Epilogue epilogue) {
+  const Description source = row(extents(shape.a), of.source), destination = row(extents(shape.c), of.destination);
+  const Index depth = shape.b.at[0], columns = shape.b.at[1], all = elements(shape.b);
+  const bool alone = 2.0 * elements(shape.c) * depth < few_operations;
+  const Team team(alone);
+  const Description bias = of.bias.data ? row({1, columns}, Type::f32) : Description();
+  const Numbers numbers(of, weights, columns, 2);
+  const dnnl::matmul::primitive_desc description(cpu(), source, any(extents(shape.b), Type::s8), bias, destination,
+                                                 numbers.attributes(epilogue, destination));
+  return bound(p, description, alone, of, numbers, weights,
+               centred(of, weights, all, columns, shape.transpose_b ? depth : 1),
+               matrix(extents(shape.b), Type::s8, shape.transpose_b), bias, epilogue);
+}
+
+}  // namespace
+
+QuantisedProduct::QuantisedProduct(const Prepare& p, const ConvShape& shape, const Quantised& numbers, Constant weights,
+                                   Epilogue epilogue)
+    : Kernel(make(p, shape, numbers, weights, epilogue)) {}
+
+QuantisedProduct::QuantisedProduct(const Prepare& p, const MatMulShape& shape, const Quantised& numbers, Constant weights,
+                                   Epilogue epilogue)
+    : Kernel(make(p, shape, numbers, weights, epilogue)) {}
+
+}  // namespace bolt::onednn

@@ -1,0 +1,92 @@
+"""oneDNN's products of integers agree with NumPy to the last step, whatever scales and zero points are, and say what they
+do not take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from families_harness import Input, Layer, Library, kernels_of, refusals_of
+from shared_folders import SharedFolder
+
+from bolt_build.dtypes import DType
+from bolt_build.families.onednn.family import OneDnn
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.quantised_product import QuantisedProduct
+
+I8, U8, F32 = DType.I8, DType.U8, DType.F32
+RELU = EpilogueOp(Activation("relu"))
+
+
+def whole(shape: tuple[int, ...], dtype: DType, constant: bool = False) -> Input:
+    return Input(shape, constant, -127.0 if dtype is I8 else 0.0, 127.0 if dtype is I8 else 255.0, dtype)
+
+
+def integer(value: float, dtype: DType, constant: bool = True, count: tuple[int, ...] = ()) -> Input:
+    """A zero point: `value` towards zero."""
+    return Input(count, constant, value, value, dtype)
+
+
+def layer(
+    label: str, product: Conv | MatMul, x: tuple[int, ...], w: tuple[int, ...], columns: int, *, to: DType = U8,
+    source: DType = U8, weights: DType = I8, zero: float = 0.0, result_zero: float = 0.0, per: bool = True,
+    biased: bool = True, stages: tuple[EpilogueOp, ...] = (), operands: tuple[Input, ...] = (), known: bool = True,
+    step: float = 0.02,
+) -> Layer:  # fmt: skip
+    scales = (columns,) if per else ()
+    given = [
+        whole(x, source), whole(w, weights, True), Input((), known, 0.01, 0.012),
+        integer(zero, source, known), Input(scales, True, 0.001, 0.004),
+        integer(0.0 if weights is I8 else 128.0, weights, True, scales),
+    ]  # fmt: skip
+    given += [Input((columns,), True, -1.0, 1.0)] if biased else []
+    given += [] if to.is_float else [Input((), True, step, step * 1.1), integer(result_zero, to)]
+    inside = stages if not to.is_float else ()
+    op = QuantisedProduct(product, to, biased, inside)
+    return Layer(label, op, (*given, *operands), stages if to.is_float else (), tolerance=1e-5)
+
+
+def conv(*, strides: int = 1, pads: int = 1, groups: int = 1) -> Conv:
+    return Conv((strides, strides), (pads, pads), (pads, pads), (1, 1), groups)
+
+
+LAYERS = [
+    layer("conv", conv(), (2, 64, 9, 8), (48, 64, 3, 3), 48, stages=(RELU,), step=0.1),
+    layer("conv-zeros", conv(), (1, 64, 9, 8), (48, 64, 3, 3), 48, zero=113.0, result_zero=127.0, step=0.1),
+    layer("stem", conv(strides=2, pads=1), (1, 3, 33, 31), (16, 3, 3, 3), 16, zero=120.0, step=0.1),
+    layer("1x1-signed", conv(pads=0), (1, 40, 7, 7), (24, 40, 1, 1), 24, source=I8, to=I8, zero=-9.0, result_zero=5.0,
+          step=0.1),
+    layer("depthwise", conv(groups=24), (1, 24, 10, 10), (24, 1, 3, 3), 24, zero=7.0, step=0.1),
+    layer("grouped-real", conv(groups=4), (1, 32, 8, 8), (64, 8, 3, 3), 64, to=F32, per=False),
+    layer("product", MatMul(), (2, 19, 300), (300, 70), 70, zero=131.0, result_zero=127.0, step=0.1),
+    layer("product-turned", MatMul(False, True), (33, 96), (40, 96), 40, weights=U8, per=False, biased=False, step=0.1),
+    layer("one-row", MatMul(), (1, 512), (512, 100), 100, step=0.1, result_zero=100.0),
+    layer("found-scale", MatMul(), (21, 96), (96, 40), 40, to=F32, known=False, zero=117.0,
+          stages=(EpilogueOp(Activation("gelu")),)),
+    layer("residual", MatMul(), (21, 96), (96, 40), 40, to=F32, stages=(EpilogueOp(Binary("add"), 7), RELU),
+          operands=(Input((21, 40)),)),
+    layer("residual-rounded", MatMul(), (21, 96), (96, 40), 40, stages=(EpilogueOp(Binary("add"), 9), RELU),
+          operands=(Input((21, 40)),), step=0.1),
+]  # fmt: skip
+KERNELS = kernels_of(LAYERS, [OneDnn()])
+
+
+@pytest.fixture(scope="module")
+def library(shared_folder: SharedFolder) -> Library:
+    with shared_folder("integer-kernels") as folder:
+        return Library(KERNELS, folder)
+
+
+@pytest.mark.parametrize("index", range(len(KERNELS)), ids=[kernel.label for kernel in KERNELS])
+def test_integers_are_those_of_the_reference(index: int, library: Library) -> None:
+    found, expected = library.run(index, 2)
+    if found.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        return
+    off = np.abs(found.astype(int) - expected.astype(int))
+    assert off.max() <= 1
+    assert np.count_nonzero(off) <= 0.002 * off.size
+    assert len(np.unique(expected)) > 50
