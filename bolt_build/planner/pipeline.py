@@ -32,7 +32,9 @@ from bolt_build.planner.passes.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.late_expands import EXPAND_LATE
 from bolt_build.planner.passes.later_moves import MOVE_LATER
+from bolt_build.planner.passes.map_integers import MAP_INTEGERS
 from bolt_build.planner.passes.mix_heads import MIX_HEADS
+from bolt_build.planner.passes.move_integers import MOVE_INTEGERS
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.multiply_integers import MULTIPLY_INTEGERS, multiplies_integers
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
@@ -84,6 +86,7 @@ PIPELINE: tuple[Pass, ...] = (
     BROADCAST,
     SCALE_SUMS,
     replace(FAKE_QUANTISE, pays_on=lambda target, precision: not multiplies_integers(target, precision)),
+    MOVE_INTEGERS,  # where no pair becomes one step of real numbers
     FOLD_PADS,
     REDUCE_WHOLE,  # pads are in poolings now
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
@@ -127,6 +130,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
     ROUND_PRODUCTS,  # what follows products is in their epilogues
+    MAP_INTEGERS,  # likewise
     FAKE_QUANTISE,  # what no product of integers took
     TRIM_WINDOWS,  # branches are merged, whose windows are of one size
     FLATTEN_VOLUMES,  # with what follows each convolution

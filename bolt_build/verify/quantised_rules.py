@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from onnx import TensorProto, helper
 
-from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, measured
+from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 
 REACH = 6.0
 """Standard deviations that a rounding error is below: the largest of a hundred million is some 6."""
@@ -86,15 +86,37 @@ def _real(work: Work, q: int) -> str:
     return work.emit.add("DequantizeLinear", [name for name in work.inputs[q : q + 3] if name])
 
 
+def _factor(work: Work, q: int, columns_first: bool) -> str:
+    """The same of a factor whose columns may have numbers of their own, along its first axis or its last one: in opset
+    10 no DequantizeLinear takes such."""
+    emit = work.emit
+    real, scale, *zero = (
+        emit.add("Cast", [name], to=TensorProto.FLOAT) for name in work.inputs[q : q + 3] if name
+    )  # fmt: skip
+    real = emit.add("Transpose", [real]) if columns_first else real
+    for each in zero:
+        real = emit.add("Sub", [real, each])
+    real = emit.product(real, scale)
+    return emit.add("Transpose", [real]) if columns_first else real
+
+
 def _two(function: str) -> Rule:
-    """QLinearAdd and QLinearMul: what is rounded is off by roundings as large as both sides."""
+    """QLinearAdd and QLinearMul: what is rounded is off by roundings as large as both sides, and as zero points, which
+    onnxruntime scales and adds up by themselves."""
 
     def rule(work: Work) -> Variance:
         emit, sides, scale = work.emit, (_real(work, 0), _real(work, 3)), work.inputs[6]
-        squares = [emit.square(emit.quotient(side, scale)) for side in sides]
+        squares = [emit.square(emit.quotient(side, scale) if function == "Add" else side) for side in sides]
         number = emit.quotient(emit.add(function, sides), scale)
         own = emit.sum(*squares) if function == "Add" else emit.square(number)
-        return steps(work, number, emit.scaled(own, OWN))
+        total: Variance = emit.affine(own, OWN, OWN * 2.0 * 255.0**2)
+        for place, other in ((0, 1), (3, 0)):
+            variance = work.variances[place]
+            if variance is not None:
+                step = emit.square(emit.quotient(work.inputs[place + 1], scale))
+                carried = emit.product(variance, step)
+                total = work.plus(total, carried if function == "Add" else emit.product(carried, squares[other]))
+        return steps(work, number, total)
 
     return rule
 
@@ -145,9 +167,36 @@ def _chosen(work: Work) -> Variance:
     return steps(work, work.emit.quotient(chosen, work.inputs[7]), None)
 
 
-def _exact(work: Work) -> Variance:
-    """Integers of a product of integers: the few roundings behind its sums are the same on both sides."""
-    return None
+def _integers(op_type: str, places: tuple[int, int, int, int]) -> Rule:
+    """A product of integers that are scaled and rounded again: its sums are exact, and what scales them rounds.
+
+    `places`: where x, w, the scale of the result and the bias stand.
+    """
+
+    def rule(work: Work) -> Variance:
+        emit, (x_at, w_at, scale_at, bias_at) = work.emit, places
+        if scale_at >= len(work.inputs) or not work.inputs[scale_at]:
+            return _scaled(9)(work)
+        turned = op_type == "Conv" or (op_type == "Gemm" and work.integer("transB", 0) == 1)
+        sides = [_factor(work, x_at, False), _factor(work, w_at, turned)]
+        if bias_at < len(work.inputs) and work.inputs[bias_at]:
+            scales = emit.product(work.inputs[x_at + 1], work.inputs[w_at + 1])
+            sides.append(emit.product(emit.add("Cast", [work.inputs[bias_at]], to=TensorProto.FLOAT), scales))
+
+        def again(inputs: list[str]) -> str:
+            """The product of real numbers, in steps of the result."""
+            made = emit.fresh()
+            node = helper.make_node(op_type, inputs, [made])
+            node.attribute.extend(work.node.attribute)
+            emit.nodes.append(node)
+            return emit.quotient(made, work.inputs[scale_at])
+
+        columns = emit.extent(sides[1], 0 if turned else -1)
+        share = emit.sum(additions(work, emit.quotient(emit.size(sides[1]), columns))[0], emit.constant(OWN))
+        squares = [emit.product(emit.square(sides[0]), share), *(emit.square(each) for each in sides[1:])]
+        return steps(work, again(sides), emit.quotient(again(squares), work.inputs[scale_at]))
+
+    return rule
 
 
 def _scaled(bias: int) -> Rule:
@@ -168,13 +217,14 @@ OF_CONTRIB: dict[str, Rule] = {
     "QLinearSoftmax": _softmax, "QLinearWhere": _chosen,
     "QLinearSigmoid": _one("Sigmoid", FUNCTION), "QLinearLeakyRelu": _one("LeakyRelu"),
     "QLinearAveragePool": _one("AveragePool"), "QLinearGlobalAveragePool": _one("GlobalAveragePool", 64.0 * OWN),
-    "QGemm": _exact, "MatMulIntegerToFloat": _scaled(6), "DynamicQuantizeMatMul": _scaled(4),
+    "QGemm": _integers("Gemm", (0, 3, 7, 6)), "MatMulIntegerToFloat": _scaled(6), "DynamicQuantizeMatMul": _scaled(4),
     "QuantizeLinear": quantised, "DequantizeLinear": dequantised,
 }  # fmt: skip
 """Of com.microsoft."""
 
 
 RULES: dict[str, Rule] = {
-    "QuantizeLinear": quantised, "DequantizeLinear": dequantised, "QLinearConv": _exact, "QLinearMatMul": _exact,
+    "QuantizeLinear": quantised, "DequantizeLinear": dequantised,
+    "QLinearConv": _integers("Conv", (0, 3, 6, 8)), "QLinearMatMul": _integers("MatMul", (0, 3, 6, 9)),
 }  # fmt: skip
 """Of ONNX's own domain."""

@@ -39,7 +39,7 @@ def whole_outputs(node: NodeProto, opset: int) -> frozenset[int]:
     return _whole_outputs("" if is_own(node) else node.domain, node.op_type, opset if is_own(node) else _LEARNED_OPSET)
 
 
-_ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
+_ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul")
 _OF_CONTRIB = {"EmbedLayerNormalization": frozenset((1,))}
 _LEARNED_OPSET = 3
 """Of the domain ai.onnx.ml, in which all of its operators that are imported are."""

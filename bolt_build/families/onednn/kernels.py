@@ -149,6 +149,8 @@ def _refuse_pool(problem: KernelProblem) -> str | None:
     ends = zip(_pads_end(problem), op.pads_end, op.kernel, strict=True)
     if any(needed >= kernel or (op.count_include_pad and needed > stated) for needed, stated, kernel in ends):
         return "oneDNN counts cells of windows that reach beyond the padding (ceil_mode) unlike ONNX"
+    if op.mode == "max" and problem.outputs[0].format.dtype in (DType.I8, DType.U8):
+        return None
     return refuse_types(problem)
 
 
@@ -159,7 +161,7 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
     mode = "max" if op.mode == "max" else average
     shape = struct(
         "bolt::onednn::PoolShape",
-        type=TYPES[problem.outputs[0].format.dtype],
+        type=(TYPES | quantised.TYPES)[problem.outputs[0].format.dtype],
         source=braces(problem.inputs[0].shape),
         destination=braces(problem.outputs[0].shape),
         kernel=braces(op.kernel),

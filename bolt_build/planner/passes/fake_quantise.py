@@ -27,7 +27,7 @@ def _merge(editor: GraphEditor, journal: Journal, back: Node) -> None:
     if obstacle is None and editor.type(first.inputs[0]).dtype is not editor.type(back.outputs[0]).dtype:
         obstacle = "it makes numbers of another type"
     pairs = zip(first.inputs[1:], back.inputs[1:], strict=True)
-    if obstacle is None and not all(_same(editor, a, b) for a, b in pairs):
+    if obstacle is None and not all(same_numbers(editor, a, b) for a, b in pairs):
         obstacle = "its scale or zero point is another one"
     if obstacle is not None:
         journal.declined(back.name, obstacle)
@@ -40,7 +40,8 @@ def _merge(editor: GraphEditor, journal: Journal, back: Node) -> None:
     journal.did(back.name, "merged", f"with '{first.name}'")
 
 
-def _same(editor: GraphEditor, a: str, b: str) -> bool:
+def same_numbers(editor: GraphEditor, a: str, b: str) -> bool:
+    """Whether two values are one, or constants with the same elements."""
     left, right = editor.constant(a), editor.constant(b)
     return a == b or (
         left is not None and right is not None and left.shape == right.shape and np.array_equal(left, right)

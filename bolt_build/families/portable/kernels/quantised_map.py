@@ -1,0 +1,67 @@
+"""Functions of quantised tensors element by element: one loop nest that reads and stores integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.functors import ACTIVATIONS, BINARIES, TRANSCENDENTAL, activation, binary
+from bolt_build.families.portable.rule import Rule
+from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_pointwise
+from bolt_build.graph.ir import Op
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.quantised_map import QuantisedMap
+
+
+def _operators(op: QuantisedMap) -> tuple[Op, ...]:
+    return (op.function, *(stage.op for stage in op.stages))
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    assert isinstance(problem.op, QuantisedMap)
+    for op in _operators(problem.op):
+        names = ACTIVATIONS if isinstance(op, Activation) else BINARIES
+        if not isinstance(op, Activation | Binary) or op.function not in names:
+            return f"there is no portable body for {op.kind}"
+    return refuse_pointwise(problem)
+
+
+def _body(op: QuantisedMap) -> str:
+    """A lambda of an element of every input."""
+    parameters, sides = [], []
+    for index, side in enumerate(op.sides):
+        if len(side) == 1:
+            parameters.append(f"float x{index}")
+            sides.append(f"x{index}")
+        else:
+            parameters += [f"auto q{index}", f"float s{index}", f"auto z{index}"]
+            sides.append(f"bolt::portable::Dequantize{{}}(q{index}, s{index}, z{index})")
+    made = _called(op.function, sides[: op.first])
+    for stage in op.stages:
+        own = [made] if stage.operand is None else [made, sides[stage.operand]]
+        made = _called(stage.op, own[::-1] if stage.swapped else own)
+    rounded = f"bolt::portable::Quantize<{ctype(op.to)}>{{}}({made}, scale, zero)"
+    return f"[]({', '.join((*parameters, 'float scale', 'auto zero'))}) {{ return {rounded}; }}"
+
+
+def _called(op: Op, sides: list[str]) -> str:
+    if isinstance(op, Activation):
+        return f"{activation(op)}({sides[0]})"
+    assert isinstance(op, Binary)
+    return f"{binary(op)}{{}}({', '.join(sides)})"
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    assert isinstance(problem.op, QuantisedMap)
+    code = emit_pointwise(problem, at, _body(problem.op))
+    return replace(code, includes=("bolt_portable/quantize.h", "bolt_portable/functions.h"))
+
+
+def _efficiency(problem: KernelProblem) -> float:
+    assert isinstance(problem.op, QuantisedMap)
+    slow = any(isinstance(op, Activation) and op.function in TRANSCENDENTAL for op in _operators(problem.op))
+    return 0.0025 if slow else 0.05
+
+
+RULES = (Rule(QuantisedMap, _refuse, _emit, _efficiency),)
