@@ -48,6 +48,8 @@ def _taken(node: NodeProto, types: dict[str, int], taken: dict[str, int]) -> int
         return types.get(node.input[1])
     if node.op_type in _MOVES:
         return taken.get(node.input[0])
+    if node.op_type.startswith("QLinear"):  # integers of integers: the first that becomes real numbers is changed
+        return next((taken[name] for name in node.input if name in taken), None)
     return None
 
 

@@ -29,13 +29,19 @@ Index elements(const Dims& dims) {
 /// Weights without their zero points. `inner`: elements of a column that lie side by side, `columns` of them in turn.
 std::vector<std::int8_t> centred(const Quantised& numbers, const Constant& weights, Index count, Index columns, Index inner) {
   std::vector<std::int8_t> found(count);
-  for (Index i = 0; i < count; ++i) {
-    const Index column = numbers.zeros == 1 ? 0 : i / inner % columns;
-    const std::int32_t value = integer(weights, numbers.weights, i) - integer(numbers.weights_zero, numbers.weights, column);
-    if (value < -128 || value > 127)
-      throw std::runtime_error("weights less their zero points are no numbers of 8 bits, as those that the engine was planned for");
-    found[i] = static_cast<std::int8_t>(value);
+  const auto* const bytes = static_cast<const std::uint8_t*>(weights.data);
+  const std::int32_t flip = numbers.weights == Type::u8 ? 0 : 0x80;  // that of signed ones as if they began at 0
+  bool fits = true;
+  for (Index first = 0, column = 0; first < count; first += inner, column = column + 1 == columns ? 0 : column + 1) {
+    const std::int32_t zero = integer(numbers.weights_zero, numbers.weights, numbers.zeros == 1 ? 0 : column) + flip;
+    for (Index i = first; i < first + inner; ++i) {
+      const std::int32_t value = (bytes[i] ^ flip) - zero;
+      fits = fits && value >= -128 && value <= 127;
+      found[i] = static_cast<std::int8_t>(value);
+    }
   }
+  if (!fits)
+    throw std::runtime_error("weights less their zero points are no numbers of 8 bits, as those that the engine was planned for");
   return found;
 }
 

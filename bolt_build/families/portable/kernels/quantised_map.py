@@ -52,10 +52,36 @@ def _called(op: Op, sides: list[str]) -> str:
     return f"{binary(op)}{{}}({', '.join(sides)})"
 
 
+_HEADERS = ("bolt_portable/quantize.h", "bolt_portable/functions.h")
+
+
+def _tabled(problem: KernelProblem) -> int | None:
+    """The only input with several elements, where each element of the result follows from one of 256 values."""
+    wide = [index for index, operand in enumerate(problem.inputs) if operand.type.elements != 1]
+    if len(wide) != 1:
+        return None
+    (index,), (output,) = wide, problem.outputs
+    operand = problem.inputs[index]
+    return index if operand.format.dtype.nbytes == 1 and operand.shape == output.shape else None
+
+
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    assert isinstance(problem.op, QuantisedMap)
-    code = emit_pointwise(problem, at, _body(problem.op))
-    return replace(code, includes=("bolt_portable/quantize.h", "bolt_portable/functions.h"))
+    op, (output,) = problem.op, problem.outputs
+    assert isinstance(op, QuantisedMap)
+    wide = _tabled(problem)
+    if wide is None:
+        return replace(emit_pointwise(problem, at, _body(op)), includes=_HEADERS)
+    types = [ctype(operand.format.dtype) for operand in problem.inputs]
+    given = [
+        "q" if index == wide else f"*static_cast<const {type_}*>({pointer})"
+        for index, (type_, pointer) in enumerate(zip(types, at.inputs, strict=True))
+    ]
+    function = f"[&]({types[wide]} q) {{ return {_body(op)}({', '.join(given)}); }}"
+    call = (
+        f"bolt::portable::by_table<{ctype(output.format.dtype)}, {types[wide]}>(r, {output.type.elements}, "
+        f"{at.inputs[wide]}, {at.outputs[0]}, {function});"
+    )
+    return StepCode(_HEADERS, None, "", call)
 
 
 def _efficiency(problem: KernelProblem) -> float:

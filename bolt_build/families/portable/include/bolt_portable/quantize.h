@@ -58,6 +58,30 @@ struct ScaleSums {
   }
 };
 
+#if !defined(__CUDACC__)
+/// A part of what `by_table` looks up. Of bytes the compiler must be told that none is another's.
+template <typename Out>
+[[gnu::noinline]] void look_up(const Out* __restrict table, const std::uint8_t* __restrict in, Out* __restrict out,
+                               Index count) {
+  for (Index i = 0; i < count; ++i) out[i] = table[in[i]];
+}
+
+/// out = function(in), element by element, of a type that has 256 values: each is computed once.
+template <typename Out, typename In, typename Function>
+void by_table(const Run& r, Index count, const void* input, void* output, const Function& function) {
+  static_assert(sizeof(In) == 1, "a table has 256 entries");
+  Out table[256];
+  for (int value = 0; value < 256; ++value) table[value] = function(static_cast<In>(value));
+  const auto* const in = static_cast<const std::uint8_t*>(input);
+  Out* const out = static_cast<Out*>(output);
+  constexpr Index block = 4096;
+  parallel(r, (count + block - 1) / block, block, [&](Index begin, Index end) {
+    const Index first = begin * block, last = std::min(end * block, count);
+    look_up(table, in + first, out + first, last - first);
+  });
+}
+#endif
+
 /// What lies between `least` and `most`, and zero, in the 255 steps of uint8.
 struct ByteRange {
   float scale, zero;
