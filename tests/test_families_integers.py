@@ -56,10 +56,10 @@ def conv(*, strides: int = 1, pads: int = 1, groups: int = 1) -> Conv:
 LAYERS = [
     layer("conv", conv(), (2, 64, 9, 8), (48, 64, 3, 3), 48, stages=(RELU,), step=0.1),
     layer("conv-zeros", conv(), (1, 64, 9, 8), (48, 64, 3, 3), 48, zero=113.0, result_zero=127.0, step=0.1),
-    layer("stem", conv(strides=2, pads=1), (1, 3, 33, 31), (16, 3, 3, 3), 16, zero=120.0, step=0.1),
+    layer("stem", conv(strides=2, pads=1), (1, 3, 33, 31), (16, 3, 3, 3), 16, zero=120.0, step=0.03),
     layer("1x1-signed", conv(pads=0), (1, 40, 7, 7), (24, 40, 1, 1), 24, source=I8, to=I8, zero=-9.0, result_zero=5.0,
           step=0.1),
-    layer("depthwise", conv(groups=24), (1, 24, 10, 10), (24, 1, 3, 3), 24, zero=7.0, step=0.1),
+    layer("depthwise", conv(groups=24), (1, 24, 10, 10), (24, 1, 3, 3), 24, zero=7.0, step=0.03),
     layer("grouped-real", conv(groups=4), (1, 32, 8, 8), (64, 8, 3, 3), 64, to=F32, per=False),
     layer("product", MatMul(), (2, 19, 300), (300, 70), 70, zero=131.0, result_zero=127.0, step=0.1),
     layer("product-turned", MatMul(False, True), (33, 96), (40, 96), 40, weights=U8, per=False, biased=False, step=0.1),

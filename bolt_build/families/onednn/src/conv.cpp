@@ -24,8 +24,10 @@ bool is_row(const ConvShape& shape) {
          ones(shape.weights, 2) && ones(shape.destination, 2);
 }
 
-std::unique_ptr<const Executable> make(const Prepare& p, const ConvShape& shape, Constant weights, Constant bias,
-                                      Epilogue epilogue) {
+}  // namespace
+
+std::unique_ptr<const Executable> real_product(const Prepare& p, const ConvShape& shape, Constant weights, Constant bias,
+                                               Epilogue epilogue) {
   require(shape.type);
   if (is_row(shape)) return row_product(p, {shape.weights.at[1], shape.weights.at[0], true}, weights, bias, epilogue);
   const Description source = channels_last(extents(shape.source), shape.type);
@@ -48,9 +50,7 @@ std::unique_ptr<const Executable> make(const Prepare& p, const ConvShape& shape,
   return primitive;
 }
 
-}  // namespace
-
 Conv::Conv(const Prepare& p, const ConvShape& shape, Constant weights, Constant bias, Epilogue epilogue)
-    : Kernel(make(p, shape, weights, bias, epilogue)) {}
+    : Kernel(real_product(p, shape, weights, bias, epilogue)) {}
 
 }  // namespace bolt::onednn

@@ -10,8 +10,8 @@ namespace {
 class Loop final : public Executable {
  public:
   Loop(const Stage& stage, std::int64_t elements) : stage_(stage), elements_(elements) {}
-  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override {
-    loop(r, stage_, static_cast<const float*>(*inputs.begin()), static_cast<float*>(output), elements_);
+  void run(const Run& r, const void* const* inputs, void* output) const override {
+    loop(r, stage_, static_cast<const float*>(*inputs), static_cast<float*>(output), elements_);
   }
 
  private:

@@ -18,9 +18,10 @@ bool is_row(const MatMulShape& shape) {
   return product(shape.c, shape.c.rank - 1) == 1 && product(shape.b, shape.b.rank - 2) == 1;
 }
 
-/// `b` with null data is an input of run().
-std::unique_ptr<const Executable> make(const Prepare& p, const MatMulShape& shape, Constant b, Constant bias,
-                                      Epilogue epilogue) {
+}  // namespace
+
+std::unique_ptr<const Executable> real_product(const Prepare& p, const MatMulShape& shape, Constant b, Constant bias,
+                                               Epilogue epilogue) {
   require(shape.type);
   if (b.data && shape.type == Type::f32 && is_row(shape))
     return row_product(p, {shape.b.at[shape.b.rank - 2], shape.b.at[shape.b.rank - 1], shape.transpose_b}, b, bias, epilogue);
@@ -50,12 +51,10 @@ std::unique_ptr<const Executable> make(const Prepare& p, const MatMulShape& shap
   return primitive;
 }
 
-}  // namespace
-
 MatMul::MatMul(const Prepare& p, const MatMulShape& shape, Constant bias, Epilogue epilogue)
-    : Kernel(make(p, shape, Constant{nullptr, ""}, bias, epilogue)) {}
+    : Kernel(real_product(p, shape, Constant{nullptr, ""}, bias, epilogue)) {}
 
 MatMul::MatMul(const Prepare& p, const MatMulShape& shape, Constant b, Constant bias, Epilogue epilogue)
-    : Kernel(make(p, shape, b, bias, epilogue)) {}
+    : Kernel(real_product(p, shape, b, bias, epilogue)) {}
 
 }  // namespace bolt::onednn

@@ -65,12 +65,19 @@ Team::~Team() {
   if (before_ > 1) omp_set_num_threads(before_);
 }
 
+namespace {
+
+bool has(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+}  // namespace
+
+bool multiplies_bytes() { return has(dnnl::cpu_isa::avx512_core_vnni) || has(dnnl::cpu_isa::avx2_vnni); }
+
 void require(Type type) {
   if (type != Type::bf16) return;
-  const auto has = [](dnnl::cpu_isa wanted) {
-    const auto bits = static_cast<unsigned>(wanted);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
-  };
   if (!has(dnnl::cpu_isa::avx512_core) && !has(dnnl::cpu_isa::avx2_vnni_2))
     throw std::runtime_error("this CPU has neither AVX-512 nor AVX-NE-CONVERT, one of which oneDNN needs for bf16");
 }
@@ -110,10 +117,6 @@ std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, con
     dnnl::reorder(from, to).execute(stream, from, to);
     stream.wait();
   });
-}
-
-void Primitive::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
-  run(r, inputs.begin(), output);
 }
 
 void Primitive::run(const Run& r, const void* const* inputs, void* output) const {
@@ -162,7 +165,7 @@ Kernel::~Kernel() = default;
 std::size_t Kernel::scratch_bytes() const { return executable_->scratch_bytes(); }
 
 void Kernel::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
-  executable_->run(r, inputs, output);
+  executable_->run(r, inputs.begin(), output);
 }
 
 }  // namespace bolt::onednn

@@ -26,6 +26,9 @@ dnnl::memory::data_type stored(Type type);
 /// Dilations as oneDNN counts them: the gaps.
 Extents gaps(const Dims& dilations);
 
+/// Whether this CPU adds up products of bytes exactly; others let sums of two products end at the limits of 16 bits.
+bool multiplies_bytes();
+
 /// Throws where this CPU lacks what oneDNN needs to compute in `type`.
 void require(Type type);
 
@@ -67,7 +70,8 @@ class Executable {
  public:
   virtual ~Executable() = default;
   virtual std::size_t scratch_bytes() const { return 0; }
-  virtual void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const = 0;
+  /// `inputs` are as many as the kernel reads.
+  virtual void run(const Run& r, const void* const* inputs, void* output) const = 0;
 };
 
 class Primitive final : public Executable {
@@ -76,11 +80,10 @@ class Primitive final : public Executable {
   explicit Primitive(bool alone = false) : alone_(alone) {}
   ~Primitive() override;
   std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
-  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override;
+  void run(const Run& r, const void* const* inputs, void* output) const override;
 
-  /// The same with as many inputs as are bound.
-  void run(const Run& r, const void* const* inputs, void* output) const;
-
+  /// Inputs of run().
+  std::size_t inputs() const { return inputs_.size(); }
   /// The next input of run().
   void bind(int argument, const Description& md);
   /// An argument that is the same at every run.

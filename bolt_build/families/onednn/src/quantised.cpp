@@ -1,7 +1,9 @@
 #include "bolt_onednn/quantised.h"
 
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -50,8 +52,8 @@ class Dynamic final : public Executable {
  public:
   Dynamic(std::unique_ptr<const Primitive> primitive, Type source) : primitive_(std::move(primitive)), source_(source) {}
   std::size_t scratch_bytes() const override { return primitive_->scratch_bytes(); }
-  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override {
-    std::vector<const void*> passed(inputs);
+  void run(const Run& r, const void* const* inputs, void* output) const override {
+    std::vector<const void*> passed(inputs, inputs + primitive_->inputs());
     const std::int32_t zero = integer(Constant{passed[2], ""}, source_, 0);
     passed[2] = &zero;
     primitive_->run(r, passed.data(), output);
@@ -141,8 +143,93 @@ std::unique_ptr<const Executable> bound(const Prepare& p, const PrimitiveDescrip
   return std::make_unique<Dynamic>(std::move(primitive), of.source);
 }
 
+/// The kernel as one of real numbers, for CPUs whose sums of products of bytes are not exact.
+class Numbered final : public Executable {
+ public:
+  Numbered(std::unique_ptr<const Executable> real, const Quantised& of, Index source, Index destination, std::size_t more)
+      : real_(std::move(real)), source_type_(of.source), type_(of.destination), source_(source), destination_(destination),
+        more_(more), known_(of.source_scale.data != nullptr) {
+    if (known_) scale_ = number(of.source_scale, 0), zero_ = integer(of.source_zero, of.source, 0);
+    if (type_ == Type::f32) return;
+    result_scale_ = number(of.destination_scale, 0);
+    result_zero_ = integer(of.destination_zero, of.destination, 0);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return aligned(source_) + (type_ == Type::f32 ? 0 : aligned(destination_)) + real_->scratch_bytes();
+  }
+
+  void run(const Run& r, const void* const* inputs, void* output) const override {
+    auto* const source = static_cast<float*>(r.scratch());
+    std::byte* next = static_cast<std::byte*>(r.scratch()) + aligned(source_);
+    void* const result = type_ == Type::f32 ? output : next;
+    if (type_ != Type::f32) next += aligned(destination_);
+    const float scale = known_ ? scale_ : *static_cast<const float*>(inputs[1]);
+    const std::int32_t zero = known_ ? zero_ : integer(Constant{inputs[2], ""}, source_type_, 0);
+    if (source_type_ == Type::u8) widen(static_cast<const std::uint8_t*>(inputs[0]), scale, zero, source);
+    else widen(static_cast<const std::int8_t*>(inputs[0]), scale, zero, source);
+    std::vector<const void*> passed{source};
+    for (std::size_t each = 0; each < more_; ++each) passed.push_back(inputs[(known_ ? 1 : 3) + each]);
+    Run inner = r;
+    inner.scratch_base = next;
+    real_->run(inner, passed.data(), result);
+    if (type_ == Type::u8) round(static_cast<const float*>(result), static_cast<std::uint8_t*>(output));
+    if (type_ == Type::s8) round(static_cast<const float*>(result), static_cast<std::int8_t*>(output));
+  }
+
+ private:
+  static std::size_t aligned(Index count) { return (count * sizeof(float) + 63) / 64 * 64; }
+
+  template <typename Q>
+  void widen(const Q* from, float scale, std::int32_t zero, float* to) const {
+#pragma omp parallel for simd if (source_ > 65536)
+    for (Index i = 0; i < source_; ++i) to[i] = static_cast<float>(from[i] - zero) * scale;
+  }
+
+  template <typename Q>
+  void round(const float* from, Q* to) const {
+    const float low = static_cast<float>(std::numeric_limits<Q>::min()), high = static_cast<float>(std::numeric_limits<Q>::max());
+    const float zero = static_cast<float>(result_zero_), scale = result_scale_;
+#pragma omp parallel for simd if (destination_ > 65536)
+    for (Index i = 0; i < destination_; ++i) {
+      const float quotient = from[i] / scale;
+      const float moved = (quotient == quotient ? std::rint(quotient) : 0.0f) + zero;
+      const float above = moved < low ? low : moved;
+      to[i] = static_cast<Q>(static_cast<std::int32_t>(above > high ? high : above));
+    }
+  }
+
+  std::unique_ptr<const Executable> real_;
+  Type source_type_, type_;
+  Index source_, destination_;
+  std::size_t more_;
+  bool known_;
+  float scale_ = 1.0f, result_scale_ = 1.0f;
+  std::int32_t zero_ = 0, result_zero_ = 0;
+};
+
+template <typename Shape>
+std::unique_ptr<const Executable> of_numbers(const Prepare& p, const Shape& shape, const Quantised& of, Constant weights,
+                                            Index count, Index columns, Index inner, Index source, Index destination,
+                                            Epilogue epilogue) {
+  const std::vector<std::int8_t> integers = centred(of, weights, count, columns, inner);
+  std::vector<float> real(count);
+  for (Index i = 0; i < count; ++i)
+    real[i] = static_cast<float>(integers[i]) * number(of.weights_scale, of.scales == 1 ? 0 : i / inner % columns);
+  const std::string name = std::string(weights.name) + "/" + of.weights_scale.name + "/real";
+  std::size_t more = 0;
+  for (const Stage& stage : epilogue) more += stage.kind == Stage::Kind::same ? 1 : 0;
+  auto kernel = real_product(p, shape, Constant{real.data(), name.c_str()}, of.bias, epilogue);
+  return std::make_unique<Numbered>(std::move(kernel), of, source, destination, more);
+}
+
 std::unique_ptr<const Executable> make(const Prepare& p, const ConvShape& shape, const Quantised& of, Constant weights,
                                       Epilogue epilogue) {
+  if (!multiplies_bytes()) {
+    const Index all = elements(shape.weights), columns = shape.weights.at[0];
+    return of_numbers(p, shape, of, weights, all, columns, all / columns, elements(shape.source),
+                      elements(shape.destination), epilogue);
+  }
   const Description source = channels_last(extents(shape.source), of.source);
   const Description destination = channels_last(extents(shape.destination), of.destination);
   const Extents grouped = weight_dims(shape);
@@ -161,6 +248,9 @@ std::unique_ptr<const Executable> make(const Prepare& p, const ConvShape& shape,
 
 std::unique_ptr<const Executable> make(const Prepare& p, const MatMulShape& shape, const Quantised& of, Constant weights,
                                       Epilogue epilogue) {
+  if (!multiplies_bytes())
+    return of_numbers(p, shape, of, weights, elements(shape.b), shape.b.at[1], shape.transpose_b ? shape.b.at[0] : 1,
+                      elements(shape.a), elements(shape.c), epilogue);
   const Description source = row(extents(shape.a), of.source), destination = row(extents(shape.c), of.destination);
   const Index depth = shape.b.at[0], columns = shape.b.at[1], all = elements(shape.b);
   const bool alone = 2.0 * elements(shape.c) * depth < few_operations;

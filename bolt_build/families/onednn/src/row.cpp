@@ -62,8 +62,8 @@ class Row final : public Executable {
 
   std::size_t scratch_bytes() const override { return shape_.columns * sizeof(float); }
 
-  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const override {
-    auto input = inputs.begin();
+  void run(const Run& r, const void* const* inputs, void* output) const override {
+    const void* const* input = inputs;
     float* sums = static_cast<float*>(r.scratch());
     multiply(r, static_cast<const float*>(*input++), sums);
     if (bias_) add(static_cast<const float*>(bias_.get()), sums);

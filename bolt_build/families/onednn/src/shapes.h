@@ -1,12 +1,22 @@
 // How products of oneDNN see the weights of a plan.
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include "bolt_onednn/conv.h"
+#include "bolt_onednn/matmul.h"
 #include "primitive.h"
 
 namespace bolt::onednn {
+
+/// A convolution in fp32 or bf16.
+std::unique_ptr<const Executable> real_product(const Prepare& p, const ConvShape& shape, Constant weights, Constant bias,
+                                               Epilogue epilogue);
+
+/// A matrix product in fp32 or bf16; `b` with null data is an input of run().
+std::unique_ptr<const Executable> real_product(const Prepare& p, const MatMulShape& shape, Constant b, Constant bias,
+                                               Epilogue epilogue);
 
 /// Weights of a convolution with an axis of their own for groups, where there are several.
 inline Extents weight_dims(const ConvShape& shape) {
