@@ -295,7 +295,12 @@ RULES: dict[type[Op], Rule] = {
         Rule(Conv, "convolution", channels_last, _refuse_conv, _emit_conv, 0.7, _share_residual),
         Rule(MatMul, "matmul", row_major, _refuse_matmul, _emit_matmul, 0.7, _share_residual),
         Rule(
-            QuantisedProduct, "integers", quantised.layouts, quantised.refuse, quantised.emit, 2.0,
+            QuantisedProduct,
+            "integers",
+            quantised.layouts,
+            quantised.refuse,
+            quantised.emit,
+            2.0,
             quantised.share_residual,
         ),
         Rule(Pool, "pooling", channels_last, _refuse_pool, _emit_pool, 0.1),

@@ -57,7 +57,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         return journal.result(graph)
     # From the last to the first: of two convolutions that meet in an addition, the later one takes it, because the
     # other's result exists by then.
-    for host in reversed([node for node in editor.nodes() if isinstance(node.op, Conv | MatMul | PlacedMatMul | QuantisedProduct)]):
+    for host in reversed(
+        [node for node in editor.nodes() if isinstance(node.op, Conv | MatMul | PlacedMatMul | QuantisedProduct)]
+    ):
         _extend(editor, journal, host, _kernel_limit)
     for old in editor.nodes():
         node = editor.node(old.name)
