@@ -1,11 +1,10 @@
-"""oneDNN's products of integers agree with NumPy to the last step, whatever scales and zero points are, and say what they
-do not take."""
+"""oneDNN's products of integers agree with NumPy to the last step, whatever scales and zero points are."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from families_harness import Input, Layer, Library, kernels_of, refusals_of
+from families_harness import Input, Layer, Library, kernels_of
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
@@ -34,13 +33,14 @@ def layer(
     label: str, product: Conv | MatMul, x: tuple[int, ...], w: tuple[int, ...], columns: int, *, to: DType = U8,
     source: DType = U8, weights: DType = I8, zero: float = 0.0, result_zero: float = 0.0, per: bool = True,
     biased: bool = True, stages: tuple[EpilogueOp, ...] = (), operands: tuple[Input, ...] = (), known: bool = True,
-    step: float = 0.02,
+    step: float = 0.02, weights_zero: float | None = None, fixed: bool = True,
 ) -> Layer:  # fmt: skip
+    """A product of integers; `known`: scale and zero point of x are constants, `fixed`: its weights are."""
     scales = (columns,) if per else ()
+    middle = (0.0 if weights is I8 else 128.0) if weights_zero is None else weights_zero
     given = [
-        whole(x, source), whole(w, weights, True), Input((), known, 0.01, 0.012),
-        integer(zero, source, known), Input(scales, True, 0.001, 0.004),
-        integer(0.0 if weights is I8 else 128.0, weights, True, scales),
+        whole(x, source), whole(w, weights, fixed), Input((), known, 0.01, 0.012),
+        integer(zero, source, known), Input(scales, True, 0.001, 0.004), integer(middle, weights, True, scales),
     ]  # fmt: skip
     given += [Input((columns,), True, -1.0, 1.0)] if biased else []
     given += [] if to.is_float else [Input((), True, step, step * 1.1), integer(result_zero, to)]
@@ -66,6 +66,12 @@ LAYERS = [
     layer("one-row", MatMul(), (1, 512), (512, 100), 100, step=0.1, result_zero=100.0),
     layer("found-scale", MatMul(), (21, 96), (96, 40), 40, to=F32, known=False, zero=117.0,
           stages=(EpilogueOp(Activation("gelu")),)),
+    layer("uneven", MatMul(), (19, 96), (96, 40), 40, weights=U8, weights_zero=77.0, per=False, zero=9.0, step=0.1),
+    layer("uneven-found", MatMul(), (19, 96), (96, 40), 40, weights_zero=-5.0, per=False, to=F32, known=False, zero=3.0),
+    layer("both", MatMul(), (2, 3, 17, 40), (2, 3, 40, 21), 21, weights=U8, weights_zero=110.0, per=False, biased=False,
+          fixed=False, zero=120.0, result_zero=130.0, step=0.01),
+    layer("both-turned", MatMul(False, True), (2, 3, 17, 64), (2, 3, 33, 64), 33, per=False, biased=False, fixed=False,
+          source=I8, to=I8, step=0.01),
     layer("residual", MatMul(), (21, 96), (96, 40), 40, to=F32, stages=(EpilogueOp(Binary("add"), 7), RELU),
           operands=(Input((21, 40)),)),
     layer("residual-rounded", MatMul(), (21, 96), (96, 40), 40, stages=(EpilogueOp(Binary("add"), 9), RELU),

@@ -125,12 +125,22 @@ def test_sums_that_are_rounded_again_are_one_step() -> None:
     )
 
 
-def test_a_product_of_two_tensors_of_integers_stays() -> None:
-    lines = "%i = integer-matmul(%q, %k, %z, %z)\n%y = requantize(%i, %s, %t, %t, %zz) to=u8"
-    result = run(MULTIPLY_INTEGERS, net("%q: u8[5,8], %k: u8[8,3]", lines))
-    assert said(result) == [
-        ("y", "declined", "the weights 'k', or their scale or zero point, are no constants"),
-    ]  # fmt: skip
+def test_two_tensors_of_integers_are_multiplied_where_their_scales_are_known() -> None:
+    lines = "%i = integer-matmul(%q, %k, %z, %z)\n%y = requantize(%i, SCALE, %t, %t, %zz) to=u8"
+    result = run(MULTIPLY_INTEGERS, net("%q: u8[5,8], %k: u8[8,3]", lines.replace("SCALE", "%s")))
+    assert body(result.graph) == (
+        '%y = quantised-product(%q, %k, %s, %z, %\'y.scale, %z, %t, %zz) product=matmul to=u8 @y  // "i", "y"'
+    )
+    result = run(MULTIPLY_INTEGERS, net("%q: u8[5,8], %k: u8[8,3], %f: f32[]", lines.replace("SCALE", "%f")))
+    why = "'k' is no constant, and scales are found at run time or differ"
+    assert said(result) == [("y", "declined", why)]
+
+
+def test_one_zero_point_of_a_products_weights_may_be_any() -> None:
+    """Of filters it is taken away first."""
+    lines = "%x = dequantize(%q, %s, %z) to=f32\n%v = dequantize(%m, %ms, %wz2) to=f32\n%y = matmul(%x, %v)"
+    result = run(MULTIPLY_INTEGERS, net("%q: u8[5,8]", lines))
+    assert [node.op.kind for node in result.graph.nodes] == ["quantised-product"]
 
 
 def test_what_moves_numbers_moves_the_integers_that_they_are_made_of() -> None:
@@ -142,8 +152,8 @@ def test_what_moves_numbers_moves_the_integers_that_they_are_made_of() -> None:
         %y = quantize(%a, %s, %z) to=u8"""
     result = run(MOVE_INTEGERS, net("%q: u8[2,4,3,3]", lines))
     assert body(result.graph).splitlines() == [
-        "%'p.integers = pool(%q) mode=max kernel=[3,3] strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "
-        'dilations=[1,1]  // "p"',
+        "%'p.integers = pool(%q) mode=max kernel=[3,3] strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]"
+        + '  // "p"',
         "%'r.integers = reshape(%'p.integers) shape=[2,4,9]  // \"r\"",
         '%y = transpose(%\'r.integers) perm=[0,2,1] @y  // "a", "y"',
     ]

@@ -9,7 +9,8 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.attention import keys_there, mask_images, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.stages import aligned, may_share
+from bolt_build.families.common.stages import may_share
+from bolt_build.families.onednn import quantised
 from bolt_build.families.onednn.epilogue import (
     NO_CONSTANT,
     TYPES,
@@ -20,7 +21,7 @@ from bolt_build.families.onednn.epilogue import (
     refuse_stages,
     refuse_types,
 )
-from bolt_build.families.onednn import quantised
+from bolt_build.families.onednn.matrices import matrices
 from bolt_build.families.onednn.rule import Rule, channels_last, either, row_major
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.activation import Activation
@@ -85,25 +86,12 @@ def _refuse_matmul(problem: KernelProblem) -> str | None:
     return refuse_types(problem) or refuse_stages(problem, axis=axis)
 
 
-def _matrices(problem: KernelProblem) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Dims of a, b and c as they are multiplied, of one rank; one matrix where b is one and a can be seen as one."""
-    op, c = problem.op, problem.outputs[0].shape
-    assert isinstance(op, MatMul)
-    left, right = (problem.inputs[index].shape for index in op_operands(problem)[:2])
-    depth = left[-2 if op.transpose_a else -1]
-    if prod(right[:-2]) == 1 and not op.transpose_a and prod(left[:-2]) == prod(c[:-2]):
-        rows = prod(c[:-1])
-        return (rows, depth), (depth, c[-1]), (rows, c[-1])
-    a = (*aligned(left, len(c))[:-2], c[-2], depth)
-    b = (*aligned(right, len(c))[:-2], depth, c[-1])
-    return a, b, c
-
-
 def _emit_matmul(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op = problem.op
     assert isinstance(op, MatMul)
     own = op_operands(problem)
-    a, b, c = _matrices(problem)
+    left, right = (problem.inputs[index].shape for index in own[:2])
+    a, b, c = matrices(op, left, right, problem.outputs[0].shape)
     shape = struct(
         "bolt::onednn::MatMulShape",
         type=TYPES[problem.outputs[0].format.dtype],

@@ -15,6 +15,7 @@ from bolt_build.families.onednn.epilogue import (
     in_place_operand,
     refuse_stages,
 )
+from bolt_build.families.onednn.matrices import matrices
 from bolt_build.families.onednn.rule import Layouts, channels_last, row_major
 from bolt_build.graph.ir import Node, TensorType
 from bolt_build.graph.ops.conv import Conv
@@ -41,8 +42,10 @@ def staged(problem: KernelProblem) -> KernelProblem:
 def refuse(problem: KernelProblem) -> str | None:
     op = problem.op
     assert isinstance(op, QuantisedProduct)
-    if not all(problem.inputs[index].constant for index in (1, *range(4, op.own))):
-        return "weights, their scales and the bias must be constants, to be packed when the engine loads"
+    if not all(problem.inputs[index].constant for index in range(4, op.own)):
+        return "scales of the weights and the bias must be constants, to be packed when the engine loads"
+    if not problem.inputs[1].constant and (isinstance(op.product, Conv) or not problem.inputs[2].constant):
+        return "a right factor that is no constant has scales that are known, and is none of a convolution"
     if problem.inputs[2].constant is not problem.inputs[3].constant:
         return "scale and zero point must be constants both, or neither"
     real = staged(problem)
@@ -79,20 +82,24 @@ def emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
         destination_zero=constant(at, at_result + 1) if op.rounds else NO_CONSTANT,
     )
     epilogue, passed = emit_epilogue(staged(problem), at, _flat(problem))
-    inputs = ", ".join((at.inputs[0], *(() if known else at.inputs[2:4]), *passed))
+    factors = at.inputs[:1] if w.constant else at.inputs[:2]
+    inputs = ", ".join((*factors, *(() if known else at.inputs[2:4]), *passed))
+    weights = constant(at, 1) if w.constant else NO_CONSTANT
     return StepCode(
         ("bolt_onednn/quantised.h",),
         "bolt::onednn::QuantisedProduct",
-        f"{_shape(problem)}, {numbers}, {constant(at, 1)}, {epilogue}",
+        f"{_shape(problem)}, {numbers}, {weights}, {epilogue}",
         f"kernel.run(r, {{{inputs}}}, {at.outputs[0]});",
     )
 
 
 def _flat(problem: KernelProblem) -> tuple[int, ...]:
-    """The output's shape as the kernel sees it: a product's rows are one axis."""
+    """The output's shape as the kernel sees it: rows of a product with one matrix are one axis."""
     op, shape = problem.op, problem.outputs[0].shape
     assert isinstance(op, QuantisedProduct)
-    return shape if isinstance(op.product, Conv) else (problem.outputs[0].type.elements // shape[-1], shape[-1])
+    if isinstance(op.product, Conv):
+        return shape
+    return matrices(op.product, problem.inputs[0].shape, problem.inputs[1].shape, shape)[2]
 
 
 def _shape(problem: KernelProblem) -> str:
@@ -112,13 +119,13 @@ def _shape(problem: KernelProblem) -> str:
             pads_end=braces(product.pads_end),
             groups=product.groups,
         )
-    rows, columns = _flat(problem)
+    a, b, c = matrices(product, x.shape, w.shape, output.shape)
     return struct(
         "bolt::onednn::MatMulShape",
         type=TYPES[DType.F32],
-        a=braces((rows, x.shape[-1])),
-        b=braces((x.shape[-1], columns)),
-        c=braces((rows, columns)),
+        a=braces(a),
+        b=braces(b),
+        c=braces(c),
         transpose_a="false",
         transpose_b=boolean(product.transpose_b),
     )

@@ -1,5 +1,5 @@
-"""Products and convolutions of quantised tensors whole: integers are multiplied and added up, and what follows is computed
-on the sums, which are never stored."""
+"""Products and convolutions of quantised tensors whole: integers are multiplied and added up, and what follows is
+computed on the sums, which are never stored."""
 
 from __future__ import annotations
 

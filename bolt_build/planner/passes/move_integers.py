@@ -1,5 +1,5 @@
-"""Moves integers in place of the numbers that they stand for: what lies between a dequantisation and a quantisation with
-the same scale and zero point, and only moves elements or takes the largest, does the same to integers."""
+"""Moves integers in place of the numbers that they stand for: what lies between a dequantisation and a quantisation
+with the same scale and zero point, and only moves elements or takes the largest, does the same to integers."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def _moves(node: Node) -> bool:
 def takes_largest(node: Node) -> bool:
     """Whether a pooling is one that kernels have for integers."""
     op = node.op
-    return (
-        isinstance(op, Pool) and op.mode == "max" and not op.ceil_mode and set(op.dilations) == {1}
-        and len(op.kernel) <= 3 and all(a < k and b < k for a, b, k in zip(op.pads_begin, op.pads_end, op.kernel))
-    )  # fmt: skip
+    if not isinstance(op, Pool) or op.mode != "max" or op.ceil_mode or set(op.dilations) != {1} or len(op.kernel) > 3:
+        return False
+    pads = zip(op.pads_begin, op.pads_end, op.kernel, strict=True)
+    return all(max(begin, end) < extent for begin, end, extent in pads)
 
 
 def _undoes(editor: GraphEditor, back: Node, last: Node) -> bool:

@@ -1,14 +1,13 @@
-"""Multiplies the integers of quantised tensors, where a model dequantises both factors of a product or a convolution, or
-scales the sums of a product of integers.
+"""Multiplies the integers of quantised tensors, where a model dequantises both factors of a product or a convolution,
+or scales the sums of a product of integers.
 
-For hosts whose kernels add up products of 8 bits faster than of fp32. Weights are constants, of which the model has
-integers; what they are less their zero points must be numbers of 8 bits too. A bias of integers becomes real numbers.
+For hosts whose kernels add up products of 8 bits faster than of fp32. Weights that have several zero points, or are
+filters, must be numbers of 8 bits without them too. A bias of integers becomes real numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 
 import numpy as np
 
@@ -63,7 +62,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 def _of_real(editor: GraphEditor, journal: Journal, node: Node) -> None:
     """A product of what is dequantised in front of it."""
     back, stored = editor.producer(node.inputs[0]), _stored(editor, node.inputs[1])
-    if stored is None or back is None or not isinstance(back.op, Dequantize):
+    right = editor.producer(node.inputs[1])
+    if back is None or not isinstance(back.op, Dequantize):
+        return
+    if stored is None and (right is None or not isinstance(right.op, Dequantize) or right.epilogue):
         return
     op = node.op
     assert isinstance(op, Conv | MatMul)
@@ -77,7 +79,7 @@ def _of_real(editor: GraphEditor, journal: Journal, node: Node) -> None:
         raise Obstacle(f"it makes numbers of {editor.type(node.outputs[0]).dtype.value}")
     if not all(editor.is_constant(name) for name in node.inputs[2:]):
         raise Obstacle(f"the bias '{node.inputs[2]}' is no constant")
-    w = _weights(editor, node.inputs[1], op, stored)
+    w = _weights(editor, node.inputs[1], op, stored) if stored is not None else _right(editor, node, right)
     bias = node.inputs[2:]
     made = Node(
         node.name, QuantisedProduct(op, biased=bool(bias)), (x.q, w.q, x.scale, x.zero, w.scale, w.zero, *bias),
@@ -85,7 +87,8 @@ def _of_real(editor: GraphEditor, journal: Journal, node: Node) -> None:
     )  # fmt: skip
     editor.replace(node, made)
     editor.prune([back.outputs[0], node.inputs[1]])
-    journal.did(node.name, "made", f"a product of integers of '{x.q}' and the weights")
+    other = "the weights" if stored is not None else f"'{w.q}'"
+    journal.did(node.name, "made", f"a product of integers of '{x.q}' and {other}")
 
 
 def _of_sums(editor: GraphEditor, journal: Journal, node: Node) -> None:
@@ -105,11 +108,12 @@ def _of_sums(editor: GraphEditor, journal: Journal, node: Node) -> None:
         raise Obstacle(f"rows of '{q}' have zero points of their own")
     x_scale, w_scale = _scales(editor, node.inputs[1], node.inputs[2])
     columns = editor.type(node.outputs[0]).shape[1 if isinstance(real, Conv) else -1]
-    arrays = [editor.constant(name) for name in (weights, w_scale, w_zero)]
-    if any(array is None for array in arrays):
-        raise Obstacle(f"the weights '{weights}', or their scale or zero point, are no constants")
-    q_w, scale_w, zero_w = (array for array in arrays if array is not None)
-    _expect_symmetric(q_w, zero_w)
+    scale_w, zero_w = editor.constant(w_scale), editor.constant(w_zero)
+    if scale_w is None or zero_w is None:
+        raise Obstacle(f"the scale or the zero point of '{weights}' is no constant")
+    if not editor.is_constant(weights):
+        _expect_known(editor, real, weights, (x_scale, zero), (scale_w, zero_w))
+    _expect_bytes(real, editor.type(weights).dtype, zero_w)
     behind = [x_scale, editor.new_constant(f"{node.name}.scale", _each(scale_w, columns), DType.F32)]
     biases: list[str] = []
     if bias is not None:
@@ -220,15 +224,38 @@ def _expect_kernel(editor: GraphEditor, op: Conv | MatMul, x: str, w: str) -> No
     if isinstance(op, Conv):
         if editor.type(x).rank > 5 or min(*op.pads_begin, *op.pads_end) < 0:
             raise Obstacle("convolutions of integers are over one to three axes, without negative pads")
-        return
-    if op.transpose_a or prod(editor.type(w).shape[:-2]) != 1 or editor.type(w).rank != 2:
-        raise Obstacle("products of integers multiply rows with one matrix")
+    elif op.transpose_a:
+        raise Obstacle("products of integers have rows on their left")
 
 
-def _expect_symmetric(q: Array, zero: Array) -> None:
-    """Weights whose zero points are in the middle of their type are numbers of 8 bits without them. Raises Obstacle."""
-    if q.dtype not in (np.int8, np.uint8) or np.any(zero != (0 if q.dtype == np.int8 else 128)):
+def _expect_bytes(op: Conv | MatMul, dtype: DType, zero: Array) -> None:
+    """Filters, and columns with zero points of their own, are multiplied without these: they must be numbers of 8 bits
+    then, as they are where zero points are in the middle of their type. Raises Obstacle."""
+    if (isinstance(op, Conv) or zero.size > 1) and np.any(zero != (0 if dtype is DType.I8 else 128)):
         raise Obstacle("weights less their zero points are no numbers of 8 bits")
+
+
+def _expect_known(
+    editor: GraphEditor, op: Conv | MatMul, right: str, x: tuple[str, str], numbers: tuple[Array, Array]
+) -> None:
+    """A right factor that is no constant has one scale, and the left one's are known. Raises Obstacle."""
+    if isinstance(op, Conv) or any(array.size != 1 for array in numbers) or not all(map(editor.is_constant, x)):
+        raise Obstacle(f"'{right}' is no constant, and scales are found at run time or differ")
+
+
+def _right(editor: GraphEditor, node: Node, back: Node | None) -> _Factor:
+    """A right factor that is dequantised at run time."""
+    assert back is not None
+    assert isinstance(node.op, Conv | MatMul)
+    factor, first = _Factor(*back.inputs), editor.producer(node.inputs[0])
+    arrays = [editor.constant(name) for name in (factor.scale, factor.zero)]
+    if arrays[0] is None or arrays[1] is None or editor.type(factor.q).dtype not in FACTORS:
+        raise Obstacle(
+            f"'{factor.q}' has no constant scale and zero point, or is of {editor.type(factor.q).dtype.value}"
+        )
+    assert first is not None
+    _expect_known(editor, node.op, factor.q, (first.inputs[1], first.inputs[2]), (arrays[0], arrays[1]))
+    return factor
 
 
 def _stored(editor: GraphEditor, name: str) -> Stored | None:
@@ -244,7 +271,8 @@ def _stored(editor: GraphEditor, name: str) -> Stored | None:
 
 def _weights(editor: GraphEditor, name: str, op: Conv | MatMul, stored: Stored) -> _Factor:
     """The integers of weights as constants, with one scale, or one a column."""
-    _expect_symmetric(stored.q, stored.zero)
+    dtype = DType.I8 if stored.q.dtype == np.int8 else DType.U8
+    _expect_bytes(op, dtype, stored.zero)
     rank = stored.q.ndim
     axis = 0 if isinstance(op, Conv) else rank - 2 if op.transpose_b else rank - 1
     arrays = []
@@ -253,7 +281,6 @@ def _weights(editor: GraphEditor, name: str, op: Conv | MatMul, stored: Stored) 
         if any(extent != 1 for place, extent in enumerate(shape) if place != axis):
             raise Obstacle(f"scales of '{name}' differ along what is summed")
         arrays.append(_each(array, stored.q.shape[axis]))
-    dtype = DType.I8 if stored.q.dtype == np.int8 else DType.U8
     return _Factor(
         editor.new_constant(f"{name}.stored", np.ascontiguousarray(stored.q), dtype),
         editor.new_constant(f"{name}.scale", arrays[0], DType.F32),

@@ -42,10 +42,8 @@ def _round(editor: GraphEditor, journal: Journal, node: Node) -> None:
     stages = tuple(
         replace(stage, operand=None if stage.operand is None else stage.operand + 2) for stage in node.epilogue
     )
-    fused = Node(
-        reader.name, replace(op, to=reader.op.to, stages=stages),
-        (*node.inputs[: op.own], *reader.inputs[1:], *behind), reader.outputs, covers=joined(node.covers, reader.covers),
-    )  # fmt: skip
+    inputs, covers = (*node.inputs[: op.own], *reader.inputs[1:], *behind), joined(node.covers, reader.covers)
+    fused = Node(reader.name, replace(op, to=reader.op.to, stages=stages), inputs, reader.outputs, covers=covers)
     editor.remove(node)
     editor.replace(reader, fused)
     journal.did(reader.name, "made", f"a part of '{node.name}', which stores integers")
