@@ -5,7 +5,11 @@ from __future__ import annotations
 from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.integer_product import IntegerConv, IntegerMatMul
+from bolt_build.graph.ops.quantised_map import QuantisedMap
 from bolt_build.graph.ops.quantize import (
     Dequantize,
     FakeQuantize,
@@ -65,6 +69,14 @@ QUANTISED = [
           (whole((2, 19, 300), U8, most=255.0), whole((300, 70), I8), whole((), U8), whole((), I8))),
     Layer("integer-product-turned", IntegerMatMul(True, True),
           (whole((33, 5), I8), whole((4, 18, 33), U8), whole((5,), I8, most=9.0), whole((18,), U8, most=9.0))),
+    Layer("map-sum", QuantisedMap(Binary("add"), U8, (True, True), (EpilogueOp(Activation("relu")),)),
+          (whole(IMAGE, U8, most=255.0), Input((), True, 0.01, 0.02), whole((), U8), whole(IMAGE, I8),
+           Input((), True, 0.01, 0.02), whole((), I8), Input((), True, 0.03, 0.04), whole((), U8))),
+    Layer("map-channels", QuantisedMap(Binary("mul"), I8, (False, True)),
+          (Input((5, 1, 1), True), whole(IMAGE, I8), Input((), True, 0.01, 0.02), whole((), I8),
+           Input((), True, 0.03, 0.04), whole((), I8))),
+    Layer("map-table", QuantisedMap(Activation("erf"), U8, (True,)),
+          (whole(WIDE, I8), Input((), True, 0.01, 0.02), whole((), I8), Input((), True, 0.01, 0.02), whole((), U8))),
     small_conv("integer-conv", whole((2, 5, 9, 8), U8, most=255.0), whole((20, 5, 3, 2), I8, True), True),
     small_conv("integer-conv-deep", whole((1, 96, 7, 9), I8), whole((9, 96, 3, 2), I8, True), zeros=(9,)),
     small_conv("integer-conv-groups", whole((2, 6, 9, 8), I8), whole((6, 1, 3, 2), U8, True), True, 6, zeros=(6,)),

@@ -143,6 +143,9 @@ def test_one_zero_point_of_a_products_weights_may_be_any() -> None:
     assert [node.op.kind for node in result.graph.nodes] == ["quantised-product"]
 
 
+WINDOW = "mode=max kernel=[3,3] strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]"
+
+
 def test_what_moves_numbers_moves_the_integers_that_they_are_made_of() -> None:
     lines = """
         %x = dequantize(%q, %s, %z) to=f32
@@ -152,8 +155,7 @@ def test_what_moves_numbers_moves_the_integers_that_they_are_made_of() -> None:
         %y = quantize(%a, %s, %z) to=u8"""
     result = run(MOVE_INTEGERS, net("%q: u8[2,4,3,3]", lines))
     assert body(result.graph).splitlines() == [
-        "%'p.integers = pool(%q) mode=max kernel=[3,3] strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]"
-        + '  // "p"',
+        f'%\'p.integers = pool(%q) {WINDOW}  // "p"',
         "%'r.integers = reshape(%'p.integers) shape=[2,4,9]  // \"r\"",
         '%y = transpose(%\'r.integers) perm=[0,2,1] @y  // "a", "y"',
     ]

@@ -25,7 +25,7 @@ SCALE = np.float32(EXACT[BORDER] / 20.5)
 STEPS = np.clip(np.rint(EXACT / np.float64(SCALE)), -128, 127)
 
 
-def expected(folder: Path, tensor: str) -> tuple[Tap, Expected]:
+def expected(folder: Path, tensor: str, opset: int = 19) -> tuple[Tap, Expected]:
     """What the model makes of the product's input in one segment: nothing is shown in between."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"], "product"),
@@ -39,7 +39,7 @@ def expected(folder: Path, tensor: str) -> tuple[Tap, Expected]:
         [helper.make_tensor_value_info(tensor, kind, EXACT.shape)], constants,
     )  # fmt: skip
     path = folder / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
     stored = DType.F32 if tensor == "r" else DType.I8
     source = (Source("x", "x", DType.F32),)
     tap = Tap(0, "round", (), tensor, tensor, "k", EXACT.shape, source, stored, DType.F32, 1, 1, DType.F32, False)
@@ -50,9 +50,9 @@ def made(tensor: str, steps: Array) -> Array:
     return steps.astype(np.int8) if tensor == "q" else steps.astype(np.float32) * SCALE
 
 
-@pytest.mark.parametrize("tensor", ["q", "r"])
-def test_either_integer_is_right_at_a_border(tensor: str, tmp_path: Path) -> None:
-    tap, found = expected(tmp_path, tensor)
+@pytest.mark.parametrize(("tensor", "opset"), [("q", 19), ("q", 13), ("r", 19)])
+def test_either_integer_is_right_at_a_border(tensor: str, opset: int, tmp_path: Path) -> None:
+    tap, found = expected(tmp_path, tensor, opset)
     for steps in (20, 21):
         other = STEPS.copy()
         other[BORDER] = steps
@@ -68,6 +68,59 @@ def test_a_step_elsewhere_is_wrong(tensor: str, off: int, tmp_path: Path) -> Non
     other = STEPS.copy()
     other[place] += off
     assert not layer_report(tap, made(tensor, other), found).ok
+
+
+WHOLE, RIGHT = (
+    DRAW.randint(0, 256, (1, 6, 5, 5)).astype(np.uint8),
+    DRAW.randint(-127, 128, (4, 6, 3, 3)).astype(np.int8),
+)
+FACTORS = np.float32([0.01, 0.02, 0.03, 0.05])
+
+
+def scaled(folder: Path, op_type: str) -> tuple[Array, Array, Tap, Expected]:
+    """The exact numbers of steps of a convolution or a product of integers, of which the first lies at a border; the
+    integers; and what verification expects."""
+    conv = op_type == "QLinearConv"
+    x, w = (WHOLE, RIGHT) if conv else (WHOLE.reshape(-1, 6), RIGHT.reshape(-1, 6)[:4].T.copy())
+    centred, bias = x.astype(np.float64) - 120, np.int32([900, -700, 20, 5000]) if conv else np.zeros(4)
+    if conv:
+        windows = np.lib.stride_tricks.sliding_window_view(centred, (3, 3), (2, 3))
+        sums = np.einsum("ncyxij,kcij->nkyx", windows, w.astype(np.float64)) + bias.reshape(-1, 1, 1)
+        numbers = sums * (0.5 * FACTORS.astype(np.float64)).reshape(-1, 1, 1)
+    else:
+        numbers = (centred @ w) * (0.5 * FACTORS.astype(np.float64))
+    scale = np.float32(numbers.reshape(-1)[0] / (np.sign(numbers.reshape(-1)[0]) * 40.5))
+    numbers = numbers / np.float64(scale)
+    given = {
+        "xs": np.float32(0.5), "xz": np.uint8(120), "w": w, "ws": FACTORS, "wz": np.zeros(4, np.int8), "ys": scale,
+        "yz": np.uint8(128), **({"b": bias} if conv else {}),
+    }  # fmt: skip
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", *(["b"] if conv else [])]
+    made = helper.make_graph(
+        [helper.make_node(op_type, names, ["y"], "scaled")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, numbers.shape)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in given.items()],
+    )  # fmt: skip
+    path = folder / "net.onnx"
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 10)], ir_version=8), path)
+    whole, fp32 = DType.U8, DType.F32
+    tap = Tap(0, "scaled", (), "y", "y", "k", numbers.shape, (Source("x", "x", whole),), whole, fp32, 1, 1, fp32, False)
+    integers = np.clip(np.rint(numbers) + 128, 0, 255)
+    return numbers, integers, tap, Reference(path, ()).expected([tap], {"x": x}, {"x": "x"})[0]
+
+
+@pytest.mark.parametrize("op_type", ["QLinearConv", "QLinearMatMul"])
+def test_sums_of_integers_that_are_scaled_may_be_a_step_off_at_a_border_alone(op_type: str, tmp_path: Path) -> None:
+    numbers, integers, tap, found = scaled(tmp_path, op_type)
+    first = int(np.sign(numbers.reshape(-1)[0]))
+    for steps in (40, 41):
+        other = integers.copy()
+        other.reshape(-1)[0] = 128 + first * steps
+        assert layer_report(tap, other.astype(np.uint8), found).ok
+    inside = np.where(np.abs(numbers) < 100, np.abs(numbers % 1 - 0.5), 0.0)
+    other.reshape(-1)[np.argmax(inside)] += 1
+    assert not layer_report(tap, other.astype(np.uint8), found).ok
 
 
 def test_outputs_may_be_off_by_what_steps_at_borders_make_of_them(tmp_path: Path) -> None:

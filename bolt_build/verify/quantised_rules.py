@@ -23,8 +23,10 @@ def steps(work: Work, number: str, variance: Variance) -> Variance:
     own = emit.scaled(emit.square(number), OWN)
     total = own if variance is None else emit.sum(own, variance)
     reach = emit.scaled(emit.add("Sqrt", [total]), REACH * UNIT)
-    above = emit.add("Round", [emit.sum(number, reach)])
-    below = emit.add("Round", [emit.add("Sub", [number, reach])])
+    # Opset 10 has no Round; borders lie where it says, too.
+    middle = emit.affine(number, 1.0, 0.5)
+    above = emit.add("Floor", [emit.sum(middle, reach)])
+    below = emit.add("Floor", [emit.add("Sub", [middle, reach])])
     reached = emit.add("Min", [emit.add("Sub", [above, below]), emit.constant(1.0)])
     # A step at a border, and where errors are larger than steps, those too.
     return emit.product(reached, emit.affine(total, 1.0, 1.0 / UNIT**2))

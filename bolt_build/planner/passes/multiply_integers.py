@@ -17,8 +17,8 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.integer_product import FACTORS, IntegerConv, IntegerMatMul
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.quantize import Dequantize, Requantize, ScaleSums
 from bolt_build.graph.ops.quantised_product import QuantisedProduct
+from bolt_build.graph.ops.quantize import Dequantize, Requantize, ScaleSums
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

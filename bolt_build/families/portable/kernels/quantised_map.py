@@ -12,6 +12,7 @@ from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.quantised_map import QuantisedMap
+from bolt_build.targets import Gpu
 
 
 def _operators(op: QuantisedMap) -> tuple[Op, ...]:
@@ -90,4 +91,8 @@ def _efficiency(problem: KernelProblem) -> float:
     return 0.0025 if slow else 0.05
 
 
-RULES = (Rule(QuantisedMap, _refuse, _emit, _efficiency),)
+def _refuse_gpu(problem: KernelProblem, gpu: Gpu) -> str | None:
+    return "GPUs compute on the numbers that integers stand for"
+
+
+RULES = (Rule(QuantisedMap, _refuse, _emit, _efficiency, refuse_gpu=_refuse_gpu),)

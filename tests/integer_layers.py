@@ -1,19 +1,17 @@
-"""oneDNN's products of integers agree with NumPy to the last step, whatever scales and zero points are."""
+"""Layers that oneDNN's products of integers are tried with, and how their results are compared."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from families_harness import Input, Layer, Library, kernels_of
-from shared_folders import SharedFolder
+from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
-from bolt_build.families.onednn.family import OneDnn
-from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ir import Array, EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.quantised_product import QuantisedProduct
 
 I8, U8, F32 = DType.I8, DType.U8, DType.F32
@@ -53,7 +51,7 @@ def conv(*, strides: int = 1, pads: int = 1, groups: int = 1) -> Conv:
     return Conv((strides, strides), (pads, pads), (pads, pads), (1, 1), groups)
 
 
-LAYERS = [
+INTEGERS = [
     layer("conv", conv(), (2, 64, 9, 8), (48, 64, 3, 3), 48, stages=(RELU,), step=0.1),
     layer("conv-zeros", conv(), (1, 64, 9, 8), (48, 64, 3, 3), 48, zero=113.0, result_zero=127.0, step=0.1),
     layer("stem", conv(strides=2, pads=1), (1, 3, 33, 31), (16, 3, 3, 3), 16, zero=120.0, step=0.03),
@@ -62,36 +60,29 @@ LAYERS = [
     layer("depthwise", conv(groups=24), (1, 24, 10, 10), (24, 1, 3, 3), 24, zero=7.0, step=0.03),
     layer("grouped-real", conv(groups=4), (1, 32, 8, 8), (64, 8, 3, 3), 64, to=F32, per=False),
     layer("product", MatMul(), (2, 19, 300), (300, 70), 70, zero=131.0, result_zero=127.0, step=0.1),
-    layer("product-turned", MatMul(False, True), (33, 96), (40, 96), 40, weights=U8, per=False, biased=False, step=0.1),
+    layer("product-turned", MatMul(False, True), (33, 96), (40, 96), 40, weights=U8, per=False, biased=False,
+          step=0.1),
     layer("one-row", MatMul(), (1, 512), (512, 100), 100, step=0.1, result_zero=100.0),
     layer("found-scale", MatMul(), (21, 96), (96, 40), 40, to=F32, known=False, zero=117.0,
           stages=(EpilogueOp(Activation("gelu")),)),
     layer("uneven", MatMul(), (19, 96), (96, 40), 40, weights=U8, weights_zero=77.0, per=False, zero=9.0, step=0.1),
-    layer("uneven-found", MatMul(), (19, 96), (96, 40), 40, weights_zero=-5.0, per=False, to=F32, known=False, zero=3.0),
+    layer("uneven-found", MatMul(), (19, 96), (96, 40), 40, weights_zero=-5.0, per=False, to=F32, known=False,
+          zero=3.0),
     layer("both", MatMul(), (2, 3, 17, 40), (2, 3, 40, 21), 21, weights=U8, weights_zero=110.0, per=False, biased=False,
           fixed=False, zero=120.0, result_zero=130.0, step=0.01),
     layer("both-turned", MatMul(False, True), (2, 3, 17, 64), (2, 3, 33, 64), 33, per=False, biased=False, fixed=False,
           source=I8, to=I8, step=0.01),
+    Layer("largest", Pool("max", (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), (whole((2, 16, 15, 15), U8),)),
+    Layer("largest-signed", Pool("max", (2, 2), (2, 2), (0, 0), (0, 0), (1, 1)), (whole((2, 16, 15, 14), I8),)),
     layer("residual", MatMul(), (21, 96), (96, 40), 40, to=F32, stages=(EpilogueOp(Binary("add"), 7), RELU),
           operands=(Input((21, 40)),)),
     layer("residual-rounded", MatMul(), (21, 96), (96, 40), 40, stages=(EpilogueOp(Binary("add"), 9), RELU),
           operands=(Input((21, 40)),), step=0.1),
 ]  # fmt: skip
-KERNELS = kernels_of(LAYERS, [OneDnn()])
 
 
-@pytest.fixture(scope="module")
-def library(shared_folder: SharedFolder) -> Library:
-    with shared_folder("integer-kernels") as folder:
-        return Library(KERNELS, folder)
-
-
-@pytest.mark.parametrize("index", range(len(KERNELS)), ids=[kernel.label for kernel in KERNELS])
-def test_integers_are_those_of_the_reference(index: int, library: Library) -> None:
-    found, expected = library.run(index, 2)
-    if found.dtype.kind == "f":
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-        return
+def few_are_a_step_off(found: Array, expected: Array) -> None:
+    """Integers are those of the reference, but for some at a border."""
     off = np.abs(found.astype(int) - expected.astype(int))
     assert off.max() <= 1
     assert np.count_nonzero(off) <= 0.002 * off.size
