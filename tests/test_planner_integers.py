@@ -151,15 +151,33 @@ def test_what_moves_numbers_moves_the_integers_that_they_are_made_of() -> None:
         %x = dequantize(%q, %s, %z) to=f32
         %p = pool(%x) mode=max kernel=[3,3] pads_begin=[1,1] pads_end=[1,1]
         %r = reshape(%p) shape=[2,4,9]
-        %a = transpose(%r) perm=[0,2,1]
-        %y = quantize(%a, %s, %z) to=u8"""
+        %y = quantize(%r, %s, %z) to=u8"""
     result = run(MOVE_INTEGERS, net("%q: u8[2,4,3,3]", lines))
     assert body(result.graph).splitlines() == [
-        f'%\'p.integers = pool(%q) {WINDOW}  // "p"',
-        "%'r.integers = reshape(%'p.integers) shape=[2,4,9]  // \"r\"",
-        '%y = transpose(%\'r.integers) perm=[0,2,1] @y  // "a", "y"',
+        f"%'p.integers = pool(%q) {WINDOW}  // \"p\"", "%y = reshape(%'p.integers) shape=[2,4,9]  // \"r\"",
+    ]  # fmt: skip
+    assert said(result) == [
+        ("p", "moved", "integers in place of numbers"), ("r", "moved", "integers in place of numbers"),
+        ("y", "removed", "it undoes 'r.numbers'"),
+    ]  # fmt: skip
+
+
+def test_numbers_are_made_behind_what_moves_and_integers_in_front_of_it() -> None:
+    """As around a convolution of images whose channels come last."""
+    lines = """
+        %x = dequantize(%q, %s, %z) to=f32
+        %a = transpose(%x) perm=[0,2,1]
+        %e = exp(%a)
+        %c = transpose(%e) perm=[0,2,1]
+        %y = quantize(%c, %t, %z) to=u8"""
+    result = run(MOVE_INTEGERS, net("%q: u8[2,3,4]", lines))
+    assert body(result.graph).splitlines() == [
+        '%\'a.integers = transpose(%q) perm=[0,2,1]  // "a"',
+        '%a = dequantize(%\'a.integers, %s, %z) to=f32 @a.numbers  // "x"',
+        '%e = exp(%a)  // "e"',
+        '%\'e.integers = quantize(%e, %t, %z) to=u8  // "y"',
+        '%y = transpose(%\'e.integers) perm=[0,2,1]  // "c"',
     ]
-    assert said(result) == [("y", "moved", "integers in place of numbers, by 'p'")]
 
 
 def test_parts_of_one_scale_are_concatenated_as_integers() -> None:
@@ -167,9 +185,15 @@ def test_parts_of_one_scale_are_concatenated_as_integers() -> None:
     lines = parts + "\n%c = concat(%x, %v) axis=1\n%y = quantize(%c, %s, %z) to=u8"
     inputs = "%q: u8[2,4], %k: u8[2,3]"
     moved = run(MOVE_INTEGERS, net(inputs, lines.replace("SCALE", "%s"))).graph
-    assert body(moved) == '%y = concat(%q, %k) axis=1 @y  // "c", "y"'
+    assert body(moved) == '%y = concat(%q, %k) axis=1  // "c"'
     other = net(inputs, lines.replace("SCALE", "%t"))
     assert run(MOVE_INTEGERS, other).graph == other
+
+
+def test_a_largest_of_integers_that_import_computes_of_numbers_is_one_of_integers() -> None:
+    lines = "%x = cast(%q) to=f32\n%p = pool(%x) mode=max kernel=[3,3] pads_begin=[1,1] pads_end=[1,1]"
+    moved = run(MOVE_INTEGERS, net("%q: u8[2,4,3,3]", lines + "\n%y = cast(%p) to=u8")).graph
+    assert body(moved) == f'%y = pool(%q) {WINDOW} @y  // "x", "p", "y"'
 
 
 def test_integers_that_are_made_into_numbers_and_back_stay() -> None:

@@ -1,5 +1,5 @@
-"""Moves integers in place of the numbers that they stand for: what lies between a dequantisation and a quantisation
-with the same scale and zero point, and only moves elements or takes the largest, does the same to integers."""
+"""Moves integers in place of the numbers that they stand for: numbers are made of them behind what moves elements or
+takes the largest, and integers of numbers in front of it. Where both meet with one scale and one zero point, none is."""
 
 from __future__ import annotations
 
@@ -17,49 +17,30 @@ from bolt_build.planner.passes.multiply_integers import multiplies_integers
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
-_MOVES = (Reshape, Transpose, Slice, Identity, Concat)
-
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MOVE_INTEGERS.name)
-    for node in editor.nodes():
-        if isinstance(node.op, Quantize) and node.op.to in FACTORS:
-            _lift(editor, journal, node)
-        elif isinstance(node.op, Cast) and node.op.to in FACTORS:
+    for old in editor.nodes():
+        node = editor.node(old.name)
+        if node is None:
+            continue
+        if isinstance(node.op, Cast) and node.op.to in FACTORS:
             _pool(editor, journal, node)
+        elif isinstance(node.op, Quantize):
+            _cancel(editor, journal, node)
+        elif _moves(node):
+            _sink(editor, journal, node)
+    for old in reversed(editor.nodes()):
+        node = editor.node(old.name)
+        if node is not None and isinstance(node.op, Quantize):
+            _hoist(editor, journal, node)
     return journal.result(editor.finish())
 
 
-def _lift(editor: GraphEditor, journal: Journal, last: Node) -> None:
-    """Puts what moves elements in front of a quantisation on the integers that are behind it."""
-    assert isinstance(last.op, Quantize)
-    mover = editor.producer(last.inputs[0])
-    if last.epilogue or any(editor.type(name).rank for name in last.inputs[1:]) or mover is None:
-        return
-    if isinstance(mover.op, Dequantize):
-        if _undoes(editor, mover, last):
-            obstacle = editor.stand_in(last.outputs[0], mover.inputs[0])
-            if obstacle is not None:
-                journal.declined(last.name, obstacle)
-                return
-            editor.prune([mover.outputs[0]])
-            journal.did(last.name, "removed", f"its integers are those of '{mover.inputs[0]}'")
-        return
-    while mover is not None and _moves(mover):
-        if (why := editor.not_private(mover.outputs[0])) is not None:
-            journal.declined(last.name, f"'{mover.name}' moves numbers: {why}")
-            return
-        sides = [editor.producer(name) for name in mover.inputs]
-        if all(side is not None and _undoes(editor, side, last) for side in sides):
-            _move(editor, journal, [side for side in sides if side is not None], last)
-            return
-        if len(mover.inputs) > 1:
-            return
-        mover = sides[0]
-
-
 def _moves(node: Node) -> bool:
-    return not node.epilogue and (isinstance(node.op, _MOVES) or takes_largest(node))
+    if node.epilogue:
+        return False
+    return isinstance(node.op, Reshape | Transpose | Slice | Identity | Concat) or takes_largest(node)
 
 
 def takes_largest(node: Node) -> bool:
@@ -71,39 +52,73 @@ def takes_largest(node: Node) -> bool:
     return all(max(begin, end) < extent for begin, end, extent in pads)
 
 
-def _undoes(editor: GraphEditor, back: Node, last: Node) -> bool:
-    """Whether the quantisation gives the integers of which the dequantisation made numbers."""
-    if not isinstance(back.op, Dequantize) or back.epilogue or not isinstance(last.op, Quantize):
+def _whole(editor: GraphEditor, node: Node | None, op: type[Dequantize | Quantize]) -> bool:
+    """Whether the node is an `op` of integers of 8 bits with one scale and one zero point for all."""
+    if (
+        node is None
+        or not isinstance(node.op, op)
+        or node.epilogue
+        or any(editor.type(n).rank for n in node.inputs[1:])
+    ):
         return False
-    same = editor.type(back.inputs[0]).dtype is last.op.to
-    return same and all(same_numbers(editor, a, b) for a, b in zip(back.inputs[1:], last.inputs[1:], strict=True))
+    return editor.type((node.inputs if op is Dequantize else node.outputs)[0]).dtype in FACTORS
 
 
-def _move(editor: GraphEditor, journal: Journal, backs: list[Node], last: Node) -> None:
-    """Takes the movers that lead from `backs` to the quantisation on its integers."""
-    given = {back.outputs[0]: back.inputs[0] for back in backs}
-    node, chain = editor.producer(last.inputs[0]), []
-    while node is not None and node.outputs[0] not in given:
-        chain.append(node)
-        node = editor.producer(node.inputs[0])
-    assert isinstance(last.op, Quantize)
-    for mover in reversed(chain):
-        is_last = mover is chain[0]
-        type_ = TensorType(last.op.to, editor.type(mover.outputs[0]).shape)
-        output = last.outputs[0] if is_last else editor.new_value(f"{mover.outputs[0]}.integers", type_)
-        made = replace(
-            mover, inputs=tuple(given[name] for name in mover.inputs), outputs=(output,),
-            name=last.name if is_last else mover.name,
-            covers=joined(mover.covers, last.covers) if is_last else mover.covers,
-        )  # fmt: skip
-        given[mover.outputs[0]] = output
-        if is_last:
-            editor.remove(mover)
-            editor.replace(last, made)
-        else:
-            editor.replace(mover, made)
+def _sink(editor: GraphEditor, journal: Journal, mover: Node) -> None:
+    """Takes what makes numbers behind what moves them."""
+    backs = [back for name in mover.inputs if (back := editor.producer(name)) is not None]
+    if len(backs) < len(mover.inputs) or not all(_whole(editor, back, Dequantize) for back in backs):
+        return
+    first, *others = backs
+    dtype = editor.type(first.inputs[0]).dtype
+    for other in others:
+        pairs = zip(first.inputs[1:], other.inputs[1:], strict=True)
+        if editor.type(other.inputs[0]).dtype is not dtype or not all(same_numbers(editor, a, b) for a, b in pairs):
+            return
+    (output,) = mover.outputs
+    integers = editor.new_value(f"{output}.integers", TensorType(dtype, editor.type(output).shape))
+    moved = replace(mover, inputs=tuple(back.inputs[0] for back in backs), outputs=(integers,))
+    name = editor.free_node_name(f"{mover.name}.numbers")
+    behind = Node(name, first.op, (integers, *first.inputs[1:]), (output,), covers=first.covers)
+    editor.replace(mover, moved, behind)
     editor.prune([back.outputs[0] for back in backs])
-    journal.did(last.name, "moved", f"integers in place of numbers, by '{chain[-1].name}'")
+    journal.did(mover.name, "moved", "integers in place of numbers")
+
+
+def _hoist(editor: GraphEditor, journal: Journal, last: Node) -> None:
+    """Takes what makes integers in front of what moves numbers."""
+    while True:
+        mover = editor.producer(last.inputs[0])
+        if mover is None or not _moves(mover) or len(mover.inputs) > 1 or not _whole(editor, last, Quantize):
+            return
+        if editor.not_private(mover.outputs[0]) is not None or editor.is_constant(mover.inputs[0]):
+            return
+        (source,), (output,) = mover.inputs, last.outputs
+        type_ = TensorType(editor.type(output).dtype, editor.type(source).shape)
+        integers = editor.new_value(f"{source}.integers", type_)
+        front = replace(last, inputs=(source, *last.inputs[1:]), outputs=(integers,))
+        editor.remove(mover)
+        editor.replace(last, front, replace(mover, inputs=(integers,), outputs=(output,)))
+        journal.did(mover.name, "moved", "integers in place of numbers")
+        last = front
+
+
+def _cancel(editor: GraphEditor, journal: Journal, last: Node) -> None:
+    """Leaves integers that are made into numbers and back as they are."""
+    back = editor.producer(last.inputs[0])
+    if back is None or not _whole(editor, back, Dequantize) or not _whole(editor, last, Quantize):
+        return
+    pairs = zip(back.inputs[1:], last.inputs[1:], strict=True)
+    if editor.type(back.inputs[0]).dtype is not editor.type(last.outputs[0]).dtype:
+        return
+    if not all(same_numbers(editor, a, b) for a, b in pairs):
+        return
+    obstacle = editor.stand_in(last.outputs[0], back.inputs[0])
+    if obstacle is not None:
+        journal.declined(last.name, obstacle)
+        return
+    editor.prune([back.outputs[0]])
+    journal.did(last.name, "removed", f"it undoes '{back.name}'")
 
 
 def _pool(editor: GraphEditor, journal: Journal, last: Node) -> None:
@@ -121,7 +136,7 @@ def _pool(editor: GraphEditor, journal: Journal, last: Node) -> None:
     editor.remove(first)
     editor.remove(pool)
     editor.replace(last, replace(pool, name=last.name, inputs=(source,), outputs=last.outputs, covers=covers))
-    journal.did(last.name, "moved", f"integers in place of numbers, by '{pool.name}'")
+    journal.did(last.name, "moved", "integers in place of numbers")
 
 
 MOVE_INTEGERS = Pass("move-integers", _run, pays_on=multiplies_integers)
