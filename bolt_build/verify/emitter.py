@@ -81,6 +81,8 @@ class Emitter:
         """A node of the same operator and attributes, but for those `changed`, on other inputs; one of its outputs.
 
         Others stand beside it where the operator may not leave them out."""
+        if node.op_type == "Gemm" and self.opset < 11 and len(inputs) == 2:
+            inputs = (*inputs, self.constant(0.0))  # it had to add something
         # An opset may lack the operator: onnxruntime's optimiser writes LayerNormalization into any.
         known = not node.domain and onnx.defs.has(node.op_type, self.opset, "")
         least = int(onnx.defs.get_schema(node.op_type, self.opset, "").min_output) if known else 1

@@ -184,6 +184,8 @@ def _integers(op_type: str, places: tuple[int, int, int, int]) -> Rule:
         if bias_at < len(work.inputs) and work.inputs[bias_at]:
             scales = emit.product(work.inputs[x_at + 1], work.inputs[w_at + 1])
             sides.append(emit.product(emit.add("Cast", [work.inputs[bias_at]], to=TensorProto.FLOAT), scales))
+        elif op_type == "Gemm":
+            sides.append(emit.constant(0.0))  # up to opset 10 it had to add something
 
         def again(inputs: list[str]) -> str:
             """The product of real numbers, in steps of the result."""

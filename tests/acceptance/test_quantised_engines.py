@@ -89,7 +89,7 @@ RESCALED = "static_cast<float>(sum) * (a * b / y)"
 
 @pytest.mark.parametrize(
     ("right", "wrong", "layer"),
-    [("std::rint(quotient)", "std::trunc(quotient)", "image/back"), (RESCALED, f"{RESCALED} + 0.3f", "each")],
+    [("std::rint(quotient)", "std::trunc(quotient)", "image/round"), (RESCALED, f"{RESCALED} + 0.3f", "mix")],
     ids=["towards-zero", "sums-upwards"],
 )
 def test_a_kernel_that_rounds_wrongly(

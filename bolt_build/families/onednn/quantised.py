@@ -15,6 +15,7 @@ from bolt_build.families.onednn.epilogue import (
     in_place_operand,
     refuse_stages,
 )
+from bolt_build.families.onednn.epilogue import TYPES as OPERANDS
 from bolt_build.families.onednn.matrices import matrices
 from bolt_build.families.onednn.rule import Layouts, channels_last, row_major
 from bolt_build.graph.ir import Node, TensorType
@@ -49,8 +50,8 @@ def refuse(problem: KernelProblem) -> str | None:
     if problem.inputs[2].constant is not problem.inputs[3].constant:
         return "scale and zero point must be constants both, or neither"
     real = staged(problem)
-    if any(operand.format.dtype is not DType.F32 for operand in (*real.outputs, *problem.inputs[op.own :])):
-        return "what is computed between integers must be in f32"
+    if any(operand.format.dtype not in OPERANDS for operand in problem.inputs[op.own :]):
+        return "what is combined with the sums must be in f32 or bf16"
     return refuse_stages(real, axis=op.axis % len(problem.outputs[0].shape))
 
 

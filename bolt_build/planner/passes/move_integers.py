@@ -1,5 +1,5 @@
 """Moves integers in place of the numbers that they stand for: numbers are made of them behind what moves elements or
-takes the largest, and integers of numbers in front of it. Where both meet with one scale and one zero point, none is."""
+takes the largest, and integers of numbers in front of it. Where both meet with one scale and zero point, none is."""
 
 from __future__ import annotations
 
