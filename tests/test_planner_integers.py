@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
-from planner_checks import body, graph, run, said
+from graph_models import model, node, tensor
+from planner_checks import body, graph, run, said, same_values
 from planner_fakes import POLICY
 
-from bolt_build.graph.ir import Graph, Stored
+from bolt_build.graph.ir import Array, Graph, Stored
+from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Pass
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
@@ -240,3 +245,27 @@ def test_weights_keep_their_integers_where_they_only_move() -> None:
     np.testing.assert_array_equal(turned.q, stored.q.T)
     np.testing.assert_array_equal(turned.q * turned.scale, (stored.q * stored.scale).T)
     assert Reshape((6,)).of_stored(stored) is None
+
+
+def test_queries_keys_and_values_of_integers_are_one_product(tmp_path: Path) -> None:
+    """Weights that an exporter transposes, and those that it does not, keep their integers side by side."""
+    draw = np.random.RandomState(4)
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "r")]
+    constants: dict[str, Array] = {"s": np.float32(0.02), "z": np.uint8(128), "shape": np.int64([2, 5, 2, 4])}
+    for name, scale in (
+        ("a", np.float32(0.01)),
+        ("b", np.linspace(0.01, 0.02, 8, dtype=np.float32)),
+        ("c", np.float32(0.03)),
+    ):
+        constants |= {f"w{name}": draw.randint(-127, 128, (8, 8)).astype(np.int8), f"s{name}": scale}
+        nodes.append(node("DequantizeLinear", f"w{name} s{name}", f"v{name}", axis=0))
+        nodes.append(node("Transpose", f"v{name}", f"t{name}", perm=[1, 0]))
+        nodes.append(node("MatMul", f"r t{name}", f"p{name}"))
+        nodes.append(node("Reshape", f"p{name} shape", f"h{name}"))
+        nodes.append(node("Transpose", f"h{name}", f"u{name}", perm=[0, 2, 3, 1] if name == "b" else [0, 2, 1, 3]))
+    nodes += [node("MatMul", "ua ub", "scores"), node("Softmax", "scores", "powers"), node("MatMul", "powers uc", "y")]
+    onnx.save(model(nodes, [tensor("x", [2, 5, 8])], ("y",), constants), tmp_path / "net.onnx")
+    before = load_model(tmp_path / "net.onnx").bind(2)
+    after = optimize(before, POLICY, HOST, "fp32").graph
+    assert [each.op.kind for each in after.nodes][:3] == ["quantize", "quantised-product", "attention"]
+    same_values(before, after)

@@ -82,14 +82,15 @@ class GraphEditor:
         self._values[free] = Value(free, type, synthetic=True)
         return free
 
-    def new_constant(self, name: str, array: Array, dtype: DType) -> str:
-        """A synthetic constant; `array` has the type of `dtype`, or that of `arrays.held_dtype`. Takes the name of one
-        that nobody reads any more: one that nobody has read yet may wait for its node."""
+    def new_constant(self, name: str, array: Array, dtype: DType, stored: Stored | None = None) -> str:
+        """A synthetic constant; `array` has the type of `dtype`, or that of `arrays.held_dtype`, and is what integers,
+        `stored`, stand for. Takes the name of one that nobody reads any more: one that nobody has read yet may wait for
+        its node."""
         known = self._values.get(name)
         left = name in self._readers and not self._readers[name]
         unread = left and known is not None and known.synthetic and known.constant is not None
         free = name if unread and not self.is_output(name) else _free(name, self._values)
-        self._values[free] = Value(free, TensorType(dtype, array.shape), Constant(array), synthetic=True)
+        self._values[free] = Value(free, TensorType(dtype, array.shape), Constant(array, stored), synthetic=True)
         return free
 
     def free_node_name(self, name: str) -> str:

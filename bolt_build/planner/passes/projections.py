@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
-from bolt_build.graph.ir import Array, Graph, Node
+from bolt_build.graph.ir import Array, Graph, Node, Stored
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -136,13 +136,30 @@ def one_product(
 
 def _weights(editor: GraphEditor, products: list[Node]) -> str:
     """The weights [K, N] side by side."""
-    parts = []
+    parts, stored = [], []
     for product in products:
-        array = editor.constant(product.inputs[1])
+        array, integers = editor.constant(product.inputs[1]), editor.stored(product.inputs[1])
         assert array is not None
         assert isinstance(product.op, MatMul)
         parts.append(array.T if product.op.transpose_b else array)
-    return _constant(editor, products[0].inputs[1], np.concatenate(parts, axis=1), products[0])
+        if integers is not None:
+            stored.append(Transpose((1, 0)).of_stored(integers) if product.op.transpose_b else integers)
+    whole = _side_by_side(stored) if len(stored) == len(products) else None
+    return _constant(editor, products[0].inputs[1], np.concatenate(parts, axis=1), products[0], whole)
+
+
+def _side_by_side(parts: list[Stored]) -> Stored | None:
+    """Integers of matrices [K, N] as those of one, where each has one scale, or one a column."""
+    if len({part.q.dtype for part in parts}) > 1:
+        return None
+    found: list[list[Array]] = [[], [], []]
+    for part in parts:
+        for into, array in zip(found, (part.q, part.scale, part.zero), strict=True):
+            rows = array.reshape((1,) * (2 - array.ndim) + array.shape)
+            if array is not part.q and rows.shape[0] != 1:
+                return None
+            into.append(np.broadcast_to(rows, (rows.shape[0], part.q.shape[1])))
+    return Stored(*(np.concatenate(each, axis=1) for each in found))
 
 
 def _biases(editor: GraphEditor, products: list[Node]) -> str:
@@ -160,10 +177,10 @@ def _biases(editor: GraphEditor, products: list[Node]) -> str:
     return _constant(editor, name, np.concatenate(parts), products[0])
 
 
-def _constant(editor: GraphEditor, name: str, array: Array, product: Node) -> str:
+def _constant(editor: GraphEditor, name: str, array: Array, product: Node, stored: Stored | None = None) -> str:
     dtype = editor.type(product.inputs[1]).dtype
     held = array.astype(held_dtype(dtype), copy=False)
-    return editor.new_constant(f"{name}{SUFFIX}", np.ascontiguousarray(held), dtype)
+    return editor.new_constant(f"{name}{SUFFIX}", np.ascontiguousarray(held), dtype, stored)
 
 
 MERGE_PROJECTIONS = Pass("merge-projections", _run)
