@@ -185,14 +185,29 @@ def test_numbers_are_made_behind_what_moves_and_integers_in_front_of_it() -> Non
     ]
 
 
-def test_parts_of_one_scale_are_concatenated_as_integers() -> None:
+RESCALED = "function=clip(alpha=-inf beta=inf) to=u8 quantised=[true]"
+
+
+def test_parts_of_a_concatenation_are_rounded_one_by_one() -> None:
+    """Those of the result's scale are its integers; others are made into such in one step."""
     parts = "%x = dequantize(%q, %s, %z) to=f32\n%v = dequantize(%k, SCALE, %z) to=f32"
     lines = parts + "\n%c = concat(%x, %v) axis=1\n%y = quantize(%c, %s, %z) to=u8"
     inputs = "%q: u8[2,4], %k: u8[2,3]"
     moved = run(MOVE_INTEGERS, net(inputs, lines.replace("SCALE", "%s"))).graph
     assert body(moved) == '%y = concat(%q, %k) axis=1  // "c"'
-    other = net(inputs, lines.replace("SCALE", "%t"))
-    assert run(MOVE_INTEGERS, other).graph == other
+    assert body(passed(net(inputs, lines.replace("SCALE", "%t")), MOVE_INTEGERS, MAP_INTEGERS)).splitlines() == [
+        f'%\'v.integers = quantised-map(%k, %t, %z, %s, %z) {RESCALED} @y.1  // "v", "y"',
+        '%y = concat(%q, %\'v.integers) axis=1  // "c"',
+    ]
+
+
+def test_integers_are_taken_and_repeated_as_numbers_are_and_not_made_of_more_than_is_read() -> None:
+    lines = "%e = exp(%f)\n%g = gather(%e, %i) axis=1\n%y = quantize(%g, %s, %z) to=u8"
+    larger = body(run(MOVE_INTEGERS, net("%f: f32[2,3], %i: i64[6]", lines)).graph).splitlines()
+    assert larger == ['%e = exp(%f)  // "e"', "%'e.integers = quantize(%e, %s, %z) to=u8  // \"y\"",
+                      "%y = gather(%'e.integers, %i) axis=1  // \"g\""]  # fmt: skip
+    smaller = net("%f: f32[2,3], %i: i64[2]", lines)
+    assert run(MOVE_INTEGERS, smaller).graph == smaller
 
 
 def test_a_largest_of_integers_that_import_computes_of_numbers_is_one_of_integers() -> None:

@@ -3,6 +3,8 @@ sum: integers are read and stored, a quarter of the bytes of numbers."""
 
 from __future__ import annotations
 
+from math import inf
+
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.activation import Activation
@@ -17,6 +19,7 @@ from bolt_build.schema.recipe import Policy
 
 SIDES = 3
 """Most tensors that one step reads."""
+UNCHANGED = Activation("clip", -inf, inf)
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -29,6 +32,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 def _merge(editor: GraphEditor, journal: Journal, last: Node) -> None:
     node = editor.producer(last.inputs[0])
+    if _dequantised(editor, last.inputs[0]) is not None:
+        _rescale(editor, journal, last)
+        return
     if node is None or not isinstance(node.op, Activation | Binary):
         return
     backs = {name: back for name in node.inputs if (back := _dequantised(editor, name)) is not None}
@@ -53,6 +59,18 @@ def _merge(editor: GraphEditor, journal: Journal, last: Node) -> None:
     editor.replace(last, Node(last.name, op, (*inputs, *last.inputs[1:]), last.outputs, covers=covers))
     editor.prune(node.inputs)
     journal.did(last.name, "made", f"one step of '{node.name}' and the quantisation, of integers")
+
+
+def _rescale(editor: GraphEditor, journal: Journal, last: Node) -> None:
+    """Integers of one scale as those of another: nothing is computed on the numbers in between."""
+    back = editor.producer(last.inputs[0])
+    assert back is not None
+    assert isinstance(last.op, Quantize)
+    op = QuantisedMap(UNCHANGED, last.op.to, (True,))
+    covers = joined(back.covers, last.covers)
+    editor.replace(last, Node(last.name, op, (*back.inputs, *last.inputs[1:]), last.outputs, covers=covers))
+    editor.prune([back.outputs[0]])
+    journal.did(last.name, "made", f"one step of '{back.name}' and the quantisation, of integers")
 
 
 def _dequantised(editor: GraphEditor, name: str) -> Node | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Graph, Node, TensorType
+from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.integer_product import FACTORS
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.quantize import Dequantize, Quantize
@@ -40,7 +41,12 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 def _moves(node: Node) -> bool:
     if node.epilogue:
         return False
-    return isinstance(node.op, Reshape | Transpose | Slice | Identity | Concat) or takes_largest(node)
+    return isinstance(node.op, Reshape | Transpose | Slice | Identity | Concat | Gather) or takes_largest(node)
+
+
+def _data(mover: Node) -> tuple[str, ...]:
+    """What is moved, without the indices that say where to."""
+    return mover.inputs[:1] if isinstance(mover.op, Gather) else mover.inputs
 
 
 def takes_largest(node: Node) -> bool:
@@ -66,8 +72,9 @@ def _whole(editor: GraphEditor, node: Node | None, op: type[Dequantize | Quantiz
 
 def _sink(editor: GraphEditor, journal: Journal, mover: Node) -> None:
     """Takes what makes numbers behind what moves them."""
-    backs = [back for name in mover.inputs if (back := editor.producer(name)) is not None]
-    if len(backs) < len(mover.inputs) or not all(_whole(editor, back, Dequantize) for back in backs):
+    data = _data(mover)
+    backs = [back for name in data if (back := editor.producer(name)) is not None]
+    if len(backs) < len(data) or not all(_whole(editor, back, Dequantize) for back in backs):
         return
     first, *others = backs
     dtype = editor.type(first.inputs[0]).dtype
@@ -77,7 +84,8 @@ def _sink(editor: GraphEditor, journal: Journal, mover: Node) -> None:
             return
     (output,) = mover.outputs
     integers = editor.new_value(f"{output}.integers", TensorType(dtype, editor.type(output).shape))
-    moved = replace(mover, inputs=tuple(back.inputs[0] for back in backs), outputs=(integers,))
+    inputs = (*(back.inputs[0] for back in backs), *mover.inputs[len(data) :])
+    moved = replace(mover, inputs=inputs, outputs=(integers,))
     name = editor.free_node_name(f"{mover.name}.numbers")
     behind = Node(name, first.op, (integers, *first.inputs[1:]), (output,), covers=first.covers)
     editor.replace(mover, moved, behind)
@@ -86,21 +94,32 @@ def _sink(editor: GraphEditor, journal: Journal, mover: Node) -> None:
 
 
 def _hoist(editor: GraphEditor, journal: Journal, last: Node) -> None:
-    """Takes what makes integers in front of what moves numbers."""
-    while True:
-        mover = editor.producer(last.inputs[0])
-        if mover is None or not _moves(mover) or len(mover.inputs) > 1 or not _whole(editor, last, Quantize):
-            return
-        if editor.not_private(mover.outputs[0]) is not None or editor.is_constant(mover.inputs[0]):
-            return
-        (source,), (output,) = mover.inputs, last.outputs
+    """Takes what makes integers in front of what moves numbers, unless it would make more of them there."""
+    mover = editor.producer(last.inputs[0])
+    if mover is None or not _whole(editor, last, Quantize):
+        return
+    if isinstance(mover.op, Dequantize):
+        _cancel(editor, journal, last)
+        return
+    if not _moves(mover) or editor.not_private(mover.outputs[0]) is not None:
+        return
+    data, (output,) = _data(mover), last.outputs
+    if any(map(editor.is_constant, data)):
+        return
+    if sum(editor.type(source).elements for source in data) > editor.type(output).elements:
+        return
+    made, integers = list[Node](), list[str]()
+    for source in data:
         type_ = TensorType(editor.type(output).dtype, editor.type(source).shape)
-        integers = editor.new_value(f"{source}.integers", type_)
-        front = replace(last, inputs=(source, *last.inputs[1:]), outputs=(integers,))
-        editor.remove(mover)
-        editor.replace(last, front, replace(mover, inputs=(integers,), outputs=(output,)))
-        journal.did(mover.name, "moved", "integers in place of numbers")
-        last = front
+        integers.append(editor.new_value(f"{source}.integers", type_))
+        name = editor.free_node_name(f"{last.name}.{len(made)}") if made else last.name
+        made.append(replace(last, name=name, inputs=(source, *last.inputs[1:]), outputs=(integers[-1],)))
+    editor.remove(mover)
+    moved = replace(mover, inputs=(*integers, *mover.inputs[len(data) :]), outputs=(output,))
+    editor.replace(last, *made, moved)
+    journal.did(mover.name, "moved", "integers in place of numbers")
+    for each in made:
+        _hoist(editor, journal, each)
 
 
 def _cancel(editor: GraphEditor, journal: Journal, last: Node) -> None:

@@ -175,7 +175,7 @@ std::unique_ptr<const Executable> bound(const Prepare& p, const PrimitiveDescrip
                                         const Description& bias, Epilogue epilogue, Index count) {
   auto primitive = std::make_unique<Primitive>(alone);
   primitive->bind(DNNL_ARG_SRC, description.src_desc());
-  const std::string name = std::string(weights.name) + "/signed";
+  const std::string name = std::string(weights.name) + "/less/" + of.weights_zero.name;
   const Description packed = description.weights_desc();
   if (weights.data) primitive->bind(DNNL_ARG_WEIGHTS, packed, pack(p, Constant{values.data(), name.c_str()}, plain, packed));
   else primitive->bind(DNNL_ARG_WEIGHTS, packed);
@@ -275,7 +275,7 @@ std::unique_ptr<const Executable> of_numbers(const Prepare& p, const Shape& shap
     const std::int32_t zero = integer(of.weights_zero, of.weights, of.zeros == 1 ? 0 : column);
     real[i] = static_cast<float>(integer(weights, of.weights, i) - zero) * number(of.weights_scale, of.scales == 1 ? 0 : column);
   }
-  const std::string name = std::string(weights.name) + "/" + of.weights_scale.name + "/real";
+  const std::string name = std::string(weights.name) + "/less/" + of.weights_zero.name + "/times/" + of.weights_scale.name;
   std::size_t more = 0;
   for (const Stage& stage : epilogue) more += stage.kind == Stage::Kind::same ? 1 : 0;
   const Constant numbers{weights.data ? real.data() : nullptr, name.c_str()};
