@@ -13,6 +13,7 @@ from gpu_attention_layers import attention_trials, counted_trials
 from gpu_averages import averages
 from gpu_bands import band_trials, grouped_band_trials
 from gpu_bf16 import in_bf16
+from gpu_channels import channel_trials
 from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
 from gpu_forms import (
     FORMS,
@@ -361,7 +362,16 @@ def _of_small_layers() -> list[Trial]:
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials()
-    found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
+    found += (
+        forms()
+        + rolling_trials()
+        + stem_trials()
+        + channel_trials()
+        + copies()
+        + row_trials()
+        + squeezes()
+        + pair_trials()
+    )
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )

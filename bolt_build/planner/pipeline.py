@@ -14,6 +14,7 @@ from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
 from bolt_build.planner.passes.carried_moves import CARRY_MOVES
+from bolt_build.planner.passes.channel_epilogues import FUSE_CHANNELS
 from bolt_build.planner.passes.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.copies import REMOVE_COPIES
 from bolt_build.planner.passes.dead import REMOVE_DEAD
@@ -146,6 +147,7 @@ PIPELINE: tuple[Pass, ...] = (
     JOIN_SLICES,  # padded channels count
     PAD_FILTERS,  # of what no product reads
     SPLIT_BATCHES,  # nothing becomes larger behind it
+    FUSE_CHANNELS,  # filters stay in their order behind it
 )
 
 

@@ -8,7 +8,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.problems import op_operands, problem_of
-from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
+from bolt_build.families.cutlass.epilogue import refuse_channels, refuse_epilogue, residual
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason
@@ -90,7 +90,7 @@ def refuse_gated(problem: KernelProblem) -> str | None:
         return (
             f"a gated product is stored as {problem.inputs[own[1]].format.dtype.value}, not {output.format.dtype.value}"
         )
-    if (reason := refuse_problem(whole) or refuse_epilogue(problem)) is not None:
+    if (reason := refuse_problem(whole) or refuse_epilogue(problem) or refuse_channels(problem)) is not None:
         return reason
     stored = output.shape[op.axis]
     if stored % ALIGNMENT:

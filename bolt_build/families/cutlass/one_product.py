@@ -24,7 +24,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import channels, epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds, expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
 from bolt_build.families.cutlass.padding import refuse_padding
@@ -41,12 +41,14 @@ class ProductTile(Protocol):
     """A tile of kernels for one product: all in which their kinds differ.
 
     `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `halves` are the
-    types that its kernels compute in, `loads` the elements of both factors that are loaded at once.
+    types that its kernels compute in, `loads` the elements of both factors that are loaded at once. `numbers_columns`:
+    epilogues that read numbers of channels take the columns' numbers in the place of a bias.
     """
 
     header: ClassVar[str]
     memory_mb: ClassVar[int]
     halves: ClassVar[tuple[DType, ...]]
+    numbers_columns: ClassVar[bool]
 
     @property
     def loads(self) -> int: ...
@@ -255,10 +257,12 @@ class ProductKind(Generic[T]):
         name = f"Split{product.kernel}" if kernel.partial else product.kernel
         tile = kernel.tile.cxx(product, gpu_of(target))
         out = product.stored if kernel.partial else ""
-        member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}{out}>"
+        biased = _numbers_columns(problem, kernel) and len(own) > 2
+        member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem, biased=biased)}, {product.source}{out}>"
         arguments = (
             product.arguments((*settings.fields, *between_rows(at, added))), product.source_value, constant(at, own[1]),
-            kernel.tile.packed(product), constant(at, *own[2:]), epilogue_value(problem),
+            kernel.tile.packed(product), constant(at, *own[2:]), epilogue_value(problem, biased=biased),
+            *(constant(at, index) for index in (*own[2:] * biased, *channels(problem))),
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
@@ -273,7 +277,8 @@ def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> Kernel
     """What instantiates the kernel for a problem of one operator."""
     product = product_of(problem, kernel.tile.loads)
     kind = product.kernel.lower()
-    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
+    biased = _numbers_columns(problem, kernel) and len(op_operands(problem)) > 2
+    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem, biased=biased)
     text = (
         f'#include "bolt_cutlass/{kind}{kernel.tile.header}_kernel.h"\n\n'
         f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
@@ -282,6 +287,11 @@ def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> Kernel
     stages = "" if kernel.partial else stage_words(problem)
     label = f"{kind} {kernel}{stages}"
     return named_unit(text, kernel.tile.memory_mb, label)
+
+
+def _numbers_columns(problem: KernelProblem, kernel: Kernel[S]) -> bool:
+    """Whether the kernel is told the numbers of columns in the place of a bias, which is a stage then."""
+    return bool(channels(problem)) and kernel.tile.numbers_columns and not kernel.partial
 
 
 def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:

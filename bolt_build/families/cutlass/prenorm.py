@@ -8,6 +8,7 @@ from math import prod
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.cutlass.epilogue import refuse_channels
 from bolt_build.families.cutlass.product import Product
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason, within
@@ -51,7 +52,7 @@ def refuse_prenorm(problem: KernelProblem) -> str | None:
     vectors = [first.inputs[index] for index in op_operands(first)[1:]]
     if not all(each.constant and each.shape[-1:] == (columns,) and prod(each.shape) == columns for each in vectors):
         return "scale and bias are constants of one number a column"
-    if (reason := refuse_problem(second)) is not None:
+    if (reason := refuse_problem(second) or refuse_channels(second)) is not None:
         return within("the product", reason)
     product = product_of(second)
     if x.constant or x.format.dtype is not product.dtype or x.format.layout is not Layout.ROW:

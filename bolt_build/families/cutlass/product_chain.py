@@ -23,7 +23,7 @@ from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, refuse_channels, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
@@ -101,7 +101,7 @@ def refuse_products(problem: KernelProblem) -> str | None:
     if type(first.op) is not type(second.op) or not multiplies(first.op):
         return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"
     for place, each in (("first", first), ("second", second)):
-        if (reason := refuse_problem(each)) is not None:
+        if (reason := refuse_problem(each) or refuse_channels(each)) is not None:
             return within(f"the {place} product", reason)
     if (reason := refuse_padding(first, _product(first))) is not None:
         return within("the first product", reason)

@@ -9,6 +9,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.cutlass.epilogue import refuse_channels
 from bolt_build.families.cutlass.product import ALIGNMENT, Product
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason, within
@@ -45,7 +46,7 @@ def refuse_prologue(problem: KernelProblem) -> str | None:
     found = _prologue(first)
     if isinstance(found, str):
         return found
-    if (reason := refuse_problem(second)) is not None:
+    if (reason := refuse_problem(second) or refuse_channels(second)) is not None:
         return within("the product", reason)
     product = product_of(second)
     if product.kernel != "Gemm" or product.depth != first.outputs[0].shape[1]:

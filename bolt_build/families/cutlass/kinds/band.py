@@ -96,6 +96,7 @@ class BandTile(WholeTile):
     header: ClassVar[str] = "_band"
     memory_mb: ClassVar[int] = 700
     halves: ClassVar[tuple[DType, ...]] = HALVES
+    numbers_columns: ClassVar[bool] = False
     loads: ClassVar[int] = 8
 
     @property

@@ -15,7 +15,7 @@ from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.apart import between_rows
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import channels, epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
@@ -146,7 +146,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         member = f"{SPACE}::Conv<{tile.band.cxx(product, gpu_of(target))}, {epilogue_type(problem)}, {product.source}>"
         arguments = (
             product.arguments(between_rows(at, added)), product.source_value, constant(at, own[1]), packed,
-            constant(at, *own[2:]), epilogue_value(problem),
+            constant(at, *own[2:]), epilogue_value(problem), *(constant(at, each) for each in channels(problem)),
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"

@@ -21,7 +21,7 @@ from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, stage_words
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, refuse_channels, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
@@ -180,7 +180,7 @@ def product_of(problem: KernelProblem) -> Product:
 def refuse_pooled(problem: KernelProblem) -> str | None:
     """A reason why no kernel of this family computes both, whatever its tile."""
     first, second = parts(problem)
-    if (reason := conv.refuse(first)) is not None:
+    if (reason := conv.refuse(first) or refuse_channels(first)) is not None:
         return within("the convolution", reason)
     if (reason := refuse_padding(first, product_of(problem))) is not None:
         return within("the convolution", reason)

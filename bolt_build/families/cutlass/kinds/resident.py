@@ -49,6 +49,7 @@ class ResidentTile(WholeTile, OneOrderTile):
     header: ClassVar[str] = "_resident"
     memory_mb: ClassVar[int] = 700
     halves: ClassVar[tuple[DType, ...]] = HALVES
+    numbers_columns: ClassVar[bool] = False
     loads: ClassVar[int] = 8
 
     @property

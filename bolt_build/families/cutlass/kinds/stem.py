@@ -17,7 +17,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import channels, epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.product import aligned
 from bolt_build.families.cutlass.tile_kind import TileKind
@@ -324,7 +324,8 @@ class Stem(TileKind[StemTile, StemConv]):
             planes=what.kept_planes, lead=what.lead, neighbours=what.neighbours,
         )  # fmt: skip
         member = f"{SPACE}::StemConv<{_cxx(problem, tile)}, {epilogue_type(problem)}>"
-        arguments = (shape, constant(at, own[1]), packed, constant(at, *own[2:]), epilogue_value(problem))
+        numbers = (constant(at, each) for each in channels(problem))
+        arguments = (shape, constant(at, own[1]), packed, constant(at, *own[2:]), epilogue_value(problem), *numbers)
         call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/stem.h",), member, ", ".join(arguments), call)
 

@@ -39,6 +39,7 @@ class WarpTile(OneOrderTile):
     header: ClassVar[str] = ""
     memory_mb: ClassVar[int] = 900
     halves: ClassVar[tuple[DType, ...]] = HALVES
+    numbers_columns: ClassVar[bool] = True
 
     @property
     def warps(self) -> int:

@@ -80,6 +80,7 @@ class WgmmaTile:
     header: ClassVar[str] = "_warpgroup"
     memory_mb: ClassVar[int] = 700
     halves: ClassVar[tuple[DType, ...]] = HALVES
+    numbers_columns: ClassVar[bool] = False
     loads: ClassVar[int] = 8
 
     @property

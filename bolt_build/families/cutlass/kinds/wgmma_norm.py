@@ -22,7 +22,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, refuse_channels, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
@@ -274,7 +274,7 @@ def refuse_norm(problem: KernelProblem, gpu: Gpu) -> str | None:
     first, second = parts(problem)
     if not isinstance(first.op, MatMul):
         return f"normalises rows of matrix products, not of a {first.op.kind}"
-    if (reason := refuse_problem(first)) is not None:
+    if (reason := refuse_problem(first) or refuse_channels(first)) is not None:
         return within("the product", reason)
     product, norm = product_of(first), norm_of(problem)
     if (reason := refuse_product(gpu, product) or refuse_padding(first, product)) is not None:

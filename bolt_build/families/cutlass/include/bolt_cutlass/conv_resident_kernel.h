@@ -174,7 +174,7 @@ struct ResidentWindows {
       }
 #pragma unroll
       for (int pair = 0; pair < pixels / 16; ++pair)
-        finish_channels<Element>(params.stages, sums + pair * 8, bias, place + pair * 16 * channels);
+        finish_channels<Element>(params.stages, sums + pair * 8, bias, place + pair * 16 * channels, channel);
       // Before TMA reads what is staged.
       cute::tma_store_fence();
       ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));

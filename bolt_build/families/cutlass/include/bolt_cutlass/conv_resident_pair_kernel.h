@@ -289,7 +289,8 @@ struct ResidentWindowsPair {
         Half* const box = shared.output[ring.index];
 #pragma unroll
         for (int pair = 0; pair < pixels / 16; ++pair)
-          finish_channels<Element>(params.after, sums + pair * 8, second_bias, box + place + pair * 16 * channels);
+          finish_channels<Element>(params.after, sums + pair * 8, second_bias, box + place + pair * 16 * channels,
+                                   group * channels + channel);
         // Before TMA reads the box.
         cute::tma_store_fence();
         ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));

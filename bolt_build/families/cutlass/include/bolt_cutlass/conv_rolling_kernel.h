@@ -340,7 +340,9 @@ struct RollingWindows {
         const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
         const float2 more = bias[chunk + q / 2];
         const float* const sum = sums + chunk * 4 + q * 2;
-        words[q] = portable::paired<Element>(params.stages(sum[0] + more.x, wide.x), params.stages(sum[1] + more.y, wide.y));
+        const int channel = (chunk + q / 2) * 8 + lane % 4 * 2;
+        words[q] = portable::paired<Element>(params.stages(sum[0] + more.x, wide.x, channel),
+                                             params.stages(sum[1] + more.y, wide.y, channel + 1));
       }
       if (both)
         cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3], matrices);

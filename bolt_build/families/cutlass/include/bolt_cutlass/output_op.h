@@ -84,7 +84,7 @@ class OutputOp {
     const FragmentCompute wide = ::cutlass::NumericArrayConverter<float, Half, access>()(residual);
     FragmentCompute y;
     CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < access; ++i) y[i] = stages_(sums[i] + bias[i], wide[i]);
+    for (int i = 0; i < access; ++i) y[i] = result(sums[i], bias[i], wide[i]);
     z = ::cutlass::NumericArrayConverter<Half, float, access>()(y);
   }
 
@@ -92,11 +92,21 @@ class OutputOp {
                                       const FragmentCompute& bias) const {
     FragmentCompute y;
     CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < access; ++i) y[i] = stages_(sums[i] + bias[i], 0.0f);
+    for (int i = 0; i < access; ++i) y[i] = result(sums[i], bias[i], 0.0f);
     z = ::cutlass::NumericArrayConverter<Half, float, access>()(y);
   }
 
  private:
+  /// CUTLASS does not say which column it stores. Where stages read constants of channels, what it has for a bias is the bits of the
+  /// column's number (`ordinals` of packing.h), and the bias is the first of the stages.
+  CUTLASS_HOST_DEVICE float result(float sum, float bias, float residual) const {
+    if constexpr (Stages::channels == 0) {
+      return stages_(sum + bias, residual);
+    } else {
+      return stages_(sum, residual, reinterpret_cast<const int&>(bias));
+    }
+  }
+
   Stages stages_;
 };
 

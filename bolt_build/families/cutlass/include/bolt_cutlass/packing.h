@@ -203,4 +203,24 @@ inline std::shared_ptr<const void> copy(const Prepare& p, const Constant& bias, 
   });
 }
 
+/// What is read of a channel's constants behind the last one: a tile's columns at most.
+constexpr int channels_beyond = 256;
+
+/// `count` floats, `times` one behind the other, and zeros behind them.
+inline std::shared_ptr<const void> copy_channels(const Prepare& p, const Constant& values, int count, int times = 1) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  const std::string key = std::string("cutlass/") + values.name + "/channels/" + std::to_string(times);
+  return p.shared(key, bytes * times + channels_beyond * sizeof(float), [&](void* memory) {
+    std::memset(memory, 0, bytes * times + channels_beyond * sizeof(float));
+    for (int i = 0; i < times; ++i) std::memcpy(static_cast<std::byte*>(memory) + i * bytes, values.data, bytes);
+  });
+}
+
+/// The numbers of `count` columns as bits of floats.
+inline std::shared_ptr<const void> ordinals(const Prepare& p, int count) {
+  return p.shared("cutlass/ordinals/" + std::to_string(count), static_cast<std::size_t>(count) * sizeof(int), [&](void* memory) {
+    for (int i = 0; i < count; ++i) static_cast<int*>(memory)[i] = i;
+  });
+}
+
 }  // namespace bolt::cutlass_kernels

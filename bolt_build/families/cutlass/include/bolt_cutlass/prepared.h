@@ -4,6 +4,7 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "bolt_cutlass/fold.h"
 #include "bolt_cutlass/launch.h"
@@ -18,6 +19,17 @@ template <typename Layout>
 constexpr int results_beside = std::is_same_v<Layout, FilterBeside> ? 2 : 1;
 template <typename Layout>
 constexpr int results_beside<ResidentFilter<Layout>> = results_beside<Layout>;
+
+/// Whether kernels are told the numbers of columns in the place of a bias, where their stages read constants of channels.
+template <typename Tile>
+constexpr bool numbers_columns = false;
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads, typename Element>
+constexpr bool numbers_columns<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>> = true;
+/// Whether what follows a product may read constants of channels.
+template <typename Epilogue>
+constexpr bool binds = false;
+template <typename... Stages>
+constexpr bool binds<Epilogue<Stages...>> = true;
 
 /// Nothing has to be done to the input.
 struct AsItIs {
@@ -75,10 +87,15 @@ struct AddsUp {
 template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split, typename Out, typename Adding>
 class PackedProduct {
  public:
-  /// Pointers in `shape` are not looked at.
+  /// Pointers in `shape` are not looked at. `channels` are what stages of the epilogue read, in their order.
   PackedProduct(const Arguments& shape, const Source& source, const Epilogue& epilogue, std::shared_ptr<const void> weights,
-                std::shared_ptr<const void> bias)
-      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(std::move(weights)), bias_(std::move(bias)) {}
+                std::shared_ptr<const void> bias, std::vector<std::shared_ptr<const void>> channels = {})
+      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(std::move(weights)), bias_(std::move(bias)),
+        channels_(std::move(channels)) {
+    if (!channels_.empty()) {
+      if constexpr (binds<Epilogue>) epilogue_.bind(channels_.data());
+    }
+  }
 
   std::size_t scratch_bytes() const {
     if constexpr (!split) return source_.bytes();
@@ -117,6 +134,7 @@ class PackedProduct {
   Epilogue epilogue_;
   std::shared_ptr<const void> weights_;
   std::shared_ptr<const void> bias_;
+  std::vector<std::shared_ptr<const void>> channels_;
 };
 
 /// A convolution or matrix product with its weights.
@@ -124,13 +142,23 @@ template <typename Arguments, typename Tile, typename Epilogue, typename Source,
           typename Out = portable::f16>
 class Product : public PackedProduct<Arguments, Tile, Epilogue, Source, split, Out, AddsUp> {
  public:
-  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes.
-  template <typename Layout>
+  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes. `channels` are constants that stages of the
+  /// epilogue read, in their order.
+  template <typename Layout, typename... Channels>
   Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights,
-          const Layout& layout, const Constant& bias, const Epilogue& epilogue)
+          const Layout& layout, const Constant& bias, const Epilogue& epilogue, const Channels&... channels)
       : PackedProduct<Arguments, Tile, Epilogue, Source, split, Out, AddsUp>(
             shape, source, epilogue, pack(p, weights, layout),
-            copy(p, bias, columns(shape) / results_beside<Layout>, results_beside<Layout>)) {}
+            numbers_columns<Tile> && !split && sizeof...(Channels) > 0 ? ordinals(p, columns(shape)) : copy(p, bias, own<Layout>(shape), results_beside<Layout>),
+            {copy_channels(p, channels, own<Layout>(shape), results_beside<Layout>)...}) {
+    static_assert(sizeof...(Channels) == Epilogue::channels, "a constant for each stage that reads one");
+  }
+
+ private:
+  template <typename Layout>
+  static int own(const Arguments& shape) {
+    return columns(shape) / results_beside<Layout>;
+  }
 };
 
 template <typename Tile, typename Epilogue, typename Source>

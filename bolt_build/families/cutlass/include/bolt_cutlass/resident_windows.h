@@ -188,9 +188,9 @@ CUTLASS_DEVICE int multiply_windows(Shared& shared, const typename Factor::Weigh
 }
 
 /// 16 pixels of a warp's 16 channels into `place`, four matrices that lie transposed: two of 8 pixels, lower channels
-/// second. A residual that `stages` read lies there before.
+/// second. A residual that `stages` read lies there before. The thread's first channel is `channel`, its other one 8 more.
 template <typename Element = portable::f16, typename Stages>
-CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, float2 bias, Half* place) {
+CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, float2 bias, Half* place, int channel) {
   constexpr bool reads_residual = Stages::reads_residual;
   auto& matrices = *reinterpret_cast<cute::uint128_t*>(place);
   std::uint32_t words[4] = {0, 0, 0, 0};
@@ -199,7 +199,8 @@ CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, flo
   for (int q = 0; q < 4; ++q) {
     const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
     const float added = q % 2 == 0 ? bias.x : bias.y;
-    words[q] = portable::paired<Element>(stages(sums[q * 2] + added, wide.x), stages(sums[q * 2 + 1] + added, wide.y));
+    const int own = channel + q % 2 * 8;
+    words[q] = portable::paired<Element>(stages(sums[q * 2] + added, wide.x, own), stages(sums[q * 2 + 1] + added, wide.y, own));
   }
   cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], matrices);
 }

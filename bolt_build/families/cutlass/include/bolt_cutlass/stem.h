@@ -1,6 +1,8 @@
 // What a plan holds of a convolution over an image's few channels, and its launch.
 #pragma once
 
+#include <vector>
+
 #include "bolt/plan.h"
 #include "bolt_cutlass/epilogue.h"
 #include "bolt_cutlass/packing.h"
@@ -33,9 +35,15 @@ void launch_stem(Tile, const StemArguments& arguments, const Stages& stages, con
 template <typename Tile, typename Stages>
 class StemConv {
  public:
+  /// `channels` are constants that `stages` read, in their order.
+  template <typename... Channels>
   StemConv(const Prepare& p, const StemArguments& shape, const Constant& weights, const StemFilter& filter, const Constant& bias,
-           const Stages& stages)
-      : shape_(shape), stages_(stages), weights_(pack(p, weights, filter)), bias_(copy(p, bias, Tile::outputs)) {}
+           const Stages& stages, const Channels&... channels)
+      : shape_(shape), stages_(stages), weights_(pack(p, weights, filter)), bias_(copy(p, bias, Tile::outputs)),
+        channels_{copy_channels(p, channels, Tile::outputs)...} {
+    static_assert(sizeof...(Channels) == Stages::channels, "a constant for each stage that reads one");
+    stages_.bind(channels_.data());
+  }
 
   std::size_t scratch_bytes() const { return 0; }
 
@@ -54,6 +62,7 @@ class StemConv {
   Stages stages_;
   std::shared_ptr<const void> weights_;
   std::shared_ptr<const void> bias_;
+  std::vector<std::shared_ptr<const void>> channels_;
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -158,7 +158,7 @@ struct Stem<StemTile<Element, In, planes, channels, out, taps_h, taps_w, stride_
         // Its rows may lie apart by any number of elements.
         float other = 0.0f;
         if constexpr (Stages::reads_residual) other = portable::load(residual + at * a.residual_row + channel + i);
-        portable::store(&found.at[i], stages(sum[j + i / 2][2 * half + i % 2], other));
+        portable::store(&found.at[i], stages(sum[j + i / 2][2 * half + i % 2], other, channel + i));
       }
       *reinterpret_cast<portable::Lanes<Element, 2 * neighbours>*>(y + at * a.y_row + channel) = found;
     }

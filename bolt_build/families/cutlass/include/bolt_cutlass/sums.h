@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(portable::block_threads)
   }
 #pragma unroll
   for (int lane = 0; lane < lanes; ++lane)
-    total[lane] = stages(total[lane], Stages::reads_residual ? other[lane] : 0.0f);
+    total[lane] = stages(total[lane], Stages::reads_residual ? other[lane] : 0.0f, static_cast<int>(column) + lane);
   portable::store_lanes<lanes>(y + row * p.y_row + column, total);
 }
 

@@ -264,6 +264,7 @@ struct TileStore
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       float2 loaded[width / 8];
+      const int first = column + j * width + fragment.column();
       if constexpr (!Boxes::single && wants_bias<Sums>) load_bias(columns, column + j * width, fragment, loaded);
       const float2* const bias = Boxes::single ? early_[Boxes::single ? j : 0] : loaded;
 #pragma unroll
@@ -282,7 +283,7 @@ struct TileStore
 #pragma unroll
         for (int pair = 0; pair < width / 16; ++pair)
           finish<wants_bias<Sums>>(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4,
-                                   bias + pair * 2, residual, place, pair);
+                                   bias + pair * 2, residual, place, pair, first + pair * 16);
         // Before TMA reads one box and writes the other.
         if constexpr (!Rows::by_threads) cute::tma_store_fence();
         if constexpr (reads_residual) {
@@ -322,10 +323,11 @@ struct TileStore
     }
   }
 
-  /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first.
+  /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first. Its first
+  /// column is `column`.
   template <bool biased = true>
   CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
-                             Half* place, int pair) const {
+                             Half* place, int pair, int column) const {
     const int matrix = fragment.lane / 8;
     const int at = swizzled<width>(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
     std::uint32_t words[4] = {0, 0, 0, 0};
@@ -337,7 +339,8 @@ struct TileStore
       const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
       float2 sum = make_float2(sums[q * 2], sums[q * 2 + 1]);
       if constexpr (biased) sum = make_float2(sum.x + bias[q / 2].x, sum.y + bias[q / 2].y);
-      words[q] = portable::paired<Element>(params_.stages(sum.x, wide.x), params_.stages(sum.y, wide.y));
+      const int c = column + q / 2 * 8;
+      words[q] = portable::paired<Element>(params_.stages(sum.x, wide.x, c), params_.stages(sum.y, wide.y, c + 1));
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                   *reinterpret_cast<cute::uint128_t*>(place + at));
