@@ -27,7 +27,7 @@ from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct
-from bolt_build.families.cutlass import conv, flatten
+from bolt_build.families.cutlass import conv, flatten, stacked
 from bolt_build.families.cutlass.gated import gated_product, problem_of_gate
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
@@ -40,6 +40,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.stack import Stack
 from bolt_build.targets import Target
 
 
@@ -62,6 +63,8 @@ class Cutlass:
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
         if isinstance(node.op, Reshape):
             return self._flattened(graph, node, target, precision)
+        if isinstance(node.op, Stack):
+            return self._stacked(graph, node, target, precision)
         if not multiplies(node.op):
             left = Refusal(self.name, node.name, f"{node.op.kind} is left to other families")
             of_rows = product_of_normed(graph, node)
@@ -109,6 +112,25 @@ class Cutlass:
             return (), tuple(Refusal(self.name, node.name, refusal.reason) for refusal in refusals)
         steps = flatten.steps(graph, node, product, problem)
         return (Alternative((node.name, product.name), self.name, steps, offers[0].seconds),), ()
+
+    def _stacked(
+        self, graph: Graph, node: Node, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        """The stack of depths with the convolution behind it."""
+        behind = stacked.readers(graph, node)
+        if isinstance(behind, str):
+            return (), (Refusal(self.name, node.name, behind),)
+        problem = stacked.problem(graph, (node, *behind), target, precision)
+        offers, refusals = _ranked(problem, target)
+        if not offers:
+            reasons = dict.fromkeys(refusal.reason for refusal in refusals)
+            return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
+        last = behind[1]
+        names = (*node.inputs, *(name for name in last.inputs if name != behind[0].outputs[0]))
+        share, apart = may_share(problem, names, ()), _reads_apart(problem, target)
+        step = ProposedStep(problem, names, last.outputs, share, pitched=(0,), reads_apart=apart)
+        region = (node.name, *(each.name for each in behind))
+        return (Alternative(region, self.name, (step,), offers[0].seconds),), ()
 
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target

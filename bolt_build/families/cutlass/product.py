@@ -128,7 +128,7 @@ class Product:
         """Positions of the input from one window to the next."""
         return max((value for name, value in self.shape if name.startswith("stride_")), default=1)
 
-    def arguments(self, settings: Sequence[tuple[str, int]]) -> str:
+    def arguments(self, settings: Sequence[tuple[str, int | str]]) -> str:
         """Its C++ arguments: the shape, and what differs from the defaults of the run-time settings."""
         apart = {"x_row": self.x_row} if self.x_row else {}
         return struct(f"{_SPACE}::{self.kernel}Arguments", **dict(self.shape), **dict(settings), **apart)

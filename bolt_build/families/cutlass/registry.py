@@ -27,6 +27,7 @@ from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
 from bolt_build.families.cutlass.kinds.stem import Stem
+from bolt_build.families.cutlass.kinds.volume import Volumes
 from bolt_build.families.cutlass.kinds.wgmma_norm import WgmmaNorm
 from bolt_build.families.cutlass.kinds.wgmma_prenorm import WgmmaPrenorm
 from bolt_build.families.cutlass.kinds.wgmma_prologue import WgmmaPrologue
@@ -52,6 +53,7 @@ KINDS: tuple[Kind, ...] = (
     WgmmaNorm(),
     SlicedNorm(),
     WgmmaPrenorm(),
+    Volumes(),
 )
 
 

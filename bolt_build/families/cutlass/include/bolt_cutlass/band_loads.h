@@ -39,7 +39,8 @@ cute::TmaDescriptor band_boxes(const void* images, const int (&extents)[4], cons
 }
 
 /// Bands of `rows` positions and runs of `k` channels; filters [output, tap, channel] of `n` outputs and `width` channels.
-template <int rows, int n, int k, int width, int cluster_m>
+/// Images are depths of `volumes`, and a run is of one depth.
+template <int rows, int n, int k, int width, int cluster_m, bool volumes = false>
 struct BandLoads {
   struct Params {
     cute::TmaDescriptor x, weights;
@@ -47,6 +48,7 @@ struct BandLoads {
     int left, above, stride;
     int first;  // from a window's number to that of its first tap
     int group_channels, group_outputs;
+    OfDepths<volumes> depths;
   };
 
   /// Of filters with rows of so many `channels`.
@@ -54,11 +56,20 @@ struct BandLoads {
     const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h;
     const int stride = a.stride_w, left = BandShape::front(a.width, shape.pitch_w, a.pad_w, stride);
     const int above = BandShape::front(a.height, shape.pitch_h, a.pad_h, stride);
-    return {band_boxes<k>(a.x, {a.batch, a.height, a.width, a.channels}, {a.x_image, a.x_row, a.x_column}, shape, left, above,
-                          stride, rows),
+    return {boxes(a, shape, left, above),
             factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, width, 1, n / cluster_m),
             shape, left, above, stride, (above - a.pad_h) / stride * shape.pitch_w + (left - a.pad_w) / stride,
-            a.channels / a.groups, a.out_channels / a.groups};
+            a.channels / a.groups, a.out_channels / a.groups, OfDepths<volumes>(a)};
+  }
+  static cute::TmaDescriptor boxes(const ConvArguments& a, const BandShape& shape, int left, int above) {
+    const int stride = a.stride_w;
+    if constexpr (volumes) {
+      const int behind_w = (shape.pitch_w - 1) * stride + 1 - left - a.width;
+      return volume_boxes(a, k, rows, {-left, -above}, {behind_w, (shape.pitch_h - 1) * stride + 1 - above - a.height});
+    } else {
+      return band_boxes<k>(a.x, {a.batch, a.height, a.width, a.channels}, {a.x_image, a.x_row, a.x_column}, shape, left, above,
+                           stride, rows);
+    }
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {
     cute::prefetch_tma_descriptor(&params.x);
@@ -70,9 +81,12 @@ struct BandLoads {
   }
   CUTLASS_DEVICE static void band(const Params& params, std::uint64_t* barrier, void* to, const BandPlace& first,
                                   int channel, int first_w, int first_h) {
-    cute::SM90_TMA_LOAD_IM2COL_4D::copy(&params.x, barrier, to, channel, first.w * params.stride - params.left,
-                                        first.h * params.stride - params.above, first.image,
-                                        static_cast<std::uint16_t>(first_w), static_cast<std::uint16_t>(first_h));
+    const int w = first.w * params.stride - params.left, h = first.h * params.stride - params.above;
+    const auto tap_w = static_cast<std::uint16_t>(first_w), tap_h = static_cast<std::uint16_t>(first_h);
+    if constexpr (volumes)
+      params.depths.load(params.x, barrier, to, channel, w, h, first.image, tap_w, tap_h);
+    else
+      cute::SM90_TMA_LOAD_IM2COL_4D::copy(&params.x, barrier, to, channel, w, h, first.image, tap_w, tap_h);
   }
   CUTLASS_DEVICE static void weights(const Params& params, std::uint64_t* barrier, std::uint16_t mask, void* to,
                                      int channel, int tap, int output) {

@@ -5,9 +5,9 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands, int last, int kernel_h,
-          int kernel_w, int stride, int width, int together, typename Element, typename Stages>
-void launch_conv(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
+template <bool volumes, int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands, int last,
+          int kernel_h, int kernel_w, int stride, int width, int together, typename Element, typename Stages>
+void launch_bands(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
                           together, Element>,
                  const ConvArguments& a, const Stages& stages, void* stream) {
   using Window = BandWindow<kernel_h, kernel_w, stride>;
@@ -16,7 +16,7 @@ void launch_conv(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, l
   using Store = TileStore<m, n, cooperative, Stages, stage, taken, teams, Element, BandRows>;
   constexpr int room = shared_bytes - taken - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048;
   constexpr int ahead = room / (stage + 16) < 16 ? room / (stage + 16) : 16;
-  using Loads = BandLoads<rows, n, k, width, cluster_m>;
+  using Loads = BandLoads<rows, n, k, width, cluster_m, volumes>;
   using Kernel = BandKernel<Loads, Products, Store, Window, m, n, k, cooperative, cluster_m, bands, ahead, together, teams>;
   // Of a tile's outputs.
   const int own = a.channels / a.groups, of_group = a.out_channels / a.groups;
@@ -37,6 +37,14 @@ void launch_conv(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, l
                   {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row, BandRows(shape, a)},
                   taps, positions, a.out_channels, a.swizzle, a.along},
                  a.overlap, stream, "convolution");
+}
+
+template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands, int last, int kernel_h,
+          int kernel_w, int stride, int width, int together, typename Element, typename Stages>
+void launch_conv(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
+                          together, Element> tile,
+                 const ConvArguments& a, const Stages& stages, void* stream) {
+  launch_bands<false>(tile, a, stages, stream);
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -6,12 +6,12 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
+template <bool volumes, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
           typename Stages>
-void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>, const ConvArguments& a,
-                 const Stages& stages, void* stream) {
+void launch_windows(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>, const ConvArguments& a,
+                    const Stages& stages, void* stream) {
   using Finish = StoreOf<m, n, k, cooperative, Stages, teams, Element>;
-  using Kernel = WarpgroupKernel<WindowLoads<m, n, k, cluster_m, cluster_n>, typename Finish::Type, m, n, k,
+  using Kernel = WarpgroupKernel<WindowLoads<m, n, k, cluster_m, cluster_n, volumes>, typename Finish::Type, m, n, k,
                                  cooperative, cluster_m, cluster_n,
                                  stages_beside<typename Finish::Type, m, n, k, (m + n) * k * 2,
                                                is_single(cooperative, teams) ? 2 : 1>,
@@ -22,6 +22,13 @@ void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams
   launch<Kernel>({a, Finish::arguments(a, stages), a.batch * a.out_h * a.out_w, a.out_channels, steps / a.slices,
                   a.slices, a.swizzle, a.along},
                  a.overlap, stream, "convolution");
+}
+
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
+          typename Stages>
+void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element> tile, const ConvArguments& a,
+                 const Stages& stages, void* stream) {
+  launch_windows<false>(tile, a, stages, stream);
 }
 
 }  // namespace bolt::cutlass_kernels

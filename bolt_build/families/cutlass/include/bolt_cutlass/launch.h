@@ -36,6 +36,11 @@ template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int r
           int kernel_w, int stride, int width, int together, typename Element = portable::f16>
 struct BandTile {};
 
+/// A WarpgroupTile or a BandTile, in no cluster, of windows that reach over several depths of a volume. Each depth that leaves
+/// the convolution is an image of it, whose channels are those of all depths that it reads, one behind the other: `Depths`.
+template <typename Tile>
+struct VolumeTile {};
+
 /// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
 /// at most, whose weights (packed as ResidentFilter) stay in registers: tiles of `rows` by `width` (8 or 16) pixels of the
 /// output. Two warpgroups compute 64 channels each of a tile `together`, or take tiles in turns.
@@ -107,6 +112,12 @@ struct Gated {
   BOLT_HD float gated(float a, float b) const { return first(a, 0.0f) * second(b, 0.0f); }
 };
 
+/// Which depths of a volume the channels of its images are, as ConvArguments says.
+struct Depths {
+  int given, made, taps, stride, dilation, pad;
+  long long x_depth;
+};
+
 /// Two-dimensional convolution of tensors of two bytes an element, channels last, as the kernel sees it. Strides of x are in
 /// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of a kernel's loads.
 ///
@@ -116,6 +127,8 @@ struct Gated {
 /// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense; those of the
 /// residual `residual_row`. Sums of slices are dense anyway. `strip` rows of the output are computed one after the other by kernels of RollingTile alone.
 /// Kernels of BandTile alone take several `groups` of channels; rows of their filters are as long as the tile says.
+/// Kernels of VolumeTile alone look at `depths`: `taps` of the `given` depths of a volume, `dilation` apart, are the channels of
+/// each of `made` images of the batch, `stride` apart. A depth lies `x_depth` elements behind the one before, a volume `x_image`.
 struct ConvArguments {
   int batch, height, width, channels;
   int out_channels, kernel_h, kernel_w, out_h, out_w;
@@ -134,6 +147,7 @@ struct ConvArguments {
   int y_row = 0;
   int residual_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
+  Depths depths = {};
 };
 
 /// y[m, n] = sum over k of x[m, k] * weights[n, k], row-major; k is a multiple of a kernel's loads. The bias has n values.
@@ -205,6 +219,8 @@ template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int r
 void launch_conv(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
                           together, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, typename Epilogue>
+void launch_conv(VolumeTile<Tile>, const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);

@@ -43,6 +43,21 @@ struct Filter {
   }
 };
 
+/// Filters over `depths` of volumes, [outputs, channels, depths, taps], to [outputs, taps, depths, channels].
+struct VolumeFilter {
+  int outputs, channels, depths, taps;
+
+  std::string key() const { return "/volume" + in_key(outputs, channels, depths, taps); }
+  std::size_t count() const { return static_cast<std::size_t>(outputs) * channels * depths * taps; }
+  void write(const std::uint16_t* from, std::uint16_t* to) const {
+    for (std::size_t k = 0; k < static_cast<std::size_t>(outputs); ++k)
+      for (int c = 0; c < channels; ++c)
+        for (int depth = 0; depth < depths; ++depth)
+          for (int tap = 0; tap < taps; ++tap)
+            to[((k * taps + tap) * depths + depth) * channels + c] = from[((k * channels + c) * depths + depth) * taps + tap];
+  }
+};
+
 /// Filters of a convolution with groups, [outputs, channels of a group, taps], to [outputs, taps, `row`]: where a group's
 /// channels lie among those of all groups of `span` neighbouring outputs, zeros elsewhere.
 struct GroupedFilter {

@@ -6,6 +6,7 @@
 
 #include "bolt_cutlass/factor_loads.h"
 #include "bolt_cutlass/launch.h"
+#include "bolt_cutlass/volume_boxes.h"
 #include "bolt_cutlass/window_steps.h"
 #include "cutlass/cutlass.h"
 
@@ -15,8 +16,10 @@ namespace bolt::cutlass_kernels {
 constexpr int reach(int kernel, int dilation) { return (kernel - 1) * dilation; }
 
 /// TMA's view of an image tensor as rows of windows, `height` of them by `width` channels of one tap a box:
-/// the corners say between which positions the first taps of windows lie. Throws std::runtime_error.
-inline cute::TmaDescriptor window_boxes(const ConvArguments& a, int width, int height) {
+/// the corners say between which positions the first taps of windows lie. Images are depths of `volumes`. Throws
+/// std::runtime_error.
+template <bool volumes = false>
+cute::TmaDescriptor window_boxes(const ConvArguments& a, int width, int height) {
   cute::TmaDescriptor descriptor{};
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(a.channels), static_cast<cuuint64_t>(a.width),
                                 static_cast<cuuint64_t>(a.height), static_cast<cuuint64_t>(a.batch)};
@@ -36,6 +39,7 @@ inline cute::TmaDescriptor window_boxes(const ConvArguments& a, int width, int h
   };
   if (out(a.width, 0, a.stride_w) != a.out_w || out(a.height, 1, a.stride_h) != a.out_h)
     throw std::runtime_error("could not launch a convolution: its windows do not make up its output");
+  if constexpr (volumes) return volume_boxes(a, width, height, lower, upper);
   bool reached = reach(a.kernel_w, a.dilation_w) < 255 && reach(a.kernel_h, a.dilation_h) < 255 &&
                  static_cast<long long>(a.batch) * a.out_h * a.out_w <= INT_MAX;
   for (const int corner : {lower[0], lower[1], upper[0], upper[1]}) reached &= corner >= -128 && corner <= 127;
@@ -49,22 +53,25 @@ inline cute::TmaDescriptor window_boxes(const ConvArguments& a, int width, int h
   return descriptor;
 }
 
-/// Windows of an image and filters [output, tap, channel]. The depth is that of all taps, in runs of k channels.
-template <int m, int n, int k, int cluster_m, int cluster_n>
+/// Windows of an image and filters [output, tap, channel]. The depth is that of all taps, in runs of k channels, which are of one
+/// depth where images are those of `volumes`.
+template <int m, int n, int k, int cluster_m, int cluster_n, bool volumes = false>
 struct WindowLoads {
   static constexpr int width = k < 64 ? k : 64;
   using Arguments = const ConvArguments&;
   struct Params {
     cute::TmaDescriptor x, weights;
     WindowShape shape;
+    OfDepths<volumes> depths;
   };
 
   static Params params(const ConvArguments& a) {
     const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h, channels = a.channels;
-    return {window_boxes(a, width, m / cluster_n),
+    return {window_boxes<volumes>(a, width, m / cluster_n),
             factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, width, 1, n / cluster_m),
             {(a.channels + k - 1) / k, a.kernel_w, a.dilation_w, a.dilation_h, a.stride_w, a.stride_h, a.pad_w, a.pad_h,
-             a.out_w, a.out_h}};
+             a.out_w, a.out_h},
+            OfDepths<volumes>(a)};
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {
     cute::prefetch_tma_descriptor(&params.x);
@@ -81,7 +88,9 @@ struct WindowLoads {
       const auto w = static_cast<std::uint16_t>(step_.tap_w * params_.shape.dilation_w);
       const auto h = static_cast<std::uint16_t>(step_.tap_h * params_.shape.dilation_h);
       const int channel = step_.run * k + part;
-      if constexpr (shared)
+      if constexpr (volumes)
+        params_.depths.load(params_.x, barrier, to, channel, step_.w, step_.h, step_.image, w, h);
+      else if constexpr (shared)
         cute::SM90_TMA_LOAD_IM2COL_MULTICAST_4D::copy(&params_.x, barrier, mask, to, channel, step_.w, step_.h,
                                                       step_.image, w, h);
       else
