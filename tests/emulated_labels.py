@@ -190,6 +190,8 @@ LABELS = (
     "channels-3x3-cutlass-64x64x64x32x32x5",
     "channels-3x3-cutlass-4x4xturns",
     "channels-both-cutlass-64x96x32xpingpong",
+    "volume-residual-cutlass-64x64x32xpingpongx2xrowx1",
+    "volume-apart-cutlass-64x64x64xpingpongx1",
     "stem-whole-cutlass-8x32x1-f16/row-f16/channels_last",
     "squeeze-wide+gate-portable-directx3-f16/channels_last-f16/channels_last",
     "prologue-cutlass-128x128x64xpingpongxaffine-f16/channels_last-f16/channels_last",
