@@ -47,6 +47,7 @@ from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.pad_slices import PAD_SLICES
 from bolt_build.planner.passes.pads import FOLD_PADS
+from bolt_build.planner.passes.pair_sums import ADD_PAIRS
 from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
 from bolt_build.planner.passes.pool_volumes import POOL_VOLUMES
@@ -121,6 +122,7 @@ PIPELINE: tuple[Pass, ...] = (
     GATE_COLUMNS,  # biases are in products, and no gather is a slice's yet
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
+    ADD_PAIRS,  # attention has taken scores out of sums
     WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them
     PLACE_PRODUCTS,  # attention has taken those that it can
