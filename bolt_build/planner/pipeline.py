@@ -126,6 +126,7 @@ PIPELINE: tuple[Pass, ...] = (
     WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them
     PLACE_PRODUCTS,  # attention has taken those that it can
+    SHARE_PROJECTIONS,  # those that such products read too
     SPLIT_DEPTHS,  # factors are read where they lie
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     MOVE_IMAGES,  # those between images are one movement already

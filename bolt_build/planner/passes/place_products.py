@@ -54,7 +54,12 @@ def _multiplies_tensors(editor: GraphEditor, node: Node) -> bool:
         return False
     types = [editor.type(name) for name in (*node.inputs, *node.outputs)]
     able = all(type_.dtype in PRECISIONS.values() and type_.elements for type_ in types)
-    return able and not any(editor.is_constant(name) for name in node.inputs)
+    return able and not any(_is_packed(editor, name) for name in node.inputs)
+
+
+def _is_packed(editor: GraphEditor, name: str) -> bool:
+    """Whether it is a weight of one matrix. Of several, one for each head say, kernels for packed weights take none."""
+    return editor.is_constant(name) and prod(editor.type(name).shape[:-2]) == 1
 
 
 def _place(editor: GraphEditor, journal: Journal, node: Node) -> None:

@@ -14,6 +14,7 @@ from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.heads import HeadRows
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.passes.attention_heads import Factor, Heads, joined_heads, operands_of
 from bolt_build.planner.passes.attention_operands import Chain
@@ -84,7 +85,7 @@ def _obstacle(editor: GraphEditor, group: Sequence[_Side]) -> str | None:
     """Why the products cannot be one; None where they can."""
     for side in group:
         for node in side.nodes:
-            if (why := editor.not_private(node.outputs[0])) is not None:
+            if (why := _read_apart(editor, node.outputs[0])) is not None:
                 return why
         if (why := weight_obstacle(editor, side.rows.product)) is not None:
             return why
@@ -92,6 +93,12 @@ def _obstacle(editor: GraphEditor, group: Sequence[_Side]) -> str | None:
         if columns % ALIGNED:
             return f"{columns} columns of '{side.rows.product.name}' are no whole loads of {ALIGNED}"
     return None
+
+
+def _read_apart(editor: GraphEditor, value: str) -> str | None:
+    """Why others than one reader keep the value from being columns of a product; None where each reads such."""
+    apart = all(isinstance(reader.op, Attention | HeadRows | PlacedMatMul) for reader in editor.readers(value))
+    return None if apart and not editor.is_output(value) else editor.not_private(value)
 
 
 def _merge(editor: GraphEditor, attention: Node, group: Sequence[_Side]) -> str:
