@@ -264,8 +264,10 @@ def _result(editor: GraphEditor, last: Node, view: View, extents: tuple[int, int
 def _array(editor: GraphEditor, mask: Mask) -> Array | None:
     """What a mask of constants adds, None of any other and of one that is too large and no triangle."""
     array = _once(editor.constant(mask.value))
-    if array is None or mask.hidden is None:
-        return array
+    if array is None:
+        return None
+    if mask.hidden is None:
+        return array if mask.factor == 1.0 else np.asarray(array * np.float32(mask.factor))
     chosen = array if mask.where else ~array
     added = np.where(chosen, np.float32(mask.hidden), np.float32(0.0))
     if added.size > MOST_FOLDED and added.any() and (added.ndim < 2 or not _is_triangle(added, *added.shape[-2:])):
@@ -308,10 +310,13 @@ def _is_endless(array: Array) -> bool:
 
 def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, dtype: DType) -> str:
     """The mask as a value that is added."""
-    if mask.hidden is None and (array is None or array.shape == editor.type(mask.value).shape):
+    if mask.hidden is None and mask.factor == 1.0 and (array is None or array.shape == editor.type(mask.value).shape):
         return mask.value
     if array is not None:
         return editor.new_constant(f"{mask.value}.mask", array.astype(held_dtype(dtype)), dtype)
+    if mask.hidden is None:
+        factor = editor.new_constant(f"{mask.value}.factor", np.asarray(mask.factor, held_dtype(dtype)), dtype)
+        return chain.add(Binary("mul"), (mask.value, factor))
     hidden, shown = (
         editor.new_constant(f"{mask.value}.{what}", np.asarray(level, held_dtype(dtype)), dtype)
         for what, level in (("hidden", mask.hidden), ("shown", 0.0))

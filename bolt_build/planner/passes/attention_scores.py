@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isinf
 
 from bolt_build.graph.ir import Node, Op
 from bolt_build.graph.ops.arithmetic import Binary
@@ -20,13 +21,20 @@ LEAST = -1e30
 
 @dataclass(frozen=True)
 class Mask:
-    """What is added to scores of this `shape`: the value itself; or, where `hidden` is a number, that number where the
-    condition `value` is `where` and 0 elsewhere."""
+    """What is added to scores of this `shape`: `factor` times the value; or, where `hidden` is a number, that number
+    where the condition `value` is `where` and 0 elsewhere."""
 
     value: str
     shape: tuple[int, ...]
     hidden: float | None = None
     where: bool = False
+    factor: float = 1.0
+
+    def scaled(self, scale: float) -> Mask | None:
+        """The mask times a number; None where that would hide other keys."""
+        if self.hidden is None:
+            return replace(self, factor=self.factor * scale)
+        return self if isinf(self.hidden) and scale > 0.0 else None
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ def scores_of(editor: GraphEditor, value: str) -> Scores | str:
             "mul" | "div",
         ):
             return _scaled(editor, node, inside)
-        case Binary("add"):
+        case Binary("add" | "sub"):
             return _masked(editor, node, inside)
         case Binary("max"):
             sides = [side for side in node.inputs if (number(editor, side) or 0.0) > LEAST]
@@ -101,9 +109,11 @@ def _behind(
     found = scores_of(editor, value)
     if isinstance(found, str):
         return found
-    if scale != 1.0 and found.masks:
-        return f"'{found.masks[0].value}' is scaled together with the scores"
-    masks = found.masks if mask is None else (mask, *found.masks)
+    scaled = [each if scale == 1.0 else each.scaled(scale) for each in found.masks]
+    kept = tuple(each for each in scaled if each is not None)
+    if len(kept) != len(found.masks):
+        return f"'{found.masks[scaled.index(None)].value}' is scaled together with the scores"
+    masks = kept if mask is None else (mask, *kept)
     return replace(found, scale=found.scale * scale, masks=masks, inside=(*inside, *found.inside))
 
 
@@ -142,12 +152,14 @@ def _multiplied(found: Scores | str, factor: str, shape: tuple[int, ...], editor
 
 
 def _masked(editor: GraphEditor, node: Node, inside: tuple[str, ...]) -> Scores | str:
-    """Of the two sides of the sum the one that is made of a product, if the other one only broadcasts to it."""
+    """Of the two sides of the sum the one that is made of a product, if the other one only broadcasts to it. Of a
+    difference it is the first."""
     shape, reasons = editor.type(node.outputs[0]).shape, []
-    for value, other in (node.inputs, node.inputs[::-1]):
+    less = node.op == Binary("sub")
+    for value, other in (node.inputs,) if less else (node.inputs, node.inputs[::-1]):
         if editor.is_constant(value) or editor.type(value).shape != shape:
             continue
-        found = _behind(editor, value, inside, mask=Mask(other, shape))
+        found = _behind(editor, value, inside, mask=Mask(other, shape, factor=-1.0 if less else 1.0))
         if not isinstance(found, str):
             return found
         reasons.append(found)

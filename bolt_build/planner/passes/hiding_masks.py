@@ -12,12 +12,16 @@ from math import inf, isinf
 
 import numpy as np
 
+import numpy as np
+
 from bolt_build.graph.ir import Array
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Ask, Logic, Where
 from bolt_build.graph.ops.shape import Identity
 from bolt_build.planner.passes.attention_scores import LEAST, Mask, number
 from bolt_build.planner.rewrite import GraphEditor
+
+_FINITE = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,12 @@ def _chosen(editor: GraphEditor, mask: Mask) -> Mask:
     condition, *sides = node.inputs
     levels = [number(editor, side) for side in sides]
     for where, (hidden, shown) in ((True, levels), (False, levels[::-1])):
-        if shown == 0.0 and hidden is not None and hidden <= LEAST:
-            return Mask(condition, mask.shape, hidden, where)
+        if shown != 0.0 or hidden is None or mask.factor <= 0.0:
+            continue
+        # A finite number stays one: rows that it hides as a whole see all keys alike.
+        level = hidden if mask.factor == 1.0 or isinf(hidden) else max(hidden * mask.factor, _FINITE)
+        if level <= LEAST:
+            return Mask(condition, mask.shape, level, where)
     return mask
 
 

@@ -19,19 +19,22 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import GatherElements
+from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pair_sum import PairSum
-from bolt_build.graph.ops.shape import Identity, Reshape, Transpose
+from bolt_build.graph.ops.shape import Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
+_MOVES = (Slice, Gather, Reshape, Pad, Transpose, GatherElements)
 _MOST = 4
 """Terms of one sum."""
 _WHOLE = 8
 """Columns: products are cut to whole loads."""
+_TRACED = 1 << 23
+"""Elements of a tensor whose places are followed through what moves them."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,15 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ADD_PAIRS.name)
     for old in reversed(editor.nodes()):
         node = editor.node(old.name)
-        if node is not None and _adds(node) and len(editor.type(node.outputs[0]).shape) > 2:
+        if node is not None and _may_add(node) and len(editor.type(node.outputs[0]).shape) > 2:
             _add(editor, journal, node)
     return journal.result(editor.finish())
 
 
-def _adds(node: Node) -> bool:
-    return isinstance(node.op, Binary) and node.op.function in ("add", "sub") and not node.epilogue
+def _may_add(node: Node) -> bool:
+    """Whether the node may be the last of what a sum takes the place of."""
+    arithmetic = isinstance(node.op, Binary) and node.op.function in ("add", "sub", "mul", "div")
+    return not node.epilogue and (arithmetic or isinstance(node.op, _MOVES))
 
 
 def _add(editor: GraphEditor, journal: Journal, node: Node) -> None:
@@ -107,6 +112,8 @@ def _sum(editor: GraphEditor, node: Node | None, term: _Term, *, root: bool = Fa
             return _reshaped(editor, node, term) or itself
         case GatherElements() if term.indices is None:
             return _picked(editor, node, term) or itself
+        case Slice() | Gather() | Pad() if term.indices is None:
+            return _shifted(editor, node, term) or itself
     return itself
 
 
@@ -201,6 +208,50 @@ def _obstacle(editor: GraphEditor, terms: Sequence[_Term], type_: TensorType) ->
     except ShapeError as error:
         return str(error)
     return None
+
+
+def _shifted(editor: GraphEditor, node: Node, term: _Term) -> _Sum | None:
+    """What pads, cuts and reshapes leave of each row, where that is a part of the row of the same place: relative
+    positions are shifted so."""
+    nodes, value = [node], node.inputs[0]
+    while (front := editor.producer(value)) is not None and editor.not_private(value) is None and _moves(editor, front):
+        nodes.append(front)
+        value = front.inputs[0]
+    while nodes and not isinstance(nodes[-1].op, Pad | Reshape):
+        value = nodes.pop().outputs[0]
+    indices = None
+    while nodes and indices is None:
+        value = nodes[-1].inputs[0]
+        indices = _places(editor, value, nodes)
+        if indices is None:
+            nodes.pop()
+    if indices is None or not any(isinstance(each.op, Reshape) for each in nodes):
+        return None
+    return _Sum((replace(term, data=value, indices=indices),), tuple(nodes))
+
+
+def _moves(editor: GraphEditor, node: Node) -> bool:
+    constant = all(editor.is_constant(name) for name in node.inputs[1:])
+    return not node.epilogue and constant and isinstance(node.op, Slice | Gather | Pad | Reshape)
+
+
+def _places(editor: GraphEditor, value: str, nodes: Sequence[Node]) -> Array | None:
+    """Which place of its row each element is that the nodes leave, the last of them first; None where rows are others,
+    where padding is left, or where matrices are not alike."""
+    type_, made = editor.type(value), editor.type(nodes[0].outputs[0])
+    if type_.rank < 3 or type_.elements > _TRACED or type_.shape[:-1] != made.shape[:-1] or not made.elements:
+        return None
+    traced = np.arange(1, type_.elements + 1, dtype=np.float64).reshape(type_.shape)
+    for node in reversed(nodes):
+        rest = [array for name in node.inputs[1:] if (array := editor.constant(name)) is not None]
+        op = replace(node.op, value=0.0) if isinstance(node.op, Pad) and node.op.mode == "constant" else node.op
+        (traced,) = op.evaluate([traced, *rest])
+    source = traced.astype(np.int64) - 1
+    rows = np.arange(type_.elements // type_.shape[-1]).reshape(*type_.shape[:-1], 1)
+    places = (source % type_.shape[-1]).reshape(-1, *made.shape[-2:])
+    if source.min() < 0 or (source // type_.shape[-1] != rows).any() or (places != places[:1]).any():
+        return None
+    return places[0].astype(np.int32)
 
 
 def _made(editor: GraphEditor, node: Node, terms: Sequence[_Term], type_: TensorType) -> list[Node]:

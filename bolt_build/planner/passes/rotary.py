@@ -256,18 +256,18 @@ def _around(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> No
                    first.count[axis + 1 :]) or part.begin[axis] != begin or any(n != 1 for n in part.step):  # fmt: skip
             return
         begin += part.count[axis]
-    x = first.source
+    own = editor.type(node.outputs[0])
     obstacle = editor.not_private(rotary.outputs[0])
-    if editor.type(x) != editor.type(node.outputs[0]):
+    if axis != own.rank - 1 and editor.type(first.source) != own:
         return
     angles = rotary.inputs[1:]
-    if obstacle is None and op.axis == editor.type(x).rank - 1:
+    if obstacle is None and op.axis == own.rank - 1:
         if at[0] != 0:
             obstacle = "turned elements stand behind others"
     elif obstacle is None:
         counts = [part.count[axis] for part in parts]
         before, behind = sum(counts[: at[0]]), sum(counts[at[0] + 1 :])
-        extended = [_extended(editor, name, op.axis, (before, behind), x, value)
+        extended = [_extended(editor, name, op.axis, (before, behind), first.source, value)
                     for name, value in zip(angles, (1.0, 0.0), strict=True)]  # fmt: skip
         if extended[0] is None or extended[1] is None:
             obstacle = "angles are no constants that rows have"
@@ -276,8 +276,11 @@ def _around(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> No
     if obstacle is not None:
         journal.declined(node.name, f"around rotary embedding: {obstacle}")
         return
+    slices, x = list[Node](), first.source
+    if editor.type(x) != own:  # of queries, keys and values side by side
+        x = _added(editor, slices, Slice(first.begin, own.shape, first.step), [x])
     made = Node(node.name, rotary.op, (x, *angles), node.outputs, covers=joined(rotary.covers, node.covers))
-    editor.replace(node, made)
+    editor.replace(node, *slices, made)
     removed = [each for each in editor.prune(node.inputs) if each.name != rotary.name]
     editor.replace(made, replace(made, covers=joined(*(each.covers for each in removed), made.covers)))
     journal.did(made.name, "recognised rotary embedding", f"of all of '{x}', where a part passed by")
