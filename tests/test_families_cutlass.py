@@ -10,7 +10,7 @@ from families_layers import RELU, stage
 
 from bolt_build.dtypes import DType
 from bolt_build.families import load
-from bolt_build.families.base import Candidate, Expense, KernelProblem, ProposedStep, StepExpressions
+from bolt_build.families.base import Candidate, Expense, KernelProblem, ProposedStep, StepExpressions, bound
 from bolt_build.families.cutlass.conv import product_of
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.kind import Offers
@@ -189,17 +189,35 @@ def test_rows_of_the_output_can_be_stored_apart() -> None:
 
 
 def test_a_last_matrix_product_also_leaves_fp32() -> None:
-    """Sums of slices are fp32 anyway: whoever adds them up stores them as they are, and nothing converts them."""
+    """Sums of slices are fp32 anyway: whoever adds them up stores them as they are, and nothing converts them. Kernels of
+    WGMMA store them so themselves."""
     layer = Layer("fc", MatMul(False, True), (Input((32, 512)), Input((1000, 512), True)), (), DType.F16)
     half, full = steps(layer)
     assert [str(step.problem.outputs[0].format) for step in (half, full)] == ["f16/row", "f32/row"]
     candidates, refusals = FAMILY.candidates(full.problem, H200)
-    assert candidates
-    assert all("partial" in dict(candidate.parameters) for candidate in candidates)
+    sliced = [candidate for candidate in candidates if "partial" in dict(candidate.parameters)]
+    whole = [candidate for candidate in candidates if candidate not in sliced]
+    assert sliced
+    assert all("warpgroups" in dict(candidate.parameters) for candidate in whole)
     assert "stores half precision: only split-K's partial sums are in fp32" in {refusal.reason for refusal in refusals}
-    code = FAMILY.emit(full.problem, candidates[0], H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
+    code = FAMILY.emit(full.problem, sliced[0], H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
     assert (code.member_type or "").endswith(", bolt::cutlass_kernels::AsItIs, float>")
     assert ".slices = " in code.member_arguments
+
+
+def test_words_of_a_vocabulary_in_fp32_need_not_be_whole_stores() -> None:
+    """TMA stores boxes of half precision, whose rows are multiples of 16 bytes; results in fp32 go one by one."""
+    layer = Layer("words", MatMul(), (Input((256, 512)), Input((512, 30521), True)), (), DType.F16)
+    half, full = steps(layer)
+    assert not any("warpgroups" in dict(c.parameters) for c in FAMILY.candidates(half.problem, H200)[0])
+    candidate = FAMILY.candidates(full.problem, H200)[0][0]
+    assert {"warpgroups"} <= set(dict(candidate.parameters))
+    code = FAMILY.emit(full.problem, candidate, H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
+    assert code.includes == ("bolt_cutlass/prepared.h", "bolt_cutlass/wide.h")
+    unit = FAMILY.units([(full.problem, candidate)], H200)[0]
+    assert unit.text.startswith('#include "bolt_cutlass/gemm_wide_warpgroup_kernel.h"')
+    assert "Wide<bolt::cutlass_kernels::Epilogue<>>" in unit.text
+    assert bound(full.problem, H200) < FAMILY.predict(full.problem, candidate, H200)
 
 
 def test_a_matrix_product_in_between_does_not() -> None:

@@ -257,16 +257,17 @@ class ProductKind(Generic[T]):
         name = f"Split{product.kernel}" if kernel.partial else product.kernel
         tile = kernel.tile.cxx(product, gpu_of(target))
         out = product.stored if kernel.partial else ""
-        biased = _numbers_columns(problem, kernel) and len(own) > 2
-        member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem, biased=biased)}, {product.source}{out}>"
+        wide = product.wide and not kernel.partial
+        stages, value = epilogue_type(problem), epilogue_value(problem)
+        member = f"{SPACE}::{name}<{tile}, {_wide_type(stages) if wide else stages}, {product.source}{out}>"
         arguments = (
             product.arguments((*settings.fields, *between_rows(at, added))), product.source_value, constant(at, own[1]),
-            kernel.tile.packed(product), constant(at, *own[2:]), epilogue_value(problem, biased=biased),
-            *(constant(at, index) for index in (*own[2:] * biased, *channels(problem))),
+            kernel.tile.packed(product), constant(at, *own[2:]), f"{SPACE}::wide({value})" if wide else value,
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+        headers = ("bolt_cutlass/prepared.h", *(("bolt_cutlass/wide.h",) if wide else ()))
+        return StepCode(headers, member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         """Partial sums of split-K have no epilogue: such a kernel serves every problem of its kind."""
@@ -276,22 +277,22 @@ class ProductKind(Generic[T]):
 def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> KernelUnit:
     """What instantiates the kernel for a problem of one operator."""
     product = product_of(problem, kernel.tile.loads)
-    kind = product.kernel.lower()
-    biased = _numbers_columns(problem, kernel) and len(op_operands(problem)) > 2
-    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem, biased=biased)
+    kind, wide = product.kernel.lower(), product.wide and not kernel.partial
+    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
+    epilogue = _wide_type(epilogue) if wide else epilogue
     text = (
-        f'#include "bolt_cutlass/{kind}{kernel.tile.header}_kernel.h"\n\n'
+        f'#include "bolt_cutlass/{kind}{"_wide" if wide else ""}{kernel.tile.header}_kernel.h"\n\n'
         f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
         f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
     )
-    stages = "" if kernel.partial else stage_words(problem)
+    stages = "" if kernel.partial else stage_words(problem) + (" in fp32" if wide else "")
     label = f"{kind} {kernel}{stages}"
     return named_unit(text, kernel.tile.memory_mb, label)
 
 
-def _numbers_columns(problem: KernelProblem, kernel: Kernel[S]) -> bool:
-    """Whether the kernel is told the numbers of columns in the place of a bias, which is a stage then."""
-    return bool(channels(problem)) and kernel.tile.numbers_columns and not kernel.partial
+def _wide_type(stages: str) -> str:
+    """Of stages whose results are stored in fp32."""
+    return f"{SPACE}::Wide<{stages}>"
 
 
 def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:

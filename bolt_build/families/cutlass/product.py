@@ -102,7 +102,7 @@ class Product:
     reach: int = 0
     residual: bool = False
     wide: bool = False
-    """Results in fp32, which split-K's partial sums alone become."""
+    """Results in fp32: of split-K's partial sums, and of tiles whose kernels store such."""
     dtype: DType = DType.F16
     """Of both factors, of the residual and, where it is not `wide`, of the results."""
     x_row: int = 0

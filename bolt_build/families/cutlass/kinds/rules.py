@@ -39,9 +39,10 @@ def too_many_sums(registers: int) -> str | None:
     return None
 
 
-def refuse_whole(blocks: int, elements: int, gpu: Gpu, product: Product) -> str | None:
-    """Why so many tiles of so many elements do not suit a product that is not sliced, None where they do."""
-    if product.wide:
+def refuse_whole(blocks: int, elements: int, gpu: Gpu, product: Product, *, wide: bool = False) -> str | None:
+    """Why so many tiles of so many elements do not suit a product that is not sliced, None where they do. `wide`: their
+    kernels store results in fp32 too."""
+    if product.wide and not wide:
         return "stores half precision: only split-K's partial sums are in fp32"
     if 4 * blocks <= gpu.sms and elements > _SMALL:
         return Reason("{} tiles leave most of {} multiprocessors idle, smaller ones do not", blocks, gpu.sms)

@@ -160,7 +160,8 @@ class WgmmaTile:
         return product.weights
 
     def refuse(self, gpu: Gpu, product: Product) -> str | None:
-        return refuse_product(gpu, product) or self._refuse_size(product) or self._refuse_room(gpu, product)
+        reason = refuse_product(gpu, product, any_columns=product.wide)
+        return reason or self._refuse_size(product) or self._refuse_room(gpu, product)
 
     def _refuse_size(self, product: Product) -> str | None:
         if self.n > 2 * max(product.n, NARROW):
@@ -201,8 +202,10 @@ class WgmmaTile:
 
     def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
         blocks = self.blocks(product.m, product.n)
-        if (reason := refuse_whole(blocks, self.m * self.n, gpu, product)) is not None:
+        if (reason := refuse_whole(blocks, self.m * self.n, gpu, product, wide=True)) is not None:
             return reason
+        if product.wide and product.residual:
+            return "adds residuals to results in half precision"
         waves = ceil(blocks / gpu.sms)
         if self.halved and (reason := self._refuse_halves(blocks, gpu, product)) is not None:
             return reason
@@ -215,8 +218,8 @@ class WgmmaTile:
         return None
 
     def _refuse_halves(self, blocks: int, gpu: Gpu, product: Product) -> str | None:
-        if product.kernel != "Gemm" or product.residual:
-            return "halves of tiles are of matrix products without a residual"
+        if product.kernel != "Gemm" or product.residual or product.wide:
+            return "halves of tiles are of matrix products without a residual, in half precision"
         rest = blocks % gpu.sms
         if not 0 < 2 * rest <= gpu.sms or blocks < gpu.sms:
             return Reason("a last wave of {} tiles has no two blocks for each of them", rest or gpu.sms)
@@ -225,7 +228,7 @@ class WgmmaTile:
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
         if self.halved:
             return "halves of tiles are of whole products"
-        return refuse(self, gpu, product)
+        return refuse_product(gpu, product) or refuse(self, gpu, product)
 
     def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
         return counts(self, gpu, product)
@@ -365,11 +368,12 @@ LEAST_STAGES = 3
 """Of a pipeline that keeps TMA ahead of the warpgroups."""
 
 
-def refuse_product(gpu: Gpu, product: Product) -> str | None:
-    """Why no tile is one for the product on this GPU, None where some may be."""
+def refuse_product(gpu: Gpu, product: Product, *, any_columns: bool = False) -> str | None:
+    """Why no tile is one for the product on this GPU, None where some may be. `any_columns`: results are stored one by
+    one."""
     if not gpu.warpgroup_mma:
         return "needs WGMMA"
-    if product.access != 8:
+    if product.access != 8 and not any_columns:
         return Reason("stores 8 columns at once, {} is no multiple", product.n)
     if product.reach > _REACH:
         return Reason("windows reach over {} positions, TMA takes {} at most", product.reach, _REACH)
