@@ -129,7 +129,7 @@ def _behind(editor: GraphEditor, node: Node, term: _Term) -> _Sum:
 
 
 def _of_both(editor: GraphEditor, node: Node, term: _Term) -> _Sum:
-    """Sides that broadcast are terms themselves where axes in front have been cut: they need not be cut alike."""
+    """Sides that broadcast are none of such a sum where axes in front have been cut: they need not be cut alike."""
     shape, (left, right) = editor.type(node.outputs[0]).shape, node.inputs
     sign = -1.0 if node.op == Binary("sub") else 1.0
     sides = ((left, 1.0), (right, sign))
@@ -137,7 +137,7 @@ def _of_both(editor: GraphEditor, node: Node, term: _Term) -> _Sum:
         return _Sum((term,), ())
     found = [
         _sum(editor, editor.producer(name), replace(term, data=name, factor=term.factor * factor))
-        if editor.type(name).shape == shape
+        if editor.type(name).shape[-2:] == shape[-2:]
         else _Sum((replace(term, data=name, factor=term.factor * factor),), ())
         for name, factor in sides
     ]
