@@ -89,6 +89,7 @@ def test_a_constant_condition_that_is_too_large_to_be_stored_as_numbers_is_asked
 
 
 ADDED = "%y = attention(%q, %k, %v, %mask) heads=3 kv_heads=3 scale=1.0"
+FACTOR = "%'o.rows = mul(%mask, %'mask.factor); " + ADDED.replace("%mask", "%'o.rows")
 CHOSEN = (
     "%c = compare(%mask, %zero) question=less; %'o.rows = where(%c, %'c.hidden, %'c.shown); "
     "%y = attention(%q, %k, %v, %'o.rows) heads=3 kv_heads=3 scale=1.0"
@@ -102,6 +103,8 @@ GUARDED = "%n = ask(%p) question=nan; %w = where(%n, %zero, %p);"
     [
         ("%m = add(%s, %mask); %p = softmax(%m) axis=3;", ADDED),
         ("%w = expand(%mask) shape=[2,1,5,5]; %m = add(%w, %s); %p = softmax(%m) axis=3;", ADDED),
+        ("%m = sub(%s, %mask); %p = softmax(%m) axis=3;", FACTOR),
+        ("%m = add(%s, %mask); %t2 = mul(%m, %half); %p = softmax(%t2) axis=3;", FACTOR.replace("1.0", "0.5")),
         ("%c = less(%mask, %zero); %m = where(%c, %least, %s); %p = softmax(%m) axis=3;", CHOSEN),
         ("%c = less(%mask, %zero); %m = where(%c, %s, %none); %p = softmax(%m) axis=3; " + GUARDED, SAFE),
         ("%e = mul(%s, %half); %m = add(%e, %bias); %p = softmax(%m) axis=3;",
@@ -262,8 +265,8 @@ def test_masks_of_windows_are_spread_over_images() -> None:
          "the softmax's argument comes from 'c', which is a tanh and neither scales nor masks a product"),
         (QKV + SCORES + "%c = mul(%s, %bias); %p = softmax(%c) axis=3; " + END,
          "the scores are multiplied in 'c' with what is no number"),
-        (QKV + SCORES + "%m = add(%s, %mask); %c = mul(%m, %half); %p = softmax(%c) axis=3; " + END,
-         "'mask' is scaled together with the scores"),
+        (QKV + SCORES + "%c = compare(%mask, %zero) question=less; %m = where(%c, %least, %s); %h = mul(%m, %half); "
+         "%p = softmax(%h) axis=3; " + END, "'c' is scaled together with the scores"),
         (QKV + SCORES + "%p = softmax(%s) axis=3; %o = matmul(%p, %vh) transpose_a=true; "
          "%t = transpose(%o) perm=[0,2,1,3]; %y = reshape(%t) shape=[2,5,12]", "'o' sums over queries instead of keys"),
         ("%s = matmul(%q, %weight); %p = softmax(%s) axis=2; %y = matmul(%p, %weight)", "'s' multiplies with weights"),

@@ -6,6 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said, same_values
 
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.text import format_op
 from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
@@ -99,6 +100,29 @@ def test_pairs_of_doubles_stay_for_which_nothing_has_a_kernel() -> None:
     parts = [ANGLES.replace("f32", "f64"), HALVES, EXCHANGED, SUM]
     before = graph("\n".join(["graph g batch=2 (%x: f64[2,3,5,8]) -> (%y) {", *parts, "}"]))
     assert run(RECOGNISE_ROTARY, before).graph == before
+
+
+def test_a_part_of_queries_that_lie_beside_keys_is_turned() -> None:
+    """As GPT-NeoX has queries, keys and values of a head side by side, and turns a part of the first two."""
+    before = graph("""
+        graph g batch=2 (%x: f32[2,3,5,30]) -> (%y) {
+          const %cos: f32[5,4]
+          const %sin: f32[5,4]
+          %part = slice(%x) begin=[0,0,0,10] count=[2,3,5,4] step=[1,1,1,1] // "part"
+          %rest = slice(%x) begin=[0,0,0,14] count=[2,3,5,6] step=[1,1,1,1] // "rest"
+          %lo = slice(%part) begin=[0,0,0,0] count=[2,3,5,2] step=[1,1,1,1] // "lo"
+          %hi = slice(%part) begin=[0,0,0,2] count=[2,3,5,2] step=[1,1,1,1] // "hi"
+          %n = neg(%hi) // "n"
+          %r = concat(%n, %lo) axis=3 // "r"
+          %xc = mul(%part, %cos) // "xc"
+          %rs = mul(%r, %sin) // "rs"
+          %t = add(%xc, %rs) // "t"
+          %y = concat(%t, %rest) axis=3 // "y"
+        }""")
+    result = run(RECOGNISE_ROTARY, before)
+    assert [format_op(node.op) for node in result.graph.nodes] == [
+        ("slice", " begin=[0,0,0,10] count=[2,3,5,10] step=[1,1,1,1]"), ("rotary", ""),
+    ]  # fmt: skip
 
 
 def test_a_class_token_is_turned_by_nothing() -> None:

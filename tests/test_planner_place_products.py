@@ -108,6 +108,21 @@ def test_products_that_nothing_moves_and_those_of_weights_stay(lines: str) -> No
     assert said(result) == []
 
 
+def test_a_constant_matrix_of_each_head_multiplies_heads_where_they_lie() -> None:
+    """As what queries have with positions; kernels of packed weights take one matrix alone."""
+    result = run(PLACE_PRODUCTS, graph("""
+        graph g batch=2 (%q: f32[2,7,12]) -> (%y) {
+          const %far: f32[6,4,16]
+          %q4 = reshape(%q) shape=[2,7,3,4] // "q4"
+          %t = transpose(%q4) perm=[0,2,1,3] // "t"
+          %rows = reshape(%t) shape=[6,7,4] // "rows"
+          %y = matmul(%rows, %far) // "y"
+        }"""))  # fmt: skip
+    (node,) = result.graph.nodes
+    assert node.inputs == ("q", "far")
+    assert said(result) == [PLACED]
+
+
 def test_rows_that_are_no_single_run_stay_moved() -> None:
     before = graph("""
         graph g batch=1 (%a: f32[3,4,5,6], %b: f32[6,7]) -> (%y) {

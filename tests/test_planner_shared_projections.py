@@ -16,6 +16,10 @@ TURNED = """
     %k = head_rows(%kp, %cos, %sin) heads=1 statistic="" epsilon=0.0 scaled=false shifted=false rotary=true interleaved=false
     %v = matmul(%x, %wv)
 """  # noqa: E501
+POSITIONS = (
+    "%far = placed_matmul(%q, %wp) left=[[2,5,2,8],[0,2,1,3],[2,2,5,8]] right=[[2,8,4],[0,1,2],[2,8,4]] "
+    "made=[[2,2,5,4],[0,1,2,3],[2,2,5,4]]"
+)
 NORMED = TURNED.replace('(%qp, %cos', '(%qp, %sq, %cos').replace('statistic="" epsilon=0.0 scaled=false',
                         'statistic="rms" epsilon=0.01 scaled=true', 1)  # fmt: skip
 
@@ -29,6 +33,7 @@ def projected(lines: str, outputs: str = "(%y)") -> Graph:
           const %wk: f32[6,8]
           const %wv: f32[6,8]
           const %odd: f32[6,12]
+          const %wp: f32[2,8,4]
           const %bq: f32[16]
           const %sq: f32[1,1,1,8]
           const %cos: f32[1,5,1,8]
@@ -66,6 +71,16 @@ def test_a_decoder_shares_what_it_takes_of_its_encoder() -> None:
     crossed = "%q = matmul(%x, %wq, %bq)\n%k = matmul(%memory, %wk)\n%v = matmul(%memory, %wv)"
     result = run(SHARE_PROJECTIONS, projected(crossed))
     assert said(result) == [("attend", "merged", "'k', 'v' into the product 'k', whose columns are read in place")]
+
+
+def test_products_of_heads_with_positions_read_columns_too() -> None:
+    lines = "%q = matmul(%x, %wq)\n%k = matmul(%x, %wk)\n%v = matmul(%x, %wv)\n" + POSITIONS
+    result = run(SHARE_PROJECTIONS, projected(lines, "(%y, %far)"))
+    assert [reason for _, _, reason in said(result)] == [
+        "'q', 'k', 'v' into the product 'q', whose columns are read in place"
+    ]
+    (reader,) = [node for node in result.graph.nodes if node.name == "far"]
+    assert reader.inputs == ("q", "wp")
 
 
 @pytest.mark.parametrize(
