@@ -6,6 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.heads import HeadRows
 from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
 
 ATTENTION = "attention(%q, %k, %v) heads=2 kv_heads=1 scale=0.5 causal=false packed=false safe=false"
@@ -34,6 +35,7 @@ def projected(lines: str, outputs: str = "(%y)") -> Graph:
           const %wv: f32[6,8]
           const %odd: f32[6,12]
           const %wp: f32[2,8,4]
+          const %wa: f32[6,32]
           const %bq: f32[16]
           const %sq: f32[1,1,1,8]
           const %cos: f32[1,5,1,8]
@@ -81,6 +83,19 @@ def test_products_of_heads_with_positions_read_columns_too() -> None:
     ]
     (reader,) = [node for node in result.graph.nodes if node.name == "far"]
     assert reader.inputs == ("q", "wp")
+
+
+def test_heads_of_columns_beside_each_other_are_prepared_by_one_step() -> None:
+    """As those of a product that has the queries, keys and values of each head together."""
+    sliced = TURNED.replace("%qp = matmul(%x, %wq, %bq)", "%all = matmul(%x, %wa)\n%qp = slice(%all) begin=[0,0,0] "
+                            "count=[2,5,16] step=[1,1,1]")  # fmt: skip
+    for name, op in (("k", "matmul(%x, %wk)"), ("v", "matmul(%x, %wv)")):
+        begin, value = (16, "kp") if name == "k" else (24, "v")
+        sliced = sliced.replace(f"%{value} = {op}", f"%{value} = slice(%all) begin=[0,0,{begin}] count=[2,5,8] step=[1,1,1]")
+    result = run(SHARE_PROJECTIONS, projected(sliced))
+    assert said(result) == [("attend", "merged", "what is done to the heads of 'q' and 'k'")]
+    (heads,) = [node for node in result.graph.nodes if isinstance(node.op, HeadRows)]
+    assert heads.op.heads == 3
 
 
 @pytest.mark.parametrize(

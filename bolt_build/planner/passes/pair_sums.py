@@ -251,12 +251,12 @@ def _places(editor: GraphEditor, value: str, nodes: Sequence[Node]) -> Array | N
     places = (source % type_.shape[-1]).reshape(-1, *made.shape[-2:])
     if source.min() < 0 or (source // type_.shape[-1] != rows).any() or (places != places[:1]).any():
         return None
-    return places[0].astype(np.int32)
+    return np.asarray(places[0], np.int32)
 
 
 def _made(editor: GraphEditor, node: Node, terms: Sequence[_Term], type_: TensorType) -> list[Node]:
     """The sum, and reshapes in front of it."""
-    nodes, inputs = [], []
+    nodes, inputs = list[Node](), list[str]()
     for term in terms:
         name, lying = term.data, _lying(editor, term)
         if lying != editor.type(name):

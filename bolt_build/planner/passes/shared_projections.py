@@ -15,7 +15,7 @@ from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.heads import HeadRows
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.shape import Reshape, Slice
 from bolt_build.planner.passes.attention_heads import Factor, Heads, joined_heads, operands_of
 from bolt_build.planner.passes.attention_operands import Chain
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -30,13 +30,18 @@ ALIGNED = 8
 
 
 @dataclass(frozen=True)
-class _Side:
-    """One operand of an attention: the projection of its rows, and what is done to their heads, where that is not
-    nothing."""
+class _Operand:
+    """One operand of an attention, and what is done to its heads, where that is not nothing."""
 
     value: str
-    rows: Projection
     heads: Node | None
+
+
+@dataclass(frozen=True)
+class _Side(_Operand):
+    """The same with the projection of its rows."""
+
+    rows: Projection
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -57,6 +62,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
                 continue
             merged = _merge(editor, node, group)
             journal.did(node.name, "merged", f"{names} into the product '{merged}', whose columns are read in place")
+        _prepare_neighbours(editor, journal, node)
     return journal.result(editor.finish())
 
 
@@ -67,7 +73,7 @@ def _side(editor: GraphEditor, value: str) -> _Side | None:
     else:
         rows = value
     found = projection(editor, rows)
-    return None if found is None else _Side(value, found, heads)
+    return None if found is None else _Side(value, heads, found)
 
 
 def _groups(sides: Sequence[_Side]) -> list[list[_Side]]:
@@ -123,7 +129,47 @@ def _merge(editor: GraphEditor, attention: Node, group: Sequence[_Side]) -> str:
     return merged.name
 
 
-def _columns(editor: GraphEditor, chain: Chain, rows: str, begin: int, width: int, side: _Side | None) -> str:
+def _prepare_neighbours(editor: GraphEditor, journal: Journal, attention: Node) -> None:
+    """One operator for the heads of queries and keys that are columns beside each other already, as those of products
+    that have the queries, keys and values of each head together."""
+    queries, keys = (_sliced(editor, name) for name in attention.inputs[:2])
+    if queries is None or keys is None or queries[0].value == keys[0].value:
+        return
+    (first, rows, begin), (second, other, after) = queries, keys
+    width = editor.type(first.value).shape[-1]
+    if rows != other or after != begin + width or len(_alike(editor, (first, second))) < 2:
+        return
+    chain = Chain(editor, f"{attention.name}.columns")
+    for side in (first, second):
+        assert side.heads is not None
+        editor.remove(side.heads)
+        editor.prune(side.heads.inputs[:1])
+    shape, both = editor.type(rows).shape, width + editor.type(second.value).shape[-1]
+    front = (0,) * (len(shape) - 1)
+    columns = chain.add(Slice((*front, begin), (*shape[:-1], both), (1,) * len(shape)), [rows])
+    _prepare_both(editor, chain, columns, first, second)
+    editor.replace(attention, *chain.nodes, attention)
+    journal.did(attention.name, "merged", f"what is done to the heads of '{first.value}' and '{second.value}'")
+
+
+def _sliced(editor: GraphEditor, value: str) -> tuple[_Operand, str, int] | None:
+    """An operand whose heads are prepared from a run of columns: with what these are sliced of, and where they begin."""
+    heads = editor.producer(value)
+    if heads is None or not isinstance(heads.op, HeadRows) or heads.epilogue or editor.not_private(value) is not None:
+        return None
+    node, columns = editor.producer(heads.inputs[0]), heads.inputs[0]
+    while node is not None and isinstance(node.op, Reshape) and editor.type(node.inputs[0]) == editor.type(columns):
+        columns = node.inputs[0]
+        node = editor.producer(columns)
+    if node is None or not isinstance(node.op, Slice) or any(step != 1 for step in node.op.step):
+        return None
+    rows = node.inputs[0]
+    if any(node.op.begin[:-1]) or node.op.count[:-1] != editor.type(rows).shape[:-1]:
+        return None
+    return _Operand(value, heads), rows, node.op.begin[-1]
+
+
+def _columns(editor: GraphEditor, chain: Chain, rows: str, begin: int, width: int, side: _Operand | None) -> str:
     """So many columns of the rows from `begin` on, as the operand that `side` is where nothing else is done to it."""
     shape = editor.type(rows).shape
     if width == shape[-1] and side is None:
@@ -133,7 +179,7 @@ def _columns(editor: GraphEditor, chain: Chain, rows: str, begin: int, width: in
     return chain.add(slice_, [rows], None if side is None else side.value)
 
 
-def _alike(editor: GraphEditor, sides: Sequence[_Side]) -> Sequence[_Side]:
+def _alike(editor: GraphEditor, sides: Sequence[_Operand]) -> Sequence[_Operand]:
     """The first of the sides, with the second where the same is done to the heads of both."""
     if len(sides) < 2:
         return sides[:1]
@@ -142,7 +188,7 @@ def _alike(editor: GraphEditor, sides: Sequence[_Side]) -> Sequence[_Side]:
     return sides[:2] if alike else sides[:1]
 
 
-def _heads(editor: GraphEditor, side: _Side) -> Heads | None:
+def _heads(editor: GraphEditor, side: _Operand) -> Heads | None:
     """What is done to heads; None where that is nothing, or not alike for all of them in what is no weight."""
     node = side.heads
     if node is None:
@@ -163,13 +209,13 @@ def _heads(editor: GraphEditor, side: _Side) -> Heads | None:
     return Heads(replace(node.op, heads=1), scale, bias, angles)
 
 
-def _depth(editor: GraphEditor, side: _Side) -> int:
+def _depth(editor: GraphEditor, side: _Operand) -> int:
     assert side.heads is not None
     assert isinstance(side.heads.op, HeadRows)
     return editor.type(side.value).shape[-1] // side.heads.op.heads
 
 
-def _prepare_both(editor: GraphEditor, chain: Chain, columns: str, first: _Side, second: _Side) -> None:
+def _prepare_both(editor: GraphEditor, chain: Chain, columns: str, first: _Operand, second: _Operand) -> None:
     """One operator on the heads of both, of which each operand is a slice."""
     heads, counts = [], []
     for side in (first, second):
