@@ -34,6 +34,25 @@ def test_a_product_between_two_transposes_takes_rows_as_they_lie() -> None:
     assert said(result) == [("a", "removed", UNDONE.format("y"))]
 
 
+def test_several_products_read_what_one_move_would_bring_them() -> None:
+    """As torch's MultiheadAttention has queries, keys and values of one input."""
+    before = between(
+        "%a = transpose(%x) perm=[1,0,2]", "%q = matmul(%a, %w, %b)", "%k = matmul(%a, %w)",
+        "%y = transpose(%q) perm=[1,0,2]", "%z = transpose(%k) perm=[1,0,2]", outputs="(%y, %z)",
+    )  # fmt: skip
+    result = run(CARRY_MOVES, before)
+    assert [node.inputs[0] for node in result.graph.nodes] == ["x", "x"]
+    assert said(result) == [("a", "removed", UNDONE.format("y")), ("a", "removed", UNDONE.format("z"))]
+
+
+def test_a_move_stays_for_those_behind_whom_nothing_undoes_it() -> None:
+    before = between(
+        "%a = transpose(%x) perm=[1,0,2]", "%q = matmul(%a, %w, %b)", "%z = matmul(%a, %w)",
+        "%y = transpose(%q) perm=[1,0,2]", outputs="(%y, %z)",
+    )  # fmt: skip
+    assert [node.op.kind for node in run(CARRY_MOVES, before).graph.nodes] == ["transpose", "matmul", "matmul"]
+
+
 def test_reshapes_on_the_way_are_followed_and_more_than_one_node_may_compute() -> None:
     before = between(
         "%a = transpose(%x) perm=[1,0,2]", "%r = reshape(%a) shape=[10,6]", "%n = norm(%r, %s) statistic=rms axes=[1]",

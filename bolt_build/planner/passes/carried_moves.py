@@ -32,14 +32,15 @@ class _Way:
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(CARRY_MOVES.name)
     for old in editor.nodes():
-        node = editor.node(old.name)
-        if node is None or not _is_move(node):
-            continue
-        way = _way(editor, node)
-        if way is not None:
-            back = way.nodes[-1]
-            _straighten(editor, way)
-            journal.did(node.name, "removed", f"'{back.name}' undoes it, and rows alone are computed between them")
+        for reader in editor.readers(old.outputs[0]):  # several products may read what one move brings them
+            node = editor.node(old.name)
+            if node is None or not _is_move(node) or editor.is_output(node.outputs[0]):
+                break
+            way = _way(editor, node, reader) if editor.node(reader.name) == reader else None
+            if way is not None:
+                back = way.nodes[-1]
+                _straighten(editor, way)
+                journal.did(node.name, "removed", f"'{back.name}' undoes it, and rows alone are computed between them")
     return journal.result(editor.finish())
 
 
@@ -47,8 +48,8 @@ def _is_move(node: Node) -> bool:
     return isinstance(node.op, Reshape | Transpose) and not node.epilogue
 
 
-def _way(editor: GraphEditor, first: Node) -> _Way | None:
-    """From what `first` moves, as far as rows are in order again; None where they never are."""
+def _way(editor: GraphEditor, first: Node, reader: Node) -> _Way | None:
+    """From what `first` moves for `reader`, as far as rows are in order again; None where they never are."""
     nodes = [first]
     while (before := editor.producer(nodes[0].inputs[0])) is not None:
         if not _is_move(before) or not isinstance(before.op, Reshape):
@@ -63,8 +64,7 @@ def _way(editor: GraphEditor, first: Node) -> _Way | None:
     if view is None:
         return None
     at, computed, best = first.outputs[0], False, 0
-    while editor.not_private(at) is None and (readers := editor.readers(at)):
-        (reader,) = readers
+    while True:
         if _is_move(reader):
             view = _moved(editor, view, reader)
         elif _is_of_rows(editor, reader, at):
@@ -78,6 +78,9 @@ def _way(editor: GraphEditor, first: Node) -> _Way | None:
         at = reader.outputs[0]
         if computed and _is_move(reader) and _in_order(editor, view) and _pays(editor, source, nodes):
             best = len(nodes)
+        if editor.not_private(at) is not None or not editor.readers(at):
+            break
+        (reader,) = editor.readers(at)
     return _Way(source, tuple(nodes[:best])) if best else None
 
 
