@@ -237,6 +237,28 @@ def test_heads_of_a_cache_are_read_where_they_lie_as_images() -> None:
     )
 
 
+def test_heads_that_share_those_of_a_cache_stay_together() -> None:
+    """Two queries' heads a head of the cache: the cache is moved no more than where each has its own."""
+    lines = found(graph("""
+        graph g batch=2 (%q: f32[2,1,16], %k: f32[2,2,7,4], %v: f32[2,2,7,4]) -> (%y) {
+          %r = reshape(%q) shape=[2,1,4,4] // "r"
+          %h = transpose(%r) perm=[0,2,1,3] // "h"
+          %k5 = reshape(%k) shape=[2,2,1,7,4] // "k5"
+          %kx = expand(%k5) shape=[2,2,2,7,4] // "kx"
+          %kh = reshape(%kx) shape=[2,4,7,4] // "kh"
+          %v5 = reshape(%v) shape=[2,2,1,7,4] // "v5"
+          %vx = expand(%v5) shape=[2,2,2,7,4] // "vx"
+          %vh = reshape(%vx) shape=[2,4,7,4] // "vh"
+          %s = matmul(%h, %kh) transpose_b=true // "s"
+          %p = softmax(%s) axis=3 // "p"
+          %o = matmul(%p, %vh) // "o"
+          %t = transpose(%o) perm=[0,2,1,3] // "t"
+          %y = reshape(%t) shape=[2,1,16] // "y"
+        }"""))  # fmt: skip
+    assert "%'o.rows = reshape(%q) shape=[4,1,8]; %'o.rows.1 = reshape(%k) shape=[4,7,4]; " in lines
+    assert "heads=2 kv_heads=1" in lines
+
+
 def test_many_queries_are_not_moved_for_the_sake_of_few_keys() -> None:
     assert "heads=3" in found(cached(8))
 

@@ -23,6 +23,7 @@ from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
+from bolt_build.planner.passes.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
 from bolt_build.planner.passes.gate_columns import GATE_COLUMNS
@@ -119,6 +120,7 @@ PIPELINE: tuple[Pass, ...] = (
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     SHARE_PROJECTIONS,  # those that are no packed rows
+    SHARE_FEW_ROWS,  # those that attention does not read itself
     GATE_COLUMNS,  # biases are in products, and no gather is a slice's yet
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can

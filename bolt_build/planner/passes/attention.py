@@ -95,13 +95,13 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
         return f"'{last.name}' has {prod(outer)} products, '{product.name}' {prod(batch)}"
     chain = Chain(editor, f"{last.name}.rows")
     q, k, v = _operands(editor, chain, scores, shares, heads)
-    if heads > 1 and moved_elements(editor, (k, v)):
-        apart = Chain(editor, chain.label)
-        others = _operands(editor, apart, scores, shares, 1)
+    if heads > k.repeats and (moved := moved_elements(editor, (k, v))):
+        apart, fewer = Chain(editor, chain.label), k.repeats  # heads that share keys stay together
+        others = _operands(editor, apart, scores, shares, fewer)
         # queries may be moved instead, and as many rows of the result
         few = 2 * editor.type(product.inputs[0]).elements
-        if not moved_elements(editor, others[1:]) and few < moved_elements(editor, (k, v)):
-            heads, chain, (q, k, v) = 1, apart, others
+        if not moved_elements(editor, others[1:]) and few < moved:
+            heads, chain, (q, k, v) = fewer, apart, others
     for each, name in ((k, product.name), (v, last.name)):
         if editor.is_constant(each.view.source):
             return f"'{name}' multiplies with weights"
