@@ -189,8 +189,8 @@ def test_rows_of_the_output_can_be_stored_apart() -> None:
 
 
 def test_a_last_matrix_product_also_leaves_fp32() -> None:
-    """Sums of slices are fp32 anyway: whoever adds them up stores them as they are, and nothing converts them. Kernels of
-    WGMMA store them so themselves."""
+    """Sums of slices are fp32 anyway: whoever adds them up stores them as they are, and nothing converts them. Kernels
+    of WGMMA store them so themselves."""
     layer = Layer("fc", MatMul(False, True), (Input((32, 512)), Input((1000, 512), True)), (), DType.F16)
     half, full = steps(layer)
     assert [str(step.problem.outputs[0].format) for step in (half, full)] == ["f16/row", "f32/row"]

@@ -91,12 +91,16 @@ def test_rows_that_pads_and_reshapes_shift_are_picked() -> None:
     "nodes",
     [
         # the padding itself is left
-        '%padded = pad(%x) begin=[0,0,0,1] end=[0,0,0,0] // "padded"\n'
-        '%long = reshape(%padded) shape=[2,2,6,3] // "long"\n'
-        '%near = slice(%long) begin=[0,0,0,0] count=[2,2,3,3] step=[1,1,1,1] // "near"\n',
+        (
+            '%padded = pad(%x) begin=[0,0,0,1] end=[0,0,0,0] // "padded"\n'
+            '%long = reshape(%padded) shape=[2,2,6,3] // "long"\n'
+            '%near = slice(%long) begin=[0,0,0,0] count=[2,2,3,3] step=[1,1,1,1] // "near"\n'
+        ),
         # rows become others
-        '%long = reshape(%x) shape=[2,2,5,3] // "long"\n'
-        '%near = slice(%long) begin=[0,0,1,0] count=[2,2,3,3] step=[1,1,1,1] // "near"\n',
+        (
+            '%long = reshape(%x) shape=[2,2,5,3] // "long"\n'
+            '%near = slice(%long) begin=[0,0,1,0] count=[2,2,3,3] step=[1,1,1,1] // "near"\n'
+        ),
         # a part of each row, which is read where it lies
         '%near = slice(%x) begin=[0,0,0,1] count=[2,2,3,3] step=[1,1,1,1] // "near"\n',
     ],

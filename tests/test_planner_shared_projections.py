@@ -91,7 +91,8 @@ def test_heads_of_columns_beside_each_other_are_prepared_by_one_step() -> None:
                             "count=[2,5,16] step=[1,1,1]")  # fmt: skip
     for name, op in (("k", "matmul(%x, %wk)"), ("v", "matmul(%x, %wv)")):
         begin, value = (16, "kp") if name == "k" else (24, "v")
-        sliced = sliced.replace(f"%{value} = {op}", f"%{value} = slice(%all) begin=[0,0,{begin}] count=[2,5,8] step=[1,1,1]")
+        columns = f"slice(%all) begin=[0,0,{begin}] count=[2,5,8] step=[1,1,1]"
+        sliced = sliced.replace(f"%{value} = {op}", f"%{value} = {columns}")
     result = run(SHARE_PROJECTIONS, projected(sliced))
     assert said(result) == [("attend", "merged", "what is done to the heads of 'q' and 'k'")]
     (heads,) = [node for node in result.graph.nodes if isinstance(node.op, HeadRows)]

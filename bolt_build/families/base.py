@@ -165,8 +165,8 @@ def rate(problem: KernelProblem, target: Target) -> float:
 
 def bound(problem: KernelProblem, target: Target) -> float:
     """Seconds that no kernel for `problem` stays below: what its bytes take at the target's bandwidth, its operations
-    at the peak rate, or one launch, whichever is longest. Factors in half precision are multiplied at its rate, whatever
-    results are stored in."""
+    at the peak rate, or one launch, whichever is longest. Factors in half precision are multiplied at its rate,
+    whatever results are stored in."""
     peak = rate(problem, target)
     if problem.op.factors and problem.inputs[0].format.dtype in (DType.F16, DType.BF16):
         peak = max(peak, dict(target.flops).get(_PRECISION_OF[problem.inputs[0].format.dtype], peak))

@@ -51,7 +51,8 @@ class PairSum(Op):
         if len(self.shape) < 2 or not len(self.picked) == len(self.turned) == len(self.multipliers) > 0:
             raise ShapeError(f"terms of {list(self.shape)} are said in part")
         if len(inputs) != len(self.picked) + sum(self.picked):
-            raise ShapeError(f"{len(self.picked)} terms, {sum(self.picked)} of them picked, do not have {len(inputs)} inputs")
+            terms = f"{len(self.picked)} terms, {sum(self.picked)} of them picked"
+            raise ShapeError(f"{terms}, do not have {len(inputs)} inputs")
         for term in self.terms:
             data = inputs[term.data]
             expect_float(data)

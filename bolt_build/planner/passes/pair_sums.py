@@ -39,8 +39,8 @@ _TRACED = 1 << 23
 
 @dataclass(frozen=True)
 class _Term:
-    """What is added: data, the indices that pick of its lines where they do, and how. `front`: axes in front of rows and
-    columns where these are cut otherwise than in the data."""
+    """What is added: data, the indices that pick of its lines where they do, and how. `front`: axes in front of rows
+    and columns where these are cut otherwise than in the data."""
 
     data: str
     factor: float

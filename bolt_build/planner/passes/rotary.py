@@ -256,12 +256,12 @@ def _around(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> No
                    first.count[axis + 1 :]) or part.begin[axis] != begin or any(n != 1 for n in part.step):  # fmt: skip
             return
         begin += part.count[axis]
-    own = editor.type(node.outputs[0])
+    type_ = editor.type(node.outputs[0])
     obstacle = editor.not_private(rotary.outputs[0])
-    if axis != own.rank - 1 and editor.type(first.source) != own:
+    if axis != type_.rank - 1 and editor.type(first.source) != type_:
         return
     angles = rotary.inputs[1:]
-    if obstacle is None and op.axis == own.rank - 1:
+    if obstacle is None and op.axis == type_.rank - 1:
         if at[0] != 0:
             obstacle = "turned elements stand behind others"
     elif obstacle is None:
@@ -277,8 +277,8 @@ def _around(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> No
         journal.declined(node.name, f"around rotary embedding: {obstacle}")
         return
     slices, x = list[Node](), first.source
-    if editor.type(x) != own:  # of queries, keys and values side by side
-        x = _added(editor, slices, Slice(first.begin, own.shape, first.step), [x])
+    if editor.type(x) != type_:  # of queries, keys and values side by side
+        x = _added(editor, slices, Slice(first.begin, type_.shape, first.step), [x])
     made = Node(node.name, rotary.op, (x, *angles), node.outputs, covers=joined(rotary.covers, node.covers))
     editor.replace(node, *slices, made)
     removed = [each for each in editor.prune(node.inputs) if each.name != rotary.name]

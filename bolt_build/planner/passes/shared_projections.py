@@ -153,7 +153,7 @@ def _prepare_neighbours(editor: GraphEditor, journal: Journal, attention: Node) 
 
 
 def _sliced(editor: GraphEditor, value: str) -> tuple[_Operand, str, int] | None:
-    """An operand whose heads are prepared from a run of columns: with what these are sliced of, and where they begin."""
+    """An operand whose heads are prepared from a run of columns; what these are sliced of, and where they begin."""
     heads = editor.producer(value)
     if heads is None or not isinstance(heads.op, HeadRows) or heads.epilogue or editor.not_private(value) is not None:
         return None

@@ -71,7 +71,7 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(op, PairSum)
     terms, planes = tuple(op.terms), _planes(problem)
     kinds, data, indices, lines, places, lengths = [], [], [], [], [], []
-    for side, term in enumerate(terms):
+    for term in terms:
         operand, steps = problem.inputs[term.data], _steps(problem, term)
         named = "void" if term.indices is None else ctype(problem.inputs[term.indices].format.dtype)
         kinds.append(f"bolt::portable::PairTerm<{COMPUTED[operand.format.dtype]}, {named}, {boolean(term.turned)}>")
