@@ -218,8 +218,10 @@ class WgmmaTile:
         return None
 
     def _refuse_halves(self, blocks: int, gpu: Gpu, product: Product) -> str | None:
-        if product.kernel != "Gemm" or product.residual or product.wide:
-            return "halves of tiles are of matrix products without a residual, in half precision"
+        if product.kernel != "Gemm" or product.residual:
+            return "halves of tiles are of matrix products without a residual"
+        if product.wide:
+            return "halves of tiles are stored in half precision"
         rest = blocks % gpu.sms
         if not 0 < 2 * rest <= gpu.sms or blocks < gpu.sms:
             return Reason("a last wave of {} tiles has no two blocks for each of them", rest or gpu.sms)
