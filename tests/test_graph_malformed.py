@@ -204,6 +204,15 @@ def test_what_is_too_large_to_be_computed_here_is_left_to_a_kernel(tmp_path: Pat
     assert graph.constant("y") is None
 
 
+def test_indices_that_repeat_for_every_image_are_repeated_by_a_kernel(tmp_path: Path) -> None:
+    """Those of pairs, as large as all scores: a model has them for each layer. Smaller ones are constants."""
+    constants = {"w": np.zeros((1, 512, 512), np.int64), "many": np.asarray([96, 512, 512]), "few": np.asarray([2, 1, 1])}
+    lines = [node("Expand", "w many", "y"), node("Expand", "w few", "z")]
+    proto = model(lines, [tensor("x", [1])], constants=constants, outputs=("y", "z"))
+    graph = load_model(saved(tmp_path, proto)).bind(1)
+    assert [each.op.kind for each in graph.nodes] == ["expand", "identity"]
+
+
 def test_constants_that_double_are_computed_only_up_to_a_limit(tmp_path: Path) -> None:
     """The rest is left to kernels, and takes no memory here."""
     lines = [node("Concat", f"v{i} v{i}", f"v{i + 1}", f"double{i}", axis=0) for i in range(14)]

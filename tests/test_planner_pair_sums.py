@@ -120,6 +120,17 @@ def test_indices_of_each_matrix_and_results_that_others_read_stay() -> None:
     assert said(run(ADD_PAIRS, read))[-1] == ("c2p", "added up", "1 terms of every pair, 1 of them picked by indices")
 
 
+def test_indices_that_are_expanded_for_every_matrix_are_those_of_one() -> None:
+    result = run(ADD_PAIRS, graph("""
+        graph g batch=2 (%x: f32[2,2,3,5]) -> (%y) {
+          const %to: i64[1,3,2] {4,3,2,2,1,0}
+          %all = expand(%to) shape=[2,2,3,2] // "all"
+          %y = gather_elements(%x, %all) axis=3 // "y"
+        }"""))  # fmt: skip
+    (node,) = result.graph.nodes
+    assert result.graph.constant(node.inputs[1]).tolist() == [[4, 3], [2, 2], [1, 0]]
+
+
 def test_more_terms_than_one_kernel_adds_up_are_added_behind_it() -> None:
     behind = '%s0 = add(%c2p, %half) // "s0"\n' + "".join(
         f'%s{i + 1} = add(%s{i}, %half) // "s{i + 1}"\n' for i in range(3)

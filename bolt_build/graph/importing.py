@@ -15,8 +15,8 @@ import numpy as np
 from bolt_build.graph.arrays import held, held_dtype, narrowed, numpy_dtype, type_of
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.example import OF_AN_IMAGE, Example
-from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, Stored, TensorType, Value
-from bolt_build.graph.limits import MOST_ENTRIES, too_large
+from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
+from bolt_build.graph.limits import LEAST_REPEATS, MOST_ENTRIES, MOST_REPEATED_BYTES, too_large
 
 _Kind = type | tuple[type, ...]
 
@@ -340,6 +340,9 @@ class NodeImport:
     def _folds(self, op: Op, types: Sequence[TensorType], result: TensorType) -> bool:
         """Whether what `op` makes of constants is computed now. Raises Refusal where it is too much and nothing
         that a kernel could compute."""
+        if op.moves and not result.dtype.is_float and result.nbytes > MOST_REPEATED_BYTES:
+            if result.elements >= LEAST_REPEATS * sum(each.elements for each in types):
+                return False
         refused = self._builder.budget.refuse(op, types, result)
         if refused is not None and not result.dtype.is_float:
             raise Refusal("model-too-large", refused)

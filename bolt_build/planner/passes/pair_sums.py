@@ -19,6 +19,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pair_sum import PairSum
@@ -173,11 +174,11 @@ def _picked(editor: GraphEditor, node: Node, term: _Term) -> _Sum | None:
     """A gather along the last axis by constant indices that all matrices in front share."""
     assert isinstance(node.op, GatherElements)
     data, name = node.inputs
-    shape, indices = editor.type(data).shape, editor.constant(name)
+    shape, indices = editor.type(data).shape, _repeated(editor, name)
     if indices is None or len(shape) < 2 or node.op.axis != len(shape) - 1 or not indices.size:
         return None
     lines = indices.reshape(-1, *indices.shape[-2:])
-    extent, front = shape[-1], indices.shape[:-1]
+    extent, front = shape[-1], editor.type(name).shape[:-1]
     if front != shape[:-1] or not (lines == lines[:1]).all():
         return None
     if not (-extent <= lines.min() and lines.max() < extent):
@@ -208,6 +209,15 @@ def _obstacle(editor: GraphEditor, terms: Sequence[_Term], type_: TensorType) ->
     except ShapeError as error:
         return str(error)
     return None
+
+
+def _repeated(editor: GraphEditor, name: str) -> Array | None:
+    """A constant, or one that is expanded along axes in front of rows and columns alone."""
+    node = editor.producer(name)
+    if node is None or not isinstance(node.op, Expand) or node.epilogue:
+        return editor.constant(name)
+    array, shape = editor.constant(node.inputs[0]), editor.type(name).shape
+    return array if array is not None and array.shape[-2:] == shape[-2:] and array.ndim > 1 else None
 
 
 def _shifted(editor: GraphEditor, node: Node, term: _Term) -> _Sum | None:
