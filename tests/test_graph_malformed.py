@@ -206,9 +206,10 @@ def test_what_is_too_large_to_be_computed_here_is_left_to_a_kernel(tmp_path: Pat
 
 def test_indices_that_repeat_for_every_image_are_repeated_by_a_kernel(tmp_path: Path) -> None:
     """Those of pairs, as large as all scores: a model has them for each layer. Smaller ones are constants."""
-    constants = {"w": np.zeros((1, 512, 512), np.int64), "many": np.asarray([96, 512, 512]), "few": np.asarray([2, 1, 1])}
+    extents = {"many": np.asarray([96, 512, 512]), "few": np.asarray([2, 1, 1])}
     lines = [node("Expand", "w many", "y"), node("Expand", "w few", "z")]
-    proto = model(lines, [tensor("x", [1])], constants=constants, outputs=("y", "z"))
+    pairs = np.zeros((1, 512, 512), np.int64)
+    proto = model(lines, [tensor("x", [1])], constants={"w": pairs, **extents}, outputs=("y", "z"))
     graph = load_model(saved(tmp_path, proto)).bind(1)
     assert [each.op.kind for each in graph.nodes] == ["expand", "identity"]
 

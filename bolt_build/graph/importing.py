@@ -340,9 +340,9 @@ class NodeImport:
     def _folds(self, op: Op, types: Sequence[TensorType], result: TensorType) -> bool:
         """Whether what `op` makes of constants is computed now. Raises Refusal where it is too much and nothing
         that a kernel could compute."""
-        if op.moves and not result.dtype.is_float and result.nbytes > MOST_REPEATED_BYTES:
-            if result.elements >= LEAST_REPEATS * sum(each.elements for each in types):
-                return False
+        many = result.elements >= LEAST_REPEATS * sum(each.elements for each in types)
+        if op.moves and many and not result.dtype.is_float and result.nbytes > MOST_REPEATED_BYTES:
+            return False
         refused = self._builder.budget.refuse(op, types, result)
         if refused is not None and not result.dtype.is_float:
             raise Refusal("model-too-large", refused)
