@@ -54,6 +54,8 @@ NARROW_RESULTS, _SHORT_ROWS = 32, 1.27
 than predicted they take: an H100's times of 20 of them."""
 _FILLED = 0.55
 """Part of the last waves that tiles fill at least."""
+_WIDE_ROWS = 16 * 40 * 4
+"""Bytes of shared memory through which a warp stores results in fp32."""
 _BANDS = ((2, 2), (4, 3), (8, 6))
 """Widths of bands, and the tiles that there must be along both axes before `warpgroup_order.h` goes in such bands."""
 
@@ -102,9 +104,10 @@ class WgmmaTile:
         """Shared memory through which the output goes, and the residual comes."""
         return store_bytes(self.n, self.warpgroups, residual, self.stage_bytes, teams=self.teams)
 
-    def stages(self, gpu: Gpu, residual: bool) -> int:
+    def stages(self, gpu: Gpu, residual: bool, *, wide: bool = False) -> int:
         """Stages of the pipeline that shared memory has room for beside the output and the barriers."""
-        return stages(shared_of(gpu.shared_memory, self.single), self.stage_bytes, self.store_bytes(residual))
+        taken = self.store_bytes(residual) if not wide else 4 * self.warpgroups * self.teams * _WIDE_ROWS
+        return stages(shared_of(gpu.shared_memory, self.single), self.stage_bytes, taken)
 
     def blocks(self, m: int, n: int) -> int:
         """Blocks that a product of so many rows and columns takes, in whole clusters."""
@@ -186,7 +189,7 @@ class WgmmaTile:
             return reason
         if (reason := self.refuse_sums()) is not None:
             return reason
-        stages = self.stages(gpu, product.residual)
+        stages = self.stages(gpu, product.residual, wide=product.wide)
         if stages < LEAST_STAGES:
             return Reason("shared memory has room for {} stages of its pipeline, {} are needed", stages, LEAST_STAGES)
         return None

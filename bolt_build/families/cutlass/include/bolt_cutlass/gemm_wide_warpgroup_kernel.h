@@ -6,16 +6,20 @@
 
 namespace bolt::cutlass_kernels {
 
-/// y = stages(sums + bias), straight from registers: four neighbouring threads write the 32 bytes of a sector. Rows may have any
-/// number of columns, which TMA's boxes of half precision do not take: words of vocabularies are seldom a multiple of 8.
-template <int m, int n, bool cooperative, typename Stages>
+/// y = stages(sums + bias). Rows may have any number of columns, which TMA's boxes of half precision do not take: words of
+/// vocabularies are seldom a multiple of 8. Straight from registers four threads would write 32 bytes, which are parts of two
+/// sectors where rows begin between them: an H100 took twice as long. So a warp brings 16 rows of a box to shared memory of its
+/// own, and stores them row by row.
+template <int m, int n, bool cooperative, typename Stages, int teams>
 struct WideStore : PartialStore<m, n, cooperative> {
   using Base = PartialStore<m, n, cooperative>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
   using typename Base::StorePipeline;
   using typename Base::StorePipelineState;
-  using typename Base::TensorStorage;
+  static constexpr int width = n % 32 == 0 ? 32 : 16, tall = 16, pitch = width + 8;  // in banks of their own
+  static constexpr int warps = 4 * sharing(m, cooperative) * teams, below = 64 * sharing(m, cooperative);
+  static_assert(n % width == 0);
 
   struct Arguments : Base::Arguments {
     const float* bias;
@@ -23,6 +27,9 @@ struct WideStore : PartialStore<m, n, cooperative> {
     int y_row;
   };
   using Params = Arguments;
+  struct TensorStorage : Base::TensorStorage {
+    alignas(16) float rows[warps][tall][pitch];
+  };
 
   template <typename Problem>
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
@@ -39,35 +46,37 @@ struct WideStore : PartialStore<m, n, cooperative> {
   template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
   CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
       LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store, const Problem& problem, Tile,
-      const At& at, const Sums& sums, const Mma&, int thread, TensorStorage&, int = -1) {
+      const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
     const Fragment fragment(thread);
-    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + fragment.row();
-    const int column = cute::get<1>(at) * n + fragment.column();
-    const float* const from = sums.data();
-    constexpr int below = 64 * sharing(m, cooperative);
-    const bool pairs = params_.y_row % 2 == 0;
+    // The first warpgroup only loads.
+    float(&box)[tall][pitch] = storage.rows[static_cast<int>(threadIdx.x) / 32 - 4];
+    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + fragment.warp * tall;
+    const bool whole = params_.y_row % 4 == 0 && columns % 4 == 0;
 #pragma unroll
-    for (int j = 0; j < n / 8; ++j) {
-      const int c = column + j * 8;
-      if (c >= columns) break;
-      const bool both = c + 1 < columns;
-      const float2 bias = bias_of(c, both);
+    for (int j = 0; j < n / width; ++j) {
+      const int column = cute::get<1>(at) * n + j * width;
+      if (column >= columns) break;
+      float2 bias[width / 8];
+#pragma unroll
+      for (int q = 0; q < width / 8; ++q) bias[q] = bias_of(column + q * 8 + fragment.column(), columns);
 #pragma unroll
       for (int i = 0; i < m / below; ++i) {
+        __syncwarp();  // what was there is stored
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int r = row + i * below + half * 8, first = i * (n / 2) + j * 4 + half * 2;
-          if (r >= rows) continue;
-          float* const to = params_.sums + static_cast<std::int64_t>(r) * params_.y_row + c;
-          const float2 y = make_float2(params_.stages(from[first] + bias.x, 0.0f),
-                                       params_.stages(from[first + 1] + bias.y, 0.0f));
-          if (pairs && both) {
-            *reinterpret_cast<float2*>(to) = y;
-          } else {
-            to[0] = y.x;
-            if (both) to[1] = y.y;
+        for (int q = 0; q < width / 8; ++q) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const float* const own = sums.data() + i * (n / 2) + (j * (width / 8) + q) * 4 + half * 2;
+            *reinterpret_cast<float2*>(&box[fragment.lane / 4 + half * 8][q * 8 + fragment.column()]) =
+                make_float2(params_.stages(own[0] + bias[q].x, 0.0f), params_.stages(own[1] + bias[q].y, 0.0f));
           }
+        }
+        __syncwarp();
+        if (whole) {
+          store_rows<4>(box, fragment.lane, row + i * below, rows, column, columns);
+        } else {
+          store_rows<1>(box, fragment.lane, row + i * below, rows, column, columns);
         }
       }
     }
@@ -75,9 +84,27 @@ struct WideStore : PartialStore<m, n, cooperative> {
   }
 
  private:
-  CUTLASS_DEVICE float2 bias_of(int column, bool both) const {
-    if (params_.bias == nullptr) return make_float2(0.0f, 0.0f);
-    return make_float2(__ldg(params_.bias + column), both ? __ldg(params_.bias + column + 1) : 0.0f);
+  CUTLASS_DEVICE float2 bias_of(int column, int columns) const {
+    const bool first = params_.bias != nullptr && column < columns, second = first && column + 1 < columns;
+    return make_float2(first ? __ldg(params_.bias + column) : 0.0f, second ? __ldg(params_.bias + column + 1) : 0.0f);
+  }
+
+  /// A warp's rows, `lanes` columns a thread.
+  template <int lanes>
+  CUTLASS_DEVICE void store_rows(const float (&box)[tall][pitch], int lane, int row, int rows, int column, int columns) const {
+    constexpr int beside = width / lanes < 32 ? width / lanes : 32, at_once = 32 / beside;
+    const int x = lane % beside * lanes, y = lane / beside;
+    float* const to = params_.sums + static_cast<std::int64_t>(row) * params_.y_row + column + x;
+#pragma unroll
+    for (int down = 0; down < tall; down += at_once) {
+      if (row + down + y >= rows || column + x >= columns) continue;
+      float* const place = to + static_cast<std::int64_t>(down + y) * params_.y_row;
+      if constexpr (lanes == 4) {
+        *reinterpret_cast<float4*>(place) = *reinterpret_cast<const float4*>(&box[down + y][x]);
+      } else {
+        *place = box[down + y][x];
+      }
+    }
   }
 
   const Params& params_;
@@ -85,7 +112,7 @@ struct WideStore : PartialStore<m, n, cooperative> {
 
 template <int m, int n, int k, bool cooperative, typename Stages, int teams, typename Element>
 struct StoreOf<m, n, k, cooperative, Wide<Stages>, teams, Element> {
-  using Type = WideStore<m, n, cooperative, Stages>;
+  using Type = WideStore<m, n, cooperative, Stages, teams>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Wide<Stages>& wide) {
     return {{static_cast<float*>(a.y)}, a.bias, wide.stages, a.y_row};

@@ -23,26 +23,46 @@ constexpr int pair_tiles_before(int k) {
   return before;
 }
 
-/// Fills a term's tile: `lines` lines from `line` on, `many` places of each from `first` on, as these are counted in the result.
+/// Fills a term's tile: `lines` lines from `line` on, places of each from `first` on, as these are counted in the result. All
+/// indices are on their way at once, and then all of what they name: a thread without an element reads its neighbour's.
 template <typename Term, int k, int terms>
 __device__ inline void fill_tile(const PairSum<terms>& p, Index from, Index row, Index column, unsigned char* tiles,
                                  std::uint32_t* fault, std::uint32_t mark) {
   if constexpr (pair_tile_bytes<Term> == 0) return;
-  auto* const tile = reinterpret_cast<typename Term::Element*>(tiles);
-  const auto* data = static_cast<const typename Term::Element*>(p.data[k]) + from;
-  const Index line = Term::turns ? column : row, first = Term::turns ? row : column;
-  const Index lines = Term::turns ? p.columns : p.rows, run = Term::turns ? p.rows : p.columns;
-#pragma unroll 8
-  for (int i = threadIdx.x; i < pair_side * pair_side; i += block_threads) {
-    const int down = i / pair_side, across = i % pair_side;
-    if (line + down >= lines || first + across >= run) continue;
-    Index place = first + across;
-    if constexpr (Term::picks) {
-      const auto* at = static_cast<const typename Term::Named*>(p.indices[k]);
-      place = inside(static_cast<Index>(at[(line + down) * run + place]), p.length[k], fault, mark);
-    }
-    tile[down * (pair_side + 1) + across] = data[(line + down) * p.line[k] + place * p.place[k]];
+  using T = typename Term::Element;
+  constexpr int turns = pair_side * pair_side / block_threads, apart = block_threads / pair_side;
+  const T* const data = static_cast<const T*>(p.data[k]) + from;
+  const auto line = static_cast<std::uint32_t>(Term::turns ? column : row);
+  const auto first = static_cast<std::uint32_t>(Term::turns ? row : column);
+  const auto lines = static_cast<std::uint32_t>(Term::turns ? p.columns : p.rows);
+  const auto run = static_cast<std::uint32_t>(Term::turns ? p.rows : p.columns);
+  const auto pitch = static_cast<std::uint32_t>(p.line[k]), step = static_cast<std::uint32_t>(p.place[k]);
+  const std::uint32_t across = threadIdx.x % pair_side, down = threadIdx.x / pair_side;
+  const std::uint32_t own = first + across < run ? first + across : run - 1;
+  const auto line_of = [&](int turn) {
+    const std::uint32_t at = line + down + turn * apart;
+    return at < lines ? at : lines - 1;
+  };
+  std::uint32_t place[turns];
+  if constexpr (Term::picks) {
+    using Named = typename Term::Named;
+    const Named* const at = static_cast<const Named*>(p.indices[k]) + own;
+    Named named[turns];
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) named[turn] = at[line_of(turn) * run];
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn)
+      place[turn] = static_cast<std::uint32_t>(inside(static_cast<Index>(named[turn]), p.length[k], fault, mark));
+  } else {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) place[turn] = own;
   }
+  T found[turns];
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn) found[turn] = data[line_of(turn) * pitch + place[turn] * step];
+  T* const tile = reinterpret_cast<T*>(tiles) + down * (pair_side + 1) + across;
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn) tile[turn * apart * (pair_side + 1)] = found[turn];
 }
 
 /// Adds a term to `lanes` neighbours of a row, which one access reads where they are `whole`.
@@ -125,13 +145,15 @@ struct PairTile {
 
 template <int lanes, typename Out, typename... Terms, int... k>
 void pair_sum_lanes(const Run& r, const PairSum<sizeof...(Terms)>& p, Out* out, std::integer_sequence<int, k...>) {
+  const Index both = p.rows + p.columns;  // places within a matrix are counted in 32 bits
+  (counted(p.rows * p.columns + both * p.line[k] + (both + p.length[k]) * p.place[k], "sum of pairs"), ...);
   Walk<sizeof...(Terms)> planes;
   for (int axis = p.rank; axis-- > 0;) planes.add(p.extent[axis], {p.step[k][axis]...});
   const Divisor down((p.rows + pair_side - 1) / pair_side), across((p.columns + pair_side - 1) / pair_side);
   const PairTile<lanes, Out, Terms...> tile{
       p, planes, down, across, {{(lanes > 1 && pair_in_lanes<typename Terms::Element>(p, k, lanes))...}}, out, r.fault,
       r.mark()};
-  launch_blocks(r, planes.items * down.by * across.by, tile, "sum of pairs");
+  launch_blocks<block_threads, 3>(r, planes.items * down.by * across.by, tile, "sum of pairs");
 }
 
 template <typename Out, typename... Terms>
