@@ -52,6 +52,9 @@ _BESIDE, _SYSTEMS = 2, 1024
 NARROW_RESULTS, _SHORT_ROWS = 32, 1.27
 """Columns up to which products of at most 16 channels took longer than with a warp's instructions, and how much longer
 than predicted they take: an H100's times of 20 of them."""
+_RAGGED = 2.4
+"""How much longer than predicted results in fp32 took whose rows begin between sectors: an H100's time of 1024 x 768 by
+768 x 30522 as it stored them straight from registers. Nobody has timed them row by row."""
 _FILLED = 0.55
 """Part of the last waves that tiles fill at least."""
 _WIDE_ROWS = 16 * 40 * 4
@@ -263,7 +266,9 @@ class WgmmaTile:
         return (self.usual(product, gpu), *self.orders(product, gpu))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
-        return seconds(self, work, target) * (_SHORT_ROWS if self.k < 32 and product.taps == 1 else 1.0)
+        ragged = product.wide and product.access != 8
+        longer = _RAGGED if ragged else _SHORT_ROWS if self.k < 32 and product.taps == 1 else 1.0
+        return seconds(self, work, target) * longer
 
     def __str__(self) -> str:
         cluster = "" if self.cluster == (1, 1) else f" in clusters of {self.cluster[0]}x{self.cluster[1]}"

@@ -99,12 +99,20 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/pair_sum.h",), None, "", call)
 
 
-_WAIT = 1.0e-6
-"""A guess: seconds in which a GPU's elements wait for their indices, and for tiles of shared memory."""
+_WAIT, _TURN = 0.4e-6, 0.8e-6
+"""Guesses: seconds in which a GPU's elements wait for tiles of shared memory, and in each term that picks for its
+indices and what these name."""
+
+
+def _waits(problem: KernelProblem) -> float:
+    op = problem.op
+    assert isinstance(op, PairSum)
+    return _WAIT + _TURN * sum(op.picked)
+
 
 RULES = (
     Rule(
-        PairSum, _refuse, _emit, lambda problem: 0.05, gpu_efficiency=0.05, gpu_latency=lambda problem: _WAIT,
+        PairSum, _refuse, _emit, lambda problem: 0.05, gpu_efficiency=0.05, gpu_latency=_waits,
         layouts=row_major, refuse_gpu=_refuse_gpu,
     ),
 )  # fmt: skip
