@@ -40,17 +40,17 @@ def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
         "remove-dead", "fold-constants", "remove-copies", "reshape-gathers", "merge-moves", "merge-slices",
         "remove-copies", "merge-duplicates", "expand-late", "broadcast", "scale-sums", "fake-quantise",
-        "fold-pads", "reduce-whole-windows", "recognise-activations", "recognise-norms",
-        "recognise-group-norms", "recognise-rotary", "hide-endlessly", "recognise-attention", "fold-constants",
-        "merge-moves", "remove-copies", "turn-images", "fold-pads", "fold-batch-norm", "fold-affine",
-        "merge-branches", "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward",
-        "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves", "merge-moves", "remove-copies",
-        "order-heads", "select-early", "merge-projections", "share-projections", "share-few-rows",
-        "gate-columns", "slice-gathers", "gather-rows", "add-pairs", "multiply-wide-heads", "mix-heads",
-        "place-products", "share-projections", "split-depths", "merge-rearrangements", "move-images",
-        "recognise-squares", "fuse-epilogues", "trim-windows", "flatten-volumes", "pool-volumes",
+        "move-integers", "fold-pads", "reduce-whole-windows", "recognise-activations", "recognise-norms",
+        "recognise-group-norms", "recognise-rotary", "recognise-attention", "fold-constants", "merge-moves",
+        "remove-copies", "turn-images", "fold-pads", "fold-batch-norm", "fold-affine", "merge-branches",
+        "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead",
+        "multiply-patches", "carry-moves", "merge-moves", "remove-copies", "order-heads", "select-early",
+        "merge-projections", "share-projections", "share-few-rows", "gate-columns", "slice-gathers", "gather-rows",
+        "add-pairs", "multiply-wide-heads", "mix-heads", "place-products", "share-projections", "split-depths",
+        "merge-rearrangements", "move-images", "multiply-integers", "recognise-squares", "fuse-epilogues",
+        "round-products", "map-integers", "fake-quantise", "trim-windows", "flatten-volumes", "pool-volumes",
         "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies", "pad-slices",
-        "order-slices", "pad-channels", "join-slices", "pad-filters", "split-batches",
+        "order-slices", "pad-channels", "join-slices", "pad-filters", "split-batches", "fuse-channels",
     ]  # fmt: skip
 
 
@@ -89,15 +89,15 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
     assert found.message == (
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
         "there are remove-dead, fold-constants, remove-copies, reshape-gathers, merge-moves, merge-slices, "
-        "merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, fold-pads, reduce-whole-windows, "
-        "recognise-activations, recognise-norms, recognise-group-norms, recognise-rotary, hide-endlessly, "
+        "merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, move-integers, fold-pads, "
+        "reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, recognise-rotary, "
         "recognise-attention, turn-images, fold-batch-norm, fold-affine, merge-branches, add-stacked, gate-sums, "
         "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, merge-projections, "
         "share-projections, share-few-rows, gate-columns, slice-gathers, gather-rows, add-pairs, "
         "multiply-wide-heads, mix-heads, place-products, split-depths, merge-rearrangements, move-images, "
-        "recognise-squares, fuse-epilogues, trim-windows, flatten-volumes, pool-volumes, fold-columns, "
-        "split-groups, multiply-shuffles, pad-slices, order-slices, pad-channels, join-slices, pad-filters, "
-        "split-batches"
+        "multiply-integers, recognise-squares, fuse-epilogues, round-products, map-integers, trim-windows, "
+        "flatten-volumes, pool-volumes, fold-columns, split-groups, multiply-shuffles, pad-slices, order-slices, "
+        "pad-channels, join-slices, pad-filters, split-batches, fuse-channels"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"
 

@@ -15,7 +15,7 @@ import numpy as np
 from bolt_build.graph.arrays import held, held_dtype, narrowed, numpy_dtype, type_of
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.example import OF_AN_IMAGE, Example
-from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
+from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, Stored, TensorType, Value
 from bolt_build.graph.limits import LEAST_REPEATS, MOST_ENTRIES, MOST_REPEATED_BYTES, too_large
 
 _Kind = type | tuple[type, ...]

@@ -105,7 +105,7 @@ def _judged(
 ) -> Judgement:
     last = np.float32((UNITS.get(stored, 0.0) ** 2 / 3.0 + relative) * UNIT**2)
     least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
-    sums = _Sums(last, least, weighed)
+    sums = _Sums(last, least, np.float32(_MOST.get(stored, np.inf)), weighed)
     with np.errstate(all="ignore"):
         rows = expected.shape[:1]
         known = rows if variance is None or variance.ndim < expected.ndim else variance.shape[:1]
@@ -132,11 +132,12 @@ def judge_exactly(array: Array, expected: Array) -> Judgement:
 
 
 class _Sums:
-    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`. Where
-    they are `weighed`, elements of which few make most of the variance count as few."""
+    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`. A
+    number of at least `most` stands for all that are larger. Where they are `weighed`, elements of which few make most
+    of the variance count as few."""
 
-    def __init__(self, last: np.float32, least: np.float32, weighed: bool) -> None:
-        self._last, self._least, self._weighed = last, least, weighed
+    def __init__(self, last: np.float32, least: np.float32, most: np.float32, weighed: bool) -> None:
+        self._last, self._least, self._most, self._weighed = last, least, most, weighed
         self._squared_noise = 0.0
         self._max_abs = self._largest = self._deviations = self._differences = self._noise = self._signal = 0.0
         self._count = self._bad = self._bad_reference = self._unbounded = 0

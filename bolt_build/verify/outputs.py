@@ -139,11 +139,13 @@ def compare_output(
     found = [difference(a, b) for a, b in zip(results, expected, strict=True)]
     rows, references = _rows(results, batch), _rows(expected, batch)
     alike = dependence(references)
-    centred, share = None, 1.0
+    centred, least = None, tolerance.centred
+    # What is decided changes wholly, and perhaps all of it in one row.
+    of_row = rms * sqrt(len(rows)) if element >= MOST_ELEMENT else rms
     if alike is not None:
         mean = references.mean(axis=0, dtype=np.float64)
         centred = least_cosine(rows - mean, references - mean)
-        share = float(np.linalg.norm(references - mean)) / max(float(np.linalg.norm(references)), 1e-30)
+        least = tolerance.centred_at(of_row * _deviation(references), _deviation(references - mean))
     report = replace(
         report,
         max_abs=max(d.max_abs for d in found),
@@ -158,7 +160,8 @@ def compare_output(
     if limits.allowed is not None:
         signal = max(float(np.sqrt(np.mean(np.square(references)))), float(np.finfo(np.float32).tiny))
         report = replace(report, error=report.max_abs / signal, tolerance=limits.allowed, tells=True)
-    reasons = _reasons(report, tolerance.cosine_at(rms), tolerance.centred_at(rms, share))
+    cosine = min(tolerance.cosine_at(of_row), 1.0 - _TRIED**2 * limits.growth.turned)
+    reasons = _reasons(report, cosine, least)
     return replace(report, ok=not reasons), reasons
 
 

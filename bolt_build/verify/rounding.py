@@ -81,8 +81,8 @@ class Work:
     """One node of a segment under its rule: its inputs, their variances and its outputs as the graph names them.
     `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
     has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them. `stored`
-    says which inputs are floating-point constants of the model. `careful`: no effort is spared. `apart`: of sums with
-    constants, by name, what emits the same without them."""
+    says which inputs are floating-point constants. `careful`: no effort is spared. `apart`: of sums with constants, by
+    name, what emits the same without them."""
 
     emit: Emitter
     node: NodeProto

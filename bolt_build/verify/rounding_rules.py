@@ -270,8 +270,8 @@ def _extent(work: Work) -> str:
 
 RULES: dict[str, Rule] = {
     "Conv": _convolution, "ConvTranspose": _transposed_convolution, "MatMul": _product, "Gemm": _product,
-    "BatchNormalization": _batch_norm, "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided,
-    "Pow": _power, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
+    "Einsum": einsum, "BatchNormalization": _batch_norm, "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times,
+    "Div": _divided, "Pow": _power, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
     "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
     **rounding_functions.RULES, **rounding_norms.RULES, **rounding_moves.RULES, **quantised_rules.RULES,
 }  # fmt: skip

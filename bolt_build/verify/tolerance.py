@@ -45,9 +45,10 @@ class Tolerance:
         """The least cosine of outputs whose rms error may be `rms`: an error of that size turns them by as much."""
         return min(self.cosine, 1.0 - rms * rms / 2.0)
 
-    def centred_at(self, rms: float, share: float) -> float:
-        """The same without the mean, behind which a `share` of the outputs is left: they are turned by more."""
-        return min(self.centred, 1.0 - (rms / max(share, 1e-30)) ** 2 / 2.0)
+    def centred_at(self, error: float, deviation: float) -> float:
+        """The least cosine without the mean, where outputs may be off by `error` and deviate from it by `deviation`."""
+        part = error / deviation if deviation else 1.0
+        return min(self.centred, 1.0 - part * part / 2.0)
 
 
 MOST_ELEMENT = 1.0

@@ -258,11 +258,13 @@ class ProductKind(Generic[T]):
         tile = kernel.tile.cxx(product, gpu_of(target))
         out = product.stored if kernel.partial else ""
         wide = product.wide and not kernel.partial
-        stages, value = epilogue_type(problem), epilogue_value(problem)
+        biased = _numbers_columns(problem, kernel) and len(own) > 2
+        stages, value = epilogue_type(problem, biased=biased), epilogue_value(problem, biased=biased)
         member = f"{SPACE}::{name}<{tile}, {_wide_type(stages) if wide else stages}, {product.source}{out}>"
         arguments = (
             product.arguments((*settings.fields, *between_rows(at, added))), product.source_value, constant(at, own[1]),
             kernel.tile.packed(product), constant(at, *own[2:]), f"{SPACE}::wide({value})" if wide else value,
+            *(constant(at, index) for index in (*own[2:] * biased, *channels(problem))),
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
@@ -278,7 +280,8 @@ def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> Kernel
     """What instantiates the kernel for a problem of one operator."""
     product = product_of(problem, kernel.tile.loads)
     kind, wide = product.kernel.lower(), product.wide and not kernel.partial
-    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
+    biased = _numbers_columns(problem, kernel) and len(op_operands(problem)) > 2
+    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem, biased=biased)
     epilogue = _wide_type(epilogue) if wide else epilogue
     text = (
         f'#include "bolt_cutlass/{kind}{"_wide" if wide else ""}{kernel.tile.header}_kernel.h"\n\n'
@@ -288,6 +291,11 @@ def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> Kernel
     stages = "" if kernel.partial else stage_words(problem) + (" in fp32" if wide else "")
     label = f"{kind} {kernel}{stages}"
     return named_unit(text, kernel.tile.memory_mb, label)
+
+
+def _numbers_columns(problem: KernelProblem, kernel: Kernel[S]) -> bool:
+    """Whether the kernel is told the numbers of columns in the place of a bias, which is a stage then."""
+    return bool(channels(problem)) and kernel.tile.numbers_columns and not kernel.partial
 
 
 def _wide_type(stages: str) -> str:

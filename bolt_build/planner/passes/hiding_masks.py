@@ -12,8 +12,6 @@ from math import inf, isinf
 
 import numpy as np
 
-import numpy as np
-
 from bolt_build.graph.ir import Array
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Ask, Logic, Where
