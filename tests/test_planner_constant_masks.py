@@ -37,12 +37,13 @@ def test_a_constant_triangle_is_causal() -> None:
     assert node.inputs == ("x", "x", "x")
     assert said(result) == [("o", "recognised attention", "3 heads of 4, 2 queries, scale 1, causal")]
     other = run(RECOGNISE_ATTENTION, graph(text.replace("{0, -inf, 0, 0}", "{0, -inf, -inf, 0}")))
-    assert [node.op for node in other.graph.nodes if isinstance(node.op, Attention)] == [Attention(3, 3, 1.0)]
+    kept = [node.op for node in other.graph.nodes if isinstance(node.op, Attention)]
+    assert kept == [Attention(3, 3, 1.0, endless=True)]
 
 
-@pytest.mark.parametrize(("hides", "causal"), [("-inf", True), ("-3e38", False)])
+@pytest.mark.parametrize(("hides", "causal"), [("-inf", True), ("-3e38", True), ("-1e4", False)])
 def test_a_triangle_of_booleans_is_causal_beside_keys_that_are_there(hides: str, causal: bool) -> None:
-    """A row that both leave nothing of sees all keys where they are hidden by a number."""
+    """A row that both leave nothing of sees all keys by their scores where a small number hides them."""
     constants = (
         "const %lower: bool[1,1,2,2] {true, false, true, true}\n const %zero: f32[] {0}\n "
         f"const %none: f32[] {{{hides}}}"

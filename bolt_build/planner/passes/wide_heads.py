@@ -7,6 +7,7 @@ of latent images have it, would be computed score by score on plain instructions
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
 
@@ -14,9 +15,11 @@ from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention, AttentionShape, images_of
+from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.shape import Slice
 from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.planner.passes.attention_scores import number
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor
@@ -86,13 +89,21 @@ def _multiply(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
     scores = add("scores", PlacedMatMul(by_head, keys, same), q, k)
     if len(node.inputs) > op.sources:
         scores = add("masked", Binary("add"), scores, node.inputs[-1])
-        if op.tied:  # keys that are all hidden have one score
+        if op.tied and _is_endless(editor, node.inputs[-1]):  # keys that are all hidden have one score
             dtype = editor.type(scores).dtype
             least = np.asarray(np.finfo(np.float32).min, held_dtype(dtype))
             scores = add("hidden", Binary("max"), scores, editor.new_constant(f"{node.name}.least", least, dtype))
     shares = add("shares", Softmax(3), scores)
     product = PlacedMatMul(same, values, rows)
     editor.replace(node, *made, Node(node.name, product, (shares, v), node.outputs, covers=node.covers))
+
+
+def _is_endless(editor: GraphEditor, mask: str) -> bool:
+    """Whether a mask hides by infinity."""
+    node = editor.producer(mask)
+    return (
+        node is not None and isinstance(node.op, Where) and -inf in {number(editor, side) for side in node.inputs[1:]}
+    )
 
 
 def _parts(editor: GraphEditor, packed: str, op: Attention, shape: AttentionShape, add: _Add) -> tuple[str, str, str]:
