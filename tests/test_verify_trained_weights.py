@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from alarm_networks import Net
+from fault_table import planned_engine
+from onnx import numpy_helper
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
@@ -19,7 +21,7 @@ from bolt_build.verify.reference import Reference
 from bolt_build.verify.report import LayerReport
 from bolt_build.verify.segments import Care
 from bolt_build.verify.sensitivity import Growth, Share, amplification
-from bolt_build.verify.taps import Source, Tap
+from bolt_build.verify.taps import Source, Tap, taps_of
 
 FP32 = DType.F32
 RANDOM = np.random.RandomState(0)
@@ -212,3 +214,21 @@ def test_a_plane_far_from_zero_is_normalised_as_its_mean_is_rounded(wrong: float
     below = rows - mean
     made = (below / np.sqrt((below**2).mean(axis=1, keepdims=True) + 1e-5)).reshape(x.shape) + wrong
     assert (judged(net, tmp_path / "net.onnx", y, x, made).used > 1) is found
+
+
+def test_a_recurrence_behind_another_is_judged_by_what_a_view_shows_of_that(tmp_path: Path) -> None:
+    """What kernels of recurrences leave has no name in the model."""
+    net, x = Net([5, 2, 8]), "x"
+    for at in ("first", "second"):
+        weights = (net.constant(f"{at}.{part}", RANDOM.standard_normal((1, 8, 8))) for part in "wr")
+        made = net.node("RNN", f"{at}/y", x, *weights, hidden_size=8)
+        turned = net.node("Transpose", f"{at}/turned", made, perm=[0, 2, 1, 3])
+        net.constants.append(numpy_helper.from_array(np.array([0, 0, 8]), f"{at}.shape"))
+        x = net.node("Reshape", f"{at}/rows", turned, f"{at}.shape")
+    path = net.saved(tmp_path / "net.onnx", net.node("Relu", "relu", x), [5, 2, 8])
+    plan = planned_engine(path, "host", "fp32", batch=5).plan
+    (relu,) = (tap for tap in taps_of(plan) if tap.tensor == "relu")
+    (shown,) = (tap for tap in taps_of(plan) if tap.tensor == relu.sources[0].tensor)
+    assert shown.view
+    assert shown.tensor.startswith("second/")
+    assert [source.tensor.partition("/")[0] for source in shown.sources] == ["first"]
