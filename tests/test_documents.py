@@ -19,7 +19,7 @@ MADE_BY_BUILDS = {
 }  # fmt: skip
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _FILE = re.compile(r"`([\w./-]+\.(?:py|h|cpp|cu|md|json|yaml|svg|txt))`")
-_FOLDER = re.compile(r"(?:^\| |, )`([a-z_]+(?:/|\.py))`(?=,| \|)")
+_ROW = re.compile(r"(?:^\| |, )`([a-z_]+(?:/|\.py))`(?=,| \|)")
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
 
 
@@ -58,8 +58,6 @@ def test_files_that_are_named_exist(name: str) -> None:
 def test_the_overviews_folders_are_in_the_order_of_imports() -> None:
     """The linter's layers, the lowest first."""
     rows = (ROOT / "docs" / "overview.md").read_text(encoding="utf-8").partition("| folder |")[2].split("\n\n")[0]
-    shown = [
-        name.removesuffix("/").removesuffix(".py") for row in rows.splitlines()[2:] for name in _FOLDER.findall(row)
-    ]
+    shown = [name.removesuffix("/").removesuffix(".py") for row in rows.splitlines()[2:] for name in _ROW.findall(row)]
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     assert shown == linter["contracts"][0]["layers"][::-1]

@@ -52,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a lock of an earlier format anew, with the same kernels; measures none",
     )
     parser.add_argument(
-        "--all-candidates",
-        action="store_true",
-        help="measure every legal kernel, not only the first tuning.candidates by prediction",
+        "--all-candidates", action="store_true", help="measure every legal kernel, not only tuning.candidates of them"
     )
     parser.add_argument(
         "--records-out", type=file_name, metavar="FILE.json", help="write every record of the recipe's problems"
