@@ -27,6 +27,15 @@ def cpu_name() -> str:
     return platform.processor()
 
 
+def gpu_name() -> str | None:
+    """What the driver calls the first GPU; None where there is none."""
+    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 def environment(*packages: str) -> dict[str, Any]:
     """Device, date, command and versions of `packages`: the head of every result file."""
     versions = {}
@@ -84,12 +93,3 @@ def main(files: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-
-def gpu_name() -> str | None:
-    """What the driver calls the first GPU; None where there is none."""
-    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"]
-    try:
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
