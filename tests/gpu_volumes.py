@@ -71,4 +71,5 @@ def volume_trials() -> list[Trial]:
     found += of_volume(
         volume("volume-gaps", (1, 64, 9, 9, 8), 64, (2, 3, 3), begin=2, dilation=3, bias=False), *every[:2]
     )
+    found += of_volume(volume("volume-short", (1, 96, 4, 11, 9), 32, (3, 3, 3)), ("bands", "k=32"))
     return [*found, *(replace(trial, between=16) for trial in found[:2])]

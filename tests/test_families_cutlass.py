@@ -363,8 +363,10 @@ def test_says_why_a_problem_is_left_to_others() -> None:
     assert reasons(conv((1, 16, 40, 40), (8, 16, 33, 1), Conv((1, 1), (0, 0), (0, 0), (1, 1)))) == [
         "windows have at most 32 taps along an axis, not 33"
     ]
-    scaled = conv(wide, weights, SAME, Input((32, 1, 1), True), stages=(stage("mul", 3),))
+    scaled = conv(wide, weights, SAME, Input((32, 1, 1)), stages=(stage("mul", 3),))
     assert reasons(scaled) == ["an epilogue operand [32, 1, 1] is no tensor like [2, 32, 8, 8]"]
+    of_rows = conv(wide, weights, SAME, Input((8, 1), True), stages=(stage("mul", 3),))
+    assert reasons(of_rows) == ["a constant epilogue operand [8, 1] is not one number a channel"]
     assert reasons(replace(conv(wide, weights), precision=DType.F32)) == ["takes tensors in f16 or bf16, not in f32"]
     assert reasons(conv((512, 64, 224, 224), (64, 64, 3, 3))) == [
         "a tensor of 3288334336 bytes is beyond the reach of 32-bit offsets"

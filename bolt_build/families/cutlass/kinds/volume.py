@@ -33,6 +33,8 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.stack import FoldDepth, Stack
 from bolt_build.targets import Gpu, Target
 
+_LONGEST = 64
+"""Channels of a run whose rows fill the swizzle."""
 _CORNERS, _DEPTHS, _STRIDES = 15, 31, 8
 """TMA's limits for windows over three axes: how far corners lie from the volume's, how far depths reach, strides."""
 
@@ -106,9 +108,11 @@ class Volumes(TileKind[VolumeTile, VolumeProduct]):
         return _TILES, None
 
     def refuse_tile(self, tile: VolumeTile, what: VolumeProduct, gpu: Gpu) -> str | None:
-        own, product = tile.tile, replace(what.product, depth=what.channels)
+        own = tile.tile
         if what.channels % own.k:
             return Reason("a step has {} channels of one depth, {} are no multiple", own.k, what.channels)
+        # Shorter runs are for channels that longer ones do not divide.
+        product = replace(what.product, depth=what.channels if what.channels % _LONGEST == 0 else own.k)
         return refuse_half(own.halves, product.dtype) or own.refuse(gpu, product) or own.refuse_whole(gpu, product)
 
     def seconds(self, problem: KernelProblem, what: VolumeProduct, candidate: Candidate, target: Target) -> float:
