@@ -49,6 +49,7 @@ from gpu_row_sums import row_sums
 from gpu_slabs import slabs
 from gpu_squeezes import squeezes
 from gpu_stems import stem_trials
+from gpu_volumes import volume_trials
 from shared_folders import entered
 
 from bolt_build.dtypes import DType
@@ -362,8 +363,18 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += band_trials() + grouped_band_trials() + pair_sums() + channel_trials()
-    found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
+    found += band_trials() + grouped_band_trials()
+    found += (
+        forms()
+        + rolling_trials()
+        + stem_trials()
+        + channel_trials()
+        + volume_trials()
+        + copies()
+        + row_trials()
+        + squeezes()
+        + pair_trials()
+    )
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
