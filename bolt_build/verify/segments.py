@@ -268,6 +268,7 @@ class _Segment:
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
         self._moving = {name for tensor, name in sources.items() if tensor in real}
+        self._integers = {name for tensor, name in sources.items() if tensor not in real}
         self.constants = set[str]()  # those of a floating-point type
         self._shares = set(shares)
         self._roundings = roundings
@@ -347,7 +348,8 @@ class _Segment:
             return
         # Indices are whole numbers, but what they take of a constant is as it is stored.
         taken = self._roundings is not OF_CONSTANTS and is_own(node) and node.op_type == "Gather" and stored[0]
-        moves = taken or not self._moving.isdisjoint(inputs)
+        made = node.op_type == "DequantizeLinear" and inputs[0] in self._integers
+        moves = taken or made or not self._moving.isdisjoint(inputs)
         if not moves and self.constants.isdisjoint(inputs) and not makes_real(copy):
             return
         whole = whole_outputs(node, self._emit.opset)
