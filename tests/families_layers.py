@@ -24,6 +24,7 @@ from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
+from bolt_build.graph.ops.pair_sum import PairSum
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
@@ -258,6 +259,9 @@ MOVES = [
     Layer("gather", Gather(1), (Input(IMAGE), Input((3, 2), low=-5.4, high=4.9, dtype=DType.I64))),
     Layer("gather-lists", Gather(2), (Input((2, 16, 5, 3)), Input((10,), low=-5.4, high=4.9, dtype=DType.I64))),
     Layer("gather-one-by-one", Gather(1), (Input((9, 6)), Input((16,), low=-6.4, high=5.9, dtype=DType.I32))),
+    Layer("pair-sum", PairSum((2, 3, 4, 6), (True, True, False), (False, True, False), (0.5, 2.0, 1.0)),
+          (Input((2, 3, 4, 9)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32), Input((3, 6, 5)),
+           Input((6, 4), low=-5.4, high=4.9, dtype=DType.I32), Input((2, 1, 1, 6)))),
     Layer("gather-elements", GatherElements(0), (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32))),
     Layer("scatter-add", ScatterElements(0, "add"),
           (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I64), Input((4, 6)))),
