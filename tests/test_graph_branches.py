@@ -13,9 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bolt_build.errors import BoltError
+from bolt_build.graph.importing import DATA_DECIDE
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
+from bolt_build.verify.unrolled import unrolled
 
 WIDE = tensor("x", ["N", "width", 4])
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -41,6 +43,7 @@ def asked(then: onnx.GraphProto, other: onnx.GraphProto, more: Sequence[onnx.Nod
 
 SQUEEZED = branch([node("Squeeze", "x axis", "inner")], constants={"axis": np.asarray([1], np.int64)})
 SAME = branch([node("Relu", "x", "inner", "relu")])
+FLAT = branch([node("Flatten", "x", "flat"), node("Squeeze", "flat", "inner")])
 
 
 @pytest.mark.parametrize(("width", "shape"), [(1, (2, 4)), (3, (2, 3, 4))])
@@ -81,12 +84,24 @@ def test_a_branch_may_give_what_was_there(source: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, X + {"x": X, "inside": ones(1), "outside": 2 * ones(1)}[source])
 
 
-def test_data_decide_nothing(tmp_path: Path) -> None:
-    nodes = [node("If", "c", "y", "choice", then_branch=SAME, else_branch=SAME)]
-    proto = model(nodes, [tensor("x", [2, 4]), tensor("c", [1], TensorProto.BOOL)])
-    assert refusals(tmp_path, proto) == [
-        ("unsupported-op", "control flow is not supported: operator If, node 'choice'")
-    ]
+BENT = branch([node("Neg", "x", "inner", "neg")])
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_where_data_decide_both_branches_are_computed_and_one_is_chosen(chosen: bool, tmp_path: Path) -> None:
+    proto = model(
+        [node("If", "c", "y", "choice", then_branch=SAME, else_branch=BENT)],
+        [tensor("x", [2, 4]), tensor("c", [1], TensorProto.BOOL)],
+    )
+    graph = bound(tmp_path, proto, 2)
+    assert [each.op.kind for each in graph.nodes] == ["activation", "activation", "reshape", "where"]
+    feeds = {"x": X[0, :2] - 3, "c": np.asarray([chosen])}
+    np.testing.assert_array_equal(evaluate(graph, feeds)["y"], ReferenceEvaluator(proto).run(None, feeds)[0])
+    written = unrolled(proto, lambda asked, names: {})
+    assert {each.op_type for each in written.graph.node} == {"Relu", "Neg", "Where"}
+    np.testing.assert_array_equal(
+        ReferenceEvaluator(written).run(None, feeds)[0], ReferenceEvaluator(proto).run(None, feeds)[0]
+    )
 
 
 def hints(path: Path) -> list[str | None]:
@@ -99,7 +114,7 @@ def hints(path: Path) -> list[str | None]:
 def test_an_input_of_one_number_that_decides_may_be_given_a_value(tmp_path: Path) -> None:
     """As Silero's voice detector asks for the sample rate: its name may have an initializer, and is a constant then."""
     nodes = [
-        node("Equal", "rate other", "c"), node("If", "c", "y", "choice", then_branch=SAME, else_branch=SAME),
+        node("Equal", "rate other", "c"), node("If", "c", "y", "choice", then_branch=SAME, else_branch=FLAT),
     ]  # fmt: skip
     ports = [tensor("x", [1, 4]), tensor("rate", [], TensorProto.INT64)]
     proto = model(nodes, ports, constants={"other": np.asarray(16000, np.int64)})
@@ -148,13 +163,25 @@ def test_where_data_decide_how_large_something_is_the_model_is_to_end_there(tmp_
     ]
 
 
-def test_where_a_whole_input_decides_the_model_is_to_be_traced(tmp_path: Path) -> None:
+def test_where_a_whole_input_decides_about_a_shape_the_model_is_to_end_there(tmp_path: Path) -> None:
     nodes = [
         node("ReduceMax", "x", "m", keepdims=0), node("Cast", "m", "c", to=TensorProto.BOOL),
-        node("If", "c", "y", "choice", then_branch=SAME, else_branch=SAME),
+        node("If", "c", "y", "choice", then_branch=SAME, else_branch=FLAT),
     ]  # fmt: skip
-    assert hints(saved(tmp_path, model(nodes, [tensor("x", [1, 4])]))) == [
-        "export the model traced, with its branches taken and its loops unrolled"
+    with pytest.raises(BoltError) as raised:
+        load_model(saved(tmp_path, model(nodes, [tensor("x", [1, 4])]))).bind(1)
+    (found,) = raised.value.diagnostics
+    assert found.message == "If 'choice': data decide whether 'y' is f32 [1, 4] or f32 [4]: shapes are static"
+    assert found.hint == DATA_DECIDE
+
+
+def test_of_a_branch_that_cannot_be_had_the_if_alone_is_named(tmp_path: Path) -> None:
+    nodes = [
+        node("If", "c", "y", "choice", then_branch=SAME, else_branch=branch([node("Unique", "x", "inner", "det")])),
+    ]  # fmt: skip
+    proto = model(nodes, [tensor("x", [1, 4]), tensor("c", [1], TensorProto.BOOL)])
+    assert refusals(tmp_path, proto) == [
+        ("unsupported-op", "control flow is not supported: operator If, node 'choice'")
     ]
 
 

@@ -37,8 +37,6 @@ _PRECISION = "softmax_precision 11 is not supported (softmax is in fp32)"
 _MOD = "of floating-point numbers only fmod=1 is supported"
 
 REFUSED = {
-    "test_batchnorm_example_training_mode": f"BatchNormalization 'BatchNormalization_0': {_TRAINING}",
-    "test_batchnorm_epsilon_training_mode": f"BatchNormalization 'BatchNormalization_0': {_TRAINING}",
     "test_training_dropout": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_training_dropout_default": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_training_dropout_default_mask": f"Dropout 'Dropout_0': {_TRAINING}",

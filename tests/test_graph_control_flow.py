@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from bolt_build.graph.ir import Array
 from bolt_build.graph.reference import evaluate
+from bolt_build.verify.unrolled import unrolled
 
 I64, BOOL = TensorProto.INT64, TensorProto.BOOL
 X = np.random.default_rng(7).standard_normal((2, 3, 4)).astype(np.float32)
@@ -180,6 +181,19 @@ def test_a_loop_fills_a_sequence(tmp_path: Path) -> None:
     graph = bound(tmp_path, proto, 2)
     np.testing.assert_array_equal(evaluate(graph, {"x": X})["y"], X)
     assert {each.op.kind for each in graph.nodes} == {"reshape"}
+
+
+def test_parts_of_one_position_may_be_without_their_axis(tmp_path: Path) -> None:
+    """As torch-script writes `unbind` and onnxruntime takes it; ONNX's text has `keepdims` of no account there."""
+    nodes = [
+        node("SplitToSequence", "x one", "parts", axis=1, keepdims=0),
+        node("ConcatFromSequence", "parts", "y", axis=0, new_axis=1),
+    ]
+    proto = model(nodes, [PORT], ["y"], {"one": np.asarray(1, np.int64)})
+    wanted = np.moveaxis(X, 1, 0)
+    np.testing.assert_array_equal(evaluate(bound(tmp_path, proto, 2), {"x": X})["y"], wanted)
+    written = unrolled(proto, lambda asked, names: {name: np.asarray(X.shape) for name in names})
+    np.testing.assert_array_equal(ReferenceEvaluator(written).run(None, {"x": X})[0], wanted)
 
 
 @pytest.mark.parametrize(

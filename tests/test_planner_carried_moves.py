@@ -149,3 +149,9 @@ def test_a_scalar_has_no_rows() -> None:
           %y = reshape(%t) shape=[1,1]  // "y"
         }""")
     assert run(CARRY_MOVES, before).graph == before
+
+
+def test_one_row_without_others_is_no_matrix() -> None:
+    """As a model without a batch has it."""
+    before = between("%a = reshape(%x) shape=[1,6]", "%m = matmul(%a, %w)", "%y = reshape(%m) shape=[8]", shape="6")
+    assert run(CARRY_MOVES, before).graph == before

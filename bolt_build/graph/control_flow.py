@@ -1,5 +1,5 @@
 """If, Loop, Scan and SequenceMap, where shapes and constants decide: the branch that is taken, and the body as often as
-it runs. Engines have no control flow.
+it runs. Engines have no control flow: where data decide an If, both branches are computed, and one is chosen.
 
 `Undecided` says that data decide. A loop's turns count as nodes of the model, and are limited as these are.
 """
@@ -12,9 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
-from bolt_build.graph.importing import Branch, Builder, NodeImport, OnnxNode, Refusal
+from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Array, ShapeError
 from bolt_build.graph.limits import MOST_ENTRIES
+from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice
 
 CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
@@ -63,13 +64,44 @@ def unrolled(run: Run, node: OnnxNode) -> None:
 
 def _if(run: Run, node: OnnxNode) -> None:
     condition = _constant(run, node.inputs[0] if node.inputs else "")
-    if condition is None or condition.size != 1:
+    if condition is None:
+        _either(run, node)
+        return
+    if condition.size != 1:
         raise Undecided
     branch = node.branches[0 if condition.reshape(-1)[0] else 1]
     if len(branch.outputs) < len(node.outputs):
         message = f"a branch has {len(branch.outputs)} outputs where {len(node.outputs)} are used"
         raise Refusal("invalid-node", message)
     run.give(node, run.place(node, branch, {}, node.name, node.outputs))
+
+
+def _either(run: Run, node: OnnxNode) -> None:
+    """Both branches, and of each result the one that the condition says. Raises Undecided where one cannot be had."""
+    asked = node.inputs[0] if node.inputs else ""
+    if asked not in run.builder.values or run.builder.values[asked].type.elements != 1:
+        raise Undecided
+    sides = [
+        run.place(node, branch, {}, f"{node.name}/{name}")
+        for name, branch in zip(("then", "else"), node.branches, strict=True)
+    ]
+    if any(len(side) < len(node.outputs) for side in sides):
+        raise Refusal("invalid-node", f"a branch has fewer outputs than the {len(node.outputs)} that are used")
+    ask = NodeImport(node, run.builder)
+    condition = ask.emit(Reshape(()), [asked])
+    for index, (output, *pair) in enumerate(zip(node.outputs, *sides, strict=False)):
+        if not output:
+            continue
+        if any(map(run.is_lost, pair)):
+            raise Undecided
+        if any(name not in run.builder.values for name in pair):
+            raise Undecided
+        then, other = (ask.type_of(name) for name in pair)
+        if then != other:
+            kinds = " or ".join(f"{each.dtype.value} {list(each.shape)}" for each in (then, other))
+            message = f"data decide whether '{output}' is {kinds}: shapes are static"
+            raise Refusal("unsupported-op", message, DATA_DECIDE)
+        ask.emit(Where(), [condition, *pair], index)
 
 
 def _loop(run: Run, node: OnnxNode) -> None:

@@ -17,6 +17,7 @@ from bolt_build.graph.chosen_rules import Rows
 from bolt_build.graph.control_flow import Undecided, unrolled
 from bolt_build.graph.cuts import cut
 from bolt_build.graph.deciding import given_value, remedy
+from bolt_build.graph.import_state import ImportState, state_of
 from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of, live
@@ -229,17 +230,27 @@ class ModelImport:
         if node.op_type != "If" and not self._lost.keys().isdisjoint(node.inputs):
             self.lose(node)
             return True
+        begun = state_of(self.builder, self._problems, self._lost, len(self._met), self._placed)
         try:
             unrolled(self, node)
         except Undecided:
+            self._go_back(begun)
             return False
         except Refusal as refusal:
-            self.report(node, refusal.code, refusal.message, refusal.hint)
+            given = self._given(node.inputs) if refusal.hint == DATA_DECIDE else None
+            self.report(node, refusal.code, refusal.message, given or refusal.hint)
         except ShapeError as error:
             self.report(node, "shape-mismatch", str(error))
         except ValueError as error:
             self.report(node, "unsupported-dtype", str(error))
         return True
+
+    def _go_back(self, to: ImportState) -> None:
+        """Forgets what was imported since."""
+        self.builder.values, self.builder.sequences = to.values, to.sequences
+        self._problems, self._lost, self._placed = to.problems, to.lost, to.placed
+        del self.builder.nodes[to.nodes :]
+        del self._met[to.met :]
 
     def _write_out(self, node: OnnxNode) -> bool:
         """Imports an operator without an importer as the function that defines it. False where it has none."""

@@ -17,6 +17,7 @@ from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_functions import inlined
 from bolt_build.graph.onnx_order import in_order
 from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.verify.oldest import in_ninth
 
 Reads = Callable[[int, int], bool]
 """Whether the reference loads a model of an IR version and an opset."""
@@ -56,11 +57,11 @@ def readable(path: Path, model: onnx.ModelProto, reads: Reads) -> onnx.ModelProt
     """The model at `path`, its functions inlined as import does it, in the newest versions that `reads` allows. Shapes
     that graphs inside nodes state of what they compute are left out: exporters write those of another branch, and
     onnxruntime believes them. Nodes are in order. What TopK takes is sorted: where a model leaves the order open,
-    engines sort too.
+    engines sort too. One of the oldest operator sets is one of the ninth.
 
     Raises Unreadable where it has what those versions do not, and BoltError where functions cannot be inlined.
     """
-    model = _sorted(_unstated(in_order(inlined(Findings(path), model))))
+    model = in_ninth(_sorted(_unstated(in_order(inlined(Findings(path), model)))))
     stated = versions_of(model)
     opset = _newest(stated.opset, OLDEST_OPSET, lambda version: reads(OLDEST_IR, version))
     if opset != stated.opset:

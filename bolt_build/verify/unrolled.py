@@ -6,7 +6,7 @@ Scan or a SequenceMap does is written in its place, as often as onnxruntime itse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from bolt_build.graph.control_flow import CONTROL_FLOW
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_parse import subgraphs
-from bolt_build.verify.known import giving
+from bolt_build.verify.known import giving, made_of_constants, shape_reads
 
 Ask = Callable[[ModelProto, tuple[str, ...]], Mapping[str, Array]]
 """Runs a model and gives the tensors of these names."""
@@ -89,12 +89,33 @@ class _Work:
 
     def unroll(self, ask: Ask) -> None:
         """Writes out the outermost graphs inside nodes once."""
-        found = [node for node in self.graph.node if _is_flow(node)]
-        values = self._asked(found, ask)
+        flow, steady = [node for node in self.graph.node if _is_flow(node)], self._steady()
+        # What an If that shapes decide leaves may decide another.
+        decided = [node for node in flow if node.op_type != "If" or node.input[0] in steady]
+        values = self._asked(decided, ask) if decided else {}
         nodes: list[NodeProto] = []
         for node in self.graph.node:
-            nodes += self._written(node, values[node.output[0]]) if _is_flow(node) else [node]
+            if node.output and node.output[0] in values and _is_flow(node):
+                nodes += self._written(node, values[node.output[0]])
+            elif not decided and _is_flow(node):
+                nodes += self._either(node)
+            else:
+                nodes.append(node)
         self._replace(nodes)
+
+    def _steady(self) -> Set[str]:
+        """What follows from constants and shapes alone."""
+        fixed = {tensor.name for tensor in self.graph.initializer} | {*shape_reads(self.model)}
+        return fixed | made_of_constants(self.graph, fixed)
+
+    def _either(self, node: NodeProto) -> Iterable[NodeProto]:
+        """Both branches of an If that data decide, and a choice of each result."""
+        graphs = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+        then = yield from self._placed(node, graphs["then_branch"], 0, {})
+        other = yield from self._placed(node, graphs["else_branch"], 1, {})
+        for output, *pair in zip(node.output, then, other, strict=False):
+            if output:
+                yield self.node("Where", [node.input[0], *pair], output)
 
     def _asked(self, flow: Iterable[NodeProto], ask: Ask) -> dict[str, Array]:
         """Of each node, by its first output: the condition of an If, or an array with an element a turn."""
@@ -291,6 +312,7 @@ class _Work:
         extent = int(values[f"unrolled/asked/{output}"][axis])
         given = len(node.input) > 1 and node.input[1] != ""
         sizes = values[node.input[1]] if given else np.asarray(1, np.int64)
+        squeezes = not (given and (sizes.ndim or sizes != 1)) and not _int(node, "keepdims", 1)
         if not sizes.ndim:
             begins = np.arange(0, extent, int(sizes))
             sizes = np.minimum(int(sizes), extent - begins)
@@ -300,7 +322,7 @@ class _Work:
             yield helper.make_node("Split", inputs, parts, axis=axis)
         else:
             yield helper.make_node("Split", [node.input[0]], parts, axis=axis, split=[int(size) for size in sizes])
-        if not given and not _int(node, "keepdims", 1):
+        if squeezes:
             for part in parts:
                 yield self.along("Squeeze", part, axis, f"{part}/squeezed")
             parts = [f"{part}/squeezed" for part in parts]

@@ -11,6 +11,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.verify import batch_norms
 from bolt_build.verify.contrib_functions import contrib_written_out
 from bolt_build.verify.emitter import unused_prefix
 
@@ -98,7 +99,7 @@ def _has_functions(graph: GraphProto) -> bool:
 def _is_function(node: NodeProto) -> bool:
     if node.domain == "com.microsoft":
         return node.op_type == _QUANTISED_LSTM
-    return node.domain in ("", "ai.onnx") and node.op_type in WRITTEN_OUT
+    return batch_norms.is_unusual(node) or (node.domain in ("", "ai.onnx") and node.op_type in WRITTEN_OUT)
 
 
 def _is_eye(node: NodeProto) -> bool:
@@ -132,6 +133,8 @@ def _body(node: NodeProto, opset: int, types: dict[str, TypeProto]) -> FunctionP
         return _quantised_lstm(node)
     if any(name and name not in types for name in node.input):
         return None
+    if batch_norms.is_unusual(node):
+        return batch_norms.body(node, types[node.input[0]], opset)
     schema: Any = onnx.defs.get_schema(node.op_type, opset)  # its stub lacks what functions need
     known = [version for version in schema.context_dependent_function_opset_versions if version <= opset]
     if not known:

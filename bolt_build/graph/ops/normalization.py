@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
-from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.limits import MOST_EXTENT
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.norm import Norm, by_channel
 from bolt_build.graph.ops.operands import expect_count, expect_float
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Reshape
 from bolt_build.graph.tail import Padded, Tails
 from bolt_build.graph.tail_rules import image_by_image
 
@@ -91,19 +95,49 @@ class Lrn(Op):
 
 
 def import_batch_norm(node: NodeImport) -> None:
-    if not node.integer("spatial", 1):
-        raise Refusal("unsupported-attribute", "spatial=0 is not supported", "convert the model to opset 9 or newer")
-    if node.integer("training_mode", 0):
-        shape = node.type(0).shape
-        if len(shape) > 2 and shape[0] == 1:
-            # Statistics of one image: weights are standardised so, as those of NFNets and BiT.
-            norm = Norm("variance", tuple(range(2, len(shape))), node.real("epsilon", 1e-5))
-            node.emit(norm, [node.input(0), by_channel(node, 1), by_channel(node, 2)], 0)
-            return
-        raise Refusal(
-            "unsupported-attribute", "training_mode=1 is not supported", "export the model in evaluation mode"
-        )
-    node.emit(BatchNorm(node.real("epsilon", 1e-5)), [node.input(index) for index in range(5)], 0)
+    """With statistics of the model, or of the batch itself: PyTorch writes the latter where a layer keeps none. Before
+    version 14 more outputs than y say so. Before version 9 scale and bias may be of each element (spatial=0)."""
+    apart, epsilon, x = not node.integer("spatial", 1), node.real("epsilon", 1e-5), node.input(0)
+    if node.integer("training_mode", 0) or (node.version < _SAYS_MODE and any(node.node.outputs[1:])):
+        _normalised_by_batch(node, epsilon, apart)
+        return
+    given = [node.input(index) for index in range(1, 5)]
+    if not apart:
+        node.emit(BatchNorm(epsilon), [x, *given], 0)
+        return
+    images, *rest = node.type(0).shape
+    each = [node.emit(Reshape((math.prod(rest),)), [name]) for name in given]
+    flat = node.emit(BatchNorm(epsilon), [node.emit(Reshape((images, math.prod(rest))), [x]), *each])
+    node.emit(Reshape((images, *rest)), [flat], 0)
+
+
+_SAYS_MODE = 14
+"""From this version on an attribute says whether statistics are the batch's."""
+
+
+def _normalised_by_batch(node: NodeImport, epsilon: float, apart: bool) -> None:
+    """By mean and variance over the batch and, unless `apart`, all pixels; with the running statistics that follow."""
+    x, shape = node.input(0), node.type(0).shape
+    axes = (0,) if apart else (0, *range(2, len(shape)))
+    if len(shape) > 2 and shape[0] == 1 and not apart:
+        axes = axes[1:]  # one image by itself, as weights that NFNets and BiT standardise
+    vectors = [node.input(index) if apart else by_channel(node, index) for index in (1, 2)]
+    node.emit(Norm("variance", axes, epsilon), [x, *vectors], 0)
+    if node.version < _SAYS_MODE or not (node.wants(1) or node.wants(2)):
+        return
+    momentum = node.real("momentum", 0.9)
+    mean = node.emit(Reduce("mean", axes), [x])
+    for output, running in ((1, 3), (2, 4)):
+        if not node.wants(output):
+            continue
+        found = mean
+        if output == 2:
+            deviation = node.emit(Binary("sub"), [x, mean])
+            found = node.emit(Reduce("mean", axes), [node.emit(Binary("mul"), [deviation, deviation])])
+        found = node.emit(Reshape(node.type(running).shape), [found])
+        old = node.emit(Binary("mul"), [node.input(running), node.scalar_like(momentum, node.input(running))])
+        new = node.emit(Binary("mul"), [found, node.scalar_like(1 - momentum, found)])
+        node.emit(Binary("add"), [old, new], output)
 
 
 def import_lrn(node: NodeImport) -> None:
@@ -120,7 +154,6 @@ IMPORTERS = (
         import_batch_norm,
         ignores=("momentum",),
         example=_NORMALIZED,
-        note="inference, with constant parameters",
     ),
     Importer("LRN", (1, 13), import_lrn, example=Example((Data(IMAGE),), (("size", 3),))),
 )

@@ -74,7 +74,7 @@ def import_concat_from(node: NodeImport) -> None:
 
 def import_split_to(node: NodeImport) -> None:
     """Parts of constant extents along an axis: those of a list, or all of one but for the last. Without any, each
-    position by itself, without the axis where `keepdims` is 0."""
+    position by itself, without the axis where `keepdims` is 0. So runtimes take a single 1, as PyTorch writes it."""
     shape = node.type(0).shape
     axis = node.axis(node.integer("axis", 0), len(shape))
     extent, keep = shape[axis], bool(node.integer("keepdims", 1)) or node.has(1)
@@ -84,6 +84,7 @@ def import_split_to(node: NodeImport) -> None:
         size = int(node.static_number(1, "the extent of parts"))
         if size < 1:
             raise ShapeError(f"parts of {size} positions")
+        keep = keep if size != 1 else bool(node.integer("keepdims", 1))
         whole, rest = divmod(extent, size)
         sizes = (size,) * min(whole, MOST_ENTRIES + 1) + ((rest,) if rest else ())
     else:

@@ -58,6 +58,8 @@ def _way(editor: GraphEditor, first: Node, reader: Node) -> _Way | None:
             break
         nodes.insert(0, before)
     source = nodes[0].inputs[0]
+    if editor.type(source).rank < 2:  # one row: products take matrices
+        return None
     view: View | None = whole(editor, source)
     for node in nodes:
         view = _moved(editor, view, node)
