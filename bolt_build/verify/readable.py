@@ -66,8 +66,9 @@ def readable(path: Path, model: onnx.ModelProto, reads: Reads) -> onnx.ModelProt
     opset = _newest(stated.opset, OLDEST_OPSET, lambda version: reads(OLDEST_IR, version))
     if opset != stated.opset:
         model = _with_opset(model, stated.opset, opset)
-    ir = _newest(stated.ir, OLDEST_IR, lambda version: reads(version, _PLAIN_OPSET))
     needed = _least_ir(model)
+    # Tools that write a newer element type into a model leave its IR version what it was.
+    ir = _newest(max(stated.ir, needed), OLDEST_IR, lambda version: reads(version, _PLAIN_OPSET))
     if ir < needed:
         raise Unreadable(f"reads IR {ir}, and the model has what came with IR {needed}")
     if ir != stated.ir:
