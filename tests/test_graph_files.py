@@ -194,7 +194,7 @@ def test_initializers_of_other_element_types(tmp_path: Path) -> None:
 def test_strings_of_an_initializer_or_input(tmp_path: Path) -> None:
     made = model([node("Equal", "x words", "y")], [tensor("x", [2], TensorProto.STRING)])
     made.graph.initializer.append(helper.make_tensor("words", TensorProto.STRING, [2], [b"a", b"b"]))
-    hint = "engines compute numbers: begin or end the model at numbers (onnx.utils.extract_model)"
+    hint = "engines compute numbers: begin or end the model at numbers (model.inputs, model.outputs)"
     said = [(each.message, each.hint) for each in diagnostics(saved(tmp_path, made))]
     assert (f"the input 'x' is of type string; supported are {', '.join(INPUT_DTYPES)}", hint) in said
     assert ("the initializer 'words': element type strings is not supported", hint) in said

@@ -16,7 +16,7 @@ _REPLACE = "export the model without it, or offer an importer for it (entry poin
 _OF_DOMAINS = {
     "com.microsoft.nchwc": "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
     "ai.onnx.ml": (
-        "engines compute numbers, not strings or maps: end the model in front of it (onnx.utils.extract_model), or let "
+        "engines compute numbers, not strings or maps: end the model in front of it (model.outputs), or let "
         "hummingbird-ml make tensors' operators of the pipeline"
     ),
 }
@@ -64,10 +64,10 @@ def _drawn(nodes: Sequence[OnnxNode], named: Collection[str]) -> str | None:
     if nodes[0].domain or nodes[0].op_type not in _DRAWN:
         return None
     names = [node.outputs[0] for node in nodes if node.outputs[0] in named]
-    return f"an engine draws no random numbers: give them to it{_as_key('inputs', names)}"
+    return f"an engine draws no random numbers: give them to it{as_key('inputs', names)}"
 
 
-def _as_key(key: str, names: Sequence[str]) -> str:
+def as_key(key: str, names: Sequence[str]) -> str:
     """How a recipe says it, with the names where there are any."""
     return f", as model.{key}: [{', '.join(repr(name) for name in names)}]" if names else f" (model.{key})"
 
@@ -76,7 +76,7 @@ def ended(found: Diagnostic, names: Sequence[str]) -> Diagnostic:
     """A diagnostic of the whole model, whose hint says at which tensors to end it."""
     if found.hint != COUNTED:
         return found
-    return replace(found, hint=f"{COUNTED}{_as_key('outputs', names)}")
+    return replace(found, hint=f"{COUNTED}{as_key('outputs', names)}")
 
 
 def all_nodes(nodes: Iterable[OnnxNode]) -> Iterator[OnnxNode]:
@@ -92,7 +92,7 @@ def _maps(node: OnnxNode) -> str | None:
     if (node.domain, node.op_type) != ("ai.onnx.ml", "ZipMap"):
         return None
     return (
-        f"its maps are the columns of '{node.inputs[0]}' by label: end the model there (onnx.utils.extract_model), or "
+        f"its maps are the columns of '{node.inputs[0]}' by label: end the model there (model.outputs), or "
         "convert it without maps (zipmap=False)"
     )
 

@@ -22,7 +22,7 @@ from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of, live
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
-from bolt_build.graph.missing import COUNTED, all_nodes, ended, ends_at_data, missing_operators
+from bolt_build.graph.missing import COUNTED, all_nodes, as_key, ended, ends_at_data, missing_operators
 from bolt_build.graph.narrow import READERS
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops.shape import Identity
@@ -389,8 +389,9 @@ class ModelImport:
             if name in self._lost and name not in self._model.input_names:
                 continue
             if (why := self._no_output(name)) is not None:
-                key = ("unsupported-output", "", f"the output '{name}' is {why}", "leave it out of the outputs")
-                self._problems[key] = []
+                rest = [each for each in self._model.outputs if each != name]
+                hint = f"leave it out of the outputs{as_key('outputs', rest)}"
+                self._problems["unsupported-output", "", f"the output '{name}' is {why}", hint] = []
             elif self.builder.values[name].constant is not None:
                 copied[name] = self.builder.fresh(f"{name}.constant")
         for index, node in enumerate(self.builder.nodes):

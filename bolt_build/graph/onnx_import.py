@@ -99,7 +99,13 @@ def load_model(path: Path) -> OnnxModel:
     )  # fmt: skip
 
 
-_STRINGS = "engines compute numbers: begin or end the model at numbers (onnx.utils.extract_model)"
+_STRINGS = "engines compute numbers: begin or end the model at numbers (model.inputs, model.outputs)"
+_HELPS = {
+    "string": _STRINGS,
+    "optional": "export the model once with it and once without, each with tensors alone",
+    "sequence": "export the model with a tensor for each that it holds, or begin it behind (model.inputs)",
+}
+"""What helps where an input is of one of these types."""
 
 
 def _check_inputs(inputs: Iterable[OnnxInput]) -> list[Diagnostic]:
@@ -107,7 +113,7 @@ def _check_inputs(inputs: Iterable[OnnxInput]) -> list[Diagnostic]:
     for value in inputs:
         if value.dtype not in INPUT_DTYPES:
             message = f"the input '{value.name}' is of type {value.dtype}; supported are {', '.join(INPUT_DTYPES)}"
-            hint = _STRINGS if value.dtype == "string" else None
+            hint = _HELPS.get(value.dtype)
             found.append(Diagnostic("unsupported-dtype", message, hint=hint))
         elif value.dims is None:
             message = f"the input '{value.name}' does not say how many dimensions it has"

@@ -107,7 +107,7 @@ def import_label_encoder(node: NodeImport) -> None:
     node.emit(Where(), [has, value, like(node, np.array(default), value)], 0)
 
 
-_STRINGS = "encode strings in front of the engine, and end or begin the model there (onnx.utils.extract_model)"
+_STRINGS = "encode strings in front of the engine, and begin or end the model there (model.inputs, model.outputs)"
 
 
 def import_features(node: NodeImport) -> None:

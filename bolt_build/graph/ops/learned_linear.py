@@ -154,7 +154,7 @@ def import_vector_classifier(node: NodeImport) -> None:
 
 
 _STEPS = (
-    "leave them out of the outputs (onnx.utils.extract_model), or train it without (SVC's probability=False): its "
+    "leave them out of the outputs (model.outputs), or train it without (SVC's probability=False): its "
     "labels are supported, and its scores then"
 )
 
