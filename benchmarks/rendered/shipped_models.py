@@ -8,10 +8,19 @@ from benchmarks.rendered import figures, table
 
 _HEAD = ("made by", "opsets", "files", "planned for an H200", "right on the host")
 _KINDS = {
-    "keras": "Keras and tf2onnx", "tf2onnx": "Keras and tf2onnx", "jax2onnx": "jax2onnx (Flax)",
-    "skl2onnx": "skl2onnx (scikit-learn)", "onnxslim": "onnxslim and onnxsim", "onnxsim": "onnxslim and onnxsim",
-    "ortextended": "onnxruntime's optimiser", "ortdynamic": "onnxruntime's quantiser",
-    "ortqdq": "onnxruntime's quantiser", "ortqoperator": "onnxruntime's quantiser",
+    "keras": "Keras and tf2onnx", "tf2onnx": "Keras and tf2onnx", "tflite": "tf2onnx (LiteRT)",
+    "jax2onnx": "jax2onnx (Flax)", "paddle2onnx": "paddle2onnx", "skl2onnx": "skl2onnx (scikit-learn)",
+    "xgboost": "XGBoost, LightGBM, CatBoost", "lightgbm": "XGBoost, LightGBM, CatBoost",
+    "catboost": "XGBoost, LightGBM, CatBoost", "onnx": "written node by node", "spox": "written node by node",
+    "ndonnx": "written node by node", "onnxslim": "onnxslim and onnxsim", "onnxsim": "onnxslim and onnxsim",
+    **dict.fromkeys(
+        ("ortbasic", "ortextended", "ortall", "ortfused", "orthalf", "ortmulti"), "onnxruntime's optimiser"
+    ),
+    **dict.fromkeys(
+        ("ortdynamic", "ortdynamicu8", "ortdynamicchannels", "ortqdq", "ortqdqsigned", "ortqdqu16", "ortqdqw4",
+         "ortqoperator", "ortqoperatoru8", "ortnbits"),
+        "onnxruntime's quantiser",
+    ),
 }  # fmt: skip
 _SHIPPED = "others, shipped in wheels"
 _NOTHING = {
