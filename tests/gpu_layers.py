@@ -363,18 +363,9 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += band_trials() + grouped_band_trials()
-    found += (
-        forms()
-        + rolling_trials()
-        + stem_trials()
-        + channel_trials()
-        + volume_trials()
-        + copies()
-        + row_trials()
-        + squeezes()
-        + pair_trials()
-    )
+    found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
+    found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
+    found += pair_sums()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
