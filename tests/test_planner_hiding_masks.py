@@ -15,9 +15,9 @@ from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
 TRIANGLE, EVERYTHING = np.tri(5, dtype=bool), np.ones((5, 5), bool)
 
 
-def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str, *, added: bool = False) -> Graph:
+def masked(seen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], hides: str, *, added: str = "") -> Graph:
     """Attention over keys that `seen` shows and that are no padding; another mask may be `added`."""
-    more, scores = ('%b0 = add(%a0, %ids) // "b0"', "%b0") if added else ("", "%a0")
+    more, scores = (f'{added}\n%b0 = add(%a0, %c0) // "b0"', "%b0") if added else ("", "%a0")
     bits = ",".join(str(bit).lower() for bit in seen.reshape(-1))
     return graph(f"""
         graph g batch=2 (%q: f32[2,3,5,4], %k: f32[2,3,5,4], %v: f32[2,3,5,4], %ids: f32[2,1,1,5]) -> (%y0) {{
@@ -65,11 +65,23 @@ def test_a_triangle_comes_apart_from_padding(
     assert op.endless is (hides == "-inf")
 
 
-def test_beside_another_mask_one_that_hides_by_a_finite_number_stays_whole() -> None:
-    """A key that both hide has no part in the mean that a query reads of keys that one of them hides."""
-    result = run(RECOGNISE_ATTENTION, masked(TRIANGLE, "-3e38", added=True))
+@pytest.mark.parametrize(
+    ("added", "causal", "shape"),
+    [
+        ('%c0 = mul(%ids, %ids) // "c0"', False, (2, 1, 5, 5)),  # of numbers that are given
+        ('%i0 = cast(%ids) to=i64\n%d0 = cast(%i0) to=f32\n%e0 = mul(%d0, %d0)\n%c0 = mul(%e0, %least) // "c0"',
+         False, (2, 1, 5, 5)),
+        ('%n0 = matmul(%ids, %ids) transpose_a=true\n%c0 = mul(%n0, %low) // "c0"', True, (2, 1, 5, 5)),
+    ],
+)  # fmt: skip
+def test_beside_a_mask_that_may_hide_one_that_hides_by_a_finite_number_stays_whole(
+    added: str, causal: bool, shape: tuple[int, ...]
+) -> None:
+    """A key that both hide has no part in the mean that a query reads of keys that one of them hides. A bias hides
+    nothing."""
+    result = run(RECOGNISE_ATTENTION, masked(TRIANGLE, "-3e38", added=added))
     (op,) = attention_of(result)
-    assert (op.causal, op.tied, shape_of_mask(result)) == (False, True, (2, 1, 5, 5))
+    assert (op.causal, op.tied, shape_of_mask(result)) == (causal, True, shape)
 
 
 @pytest.mark.parametrize(

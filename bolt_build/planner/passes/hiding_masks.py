@@ -13,9 +13,11 @@ from math import inf, isinf
 import numpy as np
 
 from bolt_build.graph.ir import Array
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Ask, Logic, Where
 from bolt_build.graph.ops.shape import Identity
+from bolt_build.planner.passes.attention_masks import MOST_FOLDED
 from bolt_build.planner.passes.attention_scores import LEAST, Mask, number
 from bolt_build.planner.rewrite import GraphEditor
 
@@ -34,21 +36,56 @@ class Hiding:
 
 
 def hiding_of(editor: GraphEditor, masks: Sequence[Mask]) -> Hiding:
-    chosen = [_chosen(editor, mask) for mask in masks]
+    chosen = [_chosen(editor, part) for mask in masks for part in _addends(editor, mask)]
     hiding = [mask for mask in chosen if mask.hidden is not None]
-    others = [editor.constant(mask.value) for mask in chosen if mask.hidden is None]
-    endless = any(isinf(mask.hidden or 0.0) for mask in hiding) or any(
-        array is not None and bool(np.isneginf(array).any()) for array in others
-    )
+    others = [mask.value for mask in chosen if mask.hidden is None]
+    arrays = [array for array in map(editor.constant, others) if array is not None]
+    endless = any(isinf(mask.hidden or 0.0) for mask in hiding) or any(np.isneginf(array).any() for array in arrays)
     # Of two that hide, a key that both hide has no share of the mean.
-    alone = len(hiding) == 1 and all(array is not None and bool((array > _SMALL).all()) for array in others)
-    if endless or not alone:
+    if endless or len(hiding) != 1 or any(_may_hide(editor, value) for value in others):
         return Hiding(tuple(masks), False, endless)
     return Hiding(tuple(each if each.hidden is None else replace(each, hidden=-inf) for each in chosen), True, False)
 
 
-_SMALL = -1e4
-"""Constants above it are biases, and hide nothing."""
+def _addends(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
+    """What a mask is the sum of, where that is a bias and a choice that hides: T5 adds both before the scores."""
+    node = editor.producer(mask.value)
+    if mask.hidden is not None or node is None or node.op != Binary("add") or node.epilogue:
+        return (mask,)
+    parts = tuple(replace(mask, value=value) for value in node.inputs)
+    return parts if any(_chosen(editor, part).hidden is not None for part in parts) else (mask,)
+
+
+_SMALL = 1e4
+"""Numbers below it are biases, and hide nothing."""
+_LOOKED_AT = 200
+"""Nodes that a bias is followed back over."""
+
+
+def _may_hide(editor: GraphEditor, value: str) -> bool:
+    """Whether a mask may have numbers that hide keys: it is made of large constants, or of numbers that are given."""
+    waiting, seen = [value], {value}
+    while waiting:
+        name = waiting.pop()
+        array, node = editor.constant(name), editor.producer(name)
+        if array is not None:
+            weights = array.size > MOST_FOLDED or not array.size or array.dtype.kind == "b"
+            if not weights and float(np.abs(array.astype(np.float64)).max()) >= _SMALL:
+                return True
+        elif node is None:
+            if editor.type(name).dtype.is_float:
+                return True
+        elif node.op.kind not in _ACTIVATIONS:
+            more = [each for each in node.inputs if each not in seen]
+            waiting += more
+            seen.update(more)
+            if len(seen) > _LOOKED_AT:
+                return True
+    return False
+
+
+_ACTIVATIONS = ("matmul", "placed_matmul", "conv", "norm", "softmax")
+"""What layers compute, which is no mask."""
 
 
 def apart(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
