@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -12,7 +13,7 @@ import emulated
 import gpu_harness
 import numpy as np
 import pytest
-from emulated_labels import IN_BF16, LABELS
+from emulated_labels import FURTHER, FURTHER_IN_BF16, IN_BF16, LABELS
 from families_harness import Layer, values_of
 from gpu_bf16 import in_bf16
 from gpu_harness import Library, Trial, compile_all, write
@@ -25,29 +26,55 @@ from bolt_build.graph.ir import Array
 from bolt_build.toolchain import probe
 
 
-def chosen() -> list[Trial]:
+def chosen(labels: Sequence[str], in_bf16_too: Sequence[str]) -> list[Trial]:
     known = small_trials()
-    found = [next(trial for name, trial in known.items() if name.startswith(label)) for label in (*LABELS, *IN_BF16)]
-    return found[: len(LABELS)] + [in_bf16(trial) for trial in found[len(LABELS) :]]
+    found = [
+        next(trial for name, trial in known.items() if name.startswith(label)) for label in (*labels, *in_bf16_too)
+    ]
+    return found[: len(labels)] + [in_bf16(trial) for trial in found[len(labels) :]]
 
 
-@pytest.fixture(scope="module")
-def library(shared_folder: SharedFolder) -> Library:
+def compiled(shared_folder: SharedFolder, name: str, labels: Sequence[str], in_bf16_too: Sequence[str]) -> Library:
     chain = probe(("cxx", "nvcc", "cutlass"))
     nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
     if nvcc is None or cutlass is None:
         pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
-    with shared_folder("emulated-kernels") as folder:
+    with shared_folder(name) as folder:
         if not (folder / "kernels.so").exists():
-            write(chosen(), folder, few=True)
+            write(chosen(labels, in_bf16_too), folder, few=True)
             runtime = emulated.link_flags()
             compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), runtime)
     return Library(folder)
 
 
+@pytest.fixture(scope="module")
+def library(shared_folder: SharedFolder) -> Library:
+    return compiled(shared_folder, "emulated-kernels", LABELS, IN_BF16)
+
+
+@pytest.fixture(scope="module")
+def further(shared_folder: SharedFolder) -> Library:
+    return compiled(shared_folder, "further-kernels", FURTHER, FURTHER_IN_BF16)
+
+
 @pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize("index", range(len(LABELS) + len(IN_BF16)), ids=[*LABELS, *(f"bf16-{x}" for x in IN_BF16)])
 def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None) -> None:
+    assert_agrees(library, monkeypatch, index, seed)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize(
+    "index", range(len(FURTHER) + len(FURTHER_IN_BF16)), ids=[*FURTHER, *(f"bf16-{x}" for x in FURTHER_IN_BF16)]
+)
+def test_so_do_others_of_the_same_forms(
+    further: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None
+) -> None:
+    assert_agrees(further, monkeypatch, index, seed)
+
+
+def assert_agrees(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None) -> None:
     if seed is not None:
         # So few that each works through several tiles. Blocks that wait for each other are no whole groups.
         stated = dict(library.trials[index].candidate.parameters)

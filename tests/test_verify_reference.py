@@ -9,7 +9,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from alarm_networks import Net
 from graph_models import model, node, ones, saved, tensor
 from installed_packages import install
 from onnx import TensorProto, helper, numpy_helper
@@ -308,6 +310,27 @@ def test_weights_that_a_batch_normalisation_standardises_are_computed_again_with
     (expected,) = Reference(tmp_path / "test.onnx", ()).expected([tap], held, {"x": "x"})
     wanted = (np.arange(4) - 1.5) / np.sqrt(1.25)
     np.testing.assert_allclose(expected.tensor, np.broadcast_to(wanted, (1, 3, 4)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("plain", "loads"), [("ORT_ENABLE_BASIC", True), ("ORT_DISABLE_ALL", True), ("none", False)])
+def test_a_model_that_onnxruntimes_rewriting_fails_at_is_loaded_with_less_of_it(
+    plain: str, loads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, levels = onnxruntime.InferenceSession, onnxruntime.GraphOptimizationLevel
+
+    def fails(model: bytes, options: onnxruntime.SessionOptions, providers: list[str]) -> object:
+        if plain == "none" or options.graph_optimization_level.value > getattr(levels, plain).value:
+            raise RuntimeError("a name which does not exist")
+        return session(model, options, providers=providers)
+
+    net = Net([2, 4])
+    path = net.saved(tmp_path / "net.onnx", net.node("Relu", "y", "x"), [2, 4])
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fails)
+    if not loads:
+        with pytest.raises(BoltError, match="does not load the model: a name which does not exist"):
+            Reference(path, ()).outputs({"x": np.ones((2, 4), np.float32)})
+        return
+    np.testing.assert_array_equal(Reference(path, ()).outputs({"x": -np.ones((2, 4), np.float32)})["y"], 0.0)
 
 
 def test_a_convolution_of_signed_bytes_is_loaded(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,10 @@ class Expected:
     tensor: Array
     variance: Array | None
     relative: float
+
+
+_REWRITES = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC")
+"""Levels of onnxruntime's rewriting below its own choice, of which older versions fail at some graphs."""
 
 
 class Reference:
@@ -215,7 +220,8 @@ class Reference:
         self._versions = versions_of(stated), versions_of(model)
         return model
 
-    def _session(self, model: onnx.ModelProto, *, whole: bool, optimised: bool = True) -> Any:
+    def _session(self, model: onnx.ModelProto, *, whole: bool, rewrites: int = len(_REWRITES)) -> Any:
+        """`rewrites`: how many of its levels of rewriting onnxruntime may use."""
         options = self._runtime.SessionOptions()
         options.log_severity_level = 3
         # Its threads would wait for work by spinning, on the cores on which the engine then computes.
@@ -228,8 +234,9 @@ class Reference:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         # Without instructions for it, products of bytes with signed bytes would end at 16 bits.
         options.add_session_config_entry("session.x64quantprecision", "1")
-        if not optimised:
-            options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        if rewrites < len(_REWRITES):
+            levels = self._runtime.GraphOptimizationLevel
+            options.graph_optimization_level = getattr(levels, _REWRITES[rewrites])
         # External data is found beside the file although the session sees only the bytes of the graph.
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self._path.resolve().parent)
@@ -244,17 +251,10 @@ class Reference:
             single = without_fp64(model)
             if single is not model and "NOT_IMPLEMENTED" in _text(error):  # it lacks some operators in fp64
                 return self._session(single, whole=whole)
-            if optimised and self._loads_plain(model):  # its optimiser makes what it lacks, or fails
-                return self._session(model, whole=whole, optimised=False)
+            if rewrites > 0:  # its optimiser makes what it lacks, or fails
+                with contextlib.suppress(BoltError):
+                    return self._session(model, whole=whole, rewrites=rewrites - 1)
             raise self._failed(f"does not load the model: {_text(error)}", self._function_wanted()) from error
-
-    def _loads_plain(self, model: onnx.ModelProto) -> bool:
-        """Whether the model loads without onnxruntime's larger rewrites."""
-        try:
-            self._session(model, whole=False, optimised=False)
-        except BoltError:
-            return False
-        return True
 
     def _function_wanted(self) -> str | None:
         """What helps where an operator of another package is one that onnxruntime does not know."""

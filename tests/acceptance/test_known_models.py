@@ -26,9 +26,8 @@ EXPORTED = Path(__file__).resolve().parents[1] / "data" / "models" / "resnet50_t
 MODELS = {
     "squeezenet": LIGHT / "light_squeezenet.onnx",
     "inception_v1": LIGHT / "light_inception_v1.onnx",
-    "resnet50_transformers": EXPORTED,
 }
-LARGE = {"vgg19": LIGHT / "light_vgg19.onnx"}
+LARGE = {"vgg19": LIGHT / "light_vgg19.onnx", "resnet50_transformers": EXPORTED}
 
 
 def assert_becomes_a_right_engine(name: str, path: Path, folder: Path, cache: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fifty random graphs, built into engines by the real way, agree with onnxruntime in every layer.
+"""Random graphs, built into engines by the real way, agree with onnxruntime in every layer.
 
 Ten graphs of one opset stand side by side in an engine: most of an engine's time goes into what does not grow with its
 steps. Every layer is compared by its own inputs, so no graph hides what is wrong with another.
@@ -20,6 +20,8 @@ from bolt_build.planner.engine_plan import BatchPlan, Location, StepTensor
 ENGINES = len(OPSETS)
 GRAPHS = 10
 """Of one engine."""
+IN_EVERY_RUN = 2
+"""Engines that every run of the tests builds; the others are of `pytest -m large`."""
 
 
 def prefix(seed: int) -> str:
@@ -35,7 +37,9 @@ def side_by_side(seeds: list[int]) -> ModelProto:
     return first
 
 
-@pytest.mark.parametrize("number", range(ENGINES))
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=[pytest.mark.large] * (number >= IN_EVERY_RUN)) for number in range(ENGINES)]
+)
 def test_random_graphs_become_a_right_engine(number: int, tmp_path: Path, cache: Path) -> None:
     seeds = [number + len(OPSETS) * i for i in range(GRAPHS)]
     model, batch = side_by_side(seeds), 1 + number % 3

@@ -65,11 +65,13 @@ struct WideStore : PartialStore<m, n, cooperative> {
         __syncwarp();  // what was there is stored
 #pragma unroll
         for (int q = 0; q < width / 8; ++q) {
+          const int first = column + q * 8 + fragment.column(), channel[] = {min(first, columns - 1), min(first + 1, columns - 1)};
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const float* const own = sums.data() + i * (n / 2) + (j * (width / 8) + q) * 4 + half * 2;
             *reinterpret_cast<float2*>(&box[fragment.lane / 4 + half * 8][q * 8 + fragment.column()]) =
-                make_float2(params_.stages(own[0] + bias[q].x, 0.0f), params_.stages(own[1] + bias[q].y, 0.0f));
+                make_float2(params_.stages(own[0] + bias[q].x, 0.0f, channel[0]),
+                            params_.stages(own[1] + bias[q].y, 0.0f, channel[1]));
           }
         }
         __syncwarp();

@@ -9,8 +9,11 @@ namespace bolt::cutlass_kernels {
 template <typename Stages>
 struct Wide {
   static constexpr bool reads_residual = false;
+  static constexpr int channels = Stages::channels;
   static_assert(!Stages::reads_residual, "a residual is read in half precision");
   Stages stages;
+
+  void bind(const std::shared_ptr<const void>* values) { stages.bind(values); }
 };
 template <typename Stages>
 Wide<Stages> wide(Stages stages) {
