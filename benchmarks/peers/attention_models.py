@@ -181,8 +181,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def kept_rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows of all parts."""
-    return [row for file in sorted(folder.glob("rows*.json")) for row in json.loads(file.read_text())["rows"]]
+    """The rows of all parts: of a model its last one in which all engines were built, or else its last one."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in sorted(folder.glob("rows*.json")):
+        for row in json.loads(file.read_text())["rows"]:
+            if row["model"] not in found or not any("failed" in engine for engine in row.get("engines", ())):
+                found[row["model"]] = row
+    return list(found.values())
 
 
 def close(arguments: argparse.Namespace) -> int:
