@@ -52,6 +52,7 @@ def test_two_engines_four_threads_and_swapped_weights(command: list[str]) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
+@pytest.mark.large
 def test_the_same_under_valgrind(command: list[str]) -> None:
     """No error and no definite leak in engines, runtime, oneDNN or OpenMP. The suppressions say why they are there."""
     checked = under_valgrind([*command, "2"], PROGRAMS / "valgrind.supp")
