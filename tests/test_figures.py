@@ -172,8 +172,16 @@ def moving(case: str, batch: int, us: float) -> dict[str, object]:
 def test_steps_are_shown_at_their_largest_batch() -> None:
     rows = [moving("a", 32, 2.0), moving("a", 256, 4.0), moving("long_rows", 2, 8.0), moving("long_rows", 32, 10.0)]
     assert bandwidth.bandwidth({"peak": 1e12, "rows": [*rows, moving("a.5", 256, 1.0)]})["bandwidth"].splitlines() == [
-        "| kind | step | batch | MB | us | of 1.0 TB/s |",
+        "| kind | step | batch | MB | us | of 1 TB/s |",
         "| --- | --- | --- | --- | --- | --- |",
         "| normalisation | a | 256 | 2.0 | 5.0 | 40% |",
         "| normalisation | long rows | 32 | 1.0 | 10.0 | 10% |",
     ]
+
+
+def test_of_steps_that_move_much_those_that_stay_short_are_named() -> None:
+    rows = [moving("slow", 32, 200.0), moving("fast", 32, 100.0), moving("small", 32, 9000.0)]
+    rows = [{**row, "bytes": 100_000_000} for row in rows[:2]] + rows[2:]
+    found = bandwidth.bandwidth_h100({"peak": 1e12, "rows": rows})
+    assert found["bandwidth_h100.short"] == "slow 50%"
+    assert (found["bandwidth_h100.large"], found["bandwidth_h100.norms"]) == ("2", "50% to 100%")

@@ -333,8 +333,10 @@ def close(arguments: argparse.Namespace) -> int:
         before = json.loads((record.RESULTS / "bandwidth.json").read_text())
         kept = ({"date": before["date"], **row} for row in before["rows"] if row["case"] not in anew)
         found["rows"] += kept
+    found["peak"] = target_named(arguments.target).bandwidth
     batches: dict[str, int] = {}
     for row in found["rows"]:
+        row["share"] = 1e9 * row["gigabytes_per_second"] / found["peak"]
         batches[row["case"]] = max(row["batch"], batches.get(row["case"], 0))
     largest = [row for row in found["rows"] if row["batch"] == batches[row["case"]]]
     kinds = sorted({row["kind"] for row in largest})
