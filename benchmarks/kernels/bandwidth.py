@@ -310,11 +310,11 @@ def measured(directory: Path, plan: BatchPlan, name: str, peak: float) -> list[d
 def measure(arguments: argparse.Namespace) -> int:
     """Every step of the engines on this machine's GPU."""
     engines = json.loads((arguments.folder / "engines.json").read_text())
-    peak = target_named(arguments.target).bandwidth
     rows: list[dict[str, Any]] = []
     for name in arguments.only:
         directory = arguments.folder / engines[name]["directory"]
         plan = read_engine((directory / "engine.json").read_text())
+        peak = target_named(plan.target).bandwidth
         for batch in plan.plans:
             rows += measured(directory, batch, name, peak)
             record.save(arguments.folder / "bandwidth_rows.json", record.environment() | {"peak": peak, "rows": rows})

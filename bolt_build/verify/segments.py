@@ -381,19 +381,9 @@ class _Segment:
         if own and (node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and not self._shares.isdisjoint(inputs))):
             self._shares.update(outputs)
         work = Work(
-            self._emit,
-            node,
-            seen,
-            variances,
-            made,
-            fixed,
-            self._roundings,
-            self.counts,
-            means,
-            stored,
-            self._careful,
+            self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means, stored, self._careful,
             self._apart,
-        )
+        )  # fmt: skip
         if own and node.op_type == "Split":
             self._split(node, inputs, outputs, variances[0])
             return

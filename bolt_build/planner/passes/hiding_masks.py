@@ -22,6 +22,12 @@ from bolt_build.planner.passes.attention_scores import LEAST, Mask, number
 from bolt_build.planner.rewrite import GraphEditor
 
 _FINITE = float(np.finfo(np.float32).min)
+_SMALL = 1e4
+"""Numbers below it are biases, and hide nothing."""
+_LOOKED_AT = 200
+"""Nodes that a bias is followed back over."""
+_ACTIVATIONS = ("matmul", "placed_matmul", "conv", "norm", "softmax")
+"""What layers compute, which is no mask."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +62,6 @@ def _addends(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
     return parts if any(_chosen(editor, part).hidden is not None for part in parts) else (mask,)
 
 
-_SMALL = 1e4
-"""Numbers below it are biases, and hide nothing."""
-_LOOKED_AT = 200
-"""Nodes that a bias is followed back over."""
-
-
 def _may_hide(editor: GraphEditor, value: str) -> bool:
     """Whether a mask may have numbers that hide keys: it is made of large constants, or of numbers that are given."""
     waiting, seen = [value], {value}
@@ -82,10 +82,6 @@ def _may_hide(editor: GraphEditor, value: str) -> bool:
             if len(seen) > _LOOKED_AT:
                 return True
     return False
-
-
-_ACTIVATIONS = ("matmul", "placed_matmul", "conv", "norm", "softmax")
-"""What layers compute, which is no mask."""
 
 
 def apart(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
