@@ -1,8 +1,8 @@
 """Adds up what biases every pair of a row and a column in one step, with what gathers pick of lines by constant indices
-and what transposes turn.
+and what transposes exchange.
 
 For example DeBERTa's positions: a query's products with all distances, of which each key's is picked; a key's, of which
-each query's is picked, turned to where queries are rows; both scaled, and a mask. Apart from each other these are as
+each query's is picked, transposed so that queries are rows; both scaled, and a mask. Apart from each other these are as
 many tensors of all scores, written and read again. Products that are read by such indices alone are computed only from
 the least to the greatest of them.
 """
@@ -40,8 +40,8 @@ _TRACED = 1 << 23
 
 @dataclass(frozen=True)
 class _Term:
-    """What is added: data, the indices that pick of its lines where they do, and how. `front`: axes in front of rows
-    and columns where these are cut otherwise than in the data."""
+    """What is added: data, the indices that pick of its lines where they do, and how. `turned`: its last two axes are
+    transposed. `front`: axes in front of rows and columns where these are cut otherwise than in the data."""
 
     data: str
     factor: float
