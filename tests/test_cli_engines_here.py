@@ -11,6 +11,7 @@ from graph_models import model, node, saved, tensor
 from bolt_build.cli import engines_here
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
+from bolt_build.toolchain import machine
 
 NO_GPU = "this machine has no GPU that CUDA can use"
 RECIPE = "bolt: 1\nmodel: {onnx: net.onnx}\ntargets: {t4: , host: , h200: }\n"
@@ -62,6 +63,15 @@ def test_run_asks_which_where_several_run_here(
         "error[several-targets]: several targets of net.yaml run on this machine\n"
         "  hint: choose one with --target: host, h200\n"
     )
+
+
+def test_run_takes_the_engine_of_this_gpu_before_those_of_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs_here(monkeypatch, "t4", "h200")
+    monkeypatch.setattr(machine, "found_gpus", lambda: (machine.FoundGpu("NVIDIA H200", 90),))
+    assert main(["run", "net.yaml", "--input", "x.npy"]) == ExitCode.INVALID
+    assert capsys.readouterr().err.startswith("net/h200: the target that runs on this machine\n")
 
 
 def test_run_says_why_none_runs_here(capsys: pytest.CaptureFixture[str]) -> None:

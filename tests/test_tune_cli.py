@@ -9,6 +9,10 @@ import pytest
 from tune_projects import Project, by_prediction, last_first, new_project
 
 from bolt_build.cli.main import main
+from bolt_build.errors import BoltError
+from bolt_build.schema.load import load_recipe
+from bolt_build.toolchain import machine
+from bolt_build.tuning.run import tuned_target
 
 
 @pytest.fixture
@@ -58,6 +62,16 @@ def test_one_target_is_tuned_at_a_time(project: Project, capsys: pytest.CaptureF
     assert said == (
         "error[several-targets]: tiny.yaml has several targets to tune\n  hint: choose one with --target: a100, h200\n"
     )
+
+
+def test_of_several_targets_the_one_of_this_gpu_is_tuned(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write(("a100: {precision: fp16}", "a100: {precision: fp16}, h200: {precision: fp16}"))
+    recipe = load_recipe(Path("tiny.yaml"))
+    monkeypatch.setattr(machine, "found_gpus", lambda: (machine.FoundGpu("NVIDIA H200", 90),))
+    spec, untuned = tuned_target(recipe, (), here=True)
+    assert (spec and spec.name, untuned) == ("h200", ())
+    with pytest.raises(BoltError, match="several targets to tune"):
+        tuned_target(recipe, (), here=False)
 
 
 def test_without_a_gpu_it_says_what_to_do(

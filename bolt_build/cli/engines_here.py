@@ -9,7 +9,7 @@ from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
-from bolt_build.toolchain.machine import why_not_here
+from bolt_build.toolchain.machine import why_not_here, without_other_gpus
 from bolt_build.workflows.built import BuiltEngine, built_engines
 
 
@@ -46,6 +46,7 @@ def the_engine_here(recipe: Recipe, options: BuildOptions) -> BuiltEngine:
             hint = "; ".join(f"{name}: {reason}" for name, reason in elsewhere)
             message = f"none of the targets of {recipe.path} runs on this machine"
             raise BoltError([Diagnostic("nothing-runs-here", message, hint=hint)], ExitCode.TOOL_MISSING)
+        here = without_other_gpus(here)
         if len(here) > 1:
             hint = f"choose one with --target: {', '.join(here)}"
             message = f"several targets of {recipe.path} run on this machine"

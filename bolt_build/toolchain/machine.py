@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bolt_build.targets import Target
+from bolt_build.targets import Target, target_named
 
 _MAJOR, _MINOR = 75, 76
 
@@ -33,6 +34,15 @@ def why_not_here(target: Target) -> str | None:
     if same or (target.gpu.embeds_ptx and first.sm > target.gpu.sm):
         return None
     return f"the GPU here is {first.name}, which does not run code for {target.arch}"
+
+
+def without_other_gpus(names: Sequence[str]) -> tuple[str, ...]:
+    """Targets by name. Where one of them is the first GPU here, those of other GPUs are left out: an H100's engine runs
+    on an H200, but it was tuned for another memory. Otherwise all."""
+    gpus, targets = found_gpus(), [target_named(name) for name in names]
+    if not any(gpus and target.is_device(gpus[0].name) for target in targets):
+        return tuple(names)
+    return tuple(target.name for target in targets if target.gpu is None or target.is_device(gpus[0].name))
 
 
 @functools.cache

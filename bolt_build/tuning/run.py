@@ -18,6 +18,7 @@ from bolt_build.lockfile.reading import load_lock
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Toolchain, probe
+from bolt_build.toolchain.machine import without_other_gpus
 from bolt_build.tuning.agenda import EVERY_CANDIDATE, agenda_of
 from bolt_build.tuning.job import TuningJob
 from bolt_build.tuning.lab import lab_of
@@ -53,7 +54,8 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
     Raises BoltError where nothing could be attempted; what goes wrong later is in the result.
     """
     started = time.monotonic()
-    spec, untuned = tuned_target(recipe, options.build.targets)
+    here = options.measures and options.build.scheduler is None
+    spec, untuned = tuned_target(recipe, options.build.targets, here=here)
     if spec is None:
         return TuneResult(recipe.name, ExitCode.OK, untuned=untuned)
     target = target_named(spec.name)
@@ -79,16 +81,22 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
     return replace(result, untuned=untuned, seconds=time.monotonic() - started, waited=waited)
 
 
-def tuned_target(recipe: Recipe, names: tuple[str, ...]) -> tuple[TargetSpec | None, tuple[str, ...]]:
+def tuned_target(recipe: Recipe, names: tuple[str, ...], *, here: bool) -> tuple[TargetSpec | None, tuple[str, ...]]:
     """The one target to tune, None where none of those named (all, without names) is ever tuned; and the names of
-    those that are not. Raises BoltError ("several-targets") where there are several to tune."""
+    those that are not. Of several it is the one of the GPU `here`, if that is where kernels are measured.
+
+    Raises BoltError ("several-targets") where there are several to tune."""
     specs = chosen(recipe, names)
     tuned = [spec for spec in specs if target_named(spec.name).tuned]
+    if here and len(tuned) > 1:
+        kept = without_other_gpus([spec.name for spec in tuned])
+        tuned = [spec for spec in tuned if spec.name in kept]
     if len(tuned) > 1:
         hint = f"choose one with --target: {', '.join(spec.name for spec in tuned)}"
         message = f"{recipe.path} has several targets to tune"
         raise BoltError([Diagnostic("several-targets", message, hint=hint)], ExitCode.USAGE)
-    return (tuned[0] if tuned else None), tuple(spec.name for spec in specs if spec not in tuned)
+    never = tuple(spec.name for spec in specs if not target_named(spec.name).tuned)
+    return (tuned[0] if tuned else None), never
 
 
 def _run(job: TuningJob, options: TuneOptions) -> TuneResult:
