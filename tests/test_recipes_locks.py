@@ -20,7 +20,8 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 TUNED = sorted(path.stem for path in RECIPES.glob("*.lock"))
 _ZEROS, _SMALL = "zeros.bin", 1 << 16
 """Constants that shapes follow from are smaller."""
-HEAVY = {"bert_large": [pytest.mark.large]}
+OFTEN = {("h100", "bert_base_40"), ("h100", "mobilenet_v2"), *(("h200", name) for name in TUNED if name != "bert_large")}
+"""Planned in every run of the tests, as the others are with `-m large`."""
 
 
 def test_every_recipe_that_is_tuned_is_here() -> None:
@@ -46,9 +47,16 @@ def _saved(blank: onnx.ModelProto, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=HEAVY.get(name, [])) for name in TUNED])
-def test_every_kernel_and_every_cover_comes_from_the_lock(name: str, tmp_path: Path) -> None:
-    recipe, target = load_recipe(RECIPES / f"{name}.yaml"), target_named("h200")
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        pytest.param(gpu, name, marks=[] if (gpu, name) in OFTEN else [pytest.mark.large])
+        for gpu in ("h200", "h100")
+        for name in TUNED
+    ],
+)
+def test_every_kernel_and_every_cover_comes_from_the_lock(gpu: str, name: str, tmp_path: Path) -> None:
+    recipe, target = load_recipe(RECIPES / f"{name}.yaml"), target_named(gpu)
     (spec,) = [spec for spec in recipe.targets if spec.name == target.name]
     assert recipe.tuning.lock is not None
     part = load_lock(Path(recipe.tuning.lock)).target(target.name)

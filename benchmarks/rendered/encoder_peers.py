@@ -6,7 +6,7 @@ from typing import Any
 
 from . import figures, table
 
-_NAMES = {
+NAMES = {
     "bert_base": "BERT-base, 128", "bert_base_40": "BERT-base, 40", "bert_base_384": "BERT-base, 384",
     "bert_large": "BERT-large, 384", "distilbert": "DistilBERT, 128", "vit_b16": "ViT-B/16",
     "clip_vision": "CLIP ViT-B/32, images", "whisper_tiny_encoder": "Whisper-tiny, encoder",
@@ -40,7 +40,7 @@ def encoder_peers(data: Any) -> dict[str, str]:
         if row["speedup"] is not None:
             other = max(ran[name]["sustained_images_per_second"] for name in _PEERS if name in ran)
             loaded[1:] = [f"{other:.0f}", f"{own / other:.2f}"]
-        rows.append([_NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *peers, speedup, *loaded])
+        rows.append([NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *peers, speedup, *loaded])
     summary, built = data["summary"]["all"], data["built"]
     left = [(name, batch) for name, _, batch in (each.rpartition("_b") for each in data["rows_missing"])]
     verified = sum(each["verified"] is True for each in built.values())
@@ -48,5 +48,5 @@ def encoder_peers(data: Any) -> dict[str, str]:
         "encoder_peers": table(head, rows), "encoder_peers.mean": f"{summary['geometric_mean']:.2f}",
         "encoder_peers.least": f"{summary['least']:.2f}", "encoder_peers.rows": str(summary["rows"]),
         "encoder_peers.date": data["date"], "encoder_peers.verified": f"{verified} of {len(built)}",
-        "encoder_peers.missing": ", ".join(f"{_NAMES[name]} at batch {batch}" for name, batch in left) or "none",
+        "encoder_peers.missing": ", ".join(f"{NAMES[name]} at batch {batch}" for name, batch in left) or "none",
     }  # fmt: skip
