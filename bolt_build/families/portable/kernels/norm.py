@@ -20,6 +20,8 @@ from bolt_build.graph.ops.norm import Norm
 MANY_ROWS = 2048
 """Of so many rows a GPU's warps take two each, so that scale and bias are read half as often. Of fewer rows some
 multiprocessors would have none."""
+EARLY_LOADS = 8
+"""Loads of scale and bias that a thread keeps from before it waits."""
 
 
 def _refuse(problem: KernelProblem) -> str | None:
@@ -31,9 +33,11 @@ def _refuse(problem: KernelProblem) -> str | None:
 
 
 def _early(problem: KernelProblem) -> bool:
-    """True where scale and bias are constants that all rows share, which warps may ask for before they wait."""
-    own = op_operands(problem)
-    return loops_of(problem).shares_operands and all(problem.inputs[index].constant for index in own[1:])
+    """True where scale and bias are constants that all rows share, which warps may ask for before they wait: a thread
+    has registers for few of them."""
+    own, loops = op_operands(problem), loops_of(problem)
+    few = loops.in_registers[0] <= EARLY_LOADS
+    return few and loops.shares_operands and all(problem.inputs[index].constant for index in own[1:])
 
 
 def _usual(problem: KernelProblem) -> RowTile | None:

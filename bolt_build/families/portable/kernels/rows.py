@@ -10,14 +10,15 @@ from bolt_build.families.reason import Reason
 
 LANES, WARP, BLOCK = 8, 32, 256
 """Of the CUDA drivers: elements that a thread loads at once, threads of a warp and of a block."""
-_THREADS, _MOST_LOADS = (4, 8, 16, WARP, BLOCK), 8
-"""Threads that may share a row, and loads that one of them has registers for."""
+_THREADS, _MOST_LOADS, _MOST_SINGLE = (4, 8, 16, WARP, BLOCK), 8, 64
+"""Threads that may share a row; loads that one of them has registers for, and of one element each."""
 _USUAL = ((4, 3), (8, 3), (16, 3), (WARP, 4), (BLOCK, 4))
 """Threads that share a row where no candidate says so, and how many loads each of them then has at most: rows of 96
 elements have four with three."""
 _USUAL_NARROW = ((4, 6), (8, 6), (16, 6), (WARP, 8), (BLOCK, 8))
-_USUAL_SINGLE = ((WARP, 8), (BLOCK, 8))
-"""The same where loads are of four or two elements, and where elements are loaded one by one."""
+_USUAL_SINGLE = ((8, 8), (16, 8), (WARP, 64), (BLOCK, 16))
+"""The same where loads are of four or two elements, and where elements are loaded one by one: then a warp has rows for
+which a block would wait at its sums."""
 
 
 def held(extent: int, lanes: int = LANES) -> tuple[int, int]:
@@ -63,7 +64,8 @@ def refuse_row(tile: RowTile, extent: int, lanes: int = LANES) -> str | None:
         return "a block has one row at a time"
     if extent % lanes:
         return Reason("rows of {} elements are no whole loads of {}", extent, lanes)
-    if (loads := tile.loads(extent, lanes)) > _MOST_LOADS:
+    most = _MOST_LOADS if lanes > 1 else _MOST_SINGLE
+    if (loads := tile.loads(extent, lanes)) > most:
         what = "{} elements are {} loads of each of {} threads, which hold {} at most"
-        return Reason(what, extent, loads, tile.threads, _MOST_LOADS)
+        return Reason(what, extent, loads, tile.threads, most)
     return None
