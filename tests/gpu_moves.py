@@ -13,9 +13,10 @@ from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import GatherElements
+from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.logic import Logic, Where
 from bolt_build.graph.ops.rearrange import Rearrange
-from bolt_build.graph.ops.shape import Cast, Pad, Slice, Transpose
+from bolt_build.graph.ops.shape import Cast, Concat, Pad, Slice, Transpose
 
 Shape = tuple[int, ...]
 
@@ -81,7 +82,39 @@ def _copied() -> list[Layer]:
     ]  # fmt: skip
 
 
-MOVES = [*_pads(), *_combined(), *_copied()]
+def _turned() -> list[Layer]:
+    """Extents that no access divides: strips of one side, of the other, of both, of few and of many lines."""
+    shapes = ((3, 37, 72), (2, 72, 37), (2, 49, 49), (2, 3, 1517), (2, 1517, 3), (2, 5, 700), (2, 700, 5), (2, 67, 1030))
+    sizes = {DType.F32: (2, 35, 301), DType.I64: (2, 301, 35), DType.U8: (3, 45, 143), DType.I32: (2, 143, 45)}
+    return [
+        *(_moved(f"turned-{'x'.join(map(str, shape))}", Transpose((0, 2, 1)), shape) for shape in shapes),
+        *(Layer(f"move-turned-{dtype.value}", Transpose((0, 2, 1)), (Input(shape, low=0, high=99, dtype=dtype),))
+          for dtype, shape in sizes.items()),
+        _moved("turned-heads", Transpose((0, 2, 3, 1)), (2, 49, 3, 33)),
+        Layer("move-turned-widens", Cast(DType.F32), (Input((2, 35, 7, 43), dtype=DType.F16),)),
+    ]  # fmt: skip
+
+
+def _beside() -> list[Layer]:
+    """Parts of a few columns, of odd rows and of planes, rows that indices name, and tensors of several types."""
+    named = Input((9,), low=0, high=8.9, dtype=DType.I64)
+    flags, flag = Input((2, 3, 33), low=0, high=1.9, dtype=DType.BOOL), Input((2, 1, 33), low=0, high=1.9, dtype=DType.BOOL)
+    return [
+        _moved("boxes", Concat(2), (3, 41, 4), (3, 41, 1), (3, 41, 80)),
+        _moved("planes", Concat(1), (2, 3, 7, 7), (2, 5, 7, 7)),
+        _moved("box-scores", Slice((0, 0, 5), (3, 41, 80), (1, 1, 1)), (3, 41, 85)),
+        _moved("backwards", Slice((0, 0, 40), (3, 7, 41), (1, 1, -1)), (3, 7, 41)),
+        Layer("move-picked-rows", Gather(1), (Input((3, 9, 37)), named), (), DType.F16, TOLERANCE),
+        Layer("move-picked-columns", Gather(2), (Input((3, 7, 9)), named), (), DType.F16, TOLERANCE),
+        Layer("move-picked-pairs", GatherND(1), (Input((3, 9, 40)), Input((3, 5, 1), low=0, high=8.9, dtype=DType.I64)), (),
+              DType.F16, TOLERANCE),
+        Layer("move-hidden", Where(), (flag, Input((2, 3, 33)), Input((1,))), (), DType.F16, TOLERANCE),
+        Layer("move-both", Logic("and"), (flags, flags)),
+        Layer("move-both-broadcast", Logic("and"), (flags, flag)),
+    ]  # fmt: skip
+
+
+MOVES = [*_pads(), *_combined(), *_copied(), *_turned(), *_beside()]
 
 
 def move_trials() -> list[Trial]:

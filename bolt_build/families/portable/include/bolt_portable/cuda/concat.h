@@ -71,8 +71,71 @@ struct ConcatCopies {
   }
 };
 
+/// Parts of which one at least is no whole accesses: whole accesses of the result, which may be of several parts and rows.
+template <typename T>
+struct ConcatFlat {
+  static constexpr int most = 32, lanes = flat_lanes<T>;
+  struct Part {
+    const T* from;
+    Index pitch;
+    std::uint32_t begin;  ///< its first column
+  };
+  Part part[most];
+  int count = 0;
+  std::uint32_t elements;
+  Divisor width;
+  T* out;
+
+  __device__ void operator()(std::uint32_t base) const {
+    std::uint32_t row = width.quotient(base), column = base - row * width.by;
+    int mine = 0;
+    while (mine + 1 < count && column >= part[mine + 1].begin) ++mine;
+    const auto end = [&] { return mine + 1 < count ? part[mine + 1].begin : width.by; };
+    Lanes<T, lanes> found;
+    if (column + lanes <= end()) {
+      load_near<lanes>(part[mine].from + row * part[mine].pitch + (column - part[mine].begin), found);
+    } else {
+#pragma unroll
+      for (int i = 0; i < lanes; ++i) {
+        if (base + i >= elements) break;
+        if (column == end()) {
+          mine = mine + 1 < count ? mine + 1 : 0;
+          if (mine == 0) column = 0, ++row;
+        }
+        found.at[i] = part[mine].from[row * part[mine].pitch + (column - part[mine].begin)];
+        ++column;
+      }
+    }
+    store_flat<lanes>(out, base, elements, found);
+  }
+};
+
+/// False where that is not what there is to do.
+template <typename T>
+bool concat_flat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, void* output) {
+  ConcatFlat<T> all{};
+  std::uint32_t width = 0;
+  bool whole = true;
+  for (const ConcatPart& part : parts) {
+    if (part.chunk == 0) continue;
+    const Index pitch = part.pitch ? part.pitch : part.chunk;
+    // What is there already is not copied, and what has no row of accesses has too many parts in one.
+    if (all.count == all.most || part.data == static_cast<T*>(output) + width) return false;
+    whole = whole && part.chunk * sizeof(T) % 16 == 0 && pitch * sizeof(T) % 16 == 0 && aligned_to_16(part.data);
+    all.part[all.count++] = {static_cast<const T*>(part.data), pitch, width};
+    width += counted(part.chunk, "concatenation");
+  }
+  if (whole || width == 0) return false;
+  all.elements = counted(outer * width, "concatenation");
+  all.width = Divisor(width);
+  all.out = static_cast<T*>(output);
+  launch_flat<ConcatFlat<T>::lanes>(r, all.elements, all, "concatenation");
+  return true;
+}
+
 template <typename T>
 void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, void* output, Index apart = 0) {
+  if (!apart && concat_flat<T>(r, outer, parts, output)) return;
   constexpr Index size = sizeof(T);
   Index width = apart * size, begin = 0;
   if (!apart)

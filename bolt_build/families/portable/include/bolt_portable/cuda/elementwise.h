@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/epilogue_lanes.h"
-#include "bolt_portable/cuda/walk.h"
+#include "bolt_portable/cuda/flat.h"
 #include "bolt_portable/epilogue.h"
 
 namespace bolt::portable {
@@ -25,26 +25,50 @@ void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out* ou
       "elementwise");
 }
 
+/// Rows that no whole access divides, of neighbours of the output that may be of two of them.
+template <typename In, typename Out, typename Epilogue>
+void elementwise_flat(const Run& r, const Elementwise& p, const In* in, Out* out, const Epilogue& epilogue) {
+  constexpr int lanes = flat_lanes<Out>;
+  const Index pitch = p.pitch ? p.pitch : p.channels * p.inner;
+  const Index extent[3] = {p.outer, p.channels, p.inner}, step[3] = {pitch, p.inner, 1}, along[3] = {0, 1, 0};
+  const int rank = p.inner == 1 ? 2 : 3;
+  FlatSide side(rank, extent, step, "elementwise");
+  side.dense = side.dense && in_lanes(in, lanes);
+  const FlatSide channels(rank, extent, along, "elementwise");
+  launch_flat<lanes>(
+      r, p.outer * p.channels * p.inner,
+      [=] __device__(std::uint32_t base) {
+        const bool whole = base + lanes - 1 <= side.last;
+        float x[lanes];
+        side.load_all<lanes>(base, whole, in, x);
+        Index channel[lanes];
+        channels.each<lanes>(base, [&](int i, Index at) { channel[i] = at; });
+        epilogue_flat<lanes>(epilogue, x, base, side.last, channel, whole);
+        Lanes<Out, lanes> made;
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) store(&made.at[i], x[i]);
+        store_flat<lanes>(out, base, side.last + 1, made);
+      },
+      "elementwise");
+}
+
 template <typename In, typename Out, typename Epilogue>
 void elementwise(const Run& r, const Elementwise& p, const void* input, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const Index run = p.inner == 1 ? p.channels : p.inner;
   const bool lanes = run % wide == 0 && p.pitch % wide == 0 && aligned_to_16(in, out) && epilogue_in_lanes(epilogue, wide);
-  if (p.pitch) {
-    if (lanes) return elementwise_lanes<wide, true>(r, p, in, out, epilogue);
-    return elementwise_lanes<1, true>(r, p, in, out, epilogue);
-  }
-  if (lanes) return elementwise_lanes<wide, false>(r, p, in, out, epilogue);
-  elementwise_lanes<1, false>(r, p, in, out, epilogue);
+  if (!lanes) return elementwise_flat<In, Out>(r, p, in, out, epilogue);
+  if (p.pitch) return elementwise_lanes<wide, true>(r, p, in, out, epilogue);
+  elementwise_lanes<wide, false>(r, p, in, out, epilogue);
 }
 
-/// Steps of both sides and of the channel, without the innermost axis or with it in `lanes`.
+/// Steps of both sides and of the channel, in `lanes` of the innermost axis.
 template <int lanes>
 Walk<3> broadcast_walk(const Broadcast& p) {
   Walk<3> walk;
   const int last = p.rank - 1;
-  for (int axis = lanes > 1 ? last : last - 1; axis >= 0; --axis) {
+  for (int axis = last; axis >= 0; --axis) {
     const Index times = axis == last ? lanes : 1;
     walk.add(p.extent[axis] / times, {p.a[axis] * times, p.b[axis] * times, axis == p.channel_axis ? times : 0});
   }
@@ -84,25 +108,30 @@ void broadcast_lanes(const Run& r, const Broadcast& p, const A* a, const B* b, O
 
 /// Rows that are no whole accesses, or whose elements are no neighbours.
 template <typename Function, typename A, typename B, typename Out, typename Epilogue>
-void broadcast_rows(const Run& r, const Broadcast& p, const A* a, const B* b, Out* out, const Epilogue& epilogue) {
-  const Walk<3> walk = broadcast_walk<1>(p);
-  const int last = p.rank - 1;
-  const Index run = p.extent[last], da = p.a[last], db = p.b[last];
-  const bool along = p.channel_axis == last;
-  launch_rows(
-      r, walk.items, run,
-      [=] __device__(const RowPart& part) {
-        Index at[3] = {};
-        walk.go(part.row, at);
-        const Index base = part.row * run;
-        A x[row_elements];
-        B y[row_elements];
-        load_part(part, a + at[0], da, x);
-        load_part(part, b + at[1], db, y);
-        each_of(part, out + base, [&](int i, std::uint32_t place, Out* to) {
-          const Place here{base + place, at[2] + (along ? place : 0)};
-          store(to, epilogue(Function{}(load(&x[i]), load(&y[i])), here));
-        });
+void broadcast_flat(const Run& r, const Broadcast& p, const A* a, const B* b, Out* out, const Epilogue& epilogue) {
+  constexpr int lanes = flat_lanes<Out>;
+  Index along[Broadcast::most] = {}, elements = 1;
+  for (int axis = 0; axis < p.rank; ++axis) elements *= p.extent[axis];
+  if (p.channel_axis >= 0) along[p.channel_axis] = 1;
+  FlatSide left(p.rank, p.extent, p.a, "broadcast"), right(p.rank, p.extent, p.b, "broadcast");
+  left.dense = left.dense && in_lanes(a, lanes);
+  right.dense = right.dense && in_lanes(b, lanes);
+  const FlatSide channels(p.rank, p.extent, along, "broadcast");
+  launch_flat<lanes>(
+      r, elements,
+      [=] __device__(std::uint32_t base) {
+        const bool whole = base + lanes - 1 <= left.last;
+        float x[lanes], y[lanes];
+        left.load_all<lanes>(base, whole, a, x);
+        right.load_all<lanes>(base, whole, b, y);
+        combine_lanes<false, Function>(x, y);
+        Index channel[lanes];
+        channels.each<lanes>(base, [&](int i, Index at) { channel[i] = at; });
+        epilogue_flat<lanes>(epilogue, x, base, left.last, channel, whole);
+        Lanes<Out, lanes> made;
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) store(&made.at[i], x[i]);
+        store_flat<lanes>(out, base, left.last + 1, made);
       },
       "broadcast");
 }
@@ -132,7 +161,7 @@ void broadcast(const Run& r, const Broadcast& p, const void* left, const void* r
   } else if (fits(narrow)) {
     broadcast_lanes<narrow, Function>(r, p, a, b, out, epilogue);
   } else {
-    broadcast_rows<Function>(r, p, a, b, out, epilogue);
+    broadcast_flat<Function>(r, p, a, b, out, epilogue);
   }
 }
 

@@ -49,6 +49,36 @@ __device__ inline void epilogue_lanes(const Chain<First, Rest...>& chain, float 
   epilogue_lanes<lanes>(chain.rest, x, at, along);
 }
 
+/// The same of neighbours that may be of two rows: `channel` is that of each. `last` is the output's last element; unless `whole`
+/// some of the neighbours are behind it.
+template <int lanes, typename Stage>
+__device__ inline void stage_flat(const Stage& stage, float (&x)[lanes], Index base, Index last, const Index (&channel)[lanes],
+                                  bool) {
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) x[i] = stage(x[i], Place{base + i < last ? base + i : last, channel[i]});
+}
+template <int lanes, typename Function, typename T, bool operand_first>
+__device__ inline void stage_flat(const Combine<Function, Same<T>, operand_first>& stage, float (&x)[lanes], Index base,
+                                  Index last, const Index (&)[lanes], bool whole) {
+  const T* const from = stage.operand.data;
+  float y[lanes];
+  if (whole && reinterpret_cast<std::uintptr_t>(from) % alignof(Lanes<T, lanes>) == 0) {
+    load_lanes<lanes>(from + base, y);
+  } else {
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) y[i] = load(from + (base + i < last ? base + i : last));
+  }
+  combine_lanes<operand_first, Function>(x, y);
+}
+template <int lanes>
+__device__ inline void epilogue_flat(const Chain<>&, float (&)[lanes], Index, Index, const Index (&)[lanes], bool) {}
+template <int lanes, typename First, typename... Rest>
+__device__ inline void epilogue_flat(const Chain<First, Rest...>& chain, float (&x)[lanes], Index base, Index last,
+                                     const Index (&channel)[lanes], bool whole) {
+  stage_flat<lanes>(chain.first, x, base, last, channel, whole);
+  epilogue_flat<lanes>(chain.rest, x, base, last, channel, whole);
+}
+
 /// Whether the operands of all stages begin where accesses of `lanes` neighbours may.
 template <typename Stage>
 bool stage_in_lanes(const Stage&, int) {

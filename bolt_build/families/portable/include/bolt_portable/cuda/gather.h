@@ -1,7 +1,7 @@
 // CUDA driver of gather.h: a thread takes neighbours of the result.
 #pragma once
 
-#include "bolt_portable/cuda/walk.h"
+#include "bolt_portable/cuda/flat.h"
 
 namespace bolt::portable {
 
@@ -33,6 +33,41 @@ void gather_lanes(const Run& r, const Gather& p, const T* from, const I* at, T* 
       "gather");
 }
 
+/// Slices that no whole access divides, or elements of which no whole access has its indices: whole accesses of the result.
+template <typename T, typename I>
+void gather_flat(const Run& r, const Gather& p, const T* from, const I* at, T* to) {
+  constexpr int lanes = flat_lanes<T>;
+  const bool single = p.inner == 1;
+  const Divisor run(single ? p.count : p.inner), count(p.count);
+  const std::uint32_t elements = counted(p.outer * p.count * p.inner, "gather");
+  std::uint32_t* const fault = r.fault;
+  const std::uint32_t mark = r.mark();
+  launch_flat<lanes>(
+      r, elements,
+      [=] __device__(std::uint32_t base) {
+        Lanes<T, lanes> found;
+        std::uint32_t row = run.quotient(base), place = base - row * run.by;
+        const auto begin = [&](std::uint32_t its) {
+          if (single) return from + its * p.extent;
+          const std::uint32_t image = count.quotient(its);
+          const Index named = static_cast<Index>(at[its - image * count.by]);
+          return from + (image * p.extent + inside(named, p.extent, fault, mark)) * p.inner;
+        };
+        const T* source = begin(row);
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) {
+          if (base + i < elements)
+            found.at[i] = source[single ? inside(static_cast<Index>(at[place]), p.extent, fault, mark) : Index{place}];
+          if (++place == run.by && base + i + 1 < elements) {
+            place = 0;
+            source = begin(++row);
+          }
+        }
+        store_flat<lanes>(to, base, elements, found);
+      },
+      "gather");
+}
+
 template <typename T, typename I, int lanes, bool along>
 void gather(const Run& r, const Gather& p, const void* data, const void* indices, void* output) {
   const T* from = static_cast<const T*>(data);
@@ -41,7 +76,7 @@ void gather(const Run& r, const Gather& p, const void* data, const void* indices
   if (lanes > 1 && aligned_to_16(from, to)) {
     gather_lanes<T, I, lanes, along>(r, p, from, at, to);
   } else {
-    gather_lanes<T, I, 1, false>(r, p, from, at, to);
+    gather_flat<T, I>(r, p, from, at, to);
   }
 }
 

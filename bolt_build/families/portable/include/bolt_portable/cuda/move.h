@@ -7,6 +7,8 @@
 
 #include "bolt_portable/cuda/accesses.h"
 #include "bolt_portable/cuda/colours.h"
+#include "bolt_portable/cuda/flat.h"
+#include "bolt_portable/cuda/strips.h"
 
 namespace bolt::portable {
 
@@ -163,6 +165,7 @@ void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
     if (reads == 8 && writes == 4) return transpose_blocks<8, 4>(r, p, in, out);
     if (reads == 4 && writes == 4) return transpose_blocks<4, 4>(r, p, in, out);
   }
+  if (turned_in_strips(r, p, in, out)) return;
   const Walk<2> planes = outer_walk(p, 2);
   const Index height = p.extent[y], width = p.extent[x], step_in = p.in[x], step_out = p.out[y];
   launch_blocks(
@@ -214,13 +217,39 @@ void copy_lanes(const Run& r, const StridedCopy& p, const In* in, Out* out) {
       "copy");
 }
 
+/// To outputs whose elements lie one behind the other: whole accesses of those, of rows that begin wherever they do. `near`
+/// where each access is of one row, of neighbours.
+template <bool near, typename In, typename Out>
+void copy_flat(const Run& r, const StridedCopy& p, const In* in, Out* out) {
+  constexpr int lanes = flat_lanes<Out>;
+  const FlatSide side(p.rank, p.extent, p.in, "copy");
+  launch_flat<lanes>(
+      r, static_cast<Index>(side.last) + 1,
+      [=] __device__(std::uint32_t base) {
+        const Lanes<In, lanes> read = side.load<lanes, near>(base, in);
+        Lanes<Out, lanes> written;
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) written.at[i] = converted<In, Out>(read.at[i]);
+        store_flat<lanes>(out, base, side.last + 1, written);
+      },
+      "copy");
+}
+
 /// Element by element.
 template <typename In, typename Out>
 void copy_elements(const Run& r, const StridedCopy& p, const In* in, Out* out) {
+  const int last = p.rank - 1;
+  Index elements = 1;
+  bool dense = true;
+  for (int axis = p.rank; axis-- > 0; elements *= p.extent[axis]) dense = dense && (p.extent[axis] == 1 || p.out[axis] == elements);
+  if (dense && elements > 0) {
+    if (p.in[last] == 1 && p.extent[last] % flat_lanes<Out> == 0) return copy_flat<true>(r, p, in, out);
+    return copy_flat<false>(r, p, in, out);
+  }
   const Walk<2> walk = outer_walk(p, 1);
-  const Index from = p.in[p.rank - 1], to = p.out[p.rank - 1];
+  const Index from = p.in[last], to = p.out[last];
   launch_rows(
-      r, walk.items, p.extent[p.rank - 1],
+      r, walk.items, p.extent[last],
       [=] __device__(const RowPart& part) {
         Index at[2] = {};
         walk.go(part.row, at);
@@ -254,7 +283,7 @@ void strided_copy(const Run& r, StridedCopy p, const void* input, void* output) 
   const int last = p.rank - 1;
   if (turned(p)) {
     if (interleaved(r, p, in, out)) return;
-    if (p.extent[last] >= 8) return transpose(r, p, in, out);
+    if (p.extent[last] >= 8 || (p.extent[last] > 1 && p.out[last - 1] == p.extent[last])) return transpose(r, p, in, out);
   }
   const bool beside = p.in[last] == 1 && p.out[last] == 1;
   const int lanes = beside ? std::min(lanes_along(p, p.in, last, in), lanes_along(p, p.out, last, out)) : 1;

@@ -1,7 +1,7 @@
 // CUDA driver of paddings: whole accesses where the innermost axes allow them.
 #pragma once
 
-#include "bolt_portable/cuda/walk.h"
+#include "bolt_portable/cuda/flat.h"
 
 namespace bolt::portable {
 
@@ -77,22 +77,44 @@ void pad_lanes(const Run& r, PadAxes axes, T value, const T* in, T* out) {
       "padding");
 }
 
+/// Rows that no whole access divides: neighbours of the output are of two of them at most, or each has a row of its own.
 template <PadMode mode, typename T>
 void pad_elements(const Run& r, PadAxes axes, T value, const T* in, T* out) {
+  constexpr int lanes = flat_lanes<T>;
   axes.walk_in(0);
   const PadAxis inner = axes.axis[0];
-  launch_rows(
-      r, axes.walk.items, inner.out,
-      [=] __device__(const RowPart& part) {
-        const Index row = axes.source<mode>(part.row, 1);
-        T found[row_elements];
-        each_of(part, [&](int i, std::uint32_t at) {
-          const std::int32_t place = pad_source<mode>(static_cast<std::int32_t>(at), inner.begin, inner.in, inner.out);
-          found[i] = value;
-          if (row >= 0 && place >= 0) found[i] = in[row + place];
-        });
-        T* const row_of_output = out + static_cast<Index>(part.row) * inner.out;
-        each_of(part, row_of_output, [&](int i, std::uint32_t, T* to) { *to = found[i]; });
+  const Divisor run(inner.out);
+  const Index rows = axes.walk.items;
+  const std::uint32_t elements = counted(rows * inner.out, "padding");
+  launch_flat<lanes>(
+      r, elements,
+      [=] __device__(std::uint32_t base) {
+        Lanes<T, lanes> found;
+        const std::uint32_t row = run.quotient(base), place = base - row * run.by;
+        const auto take = [&](int i, Index from, std::uint32_t at) {
+          const std::int32_t source = pad_source<mode>(static_cast<std::int32_t>(at), inner.begin, inner.in, inner.out);
+          found.at[i] = value;
+          if (from >= 0 && source >= 0) found.at[i] = in[from + source];
+        };
+        const auto begin = [&](std::uint32_t its) { return its < rows ? axes.source<mode>(its, 1) : Index{-1}; };
+        if (run.by >= lanes) {
+          const Index own = begin(row), next = begin(row + 1);
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) {
+            const bool over = place + i >= run.by;
+            take(i, over ? next : own, over ? place + i - run.by : place + i);
+          }
+        } else {
+          std::uint32_t first = 0u - place;
+#pragma unroll 1
+          for (std::uint32_t its = row; static_cast<std::int32_t>(first) < lanes && its < rows; ++its, first += run.by) {
+            const Index own = begin(its);
+#pragma unroll
+            for (int i = 0; i < lanes; ++i)
+              if (i - first < run.by) take(i, own, i - first);
+          }
+        }
+        store_flat<lanes>(out, base, elements, found);
       },
       "padding");
 }

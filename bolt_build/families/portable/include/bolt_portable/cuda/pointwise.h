@@ -1,12 +1,22 @@
 // CUDA driver of pointwise.h.
 #pragma once
 
-#include "bolt_portable/cuda/walk.h"
+#include <algorithm>
+
+#include "bolt_portable/cuda/flat.h"
 
 namespace bolt::portable {
 
-/// Neighbours that one thread takes where rows are made of so many.
-constexpr int points = 4;
+/// Neighbours that one thread takes: of booleans and bytes alone sixteen, else as many as have one access or two of the
+/// widest elements.
+template <typename... T>
+constexpr int points() {
+  constexpr std::size_t widest = std::max({sizeof(T)...});
+  return widest == 1 ? 16 : widest < 8 ? 8 : 4;
+}
+
+/// How an input's elements are found.
+enum class Apart { dense, alike, any };
 
 /// What one thread does. No lambda: those of devices cannot capture parts of a parameter pack.
 template <int lanes, typename Function, typename Sequence, typename Out, typename... In>
@@ -14,46 +24,60 @@ struct Points;
 template <int lanes, typename Function, std::size_t... I, typename Out, typename... In>
 struct Points<lanes, Function, std::index_sequence<I...>, Out, In...> {
   static constexpr int inputs = sizeof...(In);
-  Walk<inputs> walk;
-  Index beside[inputs];  ///< steps along the innermost axis
+  FlatSide side[inputs];
+  Apart apart[inputs];
   Function function;
   Out* out;
   const void* in[inputs];
 
-  __device__ void operator()(std::uint32_t item) const {
-    Index at[inputs] = {};
-    walk.go(item, at);
+  template <typename T>
+  __device__ static Lanes<T, lanes> load_side(const FlatSide& side, Apart apart, std::uint32_t base, const void* input) {
+    const T* const from = static_cast<const T*>(input);
+    if (apart == Apart::dense && base + lanes - 1 <= side.last)
+      return *reinterpret_cast<const Lanes<T, lanes>*>(from + base);
+    Lanes<T, lanes> values;
+    if (apart == Apart::alike) {
+      const T all = from[side.begin(side.run.quotient(base))];
+#pragma unroll
+      for (int i = 0; i < lanes; ++i) values.at[i] = all;
+    } else {
+      side.template each<lanes>(base, [&](int i, Index at) { values.at[i] = from[at]; });
+    }
+    return values;
+  }
+
+  __device__ void finish(std::uint32_t base, const Lanes<In, lanes>&... values) const {
     Lanes<Out, lanes> made;
 #pragma unroll
-    for (int lane = 0; lane < lanes; ++lane)
-      point(function, &made.at[lane], (static_cast<const In*>(in[I]) + at[I] + lane * beside[I])...);
-    *reinterpret_cast<Lanes<Out, lanes>*>(out + static_cast<Index>(item) * lanes) = made;
+    for (int lane = 0; lane < lanes; ++lane) point(function, &made.at[lane], &values.at[lane]...);
+    store_flat<lanes>(out, base, side[0].last + 1, made);
   }
+
+  __device__ void operator()(std::uint32_t base) const { finish(base, load_side<In>(side[I], apart[I], base, in[I])...); }
 };
 
-template <int lanes, typename Out, typename... In, typename Function, typename... Pointers>
-void points_in(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, Out* out, Pointers... inputs) {
-  constexpr int count = sizeof...(In);
-  Points<lanes, Function, std::index_sequence_for<In...>, Out, In...> body{{}, {}, function, out, {inputs...}};
-  for (int axis = p.rank; axis-- > 0;) {
-    const Index times = axis == p.rank - 1 ? lanes : 1;
-    Index steps[count];
-    for (int i = 0; i < count; ++i) steps[i] = p.step[i][axis] * times;
-    body.walk.add(p.extent[axis] / times, steps);
+template <int lanes, typename Out, typename... In, typename Function, std::size_t... I, typename... Pointers>
+void points_in(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, Out* out,
+               std::index_sequence<I...>, Pointers... inputs) {
+  Index elements = 1;
+  for (int axis = 0; axis < p.rank; ++axis) elements *= p.extent[axis];
+  if (elements == 0) return;
+  const bool rows = p.extent[p.rank - 1] % lanes == 0;
+  Points<lanes, Function, std::index_sequence<I...>, Out, In...> body{
+      {FlatSide(p.rank, p.extent, p.step[I], "pointwise")...}, {}, function, out, {inputs...}};
+  const bool aligned[] = {in_lanes(static_cast<const In*>(inputs), lanes)...};
+  for (std::size_t i = 0; i < sizeof...(In); ++i) {
+    const FlatSide& side = body.side[i];
+    body.apart[i] = side.dense && aligned[i] ? Apart::dense : rows && side.inner == 0 ? Apart::alike : Apart::any;
   }
-  for (int i = 0; i < count; ++i) body.beside[i] = p.step[i][p.rank - 1];
-  launch_each(r, body.walk.items, body, "pointwise");
+  launch_flat<lanes>(r, elements, body, "pointwise");
 }
 
 template <typename Out, typename... In, typename Function, typename... Pointers>
 void pointwise(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, void* output,
                Pointers... inputs) {
-  Out* out = static_cast<Out*>(output);
-  if (p.extent[p.rank - 1] % points == 0 && in_lanes(out, points)) {
-    points_in<points, Out, In...>(r, p, function, out, inputs...);
-  } else {
-    points_in<1, Out, In...>(r, p, function, out, inputs...);
-  }
+  constexpr int lanes = points<Out, In...>();
+  points_in<lanes, Out, In...>(r, p, function, static_cast<Out*>(output), std::index_sequence_for<In...>{}, inputs...);
 }
 
 }  // namespace bolt::portable
