@@ -32,6 +32,7 @@ from gpu_gated import gated_trials
 from gpu_grouped_layers import grouped_trials
 from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
+from gpu_lines import line_trials
 from gpu_moves import move_trials
 from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
@@ -371,7 +372,7 @@ def _of_small_layers() -> list[Trial]:
     )
     found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
-    found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
+    found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials() + line_trials()
     return found + apart(found)
 
 

@@ -84,7 +84,16 @@ def _copied() -> list[Layer]:
 
 def _turned() -> list[Layer]:
     """Extents that no access divides: strips of one side, of the other, of both, of few and of many lines."""
-    shapes = ((3, 37, 72), (2, 72, 37), (2, 49, 49), (2, 3, 1517), (2, 1517, 3), (2, 5, 700), (2, 700, 5), (2, 67, 1030))
+    shapes = (
+        (3, 37, 72),
+        (2, 72, 37),
+        (2, 49, 49),
+        (2, 3, 1517),
+        (2, 1517, 3),
+        (2, 5, 700),
+        (2, 700, 5),
+        (2, 67, 1030),
+    )
     sizes = {DType.F32: (2, 35, 301), DType.I64: (2, 301, 35), DType.U8: (3, 45, 143), DType.I32: (2, 143, 45)}
     return [
         *(_moved(f"turned-{'x'.join(map(str, shape))}", Transpose((0, 2, 1)), shape) for shape in shapes),
@@ -98,7 +107,10 @@ def _turned() -> list[Layer]:
 def _beside() -> list[Layer]:
     """Parts of a few columns, of odd rows and of planes, rows that indices name, and tensors of several types."""
     named = Input((9,), low=0, high=8.9, dtype=DType.I64)
-    flags, flag = Input((2, 3, 33), low=0, high=1.9, dtype=DType.BOOL), Input((2, 1, 33), low=0, high=1.9, dtype=DType.BOOL)
+    flags, flag = (
+        Input((2, 3, 33), low=0, high=1.9, dtype=DType.BOOL),
+        Input((2, 1, 33), low=0, high=1.9, dtype=DType.BOOL),
+    )
     return [
         _moved("boxes", Concat(2), (3, 41, 4), (3, 41, 1), (3, 41, 80)),
         _moved("planes", Concat(1), (2, 3, 7, 7), (2, 5, 7, 7)),
@@ -106,8 +118,7 @@ def _beside() -> list[Layer]:
         _moved("backwards", Slice((0, 0, 40), (3, 7, 41), (1, 1, -1)), (3, 7, 41)),
         Layer("move-picked-rows", Gather(1), (Input((3, 9, 37)), named), (), DType.F16, TOLERANCE),
         Layer("move-picked-columns", Gather(2), (Input((3, 7, 9)), named), (), DType.F16, TOLERANCE),
-        Layer("move-picked-pairs", GatherND(1), (Input((3, 9, 40)), Input((3, 5, 1), low=0, high=8.9, dtype=DType.I64)), (),
-              DType.F16, TOLERANCE),
+        Layer("move-picked-pairs", GatherND(1), (Input((3, 9, 40)), pairs), (), DType.F16, TOLERANCE),
         Layer("move-hidden", Where(), (flag, Input((2, 3, 33)), Input((1,))), (), DType.F16, TOLERANCE),
         Layer("move-both", Logic("and"), (flags, flags)),
         Layer("move-both-broadcast", Logic("and"), (flags, flag)),

@@ -1,30 +1,138 @@
-"""Functions of whole lines along an axis."""
+"""Functions of whole lines along an axis: softmax and its logarithm, and the place of the greatest."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
+from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
+from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.line import Line
+from bolt_build.graph.ops.softmax import Softmax
 
-_FUNCTIONS = {"log_softmax": "LogSoftmax", "hardmax": "Hardmax"}
+_ENDINGS = {"softmax": "Shares", "log_softmax": "LogShares"}
+_SHORT, _WHOLE = 32, 64
+"""Elements of lines below which a GPU's thread has a line of its own, in whole accesses; and of those that it has where
+no whole access divides them."""
 
 
 def _refuse(problem: KernelProblem) -> str | None:
     return computed_only(problem) or no_epilogue(problem)
 
 
-def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op = problem.op
-    assert isinstance(op, Line)
-    outer, axis, inner = around(problem.outputs[0], op.axis)
-    parameters = struct("bolt::portable::Line", outer=outer, axis=axis, inner=inner)
+def _function(problem: KernelProblem) -> str:
+    return problem.op.function if isinstance(problem.op, Line) else "softmax"
+
+
+def _line(problem: KernelProblem) -> tuple[int, int, int]:
+    """Lines, elements of one, and elements between them; see `around`."""
+    assert isinstance(problem.op, Line | Softmax)
+    return around(problem.outputs[0], problem.op.axis)
+
+
+def _lanes(axis: int) -> int:
+    """Elements of a line that a thread loads at once: as many as there are kernels for."""
+    return LANES if axis % LANES == 0 else 1
+
+
+def _usual(problem: KernelProblem) -> RowTile | None:
+    """Lines in registers, None where they are read again, and where their elements are no neighbours."""
+    _, axis, inner = _line(problem)
+    if inner > 1 or _function(problem) not in _ENDINGS:
+        return None
+    if axis < (_SHORT if axis % LANES == 0 else _WHOLE):
+        return RowTile(1)
+    loads, threads = held(axis, _lanes(axis))
+    return RowTile(threads) if loads else None
+
+
+def _refuse_tile(problem: KernelProblem, tile: RowTile) -> str | None:
+    _, axis, inner = _line(problem)
+    if _function(problem) not in _ENDINGS:
+        return "lines are read again"
+    if inner > 1:
+        return "elements of a line are no neighbours"
+    if tile.rows > 1:
+        return "a line has threads of its own: one at a time"
+    if tile.threads > 1:
+        return refuse_row(tile, axis, _lanes(axis))
+    return Reason("a thread has lines of {} elements at most", _WHOLE) if axis > _WHOLE else None
+
+
+@dataclass(frozen=True)
+class _Across:
+    """How a GPU holds lines whose elements are no neighbours: `parts` threads share one, each of which holds so many
+    `loads` of `lanes` lines that lie side by side. No loads: each line is read again."""
+
+    loads: int
+    parts: int
+    lanes: int
+
+
+_PARTS, _MOST_LOADS, _MOST_BYTES = (1, 8, WARP), 32, 160
+"""Threads that share such a line; loads of one of them, and bytes that it holds."""
+
+
+def _across(problem: KernelProblem) -> _Across:
+    _, axis, inner = _line(problem)
+    for parts in _PARTS:
+        loads = ceil(axis / parts)
+        if loads <= _MOST_LOADS:
+            size = problem.inputs[0].format.dtype.nbytes
+            lanes = next(n for n in (8, 4, 2, 1) if n == 1 or (inner % n == 0 and loads * n * size <= _MOST_BYTES))
+            return _Across(loads, parts, lanes)
+    return _Across(0, 1, 1)
+
+
+_LINE, _READ_AGAIN, _HELD, _COLUMNS = 0.7e-6, 0.3, 0.7, 0.6
+"""Seconds in which threads join sums of a line after its greatest. Parts of the bandwidth where lines are read again,
+from caches; where they are held; and where their elements are no neighbours, which is a guess."""
+
+
+def _bandwidth(problem: KernelProblem) -> float:
+    if _usual(problem) is not None:
+        return _HELD
+    across = _function(problem) in _ENDINGS and _line(problem)[2] > 1 and _across(problem).loads > 0
+    return _COLUMNS if across else _READ_AGAIN
+
+
+def _emit(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> StepCode:
+    outer, axis, inner = _line(problem)
+    function, given = _function(problem), f"{at.inputs[0]}, {at.outputs[0]}"
+    extents = {"outer": outer, "axis": axis, "inner": inner}
     types = f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[problem.outputs[0].format.dtype]}"
-    function = f"bolt::portable::{_FUNCTIONS[op.function]}"
-    call = f"bolt::portable::line<{function}, {types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
-    return StepCode(("bolt_portable/line.h",), None, "", call)
+    if function not in _ENDINGS:
+        parameters = struct("bolt::portable::Line", **extents)
+        call = f"bolt::portable::line<bolt::portable::Hardmax, {types}>(r, {parameters}, {given});"
+        return StepCode(("bolt_portable/line.h",), None, "", call)
+    parameters, lanes = struct("bolt::portable::Softmax", **extents), _lanes(axis)
+    name, how = "softmax", (0, WARP, lanes) if tile is None else (tile.loads(axis, lanes), tile.threads, lanes)
+    if inner > 1:
+        across = _across(problem)
+        name, how = "softmax_across", (across.loads, across.parts, across.lanes)
+    numbers = ", ".join(map(str, how))
+    ending = f"bolt::portable::{_ENDINGS[function]}"
+    call = f"bolt::portable::{name}<{ending}, {numbers}, {types}>(r, {parameters}, {given});"
+    return StepCode(("bolt_portable/softmax.h",), None, "", call)
 
 
-RULES = (Rule(Line, _refuse, _emit, lambda problem: 0.002, gpu_bandwidth=lambda problem: 0.3, in_place=(0,)),)
+_PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
+RULES = tuple(
+    Rule(
+        op,
+        _refuse,
+        _PLAIN.emit_usual,
+        lambda problem: 0.002,
+        gpu_bandwidth=_bandwidth,
+        gpu_latency=lambda problem: _LINE,
+        in_place=(0,),
+        plain=_PLAIN,
+    )
+    for op in (Softmax, Line)
+)

@@ -1,4 +1,4 @@
-"""Reductions over axes, softmax, local response normalisation."""
+"""Reductions over axes, local response normalisation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from bolt_build.families.common.cxx import braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
-from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
-from bolt_build.families.portable.plain import Plain
+from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
 from bolt_build.families.portable.typed import ctype, is_computed
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.softmax import Softmax
 
 
 def _types(problem: KernelProblem) -> str:
@@ -100,52 +98,8 @@ def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/reduce.h",), None, "", call)
 
 
-def _refuse_line(problem: KernelProblem) -> str | None:
+def _refuse_lrn(problem: KernelProblem) -> str | None:
     return computed_only(problem) or no_epilogue(problem)
-
-
-_SHORT = 32
-"""Elements of lines below which a GPU's thread has a line of its own."""
-
-
-def _line(problem: KernelProblem) -> tuple[int, int, int]:
-    """Lines, elements of one, and elements between them; see `around`."""
-    assert isinstance(problem.op, Softmax)
-    return around(problem.outputs[0], problem.op.axis)
-
-
-def _lanes(axis: int) -> int:
-    """Elements of a line that a thread loads at once: as many as there are kernels for."""
-    return LANES if axis % LANES == 0 else 1
-
-
-def _usual_line(problem: KernelProblem) -> RowTile | None:
-    """Lines in registers, None where they are read again."""
-    _, axis, inner = _line(problem)
-    loads, threads = held(axis, _lanes(axis)) if inner == 1 and axis >= _SHORT else (0, WARP)
-    return RowTile(threads) if loads else None
-
-
-def _refuse_line_tile(problem: KernelProblem, tile: RowTile) -> str | None:
-    _, axis, inner = _line(problem)
-    if inner > 1:
-        return "elements of a line are no neighbours"
-    return "a line has threads of its own: one at a time" if tile.rows > 1 else refuse_row(tile, axis, _lanes(axis))
-
-
-def _softmax_bandwidth(problem: KernelProblem) -> float:
-    """Less where lines do not fit into registers and are read twice again, from caches."""
-    return 0.3 if _usual_line(problem) is None else 0.7
-
-
-def _emit_softmax(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> StepCode:
-    outer, axis, inner = _line(problem)
-    parameters = struct("bolt::portable::Softmax", outer=outer, axis=axis, inner=inner)
-    lanes = _lanes(axis)
-    loads, threads = (0, WARP) if tile is None else (tile.loads(axis, lanes), tile.threads)
-    how = f"{loads}, {threads}, {lanes}, {_types(problem)}"
-    call = f"bolt::portable::softmax<{how}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
-    return StepCode(("bolt_portable/softmax.h",), None, "", call)
 
 
 def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -172,9 +126,8 @@ where whole loads make up what is reduced, of which a warp has one result."""
 _ACROSS, _POSITION = 0.4e-6, 3.4e-10
 """Seconds in which threads that each have some positions put their sums together, and those of a position. Fitted to 82
 times of an H200."""
-_REACHED, _JOINED, _LINE = 0.88, 0.3e-6, 0.7e-6
-"""The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours, and those of a
-line after its greatest."""
+_REACHED, _JOINED = 0.88, 0.3e-6
+"""The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours."""
 
 
 def _reduce_bandwidth(problem: KernelProblem) -> float:
@@ -195,7 +148,6 @@ def _reduce_latency(problem: KernelProblem) -> float:
     return _ACROSS + _POSITION * prod(loop.extent for loop in reduced)
 
 
-_SOFTMAX = Plain(_usual_line, RowTile.read, _refuse_line_tile, _emit_softmax)
 RULES = (
     Rule(
         Reduce,
@@ -206,9 +158,5 @@ RULES = (
         gpu_latency=_reduce_latency,
         layouts=_reduce_layouts,
     ),
-    Rule(
-        Softmax, _refuse_line, _SOFTMAX.emit_usual, lambda problem: 0.002, gpu_bandwidth=_softmax_bandwidth,
-        gpu_latency=lambda problem: _LINE, in_place=(0,), plain=_SOFTMAX,
-    ),
-    Rule(Lrn, _refuse_line, _emit_lrn, lambda problem: 0.02),
+    Rule(Lrn, _refuse_lrn, _emit_lrn, lambda problem: 0.02),
 )  # fmt: skip

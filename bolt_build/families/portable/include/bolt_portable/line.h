@@ -22,11 +22,6 @@ BOLT_HD inline LineTop first_top(LineTop a, LineTop b) {
   return b.value > a.value || b.value != b.value ? (a.value != a.value ? a : b) : a;
 }
 
-struct LogSoftmax {
-  static constexpr bool sums = true;
-  static BOLT_HD float term(float x, LineTop top) { return exponential(x - top.value); }
-  static BOLT_HD float finish(float x, Index, LineTop top, float sum) { return x - top.value - std::log(sum); }
-};
 struct Hardmax {
   static constexpr bool sums = false;
   static BOLT_HD float term(float, LineTop) { return 0.0f; }
