@@ -84,16 +84,8 @@ def _copied() -> list[Layer]:
 
 def _turned() -> list[Layer]:
     """Extents that no access divides: strips of one side, of the other, of both, of few and of many lines."""
-    shapes = (
-        (3, 37, 72),
-        (2, 72, 37),
-        (2, 49, 49),
-        (2, 3, 1517),
-        (2, 1517, 3),
-        (2, 5, 700),
-        (2, 700, 5),
-        (2, 67, 1030),
-    )
+    few = ((2, 3, 1517), (2, 1517, 3), (2, 5, 700))
+    shapes = ((3, 37, 72), (2, 72, 37), (2, 49, 49), *few, (2, 700, 5), (2, 67, 1030))
     sizes = {DType.F32: (2, 35, 301), DType.I64: (2, 301, 35), DType.U8: (3, 45, 143), DType.I32: (2, 143, 45)}
     return [
         *(_moved(f"turned-{'x'.join(map(str, shape))}", Transpose((0, 2, 1)), shape) for shape in shapes),
@@ -107,10 +99,8 @@ def _turned() -> list[Layer]:
 def _beside() -> list[Layer]:
     """Parts of a few columns, of odd rows and of planes, rows that indices name, and tensors of several types."""
     named = Input((9,), low=0, high=8.9, dtype=DType.I64)
-    flags, flag = (
-        Input((2, 3, 33), low=0, high=1.9, dtype=DType.BOOL),
-        Input((2, 1, 33), low=0, high=1.9, dtype=DType.BOOL),
-    )
+    flags, flag = (Input((2, rows, 33), low=0, high=1.9, dtype=DType.BOOL) for rows in (3, 1))
+    pairs = Input((3, 5, 1), low=0, high=8.9, dtype=DType.I64)
     return [
         _moved("boxes", Concat(2), (3, 41, 4), (3, 41, 1), (3, 41, 80)),
         _moved("planes", Concat(1), (2, 3, 7, 7), (2, 5, 7, 7)),

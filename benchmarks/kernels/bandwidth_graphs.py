@@ -62,8 +62,8 @@ Make = Callable[[Net, str, str], str]
 
 @dataclass(frozen=True)
 class Case:
-    """`make` adds the case's nodes of a batch-sized input of `shape`, and gives the tensor that is its result. Integers of
-    the input are below `below`."""
+    """`make` adds the case's nodes of a batch-sized input of `shape`, and gives the tensor that is its result. Integers
+    of the input are below `below`."""
 
     kind: str
     name: str
