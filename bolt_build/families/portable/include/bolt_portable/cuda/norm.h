@@ -3,11 +3,11 @@
 #pragma once
 
 #include "bolt_portable/cuda/norm_batches.h"
+#include "bolt_portable/cuda/norm_columns.h"
 #include "bolt_portable/cuda/norm_held.h"
 #include "bolt_portable/cuda/norm_passes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
 #include "bolt_portable/cuda/norm_turns.h"
-#include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
 
@@ -120,81 +120,6 @@ __global__ void __launch_bounds__(block_threads) norm_rows_kernel(const Rows row
   rows(blockIdx.x);
 }
 
-/// Where elements of a statistic lie, or where statistics begin, with the steps of a `NormAt`.
-inline Walk<4> norm_walk(const NormLoop* loops, int rank) {
-  Walk<4> walk;
-  for (int axis = rank; axis-- > 0;)
-    walk.add(loops[axis].extent, {loops[axis].x, loops[axis].scale, loops[axis].bias, loops[axis].channel});
-  return walk;
-}
-__device__ inline NormAt along(NormAt at, const Walk<4>& walk, std::uint32_t item) {
-  Index steps[4] = {at.x, at.scale, at.bias, at.channel};
-  walk.go(item, steps);
-  return {steps[0], steps[1], steps[2], steps[3]};
-}
-
-/// `across` times `lanes` neighbouring statistics a block: each thread has `lanes` of them, and a part of their elements.
-/// An image's few channels are spread over many blocks, whose elements the second and third reading find in caches.
-template <int across, int lanes, typename Statistic, typename In, typename Out, typename End>
-void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index rows, std::uint32_t count,
-                  const End& end) {
-  constexpr int parts = block_threads / across, own = across * lanes;
-  const std::uint32_t many = counted(rows, "normalisation");
-  const Walk<4> kept = norm_walk(p.kept, p.kept_rank), reduced = norm_walk(p.reduced, p.reduced_rank);
-  launch_blocks(
-      r, (rows + own - 1) / own,
-      [=] __device__(std::uint32_t block) {
-        __shared__ float partial[parts][own];
-        const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across;
-        const std::uint32_t item = (block * across + lane) * lanes;
-        const NormAt start = along(NormAt{}, kept, item < many ? item : 0u);
-        const std::uint32_t stop = item < many ? count : 0u;
-        const auto total = [&](float* values) {
-          __syncthreads();
-#pragma unroll
-          for (int i = 0; i < lanes; ++i) partial[part][lane * lanes + i] = values[i];
-          for (std::uint32_t half = parts / 2; half > 0; half /= 2) {
-            __syncthreads();
-            for (std::uint32_t at = threadIdx.x; at < half * own; at += block_threads)
-              partial[at / own][at % own] += partial[half + at / own][at % own];
-          }
-          __syncthreads();
-#pragma unroll
-          for (int i = 0; i < lanes; ++i) values[i] = partial[0][lane * lanes + i];
-        };
-        float sum[lanes] = {}, mean[lanes] = {}, x[lanes];
-        if (Statistic::centred) {
-#pragma unroll 4
-          for (std::uint32_t k = part; k < stop; k += parts) {
-            load_lanes<lanes>(in + along(start, reduced, k).x, x);
-#pragma unroll
-            for (int i = 0; i < lanes; ++i) mean[i] += x[i];
-          }
-          total(mean);
-#pragma unroll
-          for (int i = 0; i < lanes; ++i) mean[i] /= static_cast<float>(count);
-        }
-#pragma unroll 4
-        for (std::uint32_t k = part; k < stop; k += parts) {
-          load_lanes<lanes>(in + along(start, reduced, k).x, x);
-#pragma unroll
-          for (int i = 0; i < lanes; ++i) sum[i] += Statistic::term(x[i] - mean[i]);
-        }
-        total(sum);
-#pragma unroll
-        for (int i = 0; i < lanes; ++i) sum[i] = Statistic::factor(sum[i], static_cast<float>(count), p.epsilon);
-        NormNeighbours<lanes, NormOperands::any, End> neighbours(p, p.kept[p.kept_rank - 1], end, start, mean, sum);
-#pragma unroll 2
-        for (std::uint32_t k = part; k < stop; k += parts) {
-          const NormAt at = along(start, reduced, k);
-          load_lanes<lanes>(in + at.x, x);
-          neighbours.normalise(at, x);
-          store_lanes<lanes>(out + at.x, x);
-        }
-      },
-      "normalisation");
-}
-
 /// A block a statistic. A few loads of a thread are under way at once.
 template <typename Statistic, typename In, typename Out, typename End>
 void norm_blocks(const Run& r, const Norm& p, const In* in, Out* out, Index rows, std::uint32_t count, const End& end) {
@@ -256,19 +181,11 @@ void norm_narrow(const Run& r, const Norm& p, const void* input, const void* sca
       return;
     }
   }
-  if (p.kept[p.kept_rank - 1].x == 1 && p.reduced[p.reduced_rank - 1].x != 1) {
-    const NormLoop& neighbours = p.kept[p.kept_rank - 1];
-    bool runs = neighbours.extent % wide == 0 && aligned_to_16(in, out) && epilogue_in_lanes(epilogue, wide);
-    for (int axis = 0; axis < p.kept_rank - 1; ++axis) runs = runs && p.kept[axis].x % wide == 0;
-    for (int axis = 0; axis < p.reduced_rank; ++axis) runs = runs && p.reduced[axis].x % wide == 0;
-    if (runs) {
-      norm_columns<2, wide, Statistic>(r, p, in, out, rows, count, end);
-    } else {
-      norm_columns<32, 1, Statistic>(r, p, in, out, rows, count, end);
-    }
-  } else {
-    norm_blocks<Statistic>(r, p, in, out, rows, count, end);
+  if constexpr (loads == 0) {
+    if (p.kept[p.kept_rank - 1].x == 1 && p.reduced[p.reduced_rank - 1].x != 1)
+      return norm_neighbours<Statistic>(r, p, in, out, rows, count, end);
   }
+  norm_blocks<Statistic>(r, p, in, out, rows, count, end);
 }
 
 /// The same in the widest loads.
