@@ -37,6 +37,7 @@ from gpu_moves import move_trials
 from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
 from gpu_pair_layers import PAIRS, pair_trials
+from gpu_pair_products import pair_products
 from gpu_pair_sums import pair_sums
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_pools import plain, sliding_pools
@@ -366,7 +367,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
     found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
-    found += pair_sums()
+    found += pair_sums() + pair_products()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )

@@ -39,6 +39,7 @@ from bolt_build.planner.passes.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.move_integers import MOVE_INTEGERS
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.multiply_integers import MULTIPLY_INTEGERS, multiplies_integers
+from bolt_build.planner.passes.multiply_pairs import MULTIPLY_PAIRS
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.order_heads import ORDER_HEADS
@@ -129,6 +130,7 @@ PIPELINE: tuple[Pass, ...] = (
     MIX_HEADS,  # no attention has taken them
     PLACE_PRODUCTS,  # attention has taken those that it can
     SHARE_PROJECTIONS,  # those that such products read too
+    MULTIPLY_PAIRS,  # factors are read where they lie
     SPLIT_DEPTHS,  # factors are read where they lie
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     MOVE_IMAGES,  # those between images are one movement already

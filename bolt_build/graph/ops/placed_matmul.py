@@ -181,6 +181,15 @@ def _axes(shape: tuple[int, ...], steps: tuple[int, ...], move: Move) -> list[_A
     return [[(split[perm[at]], found[perm[at]]) for at in group] for group in joined]
 
 
+def moved_loops(shape: tuple[int, ...], steps: tuple[int, ...], move: Move) -> list[tuple[int, int]] | None:
+    """Extent and step of each axis that the move makes of a tensor of this shape and these steps between neighbours;
+    None where one is no single loop."""
+    axes = _axes(shape, steps, move)
+    found = [] if axes is None else [_single(axis) for axis in axes]
+    loops = [loop for loop in found if loop is not None]
+    return loops if axes is not None and len(loops) == len(found) else None
+
+
 def _made_axes(op: PlacedMatMul, shape: tuple[int, ...], steps: tuple[int, ...]) -> list[_Axis] | None:
     """Of each axis of the product: its loops, with steps in the output."""
     split, perm, _ = op.made
