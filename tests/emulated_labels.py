@@ -177,6 +177,7 @@ FURTHER = (
     "half-heads-turned-portable-tensor_coresx32x32-f16/row-f16/row",
     "half-shared-portable-tensor_coresx64x64-f16/row-f16/row",
     "half-odd-portable-tensor_coresx64x128-f16/row-f16/row",
+    "pair-products-of-both-portable-tensor_coresx2-f16/row-f16/row",
     "f16-gru-portable-rowsx2x8-f16/row-f16/row",
     "f16-lstm-coupled-portable-tensor_coresx8x256x1x1-f16/row",
     "f16-gru-after-portable-tensor_coresx8x256x1x1-f16/row",

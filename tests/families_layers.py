@@ -24,6 +24,7 @@ from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
+from bolt_build.graph.ops.pair_product import PairProduct
 from bolt_build.graph.ops.pair_sum import PairSum
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.pool import Pool
@@ -262,6 +263,12 @@ MOVES = [
     Layer("pair-sum", PairSum((2, 3, 4, 6), (True, True, False), (False, True, False), (0.5, 2.0, 1.0)),
           (Input((2, 3, 4, 9)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32), Input((3, 6, 5)),
            Input((6, 4), low=-5.4, high=4.9, dtype=DType.I32), Input((2, 1, 1, 6)))),
+    Layer("pair-product", PairProduct(
+              (2, 3, 4, 6), (((2, 4, 3, 5), (0, 2, 1, 3), (2, 3, 4, 5)), ((2, 6, 3, 5), (0, 2, 1, 3), (2, 3, 6, 5))),
+              (False, True), (0.5, 2.0)),
+          (Input((2, 4, 15)), Input((3, 9, 5), True), Input((2, 6, 15)), Input((9, 5), True),
+           Input((1, 1), True, 0.5, 2.4, DType.I32), Input((4, 6), True, 0.1, 6.9, DType.U8),
+           Input((1, 1), True, 0.5, 2.4, DType.I32), Input((4, 6), True, 0.1, 6.9, DType.U8))),
     Layer("gather-elements", GatherElements(0), (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32))),
     Layer("scatter-add", ScatterElements(0, "add"),
           (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I64), Input((4, 6)))),

@@ -42,8 +42,8 @@ class PairProduct(Op):
     that is turned, where p = least[line // 16, place // 64] + more[i, j].
 
     Inputs are of each term rows, of which `lying` makes x [..., lines, depth], and weights w [..., positions, depth],
-    which broadcast to the axes in front; then of each the least indices and, in bytes, what is more. There are two terms
-    at most. No model has the operator; a pass makes it of products of which constant indices pick.
+    which broadcast to the axes in front; then of each the least indices and, in bytes, what is more. There are two
+    terms at most. No model has the operator; a pass makes it of products of which constant indices pick.
     """
 
     kind = "pair_product"
@@ -66,12 +66,11 @@ class PairProduct(Op):
         if len(inputs) != 4 * len(self.lying):
             raise ShapeError(f"{len(self.lying)} terms do not have {len(inputs)} inputs")
         for term in self.terms:
-            self._check(term, *(inputs[index] for index in (term.rows, term.weights, term.least, term.more)))
+            self._check(term, inputs)
         return (TensorType(inputs[0].dtype, self.shape),)
 
-    def _check(
-        self, term: PairFactors, rows: TensorType, weights: TensorType, least: TensorType, more: TensorType
-    ) -> None:
+    def _check(self, term: PairFactors, inputs: Sequence[TensorType]) -> None:
+        rows, weights, least, more = (inputs[index] for index in (term.rows, term.weights, term.least, term.more))
         *front, lines, places = self.lines(term)
         split, perm, whole = term.move
         for each in (rows, weights):
@@ -79,12 +78,9 @@ class PairProduct(Op):
         expect_indices(least)
         if more.dtype is not DType.U8:
             raise ShapeError(f"what indices are more is bytes, not {more.dtype.value}")
-        parts = tuple(split[axis] for axis in perm)
-        if sorted(perm) != list(range(len(split))) or not prod(rows.shape) == prod(split) == prod(whole):
-            raise ShapeError(
-                f"{list(rows.shape)} cannot become {list(split)} in the order {list(perm)} and {list(whole)}"
-            )
-        if axes_of(rows.shape, split) is None or axes_of(whole, parts) is None or whole[:-1] != (*front, lines):
+        ordered = sorted(perm) == list(range(len(split))) and prod(rows.shape) == prod(split) == prod(whole)
+        joined = axes_of(whole, tuple(split[axis] for axis in perm)) if ordered else None
+        if joined is None or axes_of(rows.shape, split) is None or whole[:-1] != (*front, lines):
             raise ShapeError(f"{list(rows.shape)} are no rows of {list(self.shape)}")
         if weights.rank < 2 or weights.shape[-1] != whole[-1]:
             raise ShapeError(f"weights {list(weights.shape)} are not as deep as {list(whole)}")

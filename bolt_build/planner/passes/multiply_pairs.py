@@ -1,9 +1,9 @@
 """Makes one step of products of rows with weights, of which constant indices pick for every pair of a row and a column,
 and the sum of these.
 
-`add-pairs` leaves DeBERTa's relative positions as two products and a sum that picks of both: products with all positions
-are stored, and read here and there. Neighbouring pairs name the same few positions. So a kernel of tensor cores computes
-a tile's pairs from the rows and the weights that they name, and stores nothing but their sum.
+`add-pairs` leaves DeBERTa's relative positions as two products and a sum that picks of both: products with all
+positions are stored, and read here and there. Neighbouring pairs name the same few positions. So a kernel of tensor
+cores computes a tile's pairs from the rows and the weights that they name, and stores nothing but their sum.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _least(indices: Array, lines: int, places: int) -> Array:
 
 def _moved(op: PlacedMatMul, lines: tuple[int, ...], made: tuple[int, ...]) -> Move | None:
     """What makes the sum's lines of the product's rows; None where its result is moved, or rows are parts of others."""
-    split, perm, whole = op.made
+    _, perm, whole = op.made
     still = perm == tuple(range(len(perm))) and whole[-2:] == op.product[-2:] == (lines[-1], made[-1])
     if not still or op.left[2][-2] != lines[-1] or prod(op.left[2][:-2]) != prod(lines[:-1]):
         return None

@@ -1,4 +1,4 @@
-"""How a GPU multiplies rows with the weights that pairs pick, in half precision on its tensor cores: a tile of pairs has a
+"""How a GPU multiplies rows with weights that pairs pick, in half precision on its tensor cores: a tile of pairs has a
 few positions, so products with all of them are never stored."""
 
 from __future__ import annotations

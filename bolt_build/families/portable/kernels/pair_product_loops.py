@@ -54,7 +54,8 @@ def _steps(problem: KernelProblem, term: PairFactors, axes: int) -> tuple[int, .
 def parameters(problem: KernelProblem, at: StepExpressions) -> str:
     """C++ for what kernels are given."""
     op, found = problem.op, looped(problem, at)
-    assert isinstance(op, PairProduct) and isinstance(found, Loops)
+    assert isinstance(op, PairProduct)
+    assert isinstance(found, Loops), found
     terms = tuple(op.terms)
     return struct(
         f"bolt::portable::PairProduct<{len(terms)}>",
