@@ -18,6 +18,7 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError
+from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pair_product import LINES, PLACES, TERMS, PairProduct, groups
 from bolt_build.graph.ops.pair_sum import PairSum, PairTerm
 from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
@@ -36,7 +37,7 @@ _DEEPEST, _LOAD = 128, 8
 
 @dataclass(frozen=True)
 class _Picked:
-    """A term whose data a product of its own makes, of rows with weights [..., positions, depth]."""
+    """A term whose data a product makes, of rows with weights [..., positions, depth]."""
 
     product: Node
     move: Move
@@ -56,7 +57,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 def _multiply(editor: GraphEditor, journal: Journal, node: Node, op: PairSum) -> None:
     terms = tuple(op.terms)
-    if not any(_product(editor, node, term) for term in terms):
+    if not any(_product(editor, node, term) is not None for term in terms):
         return
     if len(terms) > TERMS:
         journal.declined(node.name, f"{len(terms)} terms; one kernel multiplies {TERMS}")
@@ -84,30 +85,45 @@ def _multiply(editor: GraphEditor, journal: Journal, node: Node, op: PairSum) ->
     journal.did(node.name, "multiplied", f"computes what its pairs pick of {names}, and stores none of these")
 
 
-def _product(editor: GraphEditor, node: Node, term: PairTerm) -> Node | None:
+def _product(editor: GraphEditor, node: Node, term: PairTerm) -> tuple[Node, PlacedMatMul] | None:
     """The product that makes a term's data, of which nothing but the term reads anything."""
-    if term.indices is None:
-        return None
     value = node.inputs[term.data]
     made = editor.producer(value)
-    plain = made is not None and isinstance(made.op, PlacedMatMul) and not made.epilogue and len(made.inputs) == 2
-    return made if plain and editor.not_private(value) is None else None
+    if term.indices is None or made is None or editor.not_private(value) is not None:
+        return None
+    if made.epilogue or len(made.inputs) != 2:
+        return None
+    shapes = [editor.type(name).shape for name in (*made.inputs, value)]
+    match made.op:
+        case PlacedMatMul():
+            return made, made.op
+        case MatMul(transpose_a=False) if len(shapes[1]) > 2:
+            right = (*range(len(shapes[1]) - 2), len(shapes[1]) - 1, len(shapes[1]) - 2)
+            turned = (shapes[1], right, tuple(shapes[1][axis] for axis in right))
+            return made, PlacedMatMul(
+                _same(shapes[0]), turned if made.op.transpose_b else _same(shapes[1]), _same(shapes[2])
+            )
+    return None
+
+
+def _same(shape: tuple[int, ...]) -> Move:
+    return shape, tuple(range(len(shape))), shape
 
 
 def _picked(editor: GraphEditor, node: Node, op: PairSum, term: PairTerm) -> _Picked | str:
-    product = _product(editor, node, term)
-    if product is None or term.indices is None:
+    found = _product(editor, node, term)
+    if found is None or term.indices is None:
         return f"'{node.inputs[term.data]}' is no product that indices alone read"
-    assert isinstance(product.op, PlacedMatMul)
+    product, placed = found
     weights, indices = editor.constant(product.inputs[1]), editor.constant(node.inputs[term.indices])
     if weights is None or indices is None:
         return f"'{product.inputs[1]}' is no constant"
     *front, lines, places = op.lines(term)
-    positions, depth = product.op.right[2][-1], product.op.right[2][-2]
+    positions, depth = placed.right[2][-1], placed.right[2][-2]
     if depth > _DEEPEST or depth % _LOAD:
         return f"rows of {depth} numbers; a kernel multiplies multiples of {_LOAD} up to {_DEEPEST}"
-    moved = _moved(product.op, (*front, lines), editor.type(product.outputs[0]).shape)
-    matrices = _matrices(product.op, weights, tuple(front))
+    moved = _moved(placed, (*front, lines), editor.type(product.outputs[0]).shape)
+    matrices = _matrices(placed, weights, tuple(front))
     if moved is None or matrices is None:
         return f"the matrices of '{product.name}' are not those of its sum"
     own = np.where(indices < 0, indices + positions, indices).astype(np.int64)
