@@ -157,6 +157,10 @@ TAKEN = "%{0} = gather(%x.t, %nought) axis=0; %{1} = gather(%x.t, %one) axis=0; 
          + TAKEN.format("q", "k", "v") + "".join(ROWS.format(name) for name in "qkv")
          + "%s = matmul(%qh, %kh) transpose_b=true; %p = softmax(%s) axis=2; %o = matmul(%p, %vh); "
          "%t = transpose(%o) perm=[1,0,2]; %y = reshape(%t) shape=[10,12]", TURNED),
+        # As Hiera does, with one window behind the heads.
+        ("%x.r = reshape(%x) shape=[2,5,1,3,3,4]; %x.t = transpose(%x.r) perm=[3,0,4,2,1,5]; "
+         + TAKEN.format("qh", "kh", "vh") + SCORES + "%p = softmax(%s) axis=4; %o = matmul(%p, %vh); "
+         "%t = transpose(%o) perm=[0,3,2,1,4]; %y = reshape(%t) shape=[2,5,12]", PACKED),
         # Not side by side.
         (CUT + QKV + PLAIN, CUT + "%y = attention(%q, %k, %v) heads=3 kv_heads=3 scale=1.0"),
         # Images in channels: columns of queries, keys and values, and of the result.
@@ -173,7 +177,7 @@ TAKEN = "%{0} = gather(%x.t, %nought) axis=0; %{1} = gather(%x.t, %one) axis=0; 
          + "%'o.attention = attention(%'o.rows.3, %'o.rows.7, %'o.rows.11) heads=3 kv_heads=3 scale=1.0; "
          "%y = transpose(%'o.attention) perm=[0,2,1]"),
     ],
-    ids=["slices", "timm", "rows-first", "two-of-one", "channels"],
+    ids=["slices", "timm", "rows-first", "window", "two-of-one", "channels"],
 )  # fmt: skip
 def test_queries_keys_and_values_are_found_where_they_lie(text: str, nodes: str) -> None:
     assert found(spelled(text)) == nodes

@@ -74,15 +74,16 @@ class Chain:
 
 
 def heads_of(editor: GraphEditor, queries: str, batch: tuple[int, ...], swapped: bool) -> int:
-    """How many matrices of a batch of these extents belong to one image: the last extent; of a single one what the
-    queries take of the axis that their columns are of."""
-    if len(batch) > 1:
+    """How many matrices of a batch of these extents belong to one image: the last extent; of a single one, or where the
+    last is 1, what the queries take of the axis that their columns are of. For example Hiera has the windows of an
+    image last, of which there is one where attention is global."""
+    if len(batch) > 1 and batch[-1] > 1:
         return batch[-1]
     if not batch:
         return 1
     view = viewed(editor, queries, scales=True, heads=True).view
     columns = view.axes[-2 if swapped else -1]
-    if len(view.axes) < 3 or not columns or prod(view.shape[:-2]) != batch[0]:
+    if len(view.axes) < 3 or not columns or prod(view.shape[:-2]) != prod(batch):
         return 1
     heads, axis = 1, columns[-1].axis
     for digit in reversed([digit for axis_ in view.axes[:-2] for digit in axis_]):
