@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from families_harness import Input, Layer, graph_with
-from families_layers import stage
+from families_layers import RELU, stage
 from gpu_harness import TARGET, Trial
 from gpu_products import GELU, matmul
 
@@ -31,22 +31,26 @@ def product(
 
 
 def step_of(
-    first: Layer, *, statistic: str = "variance", keeps: bool = False, bias: bool = True
-) -> tuple[Layer, ProposedStep]:
-    """The product of a layer and the normalisation of its rows as one step, and as one layer."""
+    first: Layer, *, statistic: str = "variance", keeps: bool = False, bias: bool = True,
+    behind: tuple[EpilogueOp, ...] = (),
+) -> tuple[Layer, ProposedStep]:  # fmt: skip
+    """The product of a layer and the normalisation of its rows as one step, and as one layer. Stages behind that may
+    add the last input."""
     graph, node = graph_with(first)
     alone = FAMILY.propose(graph, node, TARGET, first.precision)[0][0].steps[0].problem
     (y,) = alone.outputs
     vector = Operand(y.shape[-1:], TensorFormat(DType.F32, Layout.ROW), constant=True)
     op = Norm(statistic, (len(y.shape) - 1,), 1e-5)
     inputs = (y, vector, *((vector,) if bias else ()))
-    norm = KernelProblem(op, inputs, (y,), (), DType.F32, TARGET.name)
+    joined = (y,) if any(each.operand is not None for each in behind) else ()
+    stages = tuple(each if each.operand is None else replace(each, operand=len(inputs)) for each in behind)
+    norm = KernelProblem(op, (*inputs, *joined), (y,), stages, DType.F32, TARGET.name)
     both = kept(alone, norm) if keeps else chained(alone, norm)
     names = tuple(f"x{index}" for index in range(len(both.inputs)))
     step = ProposedStep(both, names, ("k", "y") if keeps else ("y",))
     label = f"{first.label}+{statistic}{'-kept' if keeps else ''}{'' if bias else '-unbiased'}"
-    vectors = tuple(Input(vector.shape, True) for _ in inputs[1:])
-    return replace(first, label=label, op=both.op, epilogue=(), inputs=(*first.inputs, *vectors)), step
+    more = (*(Input(vector.shape, True) for _ in inputs[1:]), *(Input(each.shape) for each in joined))
+    return replace(first, label=label, op=both.op, epilogue=both.epilogue, inputs=(*first.inputs, *more)), step
 
 
 LAYERS = (
@@ -65,6 +69,10 @@ LAYERS = (
     ),
     (step_of(product("norm-128", (5, 33, 40), 128, ADD)), ((1, "pingpong"), (2, "cooperative"))),
     (
+        step_of(product("norm-256-behind", (2, 131, 72), 256, ()), behind=ADD),
+        ((4, "pingpong"), (1, "cooperative")),
+    ),
+    (
         step_of(product("norm-512-many", (1, 4500, 64), 512, ADD), keeps=True),
         ((4, "pingpong"), (2, "pingpong"), (4, "cooperative")),
     ),
@@ -82,6 +90,10 @@ THROUGH_MEMORY = (
         {"m": 128, "n": 128, "warpgroups": "pingpong"},
     ),
     (step_of(product("memory-norm-512", (300, 72), 512, ADD)), {"m": 256, "n": 128, "warpgroups": "cooperative"}),
+    (
+        step_of(product("memory-norm-behind", (3, 131, 72), 512, (), by=False), behind=(*ADD, RELU), statistic="rms"),
+        {"m": 128, "n": 128, "warpgroups": "pingpong"},
+    ),
 )
 """Of kernels whose blocks exchange through memory. Their rows are no whole tiles."""
 

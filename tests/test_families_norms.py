@@ -163,6 +163,37 @@ def test_the_kernel_and_its_call() -> None:
     assert unit.label == "gemm | add | norm, tile 128x192x64 cooperative with whole rows of 4 tiles"
 
 
+def test_a_residual_behind_the_normalisation_is_part_of_the_kernel() -> None:
+    """As in Swin V2, Gemma 3 and OLMo 2. It is read where a residual of the product would be, and added later."""
+    text = """
+        graph g batch=1 (%x: f32[1,4096,256], %r: f32[1,4096,768]) -> (%n) {{
+          const %w: f32[768,256] #
+          const %s: f32[768] #
+          %y = matmul(%x, %w) transpose_b=true{} // "p"
+          %n = norm(%y, %s, %r) statistic=rms axes=[2] epsilon=1e-05 | add(%r) // "n"
+        }}"""
+    (alternative,), _ = proposed(graph(text.format("")))
+    problem = alternative.steps[0].problem
+    assert describe_problem(problem) == (
+        "matmul(f16[1,4096,256], f16[768,256]) transpose_b=true | "
+        "norm(_, f32[768], f16[1,4096,768]) statistic=rms axes=[2] epsilon=1e-05 | add(@3) -> f16[1,4096,768]"
+    )
+    candidate = next(each for each in FAMILY.candidates(problem, H200)[0] if dict(each.parameters)["norm"] == 8)
+    at = StepExpressions(("x", "", "", "r"), ("n",), (None, "w", "s", None))
+    code = FAMILY.emit(problem, candidate, H200, at)
+    added = f"{SPACE}::Epilogue<{SPACE}::Join<bolt::portable::Add, false>>"
+    assert code.member_type is not None
+    assert f"{SPACE}::Behind<{added}>" in code.member_type
+    assert f"{SPACE}::behind({SPACE}::epilogue({SPACE}::join<bolt::portable::Add, false>()))" in code.member_arguments
+    assert code.call == "kernel.run(r, x, r, nullptr, n);"
+    (unit,) = FAMILY.units([(problem, candidate)], H200)
+    assert f"const {SPACE}::Behind<{added}>&, void*);" in unit.text
+    assert unit.label.startswith("gemm | norm | add, tile")
+
+    _, reasons = proposed(graph(text.format(" | relu")))
+    assert reasons[0] == ("p, n", "functions stand in front of the normalisation and behind it")
+
+
 def through_memory(candidate: Candidate) -> bool:
     return ("through", "memory") in candidate.parameters
 

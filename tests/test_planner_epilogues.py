@@ -209,6 +209,19 @@ def test_what_may_normalise_its_own_rows_keeps_the_normalisation_to_itself(front
     assert said(run(FUSE_EPILOGUES, before))[-1] == ("y", "declined", why)
 
 
+def test_a_residual_behind_the_normalised_rows_of_a_product_rides_in_it() -> None:
+    """A kernel of both may add it, and else that of the normalisation does."""
+    result = run(FUSE_EPILOGUES, graph("""
+        graph g batch=1 (%x: f32[8,8], %r: f32[8,8]) -> (%y) {
+          const %w: f32[8,8] #
+          const %s: f32[8] #
+          %p = matmul(%x, %w) // "p"
+          %n = norm(%p, %s) statistic="rms" axes=[1] epsilon=1e-05 // "n"
+          %y = add(%r, %n) // "y"
+        }"""))  # fmt: skip
+    assert body(result.graph).endswith(' | add(%r) @y  // "n", "y"')
+
+
 def test_the_policy_can_forbid_it() -> None:
     before = graph(residual('%y = relu(%a) // "y"'))
     result = FUSE_EPILOGUES.run(before, Policy(FusionPolicy(epilogue=False)))

@@ -52,7 +52,7 @@ def norm_behind(graph: Graph, first: Node) -> Node | None:
     found = (
         node
         for node in graph.consumers(between)
-        if isinstance(node.op, Norm) and node.op.axes == last and node.inputs[0] == between and not node.epilogue
+        if isinstance(node.op, Norm) and node.op.axes == last and node.inputs[0] == between
     )
     return next((node for node in found if node.inputs.count(between) == 1), None)
 

@@ -159,6 +159,8 @@ def _statistics_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | No
     out, before = editor.type(host.outputs[0]), editor.producer(host.inputs[0])
     if before is not None:
         if isinstance(host.op, Norm) and host.op.axes == (out.rank - 1,) and _with_rows(before):
+            if isinstance(before.op, MatMul) and stage.operand is not None and editor.type(stage.operand) == out:
+                return _elementwise_limit(editor, host, stage)  # such a kernel may add a residual behind it
             return f"'{before.name}' and the normalisation of its rows may be one kernel"
         if isinstance(host.op, Reduce) and isinstance(before.op, Conv):
             return f"'{before.name}' and the means of its images may be one kernel"

@@ -76,6 +76,8 @@ class SlicedNorm(TileKind[SlicedNormTile, Product]):
         return SlicedNormTile.read(reader)
 
     def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        if problem.epilogue:
+            return "another function follows the normalisation"
         if (reason := refuse_norm(problem, gpu)) is not None:
             return reason
         columns, most = product_of(parts(problem)[0]).n, _THREADS * _WIDE * _LOADS

@@ -22,7 +22,14 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, refuse_channels, residual, stage_words
+from bolt_build.families.cutlass.epilogue import (
+    epilogue_type,
+    epilogue_value,
+    refuse_channels,
+    refuse_epilogue,
+    residual,
+    stage_words,
+)
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
@@ -198,7 +205,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return refuse_norm(problem, gpu)
 
     def computed(self, problem: KernelProblem) -> Product:
-        return product_of(parts(problem)[0])
+        return product_of(staged(problem))
 
     def tiles_for(self, what: Product, gpu: Gpu) -> tuple[tuple[NormTile, ...], str | None]:
         tiles = _tiles(what)
@@ -219,17 +226,19 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return expense_of(problem)
 
     def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
-        return reads_apart(problem, self.computed(problem), op_operands(problem)[0], residual(parts(problem)[0]))
+        return reads_apart(problem, self.computed(problem), op_operands(problem)[0], _added(problem))
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        first, tile = parts(problem)[0], self.tile_of(candidate)
-        own, count, added = op_operands(first), len(first.inputs), residual(first)
+        first, tile = staged(problem), self.tile_of(candidate)
+        own, added = op_operands(first), _added(problem)
         product = self.computed(problem).reading(first.inputs[own[0]], at.input_pitch(own[0]))
-        member = f"{SPACE}::NormedGemm<{tile.cxx(problem, product)}, {epilogue_type(first)}, {product.source}>"
-        behind = range(count, len(problem.inputs))
+        member = f"{SPACE}::NormedGemm<{tile.cxx(problem, product)}, {_stages(problem)}, {product.source}>"
+        count = len(parts(problem)[0].inputs)
+        behind = range(count, count + len(op_operands(parts(problem)[1])) - 1)
+        value = f"{SPACE}::behind({epilogue_value(first)})" if problem.epilogue else epilogue_value(first)
         arguments = (
             product.arguments(between_rows(at, added)), product.source_value,
-            constant(at, own[1]), product.weights, constant(at, *own[2:]), epilogue_value(first),
+            constant(at, own[1]), product.weights, constant(at, *own[2:]), value,
             constant(at, *behind[:1]), constant(at, *behind[1:]), f"{norm_of(problem).epsilon!r}f",
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
@@ -238,23 +247,46 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return StepCode(("bolt_cutlass/normed.h",), member, ", ".join(arguments), call, counts=tile.through_memory)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
-        first, tile = parts(problem)[0], self.tile_of(candidate)
+        tile = self.tile_of(candidate)
         text = (
             '#include "bolt_cutlass/gemm_norm_warpgroup_kernel.h"\n\n'
             f"template void {SPACE}::launch_gemm(\n    {tile.cxx(problem, self.computed(problem))},\n"
             f"    const {SPACE}::GemmArguments&, const {SPACE}::NormArguments&,\n"
-            f"    const {epilogue_type(first)}&, void*);\n"
+            f"    const {_stages(problem)}&, void*);\n"
         )
-        label = f"gemm{stage_words(first)} | norm, tile {tile}"
+        label = f"gemm{stage_words(parts(problem)[0])} | norm{stage_words(problem)}, tile {tile}"
         return named_unit(text, WgmmaTile.memory_mb, label)
 
 
 def expense_of(problem: KernelProblem) -> Expense:
     """Of the product and the normalisation."""
-    first, second = parts(problem)
+    first, second = staged(problem), parts(problem)[1]
     found = product_expense(first, product_of(first))
     nbytes = found.nbytes + (first.outputs[0].nbytes if keeps(problem) else 0)
     return replace(found, nbytes=nbytes, flops=found.flops + second.flops)
+
+
+def staged(problem: KernelProblem) -> KernelProblem:
+    """The product, with the stages behind the normalisation as its own where there are such: a kernel has one place for
+    stages, and reads one residual."""
+    first = parts(problem)[0]
+    if not problem.epilogue:
+        return first
+    read = [stage.operand for stage in problem.epilogue if stage.operand is not None]
+    places = {index: len(first.inputs) + at for at, index in enumerate(read)}
+    stages = (s if s.operand is None else replace(s, operand=places[s.operand]) for s in problem.epilogue)
+    return replace(first, inputs=(*first.inputs, *(problem.inputs[index] for index in read)), epilogue=tuple(stages))
+
+
+def _stages(problem: KernelProblem) -> str:
+    """C++ for the type of the stages in front of the normalisation, or behind it."""
+    found = epilogue_type(staged(problem))
+    return f"{SPACE}::Behind<{found}>" if problem.epilogue else found
+
+
+def _added(problem: KernelProblem) -> int | None:
+    """Index of the residual, None where there is none."""
+    return residual(problem if problem.epilogue else parts(problem)[0])
 
 
 def norm_of(problem: KernelProblem) -> Norm:
@@ -289,12 +321,22 @@ def refuse_norm(problem: KernelProblem, gpu: Gpu) -> str | None:
     vectors = [second.inputs[index] for index in op_operands(second)[1:]]
     if not all(each.constant and each.shape[-1:] == (product.n,) and prod(each.shape) == product.n for each in vectors):
         return "scale and bias are constants of one number a column"
-    return "another function follows the normalisation" if problem.epilogue else None
+    return _refuse_behind(problem)
+
+
+def _refuse_behind(problem: KernelProblem) -> str | None:
+    """Why stages behind the normalisation are no part of the kernel."""
+    if not problem.epilogue:
+        return None
+    if keeps(problem) or parts(problem)[0].epilogue:
+        return "functions stand in front of the normalisation and behind it"
+    reason = refuse_epilogue(problem) or refuse_channels(problem)
+    return None if reason is None else within("behind the normalisation", reason)
 
 
 def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: Target) -> float:
     """The product's time with the bytes of both, whose tiles are dealt out to clusters, and the exchange of each."""
-    first, gpu, inner = parts(problem)[0], gpu_of(target), tile.tile
+    first, gpu, inner = staged(problem), gpu_of(target), tile.tile
     # What a residual takes is part of what an exchange does.
     needed = replace(work(first, product), residual=False)
     if keeps(problem):

@@ -26,6 +26,19 @@ struct WarpgroupMemoryNorm {
   }
 };
 
+/// Stages that follow the normalisation, instead of standing in front of it: a residual behind it, say.
+template <typename Stages>
+struct Behind : Stages {};
+template <typename Stages>
+inline constexpr bool stands_behind = false;
+template <typename Stages>
+inline constexpr bool stands_behind<Behind<Stages>> = true;
+
+template <typename Stages>
+Behind<Stages> behind(const Stages& stages) {
+  return {stages};
+}
+
 /// One scale and one shift a column, or null; `kept` is dense, like the product's `y`, and null where nothing is kept.
 /// Without clusters `parts` is memory for the statistics of all tiles, and `counters` are Run::counters.
 struct NormArguments {

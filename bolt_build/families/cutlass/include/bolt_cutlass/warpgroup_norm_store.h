@@ -6,13 +6,14 @@
 
 #include <cstdint>
 
+#include "bolt_cutlass/normed.h"
 #include "bolt_cutlass/row_exchange.h"
 #include "bolt_cutlass/warpgroup_store.h"
 
 namespace bolt::cutlass_kernels {
 
-/// y = normalised(epilogue(sums + bias, residual)) * scale + shift, in rows of several tiles of `n` columns, whose blocks tell
-/// each other their statistics by `Exchange`. `keeps`: what is normalised is stored as well. `centred`: by mean and variance,
+/// y = normalised(epilogue(sums + bias, residual)) * scale + shift, or epilogue(normalised(sums + bias) * scale + shift, residual)
+/// where stages are `Behind`; in rows of several tiles of `n` columns, whose blocks tell each other their statistics by `Exchange`. `keeps`: what is normalised is stored as well. `centred`: by mean and variance,
 /// otherwise by the mean of squares.
 template <int m, int n, bool cooperative, bool centred, bool keeps, typename Stages, int stage, int teams,
           typename Element, typename Exchange>
@@ -27,6 +28,7 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
   using Base::warpgroups;
   using Base::width;
   static constexpr int boxes_across = Base::across;
+  static constexpr bool behind = stands_behind<Stages>, reads_early = reads_residual && !behind;
   using Statistics = RowStatistics<centred>;
 
   struct Arguments {
@@ -93,14 +95,14 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
       for (int i = 0; i < down; ++i) {
         Half* const place = keeps ? free_box(own, leads, storage) : nullptr;
         const Half* residual = nullptr;
-        if constexpr (reads_residual) {
+        if constexpr (reads_early) {
           pipeline.consumer_wait(wait);
           residual = storage.loaded(wait.index(), fragment.warpgroup);
         }
 #pragma unroll
         for (int pair = 0; pair < width / 16; ++pair)
           complete(fragment, sums.at[i] + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, residual, place, pair);
-        if constexpr (reads_residual) {
+        if constexpr (reads_early) {
           cute::tma_store_fence();
           pipeline.consumer_release(wait);
           ++wait;
@@ -126,10 +128,20 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
 #pragma unroll
       for (int i = 0; i < down; ++i) {
         Half* const place = free_box(own, leads, storage);
+        const Half* residual = nullptr;
+        if constexpr (reads_residual && behind) {
+          pipeline.consumer_wait(wait);
+          residual = storage.loaded(wait.index(), fragment.warpgroup);
+        }
 #pragma unroll
         for (int pair = 0; pair < width / 16; ++pair)
           normalise(fragment, sums.at[i] + (j * (width / 8) + pair * 2) * 4, found[i], scale + pair * 2,
-                    shift + pair * 2, place, pair);
+                    shift + pair * 2, residual, place, pair);
+        if constexpr (reads_residual && behind) {
+          cute::tma_store_fence();
+          pipeline.consumer_release(wait);
+          ++wait;
+        }
         send(params_.y, place, j, i);
       }
     }
@@ -164,14 +176,12 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
                                Half* place, int pair) const {
     const int at = place_of(fragment, pair);
     std::uint32_t words[4] = {0, 0, 0, 0};
-    if constexpr (reads_residual)
-      cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(loaded + at), words[0], words[1], words[2],
-                                    words[3]);
+    if constexpr (reads_early) read_box(loaded + at, words);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
-      sums[q * 2] = params_.stages(sums[q * 2] + bias[q / 2].x, wide.x);
-      sums[q * 2 + 1] = params_.stages(sums[q * 2 + 1] + bias[q / 2].y, wide.y);
+      const float2 wide = reads_early ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
+      sums[q * 2] = early(sums[q * 2] + bias[q / 2].x, wide.x);
+      sums[q * 2 + 1] = early(sums[q * 2 + 1] + bias[q / 2].y, wide.y);
       if constexpr (keeps) words[q] = portable::paired<Element>(sums[q * 2], sums[q * 2 + 1]);
     }
     if constexpr (keeps)
@@ -179,17 +189,35 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
                                     *reinterpret_cast<cute::uint128_t*>(place + at));
   }
 
-  CUTLASS_DEVICE static void normalise(const Fragment& fragment, const float* sums, const float2* found,
-                                       const float2* scale, const float2* shift, Half* place, int pair) {
-    std::uint32_t words[4];
+  CUTLASS_DEVICE void normalise(const Fragment& fragment, const float* sums, const float2* found, const float2* scale,
+                                const float2* shift, const Half* loaded, Half* place, int pair) const {
+    const int at = place_of(fragment, pair);
+    std::uint32_t words[4] = {0, 0, 0, 0};
+    if constexpr (reads_residual && behind) read_box(loaded + at, words);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
       const float2 by = found[q % 2], times = scale[q / 2], plus = shift[q / 2];
-      words[q] = portable::paired<Element>((sums[q * 2] - by.x) * by.y * times.x + plus.x,
-                                           (sums[q * 2 + 1] - by.x) * by.y * times.y + plus.y);
+      float2 y = {(sums[q * 2] - by.x) * by.y * times.x + plus.x, (sums[q * 2 + 1] - by.x) * by.y * times.y + plus.y};
+      if constexpr (behind) {
+        const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
+        y = {params_.stages(y.x, wide.x), params_.stages(y.y, wide.y)};
+      }
+      words[q] = portable::paired<Element>(y.x, y.y);
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
-                                  *reinterpret_cast<cute::uint128_t*>(place + place_of(fragment, pair)));
+                                  *reinterpret_cast<cute::uint128_t*>(place + at));
+  }
+
+  /// Four words of a residual's box, as a thread's sums of a 16 x 16 matrix lie.
+  CUTLASS_DEVICE static void read_box(const Half* from, std::uint32_t (&words)[4]) {
+    cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(from), words[0], words[1], words[2], words[3]);
+  }
+  /// What is normalised of a sum.
+  CUTLASS_DEVICE float early(float sum, float residual) const {
+    if constexpr (behind)
+      return sum;
+    else
+      return params_.stages(sum, residual);
   }
 
   const Params& params_;
