@@ -306,6 +306,27 @@ def test_angles_may_be_no_constants() -> None:
     ]
 
 
+def test_rows_that_are_normalised_whole_are_turned_where_they_lie() -> None:
+    """As in OLMo 2, whose queries are normalised over all heads."""
+    before = graph(
+        """
+        graph g batch=2 (%x: f32[2,5,24], %k: f32[2,3,5,8], %v: f32[2,3,5,8]) -> (%y) {
+          const %g: f32[24]
+          const %cos: f32[5,4]
+          const %sin: f32[5,4]
+          %n = norm(%x, %g) statistic=rms axes=[2] epsilon=1e-5 // "n"
+          %nh = reshape(%n) shape=[2,5,3,8] // "nh"
+          %q = transpose(%nh) perm=[0,2,1,3] // "q"
+          %qr = rotary(%q, %cos, %sin) // "qr"
+          %s = matmul(%qr, %k) transpose_b=true // "s"
+    """
+        + ATTENTION
+        + "}"
+    )
+    assert made(before)[1] == "%'o.rows = head_rows(%n, %'o.rows.cosines, %'o.rows.sines) heads=3 rotary=true"
+    same_values(before, run(RECOGNISE_ATTENTION, before).graph)
+
+
 @pytest.mark.parametrize(
     "prepared",
     [

@@ -81,7 +81,7 @@ def heads_of(editor: GraphEditor, queries: str, batch: tuple[int, ...], swapped:
         return batch[-1]
     if not batch:
         return 1
-    view = viewed(editor, queries, scales=True, heads=True).view
+    view = viewed(editor, queries, scales=True, depth=_depth(editor, queries, swapped)).view
     columns = view.axes[-2 if swapped else -1]
     if len(view.axes) < 3 or not columns or prod(view.shape[:-2]) != prod(batch):
         return 1
@@ -120,7 +120,7 @@ def prepared_operand(
 ) -> Operand | str:
     """The same of queries or keys whose heads are normalised, scaled or turned on the way, and multiplied with the
     constants `factors`, of which each matrix has a number; or why that is no operator on their rows."""
-    source = viewed(editor, value, scales=True, heads=True)
+    source = viewed(editor, value, scales=True, depth=_depth(editor, value, swapped))
     last = Binary("mul")
     done = (*source.done, *(Done(last, (name,), source.view.axes) for name in factors))
     if not done:
@@ -251,9 +251,15 @@ class Source:
     done: tuple[Done, ...]
 
 
-def viewed(editor: GraphEditor, value: str, *, scales: bool, heads: bool = False) -> Source:
-    """Where the value comes from: through products with numbers if `scales`, and through what is done to each head if
-    `heads` and nobody else reads that."""
+def _depth(editor: GraphEditor, value: str, swapped: bool) -> int:
+    """Elements of a head of queries or keys."""
+    return editor.type(value).shape[-2 if swapped else -1]
+
+
+def viewed(editor: GraphEditor, value: str, *, scales: bool, depth: int = 0) -> Source:
+    """Where the value comes from: through products with numbers if `scales`, and through what is done to each head of
+    `depth` elements, if any, and nobody else reads. Rows of all heads that are normalised at once, as in OLMo 2, are
+    where it comes from."""
     steps: list[tuple[Node, Op | None, float, Done | None]] = []
     source, shared = value, False
     while (node := editor.producer(source)) is not None:
@@ -268,8 +274,8 @@ def viewed(editor: GraphEditor, value: str, *, scales: bool, heads: bool = False
             source, factor = scaled
             steps.append((node, None, factor, None))
             continue
-        does = head_operator(editor, node) if heads and not shared else None
-        if does is None:
+        does = head_operator(editor, node) if depth and not shared else None
+        if does is None or (isinstance(does[0], Norm) and editor.type(node.outputs[0]).shape[-1] != depth):
             break
         did, operands, source = does
         steps.append((node, None, 1.0, Done(did, operands, ())))
