@@ -32,6 +32,7 @@ from bolt_build.planner.passes.attention_operands import (
     Operand,
     heads_of,
     moved_elements,
+    moved_rows,
     operand,
     packed_rows,
     prepared_operand,
@@ -150,7 +151,10 @@ def _build(
     sides = digits[:1:-1] if shares.turned else digits[2:]
     result = _result(editor, last, View("", (0, 0, 0), (*batch, *sides)), extents)
     packed, both = packed_rows(editor, chain, q, k, v), prepared_rows(editor, chain, q, k)
-    if both is not None:
+    moved = moved_rows(editor, chain, q, k, v) if packed is None and both is None else None
+    if moved is not None:
+        sources, packed = list(moved), moved[0] if len(moved) == 1 else None
+    elif both is not None:
         sources = [*both, rows_of(editor, chain, v)]
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]

@@ -214,6 +214,36 @@ def prepared_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand) -> 
     return first, second
 
 
+def moved_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> tuple[str, ...] | None:
+    """Queries, keys and values that lie alike in one tensor and would each be moved, moved by one step: the packed rows
+    of all three, or each of them where heads are prepared. For example attention over channels, as XCiT and DaViT have
+    it, of one product's columns. None where they do not lie so, or need not be moved."""
+    lying = [(each.view.source, *each.groups, each.repeats, each.expanded) for each in (q, k, v)]
+    if any(each != lying[0] for each in lying) or q.expanded or q.repeats != 1 or q.done != k.done:
+        return None
+    first, second = (tuple(b - a for a, b in zip(x.view.begin, y.view.begin, strict=True)) for x, y in ((q, k), (k, v)))
+    axes = [axis for axis, step in enumerate(first) if step]
+    if first != second or len(axes) != 1 or first[axes[0]] < 0:
+        return None
+    parts = Digit(3, axes[0], first[axes[0]])
+    ops = made_of(
+        editor.type(q.view.source).shape, q.view, (q.images, q.rows, (parts, *q.heads, *q.columns))
+    )  # fmt: skip
+    if ops is None or not any(isinstance(op, Transpose) for op in ops):
+        return None
+    rows = chain.moved(q.view.source, ops)
+    if q.done is None or k.done is None:
+        return (rows,)
+    heads = extent(q.heads)
+    images, count, width = extent(q.images), extent(q.rows), heads * extent(q.columns)
+
+    def part(of: str, begin: int, length: int) -> str:
+        return chain.add(Slice((0, 0, begin), (images, count, length), (1, 1, 1)), [of])
+
+    made = _prepared(editor, chain, part(rows, 0, 2 * width), joined_heads(q.done, k.done, (heads, heads)), 2 * heads)
+    return part(made, 0, width), part(made, width, width), part(rows, 2 * width, width)
+
+
 def packed_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> str | None:
     """All three as they lie side by side in one tensor of the same rows, None where they do not."""
     if q.expanded or k.expanded or v.expanded or not q.columns or q.done is not None or k.done is not None:

@@ -22,6 +22,8 @@ from bolt_build.targets import Gpu, Target
 _TILE, _REACH, _SPAN, _PITCH = 64, 80, 128, 8
 """Of the kernel's header: rows and columns of a tile, positions that a warp's lines have and those of a tile, and
 elements between rows of shared memory."""
+_BYTE = 256
+"""Products that a byte may name: so many are there to be read."""
 _THREADS, _REGISTERS = 128, 128
 """Of a block, and an estimate of those of a thread."""
 DEEPEST = 128
@@ -61,8 +63,8 @@ def _depth(problem: KernelProblem) -> int:
 
 def _shared(problem: KernelProblem, tile: PairTile) -> int:
     factors = (_TILE + _SPAN) * (_depth(problem) + _PITCH) * 2
-    products = _TILE * (_REACH + _PITCH) * 4
-    return max(factors, products) * tile.together
+    products = (_TILE * (_REACH + _PITCH) + _BYTE - _REACH - _PITCH) * 4
+    return ceil(max(factors, products) / 16) * 16 * tile.together
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:

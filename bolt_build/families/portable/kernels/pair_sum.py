@@ -100,8 +100,11 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 _WAIT, _TURN = 0.4e-6, 0.8e-6
-"""Guesses: seconds in which a GPU's elements wait for tiles of shared memory, and in each term that picks for its
-indices and what these name."""
+"""Seconds in which a GPU's elements wait for tiles of shared memory, and in each term that picks for its indices and
+what these name."""
+_WHOLE, _ODD = 0.7, 0.15
+"""The part of a GPU's bandwidth that is reached where eight results are stored at once, and where they are stored one by
+one: with the above what an H100 took for seven sums, off by up to a tenth."""
 
 
 def _waits(problem: KernelProblem) -> float:
@@ -110,9 +113,14 @@ def _waits(problem: KernelProblem) -> float:
     return _WAIT + _TURN * sum(op.picked)
 
 
+def _bandwidth(problem: KernelProblem) -> float:
+    return _ODD if problem.outputs[0].shape[-1] % 8 else _WHOLE
+
+
 RULES = (
     Rule(
         PairSum, _refuse, _emit, lambda problem: 0.05, gpu_efficiency=0.05, gpu_latency=_waits,
+        gpu_bandwidth=_bandwidth,
         layouts=row_major, refuse_gpu=_refuse_gpu,
     ),
 )  # fmt: skip

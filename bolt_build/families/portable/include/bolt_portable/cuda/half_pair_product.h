@@ -19,8 +19,9 @@ template <int depth>
 struct PairMemory {
   static constexpr int pitch = depth + 8, product_pitch = pair_reach + 8;
   static constexpr int factors = (pair_tile + pair_span) * pitch * 2;
-  static constexpr int products = pair_tile * product_pitch * 4;
-  static constexpr int bytes = factors > products ? factors : products;
+  /// A byte of an index may name more than 80 products: what lies behind the last row is there to be read.
+  static constexpr int products = (pair_tile * product_pitch + 256 - product_pitch) * 4;
+  static constexpr int bytes = ((factors > products ? factors : products) + 15) / 16 * 16;
 };
 
 /// `ahead`: the second term's factors are copied while the first is computed; else terms share their memory.
@@ -28,6 +29,8 @@ template <typename T, typename Out, int depth, int terms, bool ahead>
 struct HalfPairProduct {
   static constexpr int threads = 128, warps = threads / 32, of_warp = pair_tile / warps;
   static constexpr int fragments = pair_reach / 8;
+  /// Rows of a lane, and neighbours of each.
+  static constexpr int of_lane = of_warp / 2, lanes = 4;
   using Memory = PairMemory<depth>;
   static constexpr int bytes = Memory::bytes * (ahead ? terms : 1);
   static_assert(of_warp == pair_lines && pair_tile == pair_places && depth % 16 == 0);
@@ -35,54 +38,65 @@ struct HalfPairProduct {
   PairProduct<terms> p;
   Walk<2 * terms> planes;
   Divisor down, across;
-  bool even;  ///< columns, so that two results are one access
+  bool whole;  ///< columns are a multiple of four, so that four results are one access
   Out* out;
 
-  /// Where a tile's group of lines of a term has its positions: the least that any group has, and how far behind it each begins.
+  /// Where a tile's lines of a term have their positions: the least that any group has, and how far behind it the warp's begin.
   struct Groups {
     std::uint32_t least, own;
   };
 
-  __device__ std::uint32_t least_of(int k, std::uint32_t group, std::uint32_t place) const {
+  __device__ Groups groups(int k, std::uint32_t line, std::uint32_t place, int warp) const {
     const auto lines = static_cast<std::uint32_t>(p.turned[k] ? p.columns : p.rows);
     const auto places = static_cast<std::uint32_t>(p.turned[k] ? p.rows : p.columns);
-    const std::uint32_t groups = (lines + pair_lines - 1) / pair_lines, tiles = (places + pair_places - 1) / pair_places;
-    const std::uint32_t at = group < groups ? group : groups - 1;
-    const std::int32_t found = static_cast<const std::int32_t*>(p.least[k])[at * tiles + place / pair_places];
-    const auto last = static_cast<std::int32_t>(p.positions[k]) - 1;
-    return static_cast<std::uint32_t>(found < 0 ? 0 : found < last ? found : last);
-  }
-  __device__ Groups groups(int k, std::uint32_t line, std::uint32_t place, int warp) const {
-    std::uint32_t least = 0xffffffffu, own = 0;
+    const std::uint32_t last = (lines - 1) / pair_lines, tiles = (places + pair_places - 1) / pair_places;
+    const std::uint32_t group = line / pair_lines + threadIdx.x % warps;
+    const std::int32_t named =
+        static_cast<const std::int32_t*>(p.least[k])[(group < last ? group : last) * tiles + place / pair_places];
+    const auto most = static_cast<std::int32_t>(p.positions[k]) - 1;
+    const std::uint32_t found = static_cast<std::uint32_t>(named < 0 ? 0 : named < most ? named : most);
+    std::uint32_t least = found;
 #pragma unroll
-    for (int group = 0; group < warps; ++group) {
-      const std::uint32_t found = least_of(k, line / pair_lines + group, place);
-      least = found < least ? found : least;
-      own = group == warp ? found : own;
+    for (int distance = 1; distance < warps; distance *= 2) {
+      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, least, distance);
+      least = other < least ? other : least;
     }
-    const std::uint32_t behind = own - least;
-    constexpr std::uint32_t most = pair_span - pair_reach;
-    return {least, behind < most ? behind : most};
+    const std::uint32_t behind = __shfl_sync(0xffffffffu, found, warp) - least;
+    constexpr std::uint32_t room = pair_span - pair_reach;
+    return {least, behind < room ? behind : room};
   }
 
-  /// Begins the copies of a term's rows from `line` on, and of weights from position `first` on; zeros where there are none.
-  __device__ void fill(T* to, int k, Index rows, Index weights, std::uint32_t line, std::uint32_t first) const {
+  /// Begins the copies of `many` rows from `from` on, `step` apart, of which `there` are there; zeros for others.
+  template <int many>
+  __device__ void fill_rows(T* to, const T* from, Index step, std::uint32_t there) const {
     constexpr int of_row = depth / 8;
-    const T* const x = static_cast<const T*>(p.x[k]) + rows;
-    const T* const w = static_cast<const T*>(p.weights[k]) + weights;
+    const auto deep = static_cast<std::uint32_t>(p.depth);
+    if constexpr (threads % of_row == 0) {  // a thread copies the same place of every so-manieth row
+      constexpr std::uint32_t apart = threads / of_row;
+      const std::uint32_t row = threadIdx.x / of_row, at = threadIdx.x % of_row * 8;
+      const T* own = from + row * step + at;
+      T* const place = to + row * Memory::pitch + at;
+      const std::uint32_t most = at < deep ? there : 0;
+#pragma unroll
+      for (std::uint32_t i = 0; i < many; i += apart, own += apart * step) {
+        const bool inside = row + i < most && row + i < many;
+        if (many % apart == 0 || row + i < many) copy<8>(place + i * Memory::pitch, inside ? own : from, inside);
+      }
+    } else {
+      for (std::uint32_t i = threadIdx.x; i < many * of_row; i += threads) {
+        const std::uint32_t row = i / of_row, at = i % of_row * 8;
+        const bool inside = row < there && at < deep;
+        copy<8>(to + row * Memory::pitch + at, inside ? from + row * step + at : from, inside);
+      }
+    }
+  }
+  /// Those of a term's rows from `line` on, and of weights from position `first` on.
+  __device__ void fill(T* to, int k, Index rows, Index weights, std::uint32_t line, std::uint32_t first) const {
     const auto lines = static_cast<std::uint32_t>(p.turned[k] ? p.columns : p.rows);
-    const auto positions = static_cast<std::uint32_t>(p.positions[k]), deep = static_cast<std::uint32_t>(p.depth);
-    for (std::uint32_t i = threadIdx.x; i < pair_tile * of_row; i += threads) {
-      const std::uint32_t row = i / of_row, at = i % of_row * 8;
-      const bool inside = line + row < lines && at < deep;
-      copy<8>(to + row * Memory::pitch + at, inside ? x + (line + row) * p.line[k] + at : x, inside);
-    }
-    T* const behind = to + pair_tile * Memory::pitch;
-    for (std::uint32_t i = threadIdx.x; i < pair_span * of_row; i += threads) {
-      const std::uint32_t row = i / of_row, at = i % of_row * 8;
-      const bool inside = first + row < positions && at < deep;
-      copy<8>(behind + row * Memory::pitch + at, inside ? w + static_cast<Index>(first + row) * p.depth + at : w, inside);
-    }
+    const auto positions = static_cast<std::uint32_t>(p.positions[k]);
+    fill_rows<pair_tile>(to, static_cast<const T*>(p.x[k]) + rows + line * p.line[k], p.line[k], lines - line);
+    fill_rows<pair_span>(to + pair_tile * Memory::pitch, static_cast<const T*>(p.weights[k]) + weights + first * p.depth,
+                         p.depth, positions - first);
   }
 
   /// Products of the warp's 16 lines with the positions from `own` on.
@@ -115,30 +129,34 @@ struct HalfPairProduct {
     }
   }
 
-  /// What two neighbours of each of the warp's rows of the result are more than their group's least index: bytes side by side.
-  __device__ void picks(int k, std::uint32_t row, std::uint32_t column, std::uint32_t (&more)[of_warp]) const {
+  /// What four neighbours of a lane's rows of the result are more than their group's least index: bytes side by side. A lane has
+  /// every second row of the warp's.
+  __device__ void picks(int k, std::uint32_t row, std::uint32_t column, std::uint32_t (&more)[of_lane]) const {
     const auto rows = static_cast<std::uint32_t>(p.rows), columns = static_cast<std::uint32_t>(p.columns);
     const auto* const from = static_cast<const std::uint8_t*>(p.more[k]);
-    const std::uint32_t first = column < columns ? column : 0, second = column + 1 < columns ? column + 1 : first;
 #pragma unroll
-    for (int i = 0; i < of_warp; ++i) {
-      const std::uint8_t* const line = from + (row + i < rows ? row + i : 0) * columns;
-      more[i] = even ? *reinterpret_cast<const std::uint16_t*>(line + first) : line[first] | line[second] << 8;
+    for (int i = 0; i < of_lane; ++i) {
+      const std::uint8_t* const line = from + (row + 2 * i < rows ? row + 2 * i : rows - 1) * columns;
+      if (whole) {
+        more[i] = *reinterpret_cast<const std::uint32_t*>(line + (column < columns ? column : 0));
+      } else {
+        more[i] = 0;
+#pragma unroll
+        for (int j = 0; j < lanes; ++j) more[i] |= (column + j < columns ? line[column + j] : 0u) << (8 * j);
+      }
     }
   }
 
-  __device__ void add(const float* from, int k, int warp, const std::uint32_t (&more)[of_warp],
-                      float (&total)[of_warp][2]) const {
-    const int lane = threadIdx.x % 32;
+  __device__ void add(const float* from, int k, int warp, const std::uint32_t (&more)[of_lane],
+                      float (&total)[of_lane][lanes]) const {
+    const int lane = threadIdx.x % 32, first = p.turned[k] ? lane % 16 * lanes : warp * of_warp + lane / 16;
+    const int step = p.turned[k] ? 0 : 2 * Memory::product_pitch, beside = p.turned[k] ? Memory::product_pitch : 0;
     const float factor = p.factor[k];
+    const float* line = from + first * Memory::product_pitch;
 #pragma unroll
-    for (int i = 0; i < of_warp; ++i)
+    for (int i = 0; i < of_lane; ++i, line += step)
 #pragma unroll
-      for (int two = 0; two < 2; ++two) {
-        const std::uint32_t at = more[i] >> (8 * two) & 0xff;
-        const int line = p.turned[k] ? 2 * lane + two : warp * of_warp + i;
-        total[i][two] += factor * from[line * Memory::product_pitch + (at < pair_reach ? at : pair_reach - 1)];
-      }
+      for (int j = 0; j < lanes; ++j) total[i][j] += factor * line[j * beside + (more[i] >> (8 * j) & 0xff)];
   }
 
   __device__ void operator()(std::uint32_t block) const {
@@ -146,6 +164,7 @@ struct HalfPairProduct {
     const std::uint32_t strip = across.quotient(block), plane = down.quotient(strip);
     const std::uint32_t row = (strip - plane * down.by) * pair_tile, column = (block - strip * across.by) * pair_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const std::uint32_t own_row = row + warp * of_warp + lane / 16, own_column = column + lane % 16 * lanes;
     Index from[2 * terms] = {};
     planes.go(plane, from);
     const auto memory = [&](int k) { return half_pair_product_memory + (ahead ? k : 0) * Memory::bytes; };
@@ -159,7 +178,7 @@ struct HalfPairProduct {
     };
 #pragma unroll
     for (int k = 0; k < (ahead ? terms : 1); ++k) begin(k);
-    float total[of_warp][2] = {};
+    float total[of_lane][lanes] = {};
 #pragma unroll
     for (int k = 0; k < terms; ++k) {
       if constexpr (!ahead)
@@ -167,8 +186,8 @@ struct HalfPairProduct {
           __syncthreads();  // all have picked of the products in its place
           begin(k);
         }
-      std::uint32_t more[of_warp];
-      picks(k, row + warp * of_warp, column + 2 * lane, more);
+      std::uint32_t more[of_lane];
+      picks(k, own_row, own_column, more);
       if (ahead && k + 1 < terms)
         settle<1>();
       else
@@ -181,17 +200,17 @@ struct HalfPairProduct {
       __syncthreads();
       add(reinterpret_cast<const float*>(memory(k)), k, warp, more, total);
     }
-    const std::uint32_t first = column + 2 * lane;
+    const auto rows = static_cast<std::uint32_t>(p.rows), columns = static_cast<std::uint32_t>(p.columns);
+    Out* to = out + (static_cast<Index>(plane) * p.rows + own_row) * p.columns + own_column;
 #pragma unroll
-    for (int i = 0; i < of_warp; ++i) {
-      const std::uint32_t line = row + warp * of_warp + i;
-      if (line >= p.rows || first >= p.columns) continue;
-      Out* const to = out + (static_cast<Index>(plane) * p.rows + line) * p.columns + first;
-      if (even) {
-        store_lanes<2>(to, total[i]);
+    for (int i = 0; i < of_lane; ++i, to += 2 * p.columns) {
+      if (own_row + 2 * i >= rows) break;
+      if (whole) {
+        if (own_column < columns) store_lanes<lanes>(to, total[i]);
       } else {
-        store(to, total[i][0]);
-        if (first + 1 < p.columns) store(to + 1, total[i][1]);
+#pragma unroll
+        for (int j = 0; j < lanes; ++j)
+          if (own_column + j < columns) store(to + j, total[i][j]);
       }
     }
   }
@@ -214,7 +233,7 @@ void half_pair_product(const Run& r, const PairProduct<terms>& p, void* output) 
     planes.add(p.extent[axis], steps);
   }
   const Divisor down((p.rows + pair_tile - 1) / pair_tile), across((p.columns + pair_tile - 1) / pair_tile);
-  const Body body{p, planes, down, across, p.columns % 2 == 0, static_cast<Out*>(output)};
+  const Body body{p, planes, down, across, p.columns % 4 == 0, static_cast<Out*>(output)};
   Launch how{.blocks = counted(planes.items * down.by * across.by, "product of pairs"), .threads = Body::threads};
   if (how.blocks == 0) return;
   how.shared = Body::bytes;
