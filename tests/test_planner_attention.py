@@ -142,6 +142,12 @@ CUT = (
     "%k = slice(%x) begin=[0,0,0] count=[2,5,12] step=[1,1,1]; "
     "%v = slice(%x) begin=[0,0,24] count=[2,5,12] step=[1,1,1]; "
 )
+OVER_CHANNELS = (
+    "%'y.rows = reshape(%x) shape=[2,5,9,4]; %'y.rows.1 = transpose(%'y.rows) perm=[0,3,2,1]; "
+    "%'y.rows.2 = reshape(%'y.rows.1) shape=[2,4,45]; "
+    "%'y.attention = attention(%'y.rows.2) heads=3 kv_heads=3 scale=1.0 packed=true; "
+    "%'y.heads = reshape(%'y.attention) shape=[2,4,3,5]; %y = transpose(%'y.heads) perm=[0,2,1,3]"
+)
 TAKEN = "%{0} = gather(%x.t, %nought) axis=0; %{1} = gather(%x.t, %one) axis=0; %{2} = gather(%x.t, %two) axis=0; "
 
 
@@ -161,6 +167,10 @@ TAKEN = "%{0} = gather(%x.t, %nought) axis=0; %{1} = gather(%x.t, %one) axis=0; 
         ("%x.r = reshape(%x) shape=[2,5,1,3,3,4]; %x.t = transpose(%x.r) perm=[3,0,4,2,1,5]; "
          + TAKEN.format("qh", "kh", "vh") + SCORES + "%p = softmax(%s) axis=4; %o = matmul(%p, %vh); "
          "%t = transpose(%o) perm=[0,3,2,1,4]; %y = reshape(%t) shape=[2,5,12]", PACKED),
+        # Over channels: all of a product are moved at once, in whatever order.
+        ("%x.r = reshape(%x) shape=[2,5,3,3,4]; %x.t = transpose(%x.r) perm=[2,0,3,4,1]; "
+         + TAKEN.format("qh", "kh", "vh") + SCORES + "%p = softmax(%s) axis=3; %y = matmul(%p, %vh)",
+         OVER_CHANNELS),
         # Not side by side.
         (CUT + QKV + PLAIN, CUT + "%y = attention(%q, %k, %v) heads=3 kv_heads=3 scale=1.0"),
         # Images in channels: columns of queries, keys and values, and of the result.
@@ -177,7 +187,7 @@ TAKEN = "%{0} = gather(%x.t, %nought) axis=0; %{1} = gather(%x.t, %one) axis=0; 
          + "%'o.attention = attention(%'o.rows.3, %'o.rows.7, %'o.rows.11) heads=3 kv_heads=3 scale=1.0; "
          "%y = transpose(%'o.attention) perm=[0,2,1]"),
     ],
-    ids=["slices", "timm", "rows-first", "window", "two-of-one", "channels"],
+    ids=["slices", "timm", "rows-first", "window", "over-channels", "two-of-one", "channels"],
 )  # fmt: skip
 def test_queries_keys_and_values_are_found_where_they_lie(text: str, nodes: str) -> None:
     assert found(spelled(text)) == nodes

@@ -306,6 +306,40 @@ def test_angles_may_be_no_constants() -> None:
     ]
 
 
+def test_queries_and_keys_of_channels_are_prepared_by_one_step_behind_one_move() -> None:
+    """As in XCiT, which attends over channels and normalises them."""
+    before = graph(
+        """
+        graph g batch=2 (%x: f32[2,5,72]) -> (%o) {
+          const %none: i64[] {0}
+          const %one: i64[] {1}
+          const %two: i64[] {2}
+          const %t: f32[3,1,1]
+          %xr = reshape(%x) shape=[2,5,3,3,8] // "xr"
+          %xt = transpose(%xr) perm=[2,0,3,4,1] // "xt"
+          %q = gather(%xt, %none) axis=0 // "q"
+          %k = gather(%xt, %one) axis=0 // "k"
+          %v = gather(%xt, %two) axis=0 // "v"
+          %qn = norm(%q) statistic=l2 axes=[3] epsilon=1e-12 // "qn"
+          %kn = norm(%k) statistic=l2 axes=[3] epsilon=1e-12 // "kn"
+          %s = matmul(%qn, %kn) transpose_b=true // "s"
+          %scaled = mul(%s, %t) // "scaled"
+          %p = softmax(%scaled) axis=3 // "p"
+          %o = matmul(%p, %v) // "o"
+        }"""
+    )
+    assert made(before)[:7] == [
+        "%'o.rows.2 = reshape(%x) shape=[2,5,9,8]",
+        "%'o.rows.1 = transpose(%'o.rows.2) perm=[0,3,2,1]",
+        "%'o.rows.2.2 = reshape(%'o.rows.1) shape=[2,8,45]",
+        "%'o.rows.3 = slice(%'o.rows.2.2) begin=[0,0,0] count=[2,8,30] step=[1,1,1]",
+        "%'o.rows.4 = head_rows(%'o.rows.3, %'o.rows.scale) heads=6 statistic=l2 epsilon=1e-12 scaled=true",
+        "%'o.rows.5 = slice(%'o.rows.4) begin=[0,0,0] count=[2,8,15] step=[1,1,1]",
+        "%'o.rows.6 = slice(%'o.rows.4) begin=[0,0,15] count=[2,8,15] step=[1,1,1]",
+    ]
+    same_values(before, run(RECOGNISE_ATTENTION, before).graph)
+
+
 def test_rows_that_are_normalised_whole_are_turned_where_they_lie() -> None:
     """As in OLMo 2, whose queries are normalised over all heads."""
     before = graph(

@@ -216,32 +216,36 @@ def prepared_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand) -> 
 
 def moved_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> tuple[str, ...] | None:
     """Queries, keys and values that lie alike in one tensor and would each be moved, moved by one step: the packed rows
-    of all three, or each of them where heads are prepared. For example attention over channels, as XCiT and DaViT have
-    it, of one product's columns. None where they do not lie so, or need not be moved."""
-    lying = [(each.view.source, *each.groups, each.repeats, each.expanded) for each in (q, k, v)]
+    of all three, or each of them where they lie in another order or heads are prepared. For example attention over
+    channels, as XCiT and DaViT have it, of one product's columns. None where they do not lie so, or need not be moved.
+    """
+    all_three = (q, k, v)
+    lying = [(each.view.source, *each.groups, each.repeats, each.expanded) for each in all_three]
     if any(each != lying[0] for each in lying) or q.expanded or q.repeats != 1 or q.done != k.done:
         return None
-    first, second = (tuple(b - a for a, b in zip(x.view.begin, y.view.begin, strict=True)) for x, y in ((q, k), (k, v)))
+    begins = [each.view.begin for each in all_three]
+    least, middle, most = sorted(begins)
+    first, second = ([b - a for a, b in zip(*sides, strict=True)] for sides in ((least, middle), (middle, most)))
     axes = [axis for axis, step in enumerate(first) if step]
-    if first != second or len(axes) != 1 or first[axes[0]] < 0:
+    places = [sorted(begins).index(each) for each in begins]
+    # Of images in planes `move-images` has other ways.
+    if first != second or axes != [len(first) - 1] or (q.done is not None and places != [0, 1, 2]):
         return None
-    parts = Digit(3, axes[0], first[axes[0]])
-    ops = made_of(
-        editor.type(q.view.source).shape, q.view, (q.images, q.rows, (parts, *q.heads, *q.columns))
-    )  # fmt: skip
+    groups = q.images, q.rows, (Digit(3, axes[0], first[axes[0]]), *q.heads, *q.columns)
+    ops = made_of(editor.type(q.view.source).shape, replace(q.view, begin=least), groups)
     if ops is None or not any(isinstance(op, Transpose) for op in ops):
         return None
     rows = chain.moved(q.view.source, ops)
-    if q.done is None or k.done is None:
-        return (rows,)
     heads = extent(q.heads)
     images, count, width = extent(q.images), extent(q.rows), heads * extent(q.columns)
 
-    def part(of: str, begin: int, length: int) -> str:
-        return chain.add(Slice((0, 0, begin), (images, count, length), (1, 1, 1)), [of])
+    def part(of: str, place: int, length: int) -> str:
+        return chain.add(Slice((0, 0, place * width), (images, count, length * width), (1, 1, 1)), [of])
 
-    made = _prepared(editor, chain, part(rows, 0, 2 * width), joined_heads(q.done, k.done, (heads, heads)), 2 * heads)
-    return part(made, 0, width), part(made, width, width), part(rows, 2 * width, width)
+    if q.done is None or k.done is None:
+        return (rows,) if places == [0, 1, 2] else tuple(part(rows, place, 1) for place in places)
+    made = _prepared(editor, chain, part(rows, 0, 2), joined_heads(q.done, k.done, (heads, heads)), 2 * heads)
+    return part(made, 0, 1), part(made, 1, 1), part(rows, 2, 1)
 
 
 def packed_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> str | None:

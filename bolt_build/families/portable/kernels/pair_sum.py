@@ -103,8 +103,8 @@ _WAIT, _TURN = 0.4e-6, 0.8e-6
 """Seconds in which a GPU's elements wait for tiles of shared memory, and in each term that picks for its indices and
 what these name."""
 _WHOLE, _ODD = 0.7, 0.15
-"""The part of a GPU's bandwidth that is reached where eight results are stored at once, and where they are stored one by
-one: with the above what an H100 took for seven sums, off by up to a tenth."""
+"""The part of a GPU's bandwidth that is reached where eight results are stored at once, and where they are stored one
+by one: with the above what an H100 took for seven sums, off by up to a tenth."""
 
 
 def _waits(problem: KernelProblem) -> float:
