@@ -223,6 +223,7 @@ REDUCTIONS = [
     one("over-height-flat", Reduce("mean", (2,), keepdims=False), IMAGE),
     one("over-batch-and-width", Reduce("sum", (0, 3)), IMAGE),
     one("over-everything", Reduce("mean", (0, 1, 2, 3), keepdims=False), IMAGE),
+    one("few-of-many", Reduce("sum", (2,), keepdims=False), (40, 53, 6)),
     one("over-last-of-two", Reduce("mean", (1,)), (3, 70)),
     one("over-first-of-two", Reduce("mean", (0,)), (30, 70)),
     one("over-nothing", Reduce("sum", ()), IMAGE),

@@ -130,12 +130,19 @@ _REACHED, _JOINED = 0.88, 0.3e-6
 """The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours."""
 
 
+_MANY, _FEW, _SCATTERED = 2048, 16, 0.5
+"""Results from which on each is a thread's where it has so few neighbours, as in the kernel's header; and a guess at
+the part of the bandwidth that these reach."""
+
+
 def _reduce_bandwidth(problem: KernelProblem) -> float:
     """Where the reduced elements are neighbours each result is a block's, which is little work where they are few."""
     kept, reduced = _reduce_loops(problem)
     if not reduced or reduced[-1].steps[0] != 1 or not kept:
         return _REACHED
     results = max(problem.outputs[0].type.elements, 1)
+    if len(reduced) == 1 and reduced[0].extent <= _FEW and results >= _MANY:
+        return _SCATTERED
     block = _BLOCK if reduced[-1].extent % LANES else _WIDE
     return min(_REACHED, problem.inputs[0].nbytes / results / block)
 

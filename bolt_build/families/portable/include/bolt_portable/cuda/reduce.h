@@ -168,9 +168,30 @@ void reduce_rows(const Run& r, const Reduce& p, const In* in, Out* out, std::uin
       "reduction");
 }
 
+/// A thread a result where its elements are a few neighbours: neighbouring threads read neighbouring runs.
+template <typename Mode, typename In, typename Out, typename Epilogue>
+void reduce_short(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
+                  const Epilogue& epilogue) {
+  const Walk<2> kept = kept_walk(p);
+  launch_each(
+      r, results,
+      [=] __device__(std::uint32_t item) {
+        Index start[2] = {};
+        kept.go(item, start);
+        const In* const from = in + start[0];
+        float sum = Mode::start();
+#pragma unroll 8
+        for (std::uint32_t i = 0; i < count; ++i) sum = Mode::step(sum, load(from + i));
+        store(out + item, epilogue(Mode::finish(sum, count), Place{item, start[1]}));
+      },
+      "reduction");
+}
+
 /// Results from which on a GPU's multiprocessors are busy with warps alone, elements that are work for a block, and those in
 /// runs that a warp has in two rounds of loads.
 constexpr Index many_results = 2048, long_rows = 16384, short_runs = 2048;
+/// Elements of a result that is a thread's.
+constexpr Index few_elements = 16;
 
 template <typename Mode, typename In, typename Out, typename Epilogue>
 void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
@@ -183,6 +204,8 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
   if (p.reduced_rank > 0 && p.reduced_stride[p.reduced_rank - 1] == 1) {
     bool runs = p.reduced_rank == 1 && count % wide == 0 && aligned_to_16(in);
     for (int axis = 0; axis < p.kept_rank; ++axis) runs = runs && p.kept_stride[axis] % wide == 0;
+    if (p.reduced_rank == 1 && results >= many_results && count <= few_elements)
+      return reduce_short<Mode>(r, p, in, out, count, results, epilogue);
     const bool a_warp = p.reduced_rank == 1 && results >= many_results && count < long_rows;
     if (runs && (a_warp || count <= short_runs)) return reduce_rows<wide, Mode>(r, p, in, out, count, results, epilogue);
     if (a_warp) return reduce_rows<1, Mode>(r, p, in, out, count, results, epilogue);
