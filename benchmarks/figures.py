@@ -38,7 +38,7 @@ _MEASURED = re.compile(r"\d+(?:\.\d+)?(?: (?:ms|us|ns|s|min|h|MB|GB|times)\b| ?%
 
 def documents(root: Path = ROOT) -> list[Path]:
     """What people read first, and everything under docs/ that no other script renders."""
-    pages = (path for path in sorted((root / "docs").glob("*.md")) if path.name != "operators.md")
+    pages = (path for path in sorted((root / "docs").rglob("*.md")) if path.name != "operators.md")
     return [path for path in (root / "README.md", root / "CONTRIBUTING.md", *pages) if path.exists()]
 
 

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import (
-    figures,
-    record,
-    rendered,
-)
+from benchmarks import ROOT, figures, record, rendered
 from benchmarks.rendered import bandwidth, peers, vendor_layers
 from benchmarks.repository import ci_run
 
@@ -27,8 +23,8 @@ def _registered() -> None:
 def test_every_document_says_what_the_results_say() -> None:
     """`python benchmarks/figures.py` writes them."""
     known = rendered.rendered(record.RESULTS)
-    texts = {path.name: path.read_text(encoding="utf-8") for path in figures.documents()}
-    assert {"README.md", "figures.md"} <= texts.keys()
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in figures.documents()}
+    assert {"README.md", "docs/figures.md", "docs/figures/cnns.md"} <= texts.keys()
     assert [fault for name, text in texts.items() for fault in figures.faults(name, text, known)] == []
     assert list(figures.unused(texts, known)) == []
 

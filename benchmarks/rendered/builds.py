@@ -41,6 +41,7 @@ def first_engine(data: Any) -> dict[str, str]:
     return {
         "first_engine": table([f"on {data['device']}", "wall", "CPU"], rows),
         "first_engine.load": f"{load:.1f} processes",
+        "first_engine.all": duration(data["total"]["wall_s"]),
     }
 
 
