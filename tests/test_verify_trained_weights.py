@@ -16,10 +16,10 @@ from bolt_build.graph.ir import Array
 from bolt_build.sizes import Sizes
 from bolt_build.verify.judgement import Judgement, judge
 from bolt_build.verify.outputs import OutputLimits, compare_output
+from bolt_build.verify.piece import Care
 from bolt_build.verify.problems import layer_problems
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.report import LayerReport
-from bolt_build.verify.segments import Care
 from bolt_build.verify.sensitivity import Growth, Share, amplification
 from bolt_build.verify.taps import Source, Tap, taps_of
 

@@ -17,7 +17,8 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.chosen_rules import RULES, Asked, Escapes, Key, Rows
-from bolt_build.graph.importing import Builder, NodeImport, OnnxNode
+from bolt_build.graph.graph_builder import GraphBuilder
+from bolt_build.graph.importing import NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
@@ -44,7 +45,7 @@ _DEPTH = 8
 class Chosen:
     """What is known of one model's chosen rows while its nodes are imported in order."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: GraphBuilder) -> None:
         self._builder = builder
         self._rows: dict[str, Rows] = {}
         self._made: dict[str, OnnxNode] = {}

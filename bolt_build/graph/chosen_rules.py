@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from bolt_build.graph.importing import Builder, OnnxNode
+from bolt_build.graph.graph_builder import GraphBuilder
+from bolt_build.graph.importing import OnnxNode
 
 Key = tuple[object, ...]
 """What a value is computed by: equal ones are equal values."""
@@ -43,7 +44,7 @@ class Asked:
     """A node that was imported, with all places chosen."""
 
     node: OnnxNode
-    builder: Builder
+    builder: GraphBuilder
     rows: Mapping[str, Rows]
 
     def of(self, index: int) -> Rows | None:

@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, NodeImport, OnnxNode, Refusal
+from bolt_build.graph.graph_builder import GraphBuilder
+from bolt_build.graph.importing import DATA_DECIDE, Branch, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Array, ShapeError
 from bolt_build.graph.limits import MOST_ENTRIES
 from bolt_build.graph.ops.logic import Where
@@ -31,7 +32,7 @@ class Undecided(Exception):
 class Run(Protocol):
     """What of an import of a model a node with graphs inside it needs."""
 
-    builder: Builder
+    builder: GraphBuilder
 
     def is_lost(self, name: str) -> bool: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bolt_build.graph.importing import Builder
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.ir import Value
 
 
@@ -23,7 +23,7 @@ class ImportState:
 
 
 def state_of(
-    builder: Builder,
+    builder: GraphBuilder,
     problems: Mapping[tuple[str, str, str, str | None], Sequence[str]],
     lost: Mapping[str, bool],
     met: int,

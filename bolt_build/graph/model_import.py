@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.graph.arrays import type_of
@@ -17,46 +15,19 @@ from bolt_build.graph.chosen_rules import Rows
 from bolt_build.graph.control_flow import Undecided, unrolled
 from bolt_build.graph.cuts import cut
 from bolt_build.graph.deciding import given_value, remedy
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.import_state import ImportState, state_of
 from bolt_build.graph.importer_table import ImporterTable
-from bolt_build.graph.importing import DATA_DECIDE, Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
+from bolt_build.graph.importing import DATA_DECIDE, Branch, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of, live
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
 from bolt_build.graph.missing import COUNTED, all_nodes, as_key, ended, ends_at_data, missing_operators
 from bolt_build.graph.narrow import READERS
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.parsed_model import ParsedModel
 from bolt_build.graph.row_runs import STRAYED
 from bolt_build.sizes import Dims
-
-
-class Model(Protocol):
-    """What of a parsed model is imported (`onnx_import.OnnxModel`)."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def opset(self) -> int: ...
-
-    @property
-    def input_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def outputs(self) -> tuple[str, ...]: ...
-
-    @property
-    def constants(self) -> tuple[Value, ...]: ...
-
-    @property
-    def nodes(self) -> tuple[OnnxNode, ...]: ...
-
-    @property
-    def problems(self) -> tuple[Diagnostic, ...]: ...
-
-    @property
-    def narrow(self) -> tuple[tuple[str, str], ...]: ...
-
 
 _ON_DATA = "{} on data is not supported (only on constants)"
 _FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
@@ -65,13 +36,13 @@ _FOLD = "it is computed where its inputs are constants: bind what they depend on
 class ModelImport:
     """One run over a model's nodes with bound inputs. What cannot be had is left out, and the rest still imported."""
 
-    def __init__(self, model: Model, binding: Binding, table: ImporterTable) -> None:
+    def __init__(self, model: ParsedModel, binding: Binding, table: ImporterTable) -> None:
         self._model, self._binding, self._table = model, binding, table
         names = [name for node in model.nodes for name in (*node.inputs, *node.outputs)]
         names += [*model.input_names] + [value.name for value in model.constants]
         # Integers of 8 bits and fewer stand for weights in fp32.
         budget = Budget(max(value.type.nbytes, 4 * value.type.elements) for value in model.constants)
-        self.builder = Builder(names, [node.name for node in model.nodes], budget)
+        self.builder = GraphBuilder(names, [node.name for node in model.nodes], budget)
         self.builder.narrow.update(model.narrow)
         self._used = {name for node in model.nodes for name in node.inputs} | set(model.outputs)
         self._met: list[OnnxNode] = []

@@ -21,7 +21,8 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.chosen_rules import Key, Rows
-from bolt_build.graph.importing import Builder, NodeImport, OnnxNode
+from bolt_build.graph.graph_builder import GraphBuilder
+from bolt_build.graph.importing import NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
@@ -45,7 +46,7 @@ _AS_IT_IS = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """What keeps a number, or a line of numbers, as it is."""
 
 
-def run_of(node: OnnxNode, builder: Builder, key: Naming) -> Rows | None:
+def run_of(node: OnnxNode, builder: GraphBuilder, key: Naming) -> Rows | None:
     """The run that a Range of data is. None where it is none of integers one after another."""
     if len(node.inputs) != 3 or not all(node.inputs):
         return None
@@ -57,7 +58,7 @@ def run_of(node: OnnxNode, builder: Builder, key: Naming) -> Rows | None:
     return Rows(("run", key(start), key(end)), node, 0, between=(start, end))
 
 
-def split_runs(node: NodeImport, builder: Builder) -> tuple[Rows, ...]:
+def split_runs(node: NodeImport, builder: GraphBuilder) -> tuple[Rows, ...]:
     """The runs that a Split along the first axis by sizes of data gives, each of which is all rows. Empty where it is
     none."""
     name, shape, count = node.input(0), node.type(0).shape, len(node.node.outputs)
@@ -74,7 +75,7 @@ def split_runs(node: NodeImport, builder: Builder) -> tuple[Rows, ...]:
     return tuple(Rows(("run", (a,), (b,)), node.node, 0, between=(a, b)) for a, b in pairwise(bounds))
 
 
-def joined(node: OnnxNode, sides: Sequence[Rows | None], builder: Builder, made: Mapping[str, OnnxNode]) -> bool:
+def joined(node: OnnxNode, sides: Sequence[Rows | None], builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> bool:
     """Whether a Concat puts runs behind each other that are all rows of what they were taken from."""
     if not sides or any(each is None or each.between is None or each.each != 1 or each.counts for each in sides):
         return False
@@ -90,7 +91,7 @@ def joined(node: OnnxNode, sides: Sequence[Rows | None], builder: Builder, made:
     return first is not None and not first.any() and _count(bounds[-1][1], builder, made) == shapes[0][0]
 
 
-def _count(name: str, builder: Builder, made: Mapping[str, OnnxNode]) -> int | None:
+def _count(name: str, builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> int | None:
     """What the last of running sums is: how many ones were scattered, wherever they went. None where the value is
     something else."""
     if (known := builder.constant(name)) is not None:
@@ -119,7 +120,7 @@ def _maker(name: str, made: Mapping[str, OnnxNode]) -> OnnxNode | None:
     return node
 
 
-def _is_last(node: OnnxNode, name: str, builder: Builder, made: Mapping[str, OnnxNode]) -> bool:
+def _is_last(node: OnnxNode, name: str, builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> bool:
     """Whether a value is the last number of a line that a node is given."""
     extent = builder.values[node.inputs[0]].type.elements
     if node.op_type == "Split":
@@ -132,7 +133,7 @@ def _is_last(node: OnnxNode, name: str, builder: Builder, made: Mapping[str, Onn
     return False
 
 
-def join(node: NodeImport, runs: Sequence[Rows], builder: Builder, made: Mapping[str, OnnxNode]) -> None:
+def join(node: NodeImport, runs: Sequence[Rows], builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> None:
     """Emits output 0: each row from the function in whose run it lies."""
     names = node.inputs()
     ends = [each.between[1] for each in runs if each.between is not None]
@@ -159,7 +160,7 @@ def join(node: NodeImport, runs: Sequence[Rows], builder: Builder, made: Mapping
     node.emit(Gather(0), [every, place], 0)
 
 
-def _product(name: str, builder: Builder) -> tuple[str, str, MatMul] | None:
+def _product(name: str, builder: GraphBuilder) -> tuple[str, str, MatMul] | None:
     """The factors of a product of rows with a constant matrix that a value is, and the product."""
     made = next((each for each in reversed(builder.nodes) if name in each.outputs), None)
     while made is not None and made.op.kind == "identity":
@@ -181,7 +182,7 @@ def _whole(name: str, nodes: Sequence[Node]) -> str:
     return name
 
 
-def _stacked(node: NodeImport, matrices: Sequence[str], builder: Builder, made: Mapping[str, OnnxNode]) -> str:
+def _stacked(node: NodeImport, matrices: Sequence[str], builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> str:
     """The constant that the matrices were split from, or one of all of them."""
     squeezed = [made.get(name) for name in matrices]
     parts = [each.inputs[0] if each is not None and each.op_type == "Squeeze" else "" for each in squeezed]
@@ -197,7 +198,7 @@ def _stacked(node: NodeImport, matrices: Sequence[str], builder: Builder, made: 
     return node.helper(np.stack(arrays), "stack")
 
 
-def _taken(node: OnnxNode | None, builder: Builder) -> tuple[str, int, int] | None:
+def _taken(node: OnnxNode | None, builder: GraphBuilder) -> tuple[str, int, int] | None:
     """Of which constant a matrix is which, and how many it has."""
     if node is None or node.op_type != "Gather" or dict(node.attributes).get("axis", 0) != 0:
         return None

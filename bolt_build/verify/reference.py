@@ -19,9 +19,10 @@ from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.toolchain.reference_runtime import import_onnxruntime
 from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.known import giving, shape_reads
+from bolt_build.verify.piece import Care, Wanted
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.rounded_model import RoundedModel
-from bolt_build.verify.segments import Care, CutModel, Wanted
+from bolt_build.verify.segments import CutModel
 from bolt_build.verify.sparse import without_sparse
 from bolt_build.verify.stirred import stirred
 from bolt_build.verify.taps import Tap

@@ -10,8 +10,7 @@ that errors of earlier layers do not count. Beside each tensor comes the varianc
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -21,6 +20,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.verify.duplicates import first_of
 from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
+from bolt_build.verify.piece import Care, Piece, Wanted
 from bolt_build.verify.real_numbers import REAL, in_fp32, is_own, is_real, makes_others, makes_real, whole_outputs
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import in_proportion, is_exact, variances_of
@@ -38,42 +38,6 @@ BY_ROWS = frozenset((
 """Operators that treat every row of the first axis by itself."""
 _KEEPS_ROWS = ("Cast", "CastLike", "Dropout", "Identity", "Reshape", "Where")
 """Operators that leave a softmax's rows what they are where attention has them."""
-
-
-class Care(Enum):
-    """How a variance is found: of the first rows, as a bound; of every row, with what partial sums come to
-    (`verify.partial_sums`); or of every row, and no more than trying shows (`verify.tried`)."""
-
-    FIRST_ROWS = "first rows"
-    EVERY_ROW = "every row"
-    TRIED = "tried"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A tap in a piece: the names of its tensor, of its variance there (None where there is none but what is relative
-    to the tensor) and of the numbers of products in its sums; and whether it is computed at all, not only moved."""
-
-    tap: Tap
-    tensor: str
-    variance: Variance
-    counts: tuple[str, ...]
-    computed: bool
-    roundings: Roundings
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All that the piece must give for it."""
-        return (self.tensor, *([self.variance] if self.variance is not None else []), *self.counts)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A graph that gives what is `wanted`. `fed` are the engine's values that it reads, each with its input's name."""
-
-    model: ModelProto
-    fed: tuple[tuple[str, str], ...]
-    wanted: tuple[Wanted, ...]
 
 
 class CutModel:
