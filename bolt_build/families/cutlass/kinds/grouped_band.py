@@ -11,12 +11,10 @@ from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
-from bolt_build.families.cutlass.apart import between_rows
-from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import channels, epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
+from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
@@ -130,8 +128,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         return (x,) if added is None else tuple(sorted({x, added}))
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        own, tile, what = op_operands(problem), self.tile_of(candidate), self.computed(problem)
-        x, added = own[0], residual(problem)
+        tile, what, x = self.tile_of(candidate), self.computed(problem), op_operands(problem)[0]
         product = what.of(tile).reading(problem.inputs[x], at.input_pitch(x))
         names = [name for name, _ in product.shape]
         at_groups = names.index("dilation_w") + 1
@@ -143,24 +140,12 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
             outputs=product.n, of_group=what.outputs, channels=what.channels, taps=product.taps, row=what.row(tile),
             span=span,
         )  # fmt: skip
-        member = f"{SPACE}::Conv<{tile.band.cxx(product, gpu_of(target))}, {epilogue_type(problem)}, {product.source}>"
-        arguments = (
-            product.arguments(between_rows(at, added)), product.source_value, constant(at, own[1]), packed,
-            constant(at, *own[2:]), epilogue_value(problem), *(constant(at, each) for each in channels(problem)),
-        )  # fmt: skip
-        other = "nullptr" if added is None else at.inputs[added]
-        call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+        return conv_step(problem, product, tile.band.cxx(product, gpu_of(target)), packed, at)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
-        product = self.computed(problem).of(tile)
-        text = (
-            '#include "bolt_cutlass/conv_band_kernel.h"\n\n'
-            f"template void {SPACE}::launch_conv(\n    {tile.band.cxx(product, gpu_of(target))},\n"
-            f"    const {SPACE}::ConvArguments&,\n    const {epilogue_type(problem)}&, void*);\n"
-        )
-        return named_unit(text, tile.band.memory_mb, f"conv tile {tile}{stage_words(problem)}")
+        cxx = tile.band.cxx(self.computed(problem).of(tile), gpu_of(target))
+        return conv_unit(problem, "conv_band_kernel.h", cxx, tile.band.memory_mb, str(tile))
 
 
 def _of_group(problem: KernelProblem, groups: int) -> tuple[int, int]:

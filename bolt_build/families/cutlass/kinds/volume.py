@@ -15,14 +15,11 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.functors import instructions
-from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
-from bolt_build.families.cutlass.apart import between_rows
-from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import channels, epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
+from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
 from bolt_build.families.cutlass.product import Product, Work
@@ -135,7 +132,7 @@ class Volumes(TileKind[VolumeTile, VolumeProduct]):
         return (0,) if added is None else (0, added)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        own, added, tile = op_operands(problem), residual(problem), self.tile_of(candidate)
+        tile = self.tile_of(candidate)
         product = _of_volume(problem, at.input_pitch(0))
         stack = parts(problem)[0].op
         assert isinstance(stack, Stack)
@@ -143,25 +140,13 @@ class Volumes(TileKind[VolumeTile, VolumeProduct]):
             f"{SPACE}::VolumeFilter",
             outputs=product.n, channels=problem.inputs[0].shape[1], depths=stack.count, taps=product.taps,
         )  # fmt: skip
-        member = f"{SPACE}::Conv<{tile.cxx(product, gpu_of(target))}, {epilogue_type(problem)}, {product.source}>"
-        arguments = (
-            product.arguments((*between_rows(at, added), _depths(problem, stack, at.input_pitch(0)))),
-            product.source_value, constant(at, own[1]), packed, constant(at, *own[2:]), epilogue_value(problem),
-            *(constant(at, each) for each in channels(problem)),
-        )  # fmt: skip
-        other = "nullptr" if added is None else at.inputs[added]
-        call = f"kernel.run(r, {at.inputs[0]}, {other}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+        fields = (_depths(problem, stack, at.input_pitch(0)),)
+        return conv_step(problem, product, tile.cxx(product, gpu_of(target)), packed, at, fields)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
-        product = self.computed(problem).product
-        text = (
-            '#include "bolt_cutlass/conv_volume_kernel.h"\n\n'
-            f"template void {SPACE}::launch_conv(\n    {tile.cxx(product, gpu_of(target))},\n"
-            f"    const {SPACE}::ConvArguments&,\n    const {epilogue_type(problem)}&, void*);\n"
-        )
-        return named_unit(text, tile.tile.memory_mb, f"conv tile {tile}{stage_words(problem)}")
+        cxx = tile.cxx(self.computed(problem).product, gpu_of(target))
+        return conv_unit(problem, "conv_volume_kernel.h", cxx, tile.tile.memory_mb, str(tile))
 
 
 def _refuse_reach(op: Stack, depths: int, product: Product) -> str | None:

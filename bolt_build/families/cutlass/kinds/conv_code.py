@@ -1,0 +1,41 @@
+"""What is emitted for one convolution whose kernel packs its filters in a form of its own: `band.py`'s kernels of
+groups and of volumes."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, KernelUnit, StepCode, StepExpressions
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.units import named_unit
+from bolt_build.families.cutlass.apart import between_rows
+from bolt_build.families.cutlass.constants import constant
+from bolt_build.families.cutlass.epilogue import channels, epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.kinds.kind import SPACE
+from bolt_build.families.cutlass.product import Product
+
+
+def conv_step(
+    problem: KernelProblem, product: Product, tile: str, packed: str, at: StepExpressions,
+    fields: tuple[tuple[str, str], ...] = (),
+) -> StepCode:  # fmt: skip
+    """The member, its arguments and the call. `tile` is the C++ type, `packed` the value that says how filters lie, and
+    `fields` are those of the kernel's arguments beside the product's."""
+    own, added = op_operands(problem), residual(problem)
+    member = f"{SPACE}::Conv<{tile}, {epilogue_type(problem)}, {product.source}>"
+    arguments = (
+        product.arguments((*between_rows(at, added), *fields)), product.source_value, constant(at, own[1]), packed,
+        constant(at, *own[2:]), epilogue_value(problem), *(constant(at, each) for each in channels(problem)),
+    )  # fmt: skip
+    other = "nullptr" if added is None else at.inputs[added]
+    call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
+    return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+
+
+def conv_unit(problem: KernelProblem, header: str, tile: str, memory_mb: int, shown: str) -> KernelUnit:
+    """What instantiates the kernel of `header` for the C++ type `tile`, which people read as `shown`. Its compiler
+    takes `memory_mb` MB."""
+    text = (
+        f'#include "bolt_cutlass/{header}"\n\n'
+        f"template void {SPACE}::launch_conv(\n    {tile},\n"
+        f"    const {SPACE}::ConvArguments&,\n    const {epilogue_type(problem)}&, void*);\n"
+    )
+    return named_unit(text, memory_mb, f"conv tile {shown}{stage_words(problem)}")
