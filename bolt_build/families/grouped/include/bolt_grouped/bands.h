@@ -5,7 +5,7 @@
 // numbers of a column seven are taps of a 7x7 window: of a diagonal matrix, as in diagonal_kernel.h, it is one of eight.
 //
 // For that, neighbours of a row must lie beside each other: a slab of channels comes as it is stored, channels last, and is
-// turned around in shared memory.
+// transposed in shared memory.
 #pragma once
 
 #include "bolt_grouped/grouped_kernel.h"
@@ -14,10 +14,10 @@
 namespace bolt::grouped {
 
 /// Four 8 x 8 matrices, of which the lanes give the addresses of rows: eight lanes each. Of each a lane has two neighbours of
-/// row lane / 4; `turned`, of column lane / 4.
-template <bool turned>
+/// row lane / 4; `transposed`, of column lane / 4.
+template <bool transposed>
 __device__ inline void load_four(std::uint32_t row, std::uint32_t (&to)[4]) {
-  if constexpr (turned) {
+  if constexpr (transposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(row)
@@ -53,7 +53,7 @@ __device__ inline void load_matrices(std::uint32_t (&to)[count], const Address& 
   }
 }
 
-/// Slabs of channels of a tile's halo: as they are stored, and turned around; and the bands of their filters.
+/// Slabs of channels of a tile's halo: as they are stored, and transposed; and the bands of their filters.
 template <typename W, int down, int across, int slab, int warps, typename Half>
 struct BandSlab {
   static constexpr int threads = 32 * warps, octets = slab / 8;
@@ -66,7 +66,7 @@ struct BandSlab {
   static constexpr int height = W::rows(rows), width = 8 * beside, needed = W::columns(columns);
   static_assert(needed <= width);
   /// Elements of a pixel as stored, an odd number of octets: eight neighbours lie in all banks. The same is true of rows and
-  /// of channels of what is turned around.
+  /// of channels of what is transposed.
   static constexpr int pixel = slab + 8, line = 8 * (beside | 1);
   static constexpr int plane = height * line + (height % 2 == 0 ? 8 : 0);
   /// Numbers of a row of a filter in memory. In shared memory a band has zeros on both sides, and where a lane's pair of taps
@@ -75,7 +75,7 @@ struct BandSlab {
   static constexpr int copies = W::step_w % 2 == 0 ? 1 : 2, band = copies * length;
   static constexpr int filters = slab * W::taps_h, of_thread = (filters + threads - 1) / threads;
 
-  static constexpr int staged_bytes = 2 * height * width * pixel, turned_bytes = 2 * slab * plane;
+  static constexpr int staged_bytes = 2 * height * width * pixel, transposed_bytes = 2 * slab * plane;
   static constexpr int band_bytes = (4 * filters * band + 15) / 16 * 16;
 
   /// Rows of filters on their way to shared memory.
@@ -131,8 +131,8 @@ struct BandSlab {
     }
   }
 
-  /// Turns a slab around: eight pixels of eight channels at a time.
-  static __device__ void turn(const Half* staged, Half* turned) {
+  /// Transposes a slab: eight pixels of eight channels at a time.
+  static __device__ void transpose(const Half* staged, Half* transposed) {
     constexpr int count = height * beside * octets;
     const int lane = threadIdx.x % 32;
     const std::uint32_t from = static_cast<std::uint32_t>(__cvta_generic_to_shared(staged));
@@ -146,7 +146,7 @@ struct BandSlab {
         const int eight = (i + j) / octets, octet = (i + j) % octets;
         if (i + j >= count) continue;
         const int place = 8 * eight + eight / beside * (line - 8 * beside);
-        Half* const to = turned + (octet * 8 + lane / 4) * plane + place + lane % 4 * 2;
+        Half* const to = transposed + (octet * 8 + lane / 4) * plane + place + lane % 4 * 2;
         *reinterpret_cast<std::uint32_t*>(to) = four[j];
       }
     }
@@ -158,10 +158,10 @@ struct BandSlab {
 
   /// Adds to a warp's sums what channel `channel` of the slab gives.
   template <int instruction>
-  static __device__ void multiply(const Half* turned, const std::uint32_t* bands, int channel, Sums& sum) {
+  static __device__ void multiply(const Half* transposed, const std::uint32_t* bands, int channel, Sums& sum) {
     constexpr int matrices = down * beside;
     const int lane = threadIdx.x % 32;
-    const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(turned)) + 2 * channel * plane;
+    const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(transposed)) + 2 * channel * plane;
     std::uint32_t place[(matrices + 3) / 4];
 #pragma unroll
     for (int i = 0; i < (matrices + 3) / 4; ++i) {

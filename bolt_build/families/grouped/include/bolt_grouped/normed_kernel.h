@@ -36,18 +36,18 @@ struct NormedBands<BandTile<W, down, across, slab, slabs, parts, warps, instruct
   static constexpr int pitch = 4 * (chunks | 1), line = columns + 1;
   static constexpr int result_bytes = 4 * pitch * line * rows, sum_bytes = parts > 1 ? 8 * positions : 0;
   static constexpr int shared_bytes =
-      Slab::staged_bytes + Slab::turned_bytes + Slab::band_bytes + result_bytes + 4 * channels + sum_bytes;
-  static_assert(Slab::staged_bytes % 16 == 0 && Slab::turned_bytes % 16 == 0);
+      Slab::staged_bytes + Slab::transposed_bytes + Slab::band_bytes + result_bytes + 4 * channels + sum_bytes;
+  static_assert(Slab::staged_bytes % 16 == 0 && Slab::transposed_bytes % 16 == 0);
 
   struct Memory {
-    Half *staged, *turned;
+    Half *staged, *transposed;
     std::uint32_t *bands, *results;
     float* bias;
     float2* sums;
 
     __device__ explicit Memory(unsigned char* at)
-        : staged(reinterpret_cast<Half*>(at)), turned(reinterpret_cast<Half*>(at += Slab::staged_bytes)),
-          bands(reinterpret_cast<std::uint32_t*>(at += Slab::turned_bytes)),
+        : staged(reinterpret_cast<Half*>(at)), transposed(reinterpret_cast<Half*>(at += Slab::staged_bytes)),
+          bands(reinterpret_cast<std::uint32_t*>(at += Slab::transposed_bytes)),
           results(reinterpret_cast<std::uint32_t*>(at += Slab::band_bytes)),
           bias(reinterpret_cast<float*>(at += result_bytes)), sums(reinterpret_cast<float2*>(at += 4 * channels)) {}
   };
@@ -66,7 +66,7 @@ struct NormedBands<BandTile<W, down, across, slab, slabs, parts, warps, instruct
         for (int two = 0; two < Slab::twos; ++two)
 #pragma unroll
           for (int i = 0; i < 4; ++i) sum[c][two][i] = bias;
-        Slab::template multiply<instruction>(memory.turned, memory.bands, 2 * pair + c, sum[c]);
+        Slab::template multiply<instruction>(memory.transposed, memory.bands, 2 * pair + c, sum[c]);
 #pragma unroll
         for (int two = 0; two < Slab::twos; ++two)
 #pragma unroll
@@ -164,7 +164,7 @@ struct NormedBands<BandTile<W, down, across, slab, slabs, parts, warps, instruct
     for (int at = 0; at < slabs; ++at) {
       settle<0>();
       __syncthreads();  // this slab is there for all, and the one before is convolved
-      Slab::turn(memory.staged, memory.turned);
+      Slab::transpose(memory.staged, memory.transposed);
       filters.put(memory.bands);
       __syncthreads();
       if (at + 1 < slabs) {

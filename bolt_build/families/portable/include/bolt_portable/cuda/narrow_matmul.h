@@ -11,8 +11,8 @@ namespace bolt::portable {
 constexpr int lanes_of_rows(int length) { return length % 8 == 0 ? 8 : length % 4 == 0 ? 4 : length % 2 == 0 ? 2 : 1; }
 
 /// y = epilogue(x * w), rows of `depth` by a matrix of `columns`, which lies row by row, or column by column where it is
-/// `turned`. Neighbouring threads have neighbouring rows, so a warp reads runs of memory; a thread has `each` of them.
-template <int depth, int columns, int each, bool turned, typename T, typename Out, typename Epilogue>
+/// `transposed`. Neighbouring threads have neighbouring rows, so a warp reads runs of memory; each has `each` of them.
+template <int depth, int columns, int each, bool transposed, typename T, typename Out, typename Epilogue>
 struct NarrowProduct {
   static constexpr int load = lanes_of_rows(depth), stored = lanes_of_rows(columns);
   Index rows;
@@ -24,7 +24,7 @@ struct NarrowProduct {
   __device__ void operator()(std::uint32_t block) const {
     __shared__ float weights[depth * columns];
     for (int i = threadIdx.x; i < depth * columns; i += block_threads)
-      weights[i] = portable::load(w + (turned ? i % columns * depth + i / columns : i));
+      weights[i] = portable::load(w + (transposed ? i % columns * depth + i / columns : i));
     const Index first = Index{block} * (each * block_threads) + threadIdx.x;
     float values[each][depth];
 #pragma unroll
@@ -60,9 +60,9 @@ struct NarrowProduct {
   }
 };
 
-template <int depth, int columns, int each, bool turned, typename T, typename Out, typename Epilogue>
+template <int depth, int columns, int each, bool transposed, typename T, typename Out, typename Epilogue>
 void narrow_matmul(const Run& r, Index rows, const void* x, const void* w, void* y, const Epilogue& epilogue) {
-  using Product = NarrowProduct<depth, columns, each, turned, T, Out, Epilogue>;
+  using Product = NarrowProduct<depth, columns, each, transposed, T, Out, Epilogue>;
   const Index blocks = (rows + each * block_threads - 1) / (each * block_threads);
   launch_blocks(r, blocks, Product{rows, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<Out*>(y), epilogue},
                 "narrow matrix product");
