@@ -31,7 +31,7 @@ RENAMED = {
 """Scripts by the names that they had when they wrote results that are kept. A result's command is never edited."""
 
 _MARKED = re.compile(r"<!-- figures: (?P<name>\S+) -->(?P<text>.*?)<!-- / -->", re.DOTALL)
-_CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|^    [^\n]*$", re.DOTALL | re.MULTILINE)
 _MEASURED = re.compile(r"\d+(?:\.\d+)?(?: (?:ms|us|ns|s|min|h|MB|GB|times)\b| ?%)")
 """A number with a unit that results have. Limits in the code are powers of two (MiB), or said in words."""
 

@@ -64,6 +64,8 @@ def test_a_number_goes_into_its_line_and_a_table_onto_lines_of_its_own() -> None
          ["page.md:3: '14.5 ms' is typed by hand; render it from a result, or say it without a unit",
           "page.md:4: '3%' is typed by hand; render it from a result, or say it without a unit"]),
         ("`budget: 20 min` and\n\n    sleep 3 s\n", []),
+        ("\n    sleep 3 s\n\nIt takes 14.5 ms\n",
+         ["page.md:4: '14.5 ms' is typed by hand; render it from a result, or say it without a unit"]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_document_is_said_with_its_line(text: str, said: list[str]) -> None:
