@@ -21,7 +21,6 @@ from bolt_build.tuning.exchange.bundle import (
     LARGEST_DESCRIPTION,
     bundle_text,
     read_bundle,
-    read_bundle_id,
     write_bundle,
 )
 
@@ -247,8 +246,3 @@ def test_a_bundle_that_is_not_there(tmp_path: Path) -> None:
     assert complaint(tmp_path / "b.tar") == (
         "error[bundle-unreadable]: cannot read the bundle B: No such file or directory\n"
     )
-
-
-def test_the_id_is_read_from_the_tar_file(tmp_path: Path) -> None:
-    write_bundle(tmp_path / "b.tar", bundle(), linked(tmp_path / "tuning"))
-    assert read_bundle_id(tmp_path / "b.tar") == bundle().id

@@ -64,17 +64,9 @@ class CommonTasks:
     """Which tasks wait for which, of those that would run and of which each is told once, in the order of targets."""
 
     _first: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _followers: dict[tuple[str, str], list[tuple[str, str]]] = field(default_factory=dict)
 
     def learn(self, name: str, task: str, key: str) -> tuple[str, str] | None:
         """The target and the task that this one of the target `name` waits for, None where it is the first of its
         key."""
         first = self._first.setdefault(key, (name, task))
-        if first == (name, task):
-            return None
-        self._followers.setdefault(first, []).append((name, task))
-        return first
-
-    def followers(self, name: str, task: str) -> tuple[tuple[str, str], ...]:
-        """Targets and tasks that wait for this one."""
-        return tuple(self._followers.get((name, task), ()))
+        return None if first == (name, task) else first

@@ -42,11 +42,6 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     return journal.result(editor.finish())
 
 
-def _is_deep(op: Pool) -> bool:
-    """Whether windows reach over depths, and over rows or columns."""
-    return min(op.kernel[0], max(op.kernel[1:])) > 1
-
-
 def _behind(op: Pool) -> Pool:
     """The pooling without its first axis."""
     return replace(

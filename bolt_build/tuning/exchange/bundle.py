@@ -119,11 +119,6 @@ def read_bundle(path: Path) -> Bundle:
     return bundle
 
 
-def read_bundle_id(path: Path) -> str:
-    """The id of a bundle, as `read_bundle` reads it. Raises BoltError."""
-    return read_bundle(path).id
-
-
 def write_bundle(path: Path, bundle: Bundle, directory: Path, engines: str = "") -> None:
     """Write the tar file: `run` and `candidates.so` of `directory`, the description and the README, and where there are
     whole engines to play (`engines` is the text about them) what says which.
