@@ -1,4 +1,4 @@
-"""Words of messages: lists of them, and which one was meant."""
+"""Words of messages: lists of them, numbers of things, and which word was meant."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def listed(words: Iterable[str], last: str = "and") -> str:
 def joined(words: Sequence[str], last: str) -> str:
     """a, b and c, where `last` is `and`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def many(count: int, noun: str) -> str:
+    """1 step, 2 steps."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -32,6 +32,13 @@ def test_each_target_is_planned_for_its_batches(capsys: pytest.CaptureFixture[st
     assert {plan["target"]: [each["batch"] for each in plan["plans"]] for plan in plans} == {"t4": [1, 4], "host": [2]}
 
 
+def test_a_plan_of_one_batch_says_what_was_decided_of_it_or_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "net.yaml", "--target", "t4", "--batch", "4"]) == 0
+    out = capsys.readouterr().out
+    assert ("batch 4: planned the arena" in out, "batch 1" in out) == (True, False)
+    assert "  lengths: batch: pads shorter inputs" in out
+
+
 def test_check_names_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "net.yaml"]) == 0
     out = capsys.readouterr().out

@@ -118,7 +118,11 @@ def test_dimensions_that_are_open_are_asked_for(capsys: pytest.CaptureFixture[st
     write("N", 3, "height", None)
     shown = said(capsys, "net.onnx", "--dim", "height=24", code=ExitCode.INVALID)
     assert "error[unbound-dimension]" in shown
-    assert "  # dims: {height: 24, x.3: SIZE}   # symbolic in the model: give sizes\n" in Path("net.yaml").read_text()
+    assert shown.endswith("set model.dims in the recipe: dims: {x.3: SIZE}\n")
+    assert "  dims: {height: 24}   # symbolic in the model too: x.3: SIZE\n" in Path("net.yaml").read_text()
+    said(capsys, "net.onnx", "--recipe", "none.yaml", code=ExitCode.INVALID)
+    shown = "  # dims: {height: SIZE, x.3: SIZE}   # symbolic in the model: give sizes\n"
+    assert shown in Path("none.yaml").read_text()
     said(capsys, "net.onnx", "--dim", "height=24", "--dim", "x.3=8", "--recipe", "other.yaml")
     assert load_recipe(Path("other.yaml")).model.dims == (("height", 24), ("x.3", 8))
 

@@ -12,7 +12,10 @@ import pytest
 from benchmarks.figures import documents
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = {str(path.relative_to(ROOT)): path for path in (*documents(), ROOT / "docs" / "operators.md")}
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path
+    for path in (*documents(), ROOT / "docs" / "operators.md", ROOT / "CHANGELOG.md")
+}
 MADE_BY_BUILDS = {
     "engine.json", "manifest.json", "plan.json", "verify.json", "resnet50.lock", "resnet50.h", "engines.tsv",
     "net.yaml", "my-net.yaml", "results.jsonl",

@@ -21,6 +21,7 @@ from bolt_build.cli.common_arguments import (
 )
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
+from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.report.engine_charts import plan_chart
 from bolt_build.report.plan import render
 from bolt_build.report.tables import terminal_width
@@ -52,10 +53,21 @@ def run(args: argparse.Namespace) -> int:
         preparer = Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
         own = [preparer.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
         check_batch(recipe, (each.batch for plan in own for each in plan.plans), args.batch)
-        kept = [replace(plan, plans=tuple(p for p in plan.plans if args.batch in (None, p.batch))) for plan in own]
+        kept = own if args.batch is None else [_of_batch(plan, args.batch) for plan in own]
         plans += [plan for plan in kept if plan.plans]
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(plan) for plan in plans], indent=1) + "\n")
     else:
         sys.stdout.write("\n".join(render(plan, width=terminal_width(sys.stdout)) for plan in plans))
     return int(ExitCode.OK)
+
+
+def _of_batch(plan: EnginePlan, batch: int) -> EnginePlan:
+    """The plan with one batch alone, and with what was decided of that batch or of all."""
+    others = {str(each.sizes) for each in plan.plans if each.batch != batch}
+    return replace(
+        plan,
+        plans=tuple(each for each in plan.plans if each.batch == batch),
+        decisions=tuple(each for each in plan.decisions if each.subject.partition(": ")[0] not in others),
+        slow=tuple(each for each in plan.slow if each.batch == batch),
+    )

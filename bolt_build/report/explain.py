@@ -19,6 +19,7 @@ from bolt_build.report.reasons import Counted, counted
 from bolt_build.report.tables import Column, byte_text, table
 from bolt_build.report.whole_engine import engine_lines
 from bolt_build.sizes import sizes_of
+from bolt_build.wording import many
 
 SHOWN_REASONS = 8
 """Reasons of refusals listed before the rest is counted together."""
@@ -157,9 +158,9 @@ def _totals(batch: Batch) -> list[str]:
     converted, padded = (_share(part, totals.time) for part in (totals.conversion_time, totals.padding_time))
     conversions, padding = "no conversions", "no padding"
     if totals.conversions:
-        conversions = f"{_many(totals.conversions, 'conversion')} {totals.conversion_time:.2f} us ({converted})"
+        conversions = f"{many(totals.conversions, 'conversion')} {totals.conversion_time:.2f} us ({converted})"
     if totals.padded:
-        padding = f"padding of {_many(totals.padded, 'step')} {totals.padding_time:.2f} us ({padded})"
+        padding = f"padding of {many(totals.padded, 'step')} {totals.padding_time:.2f} us ({padded})"
     return [
         f"sum {totals.time:.2f} us ({part}), bound {totals.bound:.2f} us ({_share(totals.bound, totals.time)} of it)",
         f"{conversions}, {padding}",
@@ -176,8 +177,8 @@ def _others(batch: Batch) -> list[str]:
         f"{sum(layer.untimed for layer in distinct)} without a time",
     ]
     reasons = counted(within(each.family, each.reason) for layer in distinct for each in layer.untried)
-    lines = [f"{_many(len(distinct), 'problem')}; other candidates: {', '.join(parts)}"]
-    return lines + _reasons(f"{_many(_count(reasons), 'candidate')} not tried", reasons)
+    lines = [f"{many(len(distinct), 'problem')}; other candidates: {', '.join(parts)}"]
+    return lines + _reasons(f"{many(_count(reasons), 'candidate')} not tried", reasons)
 
 
 def _failed(status: str) -> bool:
@@ -196,7 +197,7 @@ def _reasons(title: str, reasons: tuple[Counted, ...]) -> list[str]:
         return []
     lines = [title + ":", *(f"  {each.count} {each.reason}" for each in reasons[:SHOWN_REASONS])]
     rest = reasons[SHOWN_REASONS:]
-    return [*lines, f"  {_count(rest)} for {_many(len(rest), 'other reason')}"] if rest else lines
+    return [*lines, f"  {_count(rest)} for {many(len(rest), 'other reason')}"] if rest else lines
 
 
 def _facts(layer: Layer) -> list[tuple[str, str]]:
@@ -318,7 +319,3 @@ def _operations(count: int) -> str:
 
 def _count(reasons: tuple[Counted, ...]) -> int:
     return sum(each.count for each in reasons)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

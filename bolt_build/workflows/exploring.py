@@ -30,6 +30,7 @@ from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.variants import with_variant
 from bolt_build.targets import Target, target_named
 from bolt_build.toolchain.machine import found_gpus, why_not_here
+from bolt_build.wording import many
 
 _WORST_FIRST = (
     ExitCode.INVALID, ExitCode.TASK_FAILED, ExitCode.VERIFY_FAILED, ExitCode.LOCK, ExitCode.TOOL_MISSING,
@@ -239,7 +240,8 @@ def _explore_target(
             rows += _compared([_row(e, plan, None, _predicted_ms(plan, target)) for e, plan in some])
             continue
         for threads in _threads(target, options):
-            say(f"measuring {len(some)} engines for {target.name}, batch {batch}, {options.rounds} rounds in turns")
+            engines_of = f"{many(len(some), 'engine')} for {target.name}, batch {batch}"
+            say(f"measuring {engines_of}, {many(options.rounds, 'round')} in turns")
             rows += _compared(_measured(some, threads, target.name, matrix, options))
     failed = tuple(matrix.failed.get(target.name, ()))
     return Exploration(EXPLORATION_VERSION, target.name, device, elsewhere, tuple(rows), failed)

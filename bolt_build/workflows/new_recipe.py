@@ -91,9 +91,9 @@ def _dims(dims: Sequence[tuple[str, int]], open_dims: Sequence[str]) -> list[str
     if not open_dims:
         return [f"  dims: {{{known}}}"] if known else []
     missing = ", ".join(f"{_word(name)}: SIZE" for name in open_dims)
-    return [
-        f"  # dims: {{{', '.join(part for part in (known, missing) if part)}}}   # symbolic in the model: give sizes"
-    ]
+    if known:
+        return [f"  dims: {{{known}}}   # symbolic in the model too: {missing}"]
+    return [f"  # dims: {{{missing}}}   # symbolic in the model: give sizes"]
 
 
 def _word(text: str) -> str:

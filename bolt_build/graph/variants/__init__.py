@@ -12,6 +12,7 @@ from bolt_build.graph.variants.deepen import deepen
 from bolt_build.graph.variants.edited import EditedModel
 from bolt_build.graph.variants.mistake import Mistake, VariantError
 from bolt_build.schema.recipe import VariantSpec
+from bolt_build.wording import many
 
 SEED = 50
 
@@ -40,13 +41,13 @@ def vary(
     try:
         if variant.deepen is not None:
             new = deepen(edited, variant.deepen.behind)
-            changes.append(f"deepened by {_many(len(new) // 2, '1x1 convolution')}")
+            changes.append(f"deepened by {many(len(new) // 2, '1x1 convolution')}")
     except VariantError as error:
         mistakes += error.mistakes
     try:
         if variant.activation is not None:
             count = swap_activations(edited, variant.activation)
-            changes.append(f"{variant.activation.to} in the place of {_many(count, 'activation')}")
+            changes.append(f"{variant.activation.to} in the place of {many(count, 'activation')}")
     except VariantError as error:
         mistakes += error.mistakes
     if mistakes:
@@ -67,12 +68,8 @@ def vary(
 def _aligned(edited: EditedModel, multiple: int) -> list[str]:
     found = align_channels(edited, multiple)
     widened = [each for each in found if each.reason is None]
-    said = [f"{_many(each.before, 'channel')} of '{each.tensor}' widened to {each.after}" for each in widened]
+    said = [f"{many(each.before, 'channel')} of '{each.tensor}' widened to {each.after}" for each in widened]
     if not widened:
         said.append(f"no hidden channels to round up to a multiple of {multiple}")
     left = [each for each in found if each.reason is not None]
-    return said + [f"{_many(each.before, 'channel')} of '{each.tensor}' left: {each.reason}" for each in left]
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return said + [f"{many(each.before, 'channel')} of '{each.tensor}' left: {each.reason}" for each in left]
