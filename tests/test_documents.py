@@ -13,8 +13,7 @@ from benchmarks.figures import documents
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = {
-    str(path.relative_to(ROOT)): path
-    for path in (*documents(), ROOT / "docs" / "operators.md", ROOT / "CHANGELOG.md")
+    str(path.relative_to(ROOT)): path for path in (*documents(), ROOT / "docs" / "operators.md", ROOT / "CHANGELOG.md")
 }
 MADE_BY_BUILDS = {
     "engine.json", "manifest.json", "plan.json", "verify.json", "resnet50.lock", "resnet50.h", "engines.tsv",

@@ -16,6 +16,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.lockfile.contents import LockedEngine, LockedTarget, LockEntry
 from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
+from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import PREDICTED
 from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
@@ -124,6 +125,14 @@ def test_it_fits_a_terminal(width: int) -> None:
 def test_every_step_stands_in_a_table_with_totals_and_decisions(golden: Golden) -> None:
     golden("explain/predicted.txt", render(explain(evidence())))
     golden("explain/measured.txt", render(explain(measured(locked(evidence())))))
+
+
+def test_lengths_that_are_padded_stand_apart_from_what_was_fused() -> None:
+    known = explain(evidence())
+    padded = Decision("lengths", "sequence", "does not pad", "'mean' is a sum over it")
+    lines = render(replace(known, fusion=(*known.fusion, padded))).splitlines()
+    assert "fusion: fuse-epilogues: fused 1" in lines
+    assert "lengths: sequence: does not pad ('mean' is a sum over it)" in lines
 
 
 def test_a_layer_of_a_predicted_engine(golden: Golden) -> None:

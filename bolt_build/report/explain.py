@@ -10,6 +10,7 @@ from typing import Any
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families.reason import within
+from bolt_build.planner.padded_dims import STAGE as LENGTHS
 from bolt_build.report.brief import wrapped
 from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
@@ -186,10 +187,14 @@ def _failed(status: str) -> bool:
 
 
 def _fusion(explanation: Explanation) -> list[str]:
-    done = counted(f"{each.stage}: {each.action}" for each in explanation.fusion if each.action != "declined")
-    declined = [each for each in explanation.fusion if each.action == "declined"]
+    fusion = [each for each in explanation.fusion if each.stage != LENGTHS]
+    done = counted(f"{each.stage}: {each.action}" for each in fusion if each.action != "declined")
     lines = ["", "fusion: " + (", ".join(f"{each.reason} {each.count}" for each in done) or "nothing was fused")]
-    return lines + [f"  {each.stage}: {each.subject}: declined ({each.reason})" for each in declined]
+    lines += [
+        f"  {each.stage}: {each.subject}: declined ({each.reason})" for each in fusion if each.action == "declined"
+    ]
+    lengths = [each for each in explanation.fusion if each.stage == LENGTHS]
+    return lines + [f"{LENGTHS}: {each.subject}: {each.action} ({each.reason})" for each in lengths]
 
 
 def _reasons(title: str, reasons: tuple[Counted, ...]) -> list[str]:
