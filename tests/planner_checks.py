@@ -116,9 +116,17 @@ def overlap(a: StepTensor, b: StepTensor) -> bool:
     ranges = [_runs(t) for t in (a, b)]
     if max(r[0].start for r in ranges) >= min(r[-1].stop for r in ranges):
         return False
-    if not (a.pitch or b.pitch):
-        return True
-    return not {byte for run in ranges[0] for byte in run}.isdisjoint(byte for run in ranges[1] for byte in run)
+    # Both lie in order: of two runs that have no byte in common, the one that ends first has none with later ones.
+    first, second = map(iter, ranges)
+    one, other = next(first, None), next(second, None)
+    while one is not None and other is not None:
+        if max(one.start, other.start) < min(one.stop, other.stop):
+            return True
+        if one.stop <= other.stop:
+            one = next(first, None)
+        else:
+            other = next(second, None)
+    return False
 
 
 def _runs(t: StepTensor) -> list[range]:

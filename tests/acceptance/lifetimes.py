@@ -36,11 +36,11 @@ def overlaps(plan: BatchPlan) -> list[str]:
                 problems.append(f"'{step.name}' writes '{output.value}' at [{start}, {stop}) of {plan.arena_bytes}")
         for output in (tensor for tensor in written_by(step) if tensor.location.kind == "arena"):
             for k in kept:
-                if k.writer == step.index or not overlap(output, k.tensor):
-                    continue
                 in_place = k.reader == step.index and k.tensor.location == output.location
                 earlier, later = step.index in before[k.writer], k.reader in before[step.index]
-                if not (in_place or earlier or later):
+                if k.writer == step.index or in_place or earlier or later:
+                    continue
+                if overlap(output, k.tensor):
                     problems.append(f"'{step.name}' writes over '{k.tensor.value}', which step {k.reader} still reads")
     return problems
 
