@@ -6,6 +6,7 @@ Whatever a plan gets wrong (an order, an offset, a format, an operand) shows in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ from bolt_build.graph.arrays import narrowed, numpy_dtype
 from bolt_build.graph.ir import Array, Layout, Node
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.graph.reference import evaluate_node
-from bolt_build.planner.engine_plan import BatchPlan, Location, Step
+from bolt_build.planner.engine_plan import BatchPlan, Location, Step, StepTensor
+from bolt_build.planner.parts import part_of
 from bolt_build.planner.plan_engine import PlannedEngine
 
 Bytes = npt.NDArray[np.uint8]
@@ -29,6 +31,50 @@ def run_plan(
     for index in range(len(plan.steps)) if order is None else order:
         _run(memory, plan.steps[index])
     return {port.name: memory.read(Location("output", at), port.operand) for at, port in enumerate(plan.outputs)}
+
+
+def run_in_parts(engine: PlannedEngine, plan: BatchPlan, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The engine's outputs, with bands run part by part as a context runs them."""
+    memory, index = _Memory(engine, plan, inputs), 0
+    while index < len(plan.steps):
+        band = next((band for band in plan.bands if band.first == index), None)
+        if band is None:
+            _run(memory, plan.steps[index])
+            index += 1
+            continue
+        for part in range(band.parts):
+            memory.slab[...] = 0xA5  # another thread's slab, for all that the part knows
+            for step in plan.steps[band.first : band.last + 1]:
+                _run(memory, _part(step, part, band.parts))
+        index = band.last + 1
+    return {port.name: memory.read(Location("output", at), port.operand) for at, port in enumerate(plan.outputs)}
+
+
+def _part(step: Step, part: int, parts: int) -> Step:
+    """The step as it computes one part: addresses as emission writes them."""
+    if step.view:
+        return step
+    problem = part_of(step.problem, parts)
+    assert problem is not None
+
+    def cut(tensor: StepTensor, operand: Operand) -> StepTensor:
+        at, lies = tensor.location, tensor.parts
+        if lies is None:
+            return tensor
+        if lies.held is not None:
+            at = Location("slab", lies.held)
+        elif at.kind == "arena":
+            at = replace(at, at=at.at + part * lies.nbytes)
+        else:
+            at = replace(at, offset=at.offset + part * lies.nbytes)
+        return replace(tensor, operand=operand, location=at)
+
+    return replace(
+        step,
+        problem=problem,
+        inputs=tuple(map(cut, step.inputs, problem.inputs)),
+        outputs=tuple(map(cut, step.outputs, problem.outputs)),
+    )
 
 
 def random_order(plan: BatchPlan, seed: int) -> list[int]:
@@ -45,13 +91,14 @@ def random_order(plan: BatchPlan, seed: int) -> list[int]:
 class _Memory:
     def __init__(self, engine: PlannedEngine, plan: BatchPlan, inputs: Mapping[str, Array]) -> None:
         self._arena = np.full(plan.arena_bytes, 0xA5, np.uint8)
+        self.slab = np.full(plan.slab_bytes, 0xA5, np.uint8)
         self._inputs = [_stored(inputs[port.name], port.operand) for port in plan.inputs]
         self._outputs = [np.full(port.operand.nbytes, 0xA5, np.uint8) for port in plan.outputs]
         self._weights = [_stored(array, None) for array in engine.constants]
 
     def bytes_at(self, at: Location, nbytes: int) -> Bytes:
-        if at.kind == "arena":
-            found = self._arena[at.at : at.at + nbytes]
+        if at.kind in ("arena", "slab"):
+            found = (self._arena if at.kind == "arena" else self.slab)[at.at : at.at + nbytes]
         else:
             buffer = {"input": self._inputs, "output": self._outputs, "weight": self._weights}[at.kind][at.at]
             found = buffer[at.offset : at.offset + nbytes]
@@ -65,7 +112,7 @@ class _Memory:
         return np.array(np.moveaxis(array, -1, 1) if last else array)
 
     def write(self, at: Location, operand: Operand, array: Array, pitch: int = 0) -> None:
-        assert at.kind in ("arena", "output"), f"a step writes into the {at.kind}"
+        assert at.kind in ("arena", "slab", "output"), f"a step writes into the {at.kind}"
         rows = self._rows(at, operand, pitch)
         rows[...] = _stored(array, operand).reshape(rows.shape)
 

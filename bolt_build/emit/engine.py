@@ -146,12 +146,13 @@ def _axes(plan: EnginePlan) -> list[list[int]]:
 
 def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family], target: Target) -> str:
     where = f"BOLT_{target.where.upper()}"
-    steps = [step_source(step, families, target) for step in batch.steps]
+    steps = [step_source(step, families, target, batch.parts(step.index)) for step in batch.steps]
     if [step.index for step in steps] != list(range(len(steps))):
         raise ValueError(f"steps of {batch.sizes} are not numbered in their order")
     return _render(
         "plan.cpp.j2",
         arena_bytes=batch.arena_bytes,
+        bands=[f"{{{band.first}, {band.last}, {band.parts}}}" for band in batch.bands],
         batch=batch.batch,
         extents=[extent for _, extent in batch.dims],
         key=batch.sizes.key,
@@ -167,6 +168,7 @@ def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family]
             for kind, ports in (("input", batch.inputs), ("output", batch.outputs))
             for i, port in enumerate(ports)
         ],
+        slab_bytes=batch.slab_bytes,
         steps=steps,
         taps=[tap for step in batch.steps for tap in _taps(step, where)],
         title=comment(f"{plan.name} for {plan.target}, {plan.precision}, {batch.sizes}"),

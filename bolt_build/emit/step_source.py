@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from bolt_build.emit.text import c_string, comment, kernel_text, operand_text, problem_text, wrapped
 from bolt_build.families.base import Family, StepCode, StepExpressions
-from bolt_build.planner.engine_plan import Location, Step, StepTensor
+from bolt_build.planner.engine_plan import Location, Parts, Step, StepTensor
+from bolt_build.planner.parts import part_of
 from bolt_build.targets import Target
 
 
@@ -36,16 +37,17 @@ class StepSource:
         return " r" if self.call else ""
 
 
-def step_source(step: Step, families: dict[str, Family], target: Target) -> StepSource:
-    """Raises ValueError where no family has the candidate's name, or a view would have to move bytes."""
-    code = _code(step, families, target)
+def step_source(step: Step, families: dict[str, Family], target: Target, parts: int = 1) -> StepSource:
+    """Of a step that computes one of `parts` parts of the batch. Raises ValueError where no family has the candidate's
+    name, a view would have to move bytes, or parts of the batch are not computed by themselves."""
+    code = _code(step, families, target, parts)
     arguments = [f"p.step({step.index})", code.member_arguments] if code.member_arguments else [f"p.step({step.index})"]
     call = code.call
     kept = _kept(step, code)
     return StepSource(
         index=step.index,
         name=step.name,
-        comments=_comments(step, kept),
+        comments=_comments(step, kept, parts),
         includes=code.includes,
         member_type=code.member_type or "",
         constructor_arguments=wrapped(", ".join(arguments), 15),
@@ -65,7 +67,7 @@ def _kept(step: Step, code: StepCode) -> tuple[int, ...]:
     return tuple(sorted({tensor.location.at for tensor in read if tensor.location.kind == "weight"}))
 
 
-def _code(step: Step, families: dict[str, Family], target: Target) -> StepCode:
+def _code(step: Step, families: dict[str, Family], target: Target, parts: int) -> StepCode:
     if step.view:
         if not all(_lies_within(tensor, step.outputs[0]) for tensor in step.inputs):
             raise ValueError(f"step {step.index} '{step.name}' is a view, but its output is not where its input is")
@@ -75,15 +77,18 @@ def _code(step: Step, families: dict[str, Family], target: Target) -> StepCode:
         wanted, known = step.candidate.family, ", ".join(families)
         raise ValueError(f"step {step.index} '{step.name}' needs family '{wanted}', which is none of: {known}")
     at = StepExpressions(
-        inputs=tuple(expression(tensor.location) for tensor in step.inputs),
-        outputs=tuple(expression(tensor.location) for tensor in step.outputs),
+        inputs=tuple(expression(tensor.location, tensor.parts) for tensor in step.inputs),
+        outputs=tuple(expression(tensor.location, tensor.parts) for tensor in step.outputs),
         prepare_inputs=tuple(
             f"p.weight({tensor.location.at})" if tensor.location.kind == "weight" else None for tensor in step.inputs
         ),
         pitches=tuple(tensor.pitch for tensor in step.outputs),
         input_pitches=tuple(tensor.pitch for tensor in step.inputs),
     )
-    return family.emit(step.problem, step.candidate, target, at)
+    problem = step.problem if parts == 1 else part_of(step.problem, parts)
+    if problem is None:
+        raise ValueError(f"step {step.index} '{step.name}' has no parts, but its band has {parts}")
+    return family.emit(problem, step.candidate, target, at)
 
 
 def _lies_within(one: StepTensor, other: StepTensor) -> bool:
@@ -103,15 +108,23 @@ def _bytes(tensor: StepTensor) -> range:
     return range(begin, begin + tensor.reach)
 
 
-def expression(location: Location) -> str:
-    """C++ for the address of a tensor during a run. Raises ValueError for an unknown kind."""
+def expression(location: Location, parts: Parts | None = None) -> str:
+    """C++ for the address of a tensor during a run, or of the part of it that a band is at. Raises ValueError for an
+    unknown kind."""
     if location.kind not in ("arena", "input", "output", "weight"):
         raise ValueError(f"unknown kind of location '{location.kind}'")
+    if parts is not None and parts.held is not None:
+        return f"r.held({parts.held}, {location.at}, {parts.nbytes})"
+    if parts is not None:
+        begin = f"{location.offset} + " if location.offset else ""
+        if location.kind == "arena":
+            return f"r.arena({location.at} + r.part * {parts.nbytes})"
+        return f"r.{location.kind}({location.at}, {begin}r.part * {parts.nbytes})"
     offset = f", {location.offset}" if location.offset else ""
     return f"r.{location.kind}({location.at}{offset})"
 
 
-def _comments(step: Step, kept: Sequence[int]) -> tuple[str, ...]:
+def _comments(step: Step, kept: Sequence[int], parts: int) -> tuple[str, ...]:
     lines = [f"Step {step.index}: {step.name}"]
     if step.covers and step.covers != (step.name,):
         lines.append(f"nodes   {', '.join(step.covers)}")
@@ -121,6 +134,8 @@ def _comments(step: Step, kept: Sequence[int]) -> tuple[str, ...]:
     lines.append(f"kernel  {_kernel(step)}")
     lines.extend(f"in{i}     {_tensor(tensor, kept)}" for i, tensor in enumerate(step.inputs))
     lines.extend(f"out{i}    {_tensor(tensor, kept)}" for i, tensor in enumerate(step.outputs))
+    if parts > 1:
+        lines.append(f"parts   {parts}, one after the other with the steps of its band")
     lines.append("after   " + (", ".join(f"step {i}" for i in step.after) or "nothing"))
     return tuple(comment(line) for line in lines)
 
@@ -142,7 +157,9 @@ def _place(tensor: StepTensor, kept: Sequence[int]) -> str:
     at, nbytes = tensor.location.at, tensor.operand.nbytes
     if tensor.location.kind == "arena":
         apart = f", rows {tensor.pitch} elements apart" if tensor.pitch else ""
-        return f"arena {at} to {at + tensor.reach}{apart}"
+        held = tensor.parts.held if tensor.parts is not None else None
+        slab = "" if held is None else f"; a part from byte {held} of the slab on"
+        return f"arena {at} to {at + tensor.reach}{apart}{slab}"
     if tensor.location.kind == "weight":
         return f"weight {at}" + ("" if at in kept else ", read when the model is created")
     begin = f" from byte {tensor.location.offset} on" if tensor.location.offset else ""

@@ -26,11 +26,32 @@ class Location:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Parts of a tensor that steps of a band go over: each begins `nbytes` behind the one before it.
+
+    `held`: a part lies at this byte of the slab instead, for nothing but the band touches the tensor; None of others.
+    """
+
+    nbytes: int
+    held: int | None = None
+
+
+@dataclass(frozen=True)
+class Band:
+    """Steps `first` to `last` run for one of `parts` equal parts of the batch, all of them, before the next part."""
+
+    first: int
+    last: int
+    parts: int
+
+
+@dataclass(frozen=True)
 class StepTensor:
     """One tensor of a step: the graph's value, its shape and format, and where it lives.
 
     `onnx` is the ONNX tensor whose values it holds once the step has run, None for a synthetic one. `pitch` counts the
     elements from one row (run along the innermost axis in memory) to the next where they lie apart, otherwise it is 0.
+    `parts` says where the band that the step is of has its parts.
     """
 
     value: str
@@ -38,6 +59,7 @@ class StepTensor:
     location: Location
     onnx: str | None
     pitch: int = 0
+    parts: Parts | None = field(default=None, metadata=UNSAID)
 
     @property
     def reach(self) -> int:
@@ -75,7 +97,7 @@ class Port:
 @dataclass(frozen=True)
 class BatchPlan:
     """The steps for one batch and, where dimensions have several extents, one of each (`dims`). `live_peak` is the
-    largest sum of bytes of arena buffers alive at one step."""
+    largest sum of bytes of arena buffers alive at one step. `slab_bytes` is what a part of a band holds beside it."""
 
     batch: int
     inputs: tuple[Port, ...]
@@ -84,11 +106,17 @@ class BatchPlan:
     arena_bytes: int
     live_peak: int
     dims: Dims = field(default=(), metadata=UNSAID)
+    bands: tuple[Band, ...] = field(default=(), metadata=UNSAID)
+    slab_bytes: int = field(default=0, metadata=UNSAID)
 
     @property
     def sizes(self) -> Sizes:
         """What it is for, of all that the engine has plans for."""
         return Sizes(self.batch, self.dims)
+
+    def parts(self, index: int) -> int:
+        """Of how many parts of the batch the step computes one at a time; 1 outside of bands."""
+        return next((band.parts for band in self.bands if band.first <= index <= band.last), 1)
 
 
 @dataclass(frozen=True)

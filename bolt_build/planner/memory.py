@@ -8,10 +8,11 @@ kernel can work in place, input and output become one buffer; so do parts of a t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
+from bolt_build.planner.engine_plan import Band
 from bolt_build.planner.schedule import Schedule, ScheduledStep
 
 ALIGNMENT = 64
@@ -37,25 +38,51 @@ class Arena:
 
     `live_peak` is the largest sum of bytes of buffers alive at one step of the execution order: from the step that
     defines a buffer to the last that touches it, both included, its own padding not counted.
+
+    `held` are offsets in the slab of storages that steps of one band alone touch, in which a part of them lies;
+    `slab_bytes` is its size.
     """
 
     offsets: tuple[int | None, ...]
     nbytes: int
     live_peak: int
+    held: tuple[int | None, ...] = ()
+    slab_bytes: int = 0
 
 
-def plan_memory(schedule: Schedule) -> Arena:
-    """Places every arena storage of the schedule at a 64-byte aligned offset."""
+def plan_memory(schedule: Schedule, bands: Sequence[Band] = ()) -> Arena:
+    """Places every arena storage of the schedule at a 64-byte aligned offset, and parts of those within a band.
+
+    Those have their place in the arena as well: all of them lie there where steps run one by one, to be looked at.
+    Others that a band touches are alive from its first step to its last.
+    """
     order = ancestors([step.after for step in schedule.steps])
-    groups = _share(schedule, order)
     users = _users(schedule)
-    buffers = [_buffer(schedule, members, users) for members in groups]
+    homes = [_home(touched, bands) for touched in users]
+    groups = _share(schedule, order, homes)
+    buffers = [_buffer(schedule, members, users, bands) for members in groups]
     placed, nbytes = pack(buffers, order)
     offsets: list[int | None] = [None] * len(schedule.storages)
     for members, offset in zip(groups, placed, strict=True):
         for storage in members:
             offsets[storage] = offset
-    return Arena(tuple(offsets), nbytes, live_peak(buffers, len(schedule.steps)))
+    held: list[int | None] = [None] * len(schedule.storages)
+    slab_bytes = 0
+    for band in bands:
+        own = [(members, each) for members, each in zip(groups, buffers, strict=True) if homes[members[0]] is band]
+        parts = [replace(each, nbytes=each.nbytes // band.parts) for _, each in own]
+        places, size = pack(parts, order)
+        slab_bytes = max(slab_bytes, size)
+        for (members, _), offset in zip(own, places, strict=True):
+            for storage in members:
+                held[storage] = offset
+    return Arena(tuple(offsets), nbytes, live_peak(buffers, len(schedule.steps)), tuple(held), slab_bytes)
+
+
+def _home(touched: Sequence[int], bands: Sequence[Band]) -> Band | None:
+    """The band whose steps alone touch a storage."""
+    inside = (band for band in bands if touched and band.first <= touched[0] and touched[-1] <= band.last)
+    return next(inside, None)
 
 
 def ancestors(after: Sequence[tuple[int, ...]]) -> list[int]:
@@ -166,13 +193,23 @@ def _users(schedule: Schedule) -> list[list[int]]:
     return found
 
 
-def _buffer(schedule: Schedule, members: Sequence[int], users: Sequence[Sequence[int]]) -> Buffer:
-    touched = sorted({index for member in members for index in users[member]})
+def _buffer(
+    schedule: Schedule, members: Sequence[int], users: Sequence[Sequence[int]], bands: Sequence[Band]
+) -> Buffer:
+    steps = {index for member in members for index in users[member]}
+    for band in bands:
+        inside = [index for index in steps if band.first <= index <= band.last]
+        if inside and len(inside) < len(steps):
+            steps |= {band.first, band.last}
+    touched = sorted(steps)
     return Buffer(max(schedule.storages[s].nbytes for s in members), min(touched), tuple(touched))
 
 
-def _share(schedule: Schedule, order: Sequence[int]) -> list[list[int]]:
-    """Arena storages in groups that are one buffer: the input of an in-place step dies there and lends its memory."""
+def _share(schedule: Schedule, order: Sequence[int], homes: Sequence[Band | None]) -> list[list[int]]:
+    """Arena storages in groups that are one buffer: the input of an in-place step dies there and lends its memory.
+
+    What lies in a band's slab shares with nothing else; of other storages parts must begin at the same bytes.
+    """
     touched = [0] * len(schedule.storages)
     for index, step in enumerate(schedule.steps):
         for tensor in (*step.inputs, *step.outputs):
@@ -186,7 +223,8 @@ def _share(schedule: Schedule, order: Sequence[int]) -> list[list[int]]:
                 continue
             if touched[taker] & order[index]:
                 continue  # the result already has another input's memory, which was written while this one was alive
-            if schedule.storages[lender].nbytes < schedule.storages[taker].nbytes:
+            sizes = [schedule.storages[each].nbytes for each in (lender, taker)]
+            if sizes[0] < sizes[1] or homes[lender] is not homes[taker] or (any(homes) and sizes[0] != sizes[1]):
                 continue
             if not (schedule.fills(step.inputs[source]) and schedule.fills(step.outputs[result])):
                 continue  # a part of something larger stays where it is

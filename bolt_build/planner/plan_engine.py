@@ -10,14 +10,17 @@ from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.limits import MOST_BYTES
+from bolt_build.planner.bands import bands_of
 from bolt_build.planner.doubles import in_single
 from bolt_build.planner.engine_plan import (
     PLAN_VERSION,
+    Band,
     BatchPlan,
     Decision,
     EnginePlan,
     Location,
     PaddedDim,
+    Parts,
     Port,
     SlowSteps,
     Step,
@@ -95,11 +98,12 @@ def plan_engine(
         chains += joined
         placed = write_in_place(schedule(space, cover, target), sizes_of(space.graph))
         ordered = placed.schedule
-        arena = plan_memory(ordered)
+        banded = bands_of(ordered, sizes_of(space.graph), target, families)
+        arena = plan_memory(ordered, banded.bands)
         _check_bytes(space, arena)
-        plans.append(_batch_plan(space, ordered, arena, weights))
+        plans.append(_batch_plan(space, ordered, arena, weights, banded.bands))
         decisions += (*space.decisions, *cover.decisions, *decisions_of(joined))
-        decisions += (*placed.decisions, _arena_decision(space, arena))
+        decisions += (*placed.decisions, *banded.decisions, _arena_decision(space, arena))
         decisions += used.decisions(space, ordered.steps, winners, target)
         refusals += space.refusals
         slow += slow_steps(space, ordered.steps, winners, target, families)
@@ -122,7 +126,8 @@ def planned_batch(
     space, _ = selected_space(space, selection, target, families)
     cover = resolve(space)
     ordered = write_in_place(schedule(space, cover, target), sizes_of(space.graph)).schedule
-    plan = _batch_plan(space, ordered, plan_memory(ordered), WeightTable())
+    bands = bands_of(ordered, sizes_of(space.graph), target, families).bands
+    plan = _batch_plan(space, ordered, plan_memory(ordered, bands), WeightTable(), bands)
     return plan, chosen_cover(space, cover.alternatives)
 
 
@@ -231,10 +236,12 @@ def _spaces(
     return spaces
 
 
-def _batch_plan(space: SearchSpace, ordered: Schedule, arena: Arena, weights: WeightTable) -> BatchPlan:
+def _batch_plan(
+    space: SearchSpace, ordered: Schedule, arena: Arena, weights: WeightTable, bands: Sequence[Band]
+) -> BatchPlan:
     graph = space.graph
 
-    def placed(tensor: ScheduledTensor) -> StepTensor:
+    def placed(tensor: ScheduledTensor, band: Band | None) -> StepTensor:
         storage, offset = ordered.storages[tensor.storage], arena.offsets[tensor.storage]
         if storage.weight is not None and storage.dtype is not None:
             location = Location("weight", weights.index(graph, storage.weight, storage.dtype))
@@ -242,12 +249,17 @@ def _batch_plan(space: SearchSpace, ordered: Schedule, arena: Arena, weights: We
             location = Location("arena", offset + tensor.offset)
         else:
             location = Location(storage.kind, storage.at, tensor.offset)
-        return StepTensor(tensor.value, tensor.operand, location, tensor.onnx, tensor.pitch)
+        parts = None
+        if band is not None and storage.weight is None:
+            begin = arena.held[tensor.storage]
+            parts = Parts(storage.nbytes // band.parts, None if begin is None else begin + tensor.offset)
+        return StepTensor(tensor.value, tensor.operand, location, tensor.onnx, tensor.pitch, parts)
 
     steps = []
     for index, step in enumerate(ordered.steps):
-        inputs = tuple(placed(tensor) for tensor in step.inputs)
-        outputs = tuple(placed(tensor) for tensor in step.outputs)
+        band = next((each for each in bands if each.first <= index <= each.last), None)
+        inputs = tuple(placed(tensor, band) for tensor in step.inputs)
+        outputs = tuple(placed(tensor, band) for tensor in step.outputs)
         steps.append(
             Step(index, step.name, step.covers, step.problem, step.candidate, inputs, outputs, step.after, step.view)
         )
@@ -255,4 +267,7 @@ def _batch_plan(space: SearchSpace, ordered: Schedule, arena: Arena, weights: We
         tuple(Port(name, Operand(graph.type(name).shape, format)) for name, format in border)
         for border in (space.fixed, space.wanted)
     ]
-    return BatchPlan(graph.batch, ports[0], ports[1], tuple(steps), arena.nbytes, arena.live_peak, graph.dims)
+    return BatchPlan(
+        graph.batch, ports[0], ports[1], tuple(steps), arena.nbytes, arena.live_peak, graph.dims, tuple(bands),
+        arena.slab_bytes,
+    )  # fmt: skip

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <string>
 
 #include "bolt/device.h"
@@ -54,8 +56,12 @@ Context::Context(const Model& model, int plan, bool staged, int queueing)
       index_(plan),
       info_(*model.engine().plans[index_]),
       queueing_(queueing),
+      beside_(info_.beside(model.threads())),
       scratch_at_(aligned(info_.arena_bytes)),
-      bytes_(added(scratch_at_, aligned(model.plan(index_).scratch_bytes()))) {
+      scratch_bytes_(aligned(model.plan(index_).scratch_bytes())),
+      own_bytes_(added(scratch_bytes_, aligned(info_.slab_bytes))),
+      bytes_(scratch_at_) {
+  for (int part = 0; part < beside_; ++part) bytes_ = added(bytes_, own_bytes_);
   std::vector<std::size_t> places;
   const auto place = [&](const Table<bolt_tensor>& ports) {
     for (const bolt_tensor& port : ports) {
@@ -124,10 +130,49 @@ void Context::run_step(int index, const Run& run, bool wait) {
   throw Failure(BOLT_DEVICE_ERROR, which() + " failed: " + why);
 }
 
+// Steps of a band for all of its parts. `apart`: tensors lie in the arena as those of other steps do.
+void Context::run_band(const Band& band, int first, int last, const Run& run, bool apart) {
+  const int beside = band.beside(model_.threads());
+  std::atomic<int> next{0};
+  std::exception_ptr failed;
+  std::mutex failing;
+  const auto work = [&](int who) {
+    Run own = run;
+    own.threads = beside > 1 ? 1 : run.threads;
+    own.scratch_base = run.scratch_base + static_cast<std::size_t>(who) * own_bytes_;
+    own.slab_base = own.scratch_base + scratch_bytes_;
+    own.apart = apart;
+    for (int part = next++; part < band.parts; part = next++) {
+      own.part = static_cast<std::size_t>(part);
+      try {
+        for (int index = first; index <= last; ++index) run_step(index, own, false);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(failing);
+        if (!failed) failed = std::current_exception();
+        return;
+      }
+    }
+  };
+  if (beside > 1) {
+    device::for_each(beside, work);
+  } else {
+    work(0);
+  }
+  if (failed) std::rethrow_exception(failed);
+}
+
 void Context::run_steps(const Run& run, bolt_observer observer, void* user) {
   const Tap* tap = info_.taps.begin();
   for (int index = 0; index < info_.steps.count; ++index) {
-    run_step(index, run, observer != nullptr);
+    const Band* band = info_.band(index);
+    if (band == nullptr) {
+      run_step(index, run, observer != nullptr);
+    } else if (observer != nullptr) {
+      run_band(*band, index, index, run, true);
+    } else {
+      run_band(*band, band->first, band->last, run, false);
+      index = band->last;
+    }
     if (observer == nullptr) continue;
     for (; tap != info_.taps.end() && tap->step == index; ++tap)
       observer(user, &info_.steps[index], &tap->tensor, place_of(*tap, run));
@@ -255,7 +300,11 @@ void Context::time_steps(const void* const* inputs, void* const* outputs, void* 
   const device::Scope scope(model_.device(), model_.threads());
   try {
     for (int index = 0; index < info_.steps.count; ++index) {
-      const auto step = [&](void* on) { run_step(index, run_on(inputs, outputs, on), false); };
+      const Band* band = info_.band(index);
+      const auto step = [&](void* on) {
+        const Run run = run_on(inputs, outputs, on);
+        band == nullptr ? run_step(index, run, false) : run_band(*band, index, index, run, false);
+      };
       seconds[index] = device::seconds(stream, repeats, step);
     }
   } catch (...) {

@@ -83,6 +83,8 @@ Scope::~Scope() {
   waiting().ended(threads_, before_, usage());
 }
 
+void use_threads(int threads) { omp_set_num_threads(threads); }
+
 void* allocate(std::size_t bytes) {
   // Large buffers start on a huge page and ask for such, so that streaming over them costs few TLB misses.
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;

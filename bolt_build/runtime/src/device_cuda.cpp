@@ -144,6 +144,8 @@ Scope::~Scope() {
   if (cudaGetDevice(&now) == cudaSuccess && now != before_device_) static_cast<void>(cudaSetDevice(before_device_));
 }
 
+void use_threads(int) {}
+
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), "allocating memory of the GPU failed");

@@ -20,9 +20,9 @@ namespace {
 class Preparation final : public Prepare {
  public:
   Preparation(const EngineInfo& engine, const std::byte* payload, int threads)
-      : engine_(engine), payload_(payload), threads_(threads) {}
+      : engine_(engine), payload_(payload), threads_(threads), now_(threads) {}
 
-  int threads() const override { return threads_; }
+  int threads() const override { return now_; }
   const void* weight(int index) const override { return payload_ + engine_.weights[index].offset; }
   std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
                                      FunctionRef<void(void*)> fill) const override {
@@ -38,18 +38,33 @@ class Preparation final : public Prepare {
   }
   const Prepare& step(int index) const override {
     step_ = index;
+    const Band* band = info_ == nullptr ? nullptr : info_->band(index);
+    use(band != nullptr && band->beside(threads_) > 1 ? 1 : threads_);
     return *this;
   }
   int current_step() const { return step_; }
+  /// Says whose steps are prepared from now on.
+  void plan(const PlanInfo& info) {
+    info_ = &info;
+    step(-1);
+  }
 
  private:
   struct Entry {
     std::weak_ptr<const void> memory;
     std::size_t bytes = 0;
   };
+  void use(int threads) const {
+    if (threads == now_) return;
+    now_ = threads;
+    device::use_threads(threads);
+  }
+
   const EngineInfo& engine_;
   const std::byte* payload_;
   int threads_;
+  const PlanInfo* info_ = nullptr;
+  mutable int now_;
   mutable int step_ = -1;
   mutable std::map<std::string, Entry> shared_;
 };
@@ -60,9 +75,9 @@ std::string at_step(const EngineInfo& engine, const PlanInfo& info, int step, co
          " failed: " + what;
 }
 
-std::unique_ptr<Plan> make_plan(const EngineInfo& engine, const PlanInfo& info, const Preparation& preparation) {
+std::unique_ptr<Plan> make_plan(const EngineInfo& engine, const PlanInfo& info, Preparation& preparation) {
   try {
-    preparation.step(-1);
+    preparation.plan(info);
     return info.make(preparation);
   } catch (const std::bad_alloc&) {
     throw;
@@ -156,7 +171,7 @@ Model::Model(const EngineInfo& engine, const bolt_model_options& options)
       weights_(engine.weights.count, nullptr) {
   const device::Scope scope(device_, threads_);
   const Payload payload = load_weights(engine, options);
-  const Preparation preparation(engine, payload.data, threads_);
+  Preparation preparation(engine, payload.data, threads_);
   for (const PlanInfo* info : engine.plans) plans_.push_back(make_plan(engine, *info, preparation));
   for (const PlanInfo* info : engine.plans) {
     for (const int index : info->kept_weights) {

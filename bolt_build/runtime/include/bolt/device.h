@@ -47,6 +47,9 @@ class Scope {
   Usage before_;  // left empty where runs take no time of the CPU
 };
 
+/// Threads that kernels made from now on in the enclosing Scope will have; nothing where they have none of the CPU's.
+void use_threads(int threads);
+
 /// Memory of the enclosing Scope's device that kernels read and write, aligned to 64 bytes at least. Throws
 /// std::bad_alloc.
 void* allocate(std::size_t bytes);

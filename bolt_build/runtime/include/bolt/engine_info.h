@@ -51,6 +51,14 @@ struct Table {
   const T& operator[](int index) const { return items[index]; }
 };
 
+/// Steps that run for one of `parts` parts of the batch, all of them, before they do for the next.
+struct Band {
+  int first, last, parts;
+  bool has(int step) const { return first <= step && step <= last; }
+  /// How many parts are computed side by side, each by one thread; 1 where all threads compute each part.
+  int beside(int threads) const { return parts % threads == 0 || parts >= 4 * threads ? threads : 1; }
+};
+
 /// The plan of one batch and, where dimensions have several extents, of one of each.
 struct PlanInfo {
   std::int64_t batch;
@@ -63,6 +71,21 @@ struct PlanInfo {
   std::unique_ptr<Plan> (*make)(const Prepare& p);
   const std::int64_t* extents = nullptr; // one for each of EngineInfo::dims
   bool reads_sizes = false;              // kernels read Run::sizes
+  Table<Band> bands = {nullptr, 0};      // in the order of their steps
+  std::size_t slab_bytes = 0;            // what a part of a band holds
+
+  /// The band of a step, null for one of the whole batch.
+  const Band* band(int step) const {
+    for (const Band& each : bands)
+      if (each.has(step)) return &each;
+    return nullptr;
+  }
+  /// The most parts that are computed side by side.
+  int beside(int threads) const {
+    int most = 1;
+    for (const Band& each : bands) most = each.beside(threads) > most ? each.beside(threads) : most;
+    return most;
+  }
 };
 
 struct EngineInfo {

@@ -1,0 +1,86 @@
+// Bands: parts of the batch run through all of their steps, each in a slab of its own, side by side where threads are as
+// many as the parts can be shared among; whoever looks at steps finds all parts in the arena. Prints "ok", or the line that
+// fails.
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "written_plans.h"
+
+namespace {
+
+constexpr int parts = 4;
+std::atomic<int> alone{0}, shared{0};
+std::atomic<bool> fails{false};
+
+/// y = 2 (x + 1): two steps of a band; a third, behind it, adds up all parts.
+struct Banded final : bolt::Plan {
+  explicit Banded(const bolt::Prepare& p) {
+    for (int index = 0; index < 3; ++index) threads[index] = p.step(index).threads();
+  }
+  std::size_t scratch_bytes() const override { return 4; }
+  void step(int index, const bolt::Run& r) const override {
+    float* const between = static_cast<float*>(r.held(64, 0, 4));
+    float* const behind = static_cast<float*>(r.arena(64));
+    if (index == 0) *between = *static_cast<const float*>(r.input(0, r.part * 4)) + 1;
+    if (index == 1) behind[r.part] = 2 * *between;
+    if (index == 2) *static_cast<float*>(r.output(0)) = behind[0] + behind[1] + behind[2] + behind[3];
+    if (index < 2) ++(r.threads == 1 ? alone : shared);
+    if (index == 1 && fails) throw std::runtime_error("no");
+  }
+  int threads[3];
+};
+
+const bolt_step_info steps[] = {{0, "a", "", ""}, {1, "b", "", ""}, {2, "c", "", ""}};
+const bolt::Tap taps[] = {{0, bolt::Place::arena, 0, {"a", BOLT_F32, BOLT_ROW, BOLT_CPU, 1, {parts}, 16}}};
+const bolt_tensor x[] = {{"x", BOLT_F32, BOLT_ROW, BOLT_CPU, 1, {parts}, 16}};
+const bolt_tensor y[] = {{"y", BOLT_F32, BOLT_ROW, BOLT_CPU, 1, {1}, 4}};
+const bolt::Band bands[] = {{0, 1, parts}};
+const bolt::PlanInfo banded = {parts,    128,   {x, 1},       {y, 1}, {steps, 3}, {taps, 1}, {},
+                               make<Banded>, nullptr, false, {bands, 1}, 128};
+const bolt::PlanInfo* plans[] = {&banded};
+
+void look(void* user, const bolt_step_info*, const bolt_tensor* tensor, const void* data) {
+  std::memcpy(user, data, tensor->bytes);
+}
+
+}  // namespace
+
+const bolt::EngineInfo bolt::engine_info = engine_of(plans, 1);
+
+int main(int, char** arguments) {
+  for (const int threads : {1, 2, 3}) {
+    bolt_model_options options = options_with(arguments[1]);
+    options.threads = threads;
+    const bolt::Model model(bolt::engine_info, options);
+    bolt::Context context(model, 0, false, 0);
+    const int beside = threads == 2 ? 2 : 1;
+    const auto& made = static_cast<const Banded&>(model.plan(0));
+    CHECK(made.threads[0] == threads / beside && made.threads[1] == threads / beside && made.threads[2] == threads);
+    CHECK(context.bytes() == 128 + static_cast<std::size_t>(beside) * (64 + 128));
+    const float input[] = {0, 1, 2, 3};
+    const void* inputs[] = {input};
+    float output = 0, seen[parts] = {};
+    void* outputs[] = {&output};
+    alone = shared = 0;
+    context.run(inputs, outputs, nullptr, nullptr, nullptr);
+    CHECK(output == 20);
+    CHECK(alone + shared == 2 * parts && (threads == 3 ? alone : shared) == 0);
+    context.run(inputs, outputs, nullptr, look, seen);
+    CHECK(output == 20 && seen[0] == 1 && seen[3] == 4);
+    double seconds[3] = {};
+    context.time_steps(inputs, outputs, nullptr, 1, seconds);
+    fails = true;
+    std::string why;
+    try {
+      context.run(inputs, outputs, nullptr, nullptr, nullptr);
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+    fails = false;
+    CHECK(why == "step 1 'b' of batch 4 failed: no");
+  }
+  std::puts("ok");
+  return 0;
+}
