@@ -16,7 +16,7 @@ _USUAL = ((4, 3), (8, 3), (16, 3), (WARP, 4), (BLOCK, 4))
 """Threads that share a row where no candidate says so, and how many loads each of them then has at most: rows of 96
 elements have four with three."""
 _USUAL_NARROW = ((4, 6), (8, 6), (16, 6), (WARP, 8), (BLOCK, 8))
-_USUAL_SINGLE = ((8, 8), (16, 8), (WARP, 64), (BLOCK, 16))
+_USUAL_SINGLE = ((16, 4), (WARP, 16), (BLOCK, 16))
 """The same where loads are of four or two elements, and where elements are loaded one by one: then a warp has rows for
 which a block would wait at its sums."""
 

@@ -82,7 +82,10 @@ struct NormBatches {
       const float mean = sum * (1.0f / wide);
       found[k] = {centred ? y[0] + mean : 0.0f, centred ? fmaxf(squares - mean * sum, 0.0f) : squares};
     }
-    const int kept_row = merge_halves<5, centred>(found, elements);
+    float each[rows];
+#pragma unroll
+    for (int j = 0; j < rows; ++j) each[j] = 1.0f;
+    const int kept_row = merge_halves<5, centred>(found, elements, each);
     const int warp = threadIdx.x / 32, within = threadIdx.x % 32;
     if ((within & repeated(rows, 5)) == 0)
 #pragma unroll

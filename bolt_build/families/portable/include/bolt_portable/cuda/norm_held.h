@@ -105,6 +105,11 @@ struct NormHeld {
   /// Channels of the first statistic of a load.
   __device__ static int cut(int lane) { return span == 2 ? min(group - lane * wide % group, wide) : wide; }
 
+  /// Elements of a load's statistic `j`, whose first one has `own`.
+  __device__ static float elements(int j, int own) {
+    return span == 1 ? wide : span == wide ? 1.0f : static_cast<float>(j == 0 ? own : wide - own);
+  }
+
   /// Sums of the elements that this thread has of each statistic.
   __device__ static void sums(const Lanes<In, wide> (&x)[loads], int stop, float many, int own, NormPart (&found)[span]) {
     constexpr int apart = span == 1 ? 2 : wide;  // sums that do not wait for each other
@@ -138,8 +143,7 @@ struct NormHeld {
           all += sum[i];
           of_squares += squares[i];
         }
-      const float of = span == 1 ? wide : span == wide ? 1.0f : static_cast<float>(j == 0 ? own : wide - own);
-      const float elements = many * of, mean = elements > 0.0f ? __fdividef(all, elements) : 0.0f;
+      const float of_all = many * elements(j, own), mean = of_all > 0.0f ? __fdividef(all, of_all) : 0.0f;
       found[j] = {pivot[j == 0 ? 0 : span == wide ? j : wide - 1] + mean,
                   centred ? fmaxf(of_squares - mean * all, 0.0f) : of_squares};
     }
@@ -156,8 +160,11 @@ struct NormHeld {
     int row = part, column = lane * span;
     bool first = lane == 0, writes = true;
     if constexpr (merged > 0) {
+      float each[span];
+#pragma unroll
+      for (int j = 0; j < span; ++j) each[j] = elements(j, cut(lane));
+      const int kept = merge_halves<merged, centred>(found, many, each);
       if (one_sum) many *= wide;
-      const int kept = merge_halves<merged, centred>(found, many);
       column = one_sum ? 0 : column + kept;
       row = threadIdx.x / 32;
       first = threadIdx.x % 32 == 0;

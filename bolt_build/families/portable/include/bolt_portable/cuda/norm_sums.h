@@ -95,10 +95,10 @@ constexpr std::uint32_t repeated(int span, int steps) {
 }
 
 /// Puts together what a warp's threads have of the same statistics, in steps: each thread keeps half of its statistics and
-/// gives the others away. Returns the first that it keeps. A thread's statistics are of `many` elements each, which become
-/// those of all that were put together.
+/// gives the others away. Returns the first that it keeps. A thread's statistics are of `many` loads each, which become
+/// those of all that were put together; a load has `each` elements of a statistic.
 template <int steps, bool centred, int step = 0, int span>
-__device__ inline int merge_halves(NormPart (&found)[span], float& many) {
+__device__ inline int merge_halves(NormPart (&found)[span], float& many, float (&each)[span]) {
   if constexpr (step < steps) {
     constexpr int distance = 16 >> step, half = halved(span, step) / 2;
     const bool upper = threadIdx.x & distance;
@@ -111,16 +111,17 @@ __device__ inline int merge_halves(NormPart (&found)[span], float& many) {
         const NormPart other = found[half + j];
         theirs = upper ? mine : other;
         mine = upper ? other : mine;
+        each[j] = upper ? each[half + j] : each[j];
       }
       found[j].sum = mine.sum + __shfl_xor_sync(0xffffffffu, theirs.sum, distance);
       if constexpr (centred) {
         const float apart = __shfl_xor_sync(0xffffffffu, theirs.mean, distance) - mine.mean;
         found[j].mean = mine.mean + apart * weight;
-        found[j].sum += apart * apart * (many * weight);
+        found[j].sum += apart * apart * (many * weight * each[j]);
       }
     }
     many = all;
-    return (upper ? half : 0) + merge_halves<steps, centred, step + 1>(found, many);
+    return (upper ? half : 0) + merge_halves<steps, centred, step + 1>(found, many, each);
   } else {
     return 0;
   }
