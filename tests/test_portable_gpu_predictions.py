@@ -94,9 +94,7 @@ def test_pooling(shape: Shape, window: int, format: TensorFormat, measured: floa
 @pytest.mark.parametrize(
     ("shape", "format", "measured"),
     [
-        ((128, 2048, 7, 7), PLANES, 318.08),
-        ((128, 1280, 7, 7), PLANES, 198.37),
-        ((32, 512, 7, 7), PLANES, 21.05),
+        ((16, 2048, 7, 7), PLANES, 6.71),
         ((1, 1280, 7, 7), PLANES, 3.02),
         ((128, 2048, 7, 7), PIXELS, 11.11),
         ((32, 512, 7, 7), PIXELS, 2.15),

@@ -59,11 +59,17 @@ def call(problem: KernelProblem, candidate: Candidate) -> str:
 ROWS = "there are kernels of 4, 8, 16, 32 or 256 threads a row, of 1 or 2 rows"
 CUTS = [
     (problem_of(GATE), direct(blocks=4), ".blocks = 4}"),
-    (softmax(24), direct(), "softmax<0, 32, 8,"),
-    (softmax(96), direct(("threads", 4)), "softmax<3, 4, 8,"),
-    (softmax(101), direct(("threads", 32)), "softmax<4, 32, 1,"),
-    (softmax(4096), direct(("threads", 256)), "softmax<2, 256, 8,"),
-    (softmax(96, 2), direct(), "softmax<0, 32, 8,"),
+    (softmax(21), direct(("threads", 1)), "softmax<bolt::portable::Shares, 21, 1, 1,"),
+    (softmax(24), direct(("threads", 1)), "softmax<bolt::portable::Shares, 3, 1, 8,"),
+    (softmax(49), direct(("threads", 16)), "softmax<bolt::portable::Shares, 4, 16, 1,"),
+    (softmax(96), direct(("threads", 4)), "softmax<bolt::portable::Shares, 3, 4, 8,"),
+    (softmax(101), direct(("threads", 32)), "softmax<bolt::portable::Shares, 4, 32, 1,"),
+    (softmax(1001), direct(("threads", 256)), "softmax<bolt::portable::Shares, 4, 256, 1,"),
+    (softmax(4096), direct(("threads", 256)), "softmax<bolt::portable::Shares, 2, 256, 8,"),
+    (softmax(21, 7), direct(), "softmax_across<bolt::portable::Shares, 0, 1, 1,"),
+    (softmax(21, 8), direct(), "softmax_across<bolt::portable::Shares, 21, 1, 2,"),
+    (softmax(96, 2), direct(), "softmax_across<bolt::portable::Shares, 12, 8, 2,"),
+    (softmax(2000, 2), direct(), "softmax_across<bolt::portable::Shares, 0, 1, 1,"),
     (norm(2047, 768), direct(("threads", 32)), "norm<3, 32, 1, true,"),
     (norm(2048, 768), direct(("threads", 32), ("rows", 2)), "norm<3, 32, 2, true,"),
     (norm(4096, 320), direct(("threads", 16)), "norm<3, 16, 1, true,"),
@@ -87,7 +93,7 @@ def test_what_is_offered_states_its_cut_and_earlier_locks_have_the_same(
 
 def test_another_cut_is_another_kernel() -> None:
     assert ".blocks = 1}" in call(problem_of(GATE), direct(blocks=1))
-    assert "softmax<1, 16, 8," in call(softmax(96), direct(("threads", 16)))
+    assert "softmax<bolt::portable::Shares, 1, 16, 8," in call(softmax(96), direct(("threads", 16)))
     assert "norm<6, 16, 2, true," in call(norm(64, 768), direct(("threads", 16), ("rows", 2)))
     late = direct(("threads", 8), ("factors", "late"))
     assert "row_sum<2, 8, false, false," in call(problem_of(GRAPHS["sum-bert"]), late)
@@ -100,11 +106,12 @@ def test_another_cut_is_another_kernel() -> None:
         (softmax(96, 2), direct(("threads", 32)), "elements of a line are no neighbours"),
         (softmax(96), direct(("threads", 32), ("rows", 2)), "a line has threads of its own: one at a time"),
         (softmax(96), direct(("threads", 64)), ROWS),
+        (softmax(96), direct(("threads", 1)), "a thread has lines of less than 32 elements"),
         (softmax(4096), direct(("threads", 32)),
          "4096 elements are 16 loads of each of 32 threads, which hold 8 at most"),
         (norm(64, 4096), direct(("threads", 256), ("rows", 2)), "a block has one row at a time"),
         (norm(64, 771), direct(("threads", 32)),
-         "771 elements are 25 loads of each of 32 threads, which hold 8 at most"),
+         "771 elements are 25 loads of each of 32 threads, which hold 16 at most"),
         (problem_of(GRAPHS["sum-vit"]), direct(("threads", 64), ("factors", "late")), ROWS),
         (problem_of(GRAPHS["sum-given"]), direct(("threads", 8), ("factors", "early")),
          "a sum that is not normalised has no factors"),

@@ -120,9 +120,11 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/lrn.h",), None, "", call)
 
 
+_MANY, _LONG = 2048, 16384
+"""Results from which on a warp has one, and elements of one that are work for a block (`many_results`, `long_rows`)."""
 _BLOCK, _WIDE = 5200.0, 1700.0
 """Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took, and what it took
-where whole loads make up what is reduced, of which a warp has one result."""
+of which a warp has one result."""
 _ACROSS, _POSITION = 0.4e-6, 3.4e-10
 """Seconds in which threads that each have some positions put their sums together, and those of a position. Fitted to 82
 times of an H200."""
@@ -141,9 +143,8 @@ def _reduce_bandwidth(problem: KernelProblem) -> float:
     if not reduced or reduced[-1].steps[0] != 1 or not kept:
         return _REACHED
     results = max(problem.outputs[0].type.elements, 1)
-    if len(reduced) == 1 and reduced[0].extent <= _FEW and results >= _MANY:
-        return _SCATTERED
-    block = _BLOCK if reduced[-1].extent % LANES else _WIDE
+    warps = len(reduced) == 1 and results >= _MANY and reduced[-1].extent < _LONG
+    block = _BLOCK if reduced[-1].extent % LANES and not warps else _WIDE
     return min(_REACHED, problem.inputs[0].nbytes / results / block)
 
 

@@ -10,7 +10,7 @@ from bolt_build.families.reason import Reason
 
 LANES, WARP, BLOCK = 8, 32, 256
 """Of the CUDA drivers: elements that a thread loads at once, threads of a warp and of a block."""
-_THREADS, _MOST_LOADS, _MOST_SINGLE = (4, 8, 16, WARP, BLOCK), 8, 64
+_THREADS, _MOST_LOADS, _MOST_SINGLE = (4, 8, 16, WARP, BLOCK), 8, 16
 """Threads that may share a row; loads that one of them has registers for, and of one element each."""
 _USUAL = ((4, 3), (8, 3), (16, 3), (WARP, 4), (BLOCK, 4))
 """Threads that share a row where no candidate says so, and how many loads each of them then has at most: rows of 96

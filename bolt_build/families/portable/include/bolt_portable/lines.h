@@ -93,6 +93,41 @@ void sorted_places(const Run& r, const Lines& p, Index count, const T* from, std
 }
 #endif
 
+#if defined(__CUDACC__)
+/// Bytes of a line in shared memory.
+constexpr Index ranked_bytes = 40 << 10;
+template <typename T>
+constexpr bool ranked(Index extent) {
+  return extent * static_cast<Index>(sizeof(T)) <= ranked_bytes;
+}
+
+/// `places`, a block a line: how many stand before an element is its place in the result.
+template <bool greatest, bool last, typename T>
+void ranked_places(const Run& r, const Lines& p, Index count, const T* from, std::int64_t* to) {
+  const std::uint32_t extent = counted(p.extent, "places");
+  launch_blocks(
+      r, p.outer * p.inner,
+      [=] __device__(std::uint32_t block) {
+        __shared__ T line[ranked_bytes / sizeof(T)];
+        const Index first = p.first(block), base = block / p.inner * count * p.inner + block % p.inner;
+        for (std::uint32_t i = threadIdx.x; i < extent; i += block_threads) line[i] = from[first + i * p.inner];
+        __syncthreads();
+        for (std::uint32_t i = threadIdx.x; i < extent; i += block_threads) {
+          const auto own = read(line + i);
+          std::uint32_t before = 0;
+#pragma unroll 8
+          for (std::uint32_t j = 0; j < extent; ++j) {
+            const auto other = read(line + j);
+            const bool first_of_equal = !precedes<greatest>(own, other) && (last ? j > i : j < i);
+            before += precedes<greatest>(other, own) || first_of_equal ? 1 : 0;
+          }
+          if (before < count) to[base + before * p.inner] = i;
+        }
+      },
+      "places");
+}
+#endif
+
 /// Places of the first `count` of each line in that order, those of equal ones as they lie, the other way round where `last`:
 /// [outer, count, inner].
 template <bool greatest, bool last, typename T>
@@ -101,6 +136,8 @@ void places(const Run& r, const Lines& p, Index count, const void* input, void* 
   std::int64_t* to = static_cast<std::int64_t*>(output);
 #if !defined(__CUDACC__)
   if (count > 1) return sorted_places<greatest, last>(r, p, count, from, to);
+#else
+  if (count > 1 && ranked<T>(p.extent)) return ranked_places<greatest, last>(r, p, count, from, to);
 #endif
   for_each_item(
       r, p.outer * p.inner, p.extent * count,

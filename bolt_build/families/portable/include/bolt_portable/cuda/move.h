@@ -165,7 +165,8 @@ void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
     if (reads == 8 && writes == 4) return transpose_blocks<8, 4>(r, p, in, out);
     if (reads == 4 && writes == 4) return transpose_blocks<4, 4>(r, p, in, out);
   }
-  if (turned_in_strips(r, p, in, out)) return;
+  // Where one side has whole accesses, tiles are faster than strips.
+  if (reads == 1 && writes == 1 && turned_in_strips(r, p, in, out)) return;
   const Walk<2> planes = outer_walk(p, 2);
   const Index height = p.extent[y], width = p.extent[x], step_in = p.in[x], step_out = p.out[y];
   launch_blocks(
@@ -242,7 +243,8 @@ void copy_elements(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   Index elements = 1;
   bool dense = true;
   for (int axis = p.rank; axis-- > 0; elements *= p.extent[axis]) dense = dense && (p.extent[axis] == 1 || p.out[axis] == elements);
-  if (dense && elements > 0) {
+  // Of shorter rows a thread would look for several.
+  if (dense && elements > 0 && p.extent[last] >= flat_lanes<Out>) {
     if (p.in[last] == 1 && p.extent[last] % flat_lanes<Out> == 0) return copy_flat<true>(r, p, in, out);
     return copy_flat<false>(r, p, in, out);
   }
@@ -276,6 +278,9 @@ inline bool turned(StridedCopy& p) {
   return true;
 }
 
+/// Pixels of few colours from which on they are worth a strip.
+constexpr Index many_pixels = 512;
+
 template <typename In, typename Out>
 void strided_copy(const Run& r, StridedCopy p, const void* input, void* output) {
   const In* in = static_cast<const In*>(input) + p.in_offset;
@@ -283,7 +288,8 @@ void strided_copy(const Run& r, StridedCopy p, const void* input, void* output) 
   const int last = p.rank - 1;
   if (turned(p)) {
     if (interleaved(r, p, in, out)) return;
-    if (p.extent[last] >= 8 || (p.extent[last] > 1 && p.out[last - 1] == p.extent[last])) return transpose(r, p, in, out);
+    const bool pixels = p.extent[last] > 1 && p.out[last - 1] == p.extent[last] && p.extent[last - 1] >= many_pixels;
+    if (p.extent[last] >= 8 || pixels) return transpose(r, p, in, out);
   }
   const bool beside = p.in[last] == 1 && p.out[last] == 1;
   const int lanes = beside ? std::min(lanes_along(p, p.in, last, in), lanes_along(p, p.out, last, out)) : 1;

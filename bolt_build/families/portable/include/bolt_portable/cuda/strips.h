@@ -13,8 +13,8 @@ template <typename In, typename Out>
 constexpr int strip_lanes = 16 / static_cast<int>(std::max({sizeof(In), sizeof(Out), std::size_t{2}}));
 
 /// Bytes of shared memory that a block has for its strip: five are on a multiprocessor. Elements along a strip at most, and at
-/// least where accesses of lines are to be long.
-constexpr int strip_bytes = 32 << 10, longest_strip = 2048, least_strip = 16;
+/// least where accesses of lines are to be long; and strips that all multiprocessors have at once.
+constexpr int strip_bytes = 32 << 10, longest_strip = 2048, least_strip = 16, busy_strips = 1024;
 
 /// Elements of a strip in shared memory: lines of `length`, and a word more behind each, and behind each `lanes` of them one
 /// more. So threads that read or write across lines meet in different banks, and those along lines too.
@@ -183,10 +183,15 @@ void transpose_strips(const Run& r, const StridedCopy& p, const In* in, Out* out
   constexpr int lanes = strip_lanes<In, Out>;
   const int y = p.rank - 2, x = p.rank - 1;
   const Index lines = p.extent[into ? x : y], length = p.extent[into ? y : x];
-  const Index most = std::min<Index>(Strip<Out, lanes>::longest(lines), longest_strip), strips = (length + most - 1) / most;
+  const Walk<2> planes = outer_walk(p, 2);
+  const auto pieces = [&](Index own) { return (length + own - 1) / own; };
+  // As many strips as keep all multiprocessors busy, unless they were short.
+  const Index most = std::min<Index>(Strip<Out, lanes>::longest(lines), longest_strip);
+  const Index busy = planes.items > 0 ? (busy_strips + planes.items - 1) / planes.items : 1;
+  const Index strips = std::max(pieces(most), std::min(busy, pieces(std::min<Index>(most, 2 * least_strip))));
   const Index groups = ((length + strips - 1) / strips + lanes - 1) / lanes;
   const StripPlan plan{
-      outer_walk(p, 2), Divisor(lines), Divisor(strips), Divisor(into ? groups : groups + 1), into ? p.in[x] : p.out[y],
+      planes, Divisor(lines), Divisor(strips), Divisor(into ? groups : groups + 1), into ? p.in[x] : p.out[y],
       length, static_cast<int>(groups * lanes)};
   launch_blocks<block_threads, 5>(
       r, plan.planes.items * strips,
