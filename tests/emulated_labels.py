@@ -47,6 +47,7 @@ LABELS = (
     "instance-norm-portable-direct-f32/channels_last-f32/channels_last",
     "slab-2-portable-slabsx2x4x1x128-f16",
     "slab-2-portable-heldx128x2x2x4x1-f16",
+    "slab-merged-portable-heldx128x9x8x1x1-f16",
     "slab-2-data-portable-direct-f16/channels_last-f16",
     "slab-groups-portable-direct-f16/row-f16",
     "batch-rms-portable-batchesx8x288x4-f16",

@@ -1,12 +1,13 @@
 """How much of a GPU's memory bandwidth each kind of step reaches that only moves bytes: normalisations, movements,
 reductions and generated chains, at sizes of real models.
 
-    python benchmarks/kernels/bandwidth.py FOLDER build [--target h200]  # anywhere: six engines of many small graphs
+    python benchmarks/kernels/bandwidth.py FOLDER build [--target h200]  # anywhere: engines of many small graphs
     python benchmarks/kernels/bandwidth.py FOLDER tune  # or on the GPU, which measures their kernels first
     python benchmarks/kernels/bandwidth.py FOLDER measure  # on the GPU: writes FOLDER/bandwidth_rows.json
     python benchmarks/kernels/bandwidth.py FOLDER close                      # anywhere: writes results/bandwidth.json
 
-`--only norms` restricts all of it to one of the engines: rows, images, norms, long, planes or nets.
+`--only norms` restricts all of it to one of the engines, the sets of `bandwidth_cases.py`: rows, images, norms, long,
+planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
 and outputs, each once; of a gather or a slice, of what it takes. What fits the L2 may stay there, as in an engine: the
