@@ -95,10 +95,11 @@ def _refuse_tile(problem: KernelProblem, tile: PairTile, gpu: Gpu) -> str | None
     return refuse_shared(_shared(problem, tile), gpu)
 
 
-_ARITHMETIC, _BEGIN, _WAIT, _PICK = 0.5, 4e-6, 1e-6, 0.5e-6
+_ARITHMETIC, _BEGIN, _WAIT = 0.5, 2.5e-6, 1e-6
+_PICK, _ONE_BY_ONE = 0.58e-6, 1.6e-6
 """The part of the rate of one warp's instructions that is reached; seconds of the first blocks' beginning and the last
 ones' end, of a term whose copies all blocks at once wait for, and in which a multiprocessor picks what a tile has of a
-term: all from what an H100 took for an earlier form, whose threads picked with twice as many instructions."""
+term, four pairs at once or one by one: from what an H100 took for eight kernels, off by up to a tenth."""
 
 
 def _seconds(problem: KernelProblem, tile: PairTile, target: Target) -> float:
@@ -108,7 +109,8 @@ def _seconds(problem: KernelProblem, tile: PairTile, target: Target) -> float:
     blocks = prod(op.shape[:-2]) * ceil(op.shape[-2] / _TILE) * ceil(op.shape[-1] / _TILE)
     resident = beside(_THREADS, _REGISTERS, _shared(problem, tile), gpu) * gpu.sms
     rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
-    busy = terms * (2 * _TILE * _REACH * depth / rate + _PICK)
+    pick = _ONE_BY_ONE if op.shape[-1] % 4 else _PICK
+    busy = terms * (2 * _TILE * _REACH * depth / rate + pick)
     waits = _BEGIN + ceil(blocks / resident) * _WAIT * terms / tile.together
     memory = problem.nbytes / target.bandwidth
     return max(ceil(blocks / gpu.sms) * busy + waits, memory) + target.launch_seconds
