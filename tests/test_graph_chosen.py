@@ -23,6 +23,9 @@ CONSTANTS = {
     "scale": np.float32(0.05), "middle": np.int8(3),
     "image": np.random.default_rng(2).random((1, 2, 8, 8), np.float32), "none": np.zeros((4, 2, 2, 2), np.float32),
     "four": np.asarray([0, 1, 2, 3], np.int64), "tall": np.asarray([-1, 1, 1, 1], np.int64),
+    "planes": np.asarray([-1, 1, 2, 3], np.int64), "upright": np.asarray([-1, 1], np.int64),
+    "taps": np.random.default_rng(3).standard_normal((1, 1, 1, 1)).astype(np.float32),
+    "w0": np.full(6, 0.5, np.float32),
     "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
 }  # fmt: skip
 MASK = [
@@ -117,6 +120,25 @@ SUPPORTED = {
         node("GatherND", "numbers places", "inside"), node("Gather", "w inside", "rows", axis=0),
         node("ReduceSum", "rows last", "made", keepdims=0), node("ScatterND", "x places made", "y"),
     ],
+    "images that are convolved, pooled and multiplied with themselves": [
+        *ROWS, node("Reshape", "rows planes", "images"), node("Conv", "images taps", "seen"),
+        node("Transpose", "seen", "turned", perm=[0, 1, 3, 2]), node("MatMul", "seen turned", "both"),
+        node("GlobalAveragePool", "both", "means"), node("Reshape", "means upright", "own_mean"),
+        node("Add", "rows own_mean", "made"), node("ScatterND", "x places made", "y"),
+    ],
+    **{
+        f"{kind} of them": [*ROWS, node(kind, "rows from", "y", keepdims=0)]
+        for kind in ("ReduceL2", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
+    },
+    "the mean square of all their numbers": [
+        *MASK, node("GatherND", "x places", "taken"), node("Mul", "taken taken", "squares"),
+        node("ReduceMean", "squares", "y", keepdims=0),
+    ],
+    "how many they are, as a number": [
+        *ROWS, node("ReduceSum", "rows from", "total", keepdims=0), node("Shape", "rows", "extents"),
+        node("Gather", "extents first", "count"), node("Cast", "count", "number", to=1),
+        node("Div", "total number", "y"),
+    ],
     "regions of an image, put back as torchvision does level by level": [
         *REGIONS, node("ScatterElements", "none rows cut", "y", axis=0),
     ],
@@ -148,7 +170,15 @@ def test_what_no_other_runtime_shows_is_not_compared(tmp_path: Path) -> None:
 REFUSED = {
     "how many they are, as an output": [*MASK, node("Shape", "places", "y")],
     "the rows themselves": [*ROWS, node("Relu", "rows", "y")],
-    "their sum": [*ROWS, node("ReduceSum", "rows from", "y", keepdims=0)],
+    "their products with each other": [*ROWS, node("Transpose", "rows", "turned"), node("MatMul", "turned rows", "y")],
+    "a running sum of their sum": [
+        *ROWS, node("Transpose", "rows", "turned"), node("ReduceSum", "turned from", "sum", keepdims=0),
+        node("CumSum", "sum first", "y"),
+    ],
+    "statistics of a batch of them": [
+        *ROWS, node("BatchNormalization", "rows w0 w0 w0 w0", "made", training_mode=1),
+        node("ScatterND", "x places made", "y"),
+    ],
     "rows that were not chosen so": [
         *ROWS, node("Add", "rows x", "made"), node("ScatterND", "x places made", "y"),
     ],

@@ -3,7 +3,8 @@
 How many places a mask has is known at run time alone, and shapes are static. So all places are taken as chosen: f is
 computed of every row, and what is scattered back is put where the mask is true. That is right as long as each row is
 made of its own place alone, and nothing but such a scatter reads it. `Chosen` follows the values from NonZero on, and
-says of any other reader that the model cannot be had.
+says of any other reader that the model cannot be had. What adds rows up, or takes the largest, is given what changes
+nothing where the mask is false: `x[mask].sum()` and `x[mask].mean()`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.lines import CumSum
 from bolt_build.graph.ops.logic import Where
+from bolt_build.graph.ops.moving import ONNX_DTYPES
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.scatter import ScatterND
 from bolt_build.graph.ops.shape import Cast, Identity, Reshape
 from bolt_build.graph.row_runs import join, joined, run_of, split_runs
@@ -38,6 +41,11 @@ _SHAPED = {"Concat": None, "Expand": 1, "Reshape": 1, "Slice": 2}
 """Operators that may be given how many places a mask has, as which input (None: any)."""
 _INDICES = {"Gather": 1, "GatherND": 1, "RoiAlign": 2}
 """Operators that look up in a table, and which input says where."""
+_FILLS = {
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"), 0.0),
+    **dict.fromkeys(("ReduceLogSumExp", "ReduceMax"), -np.inf), "ReduceMin": np.inf, "ReduceProd": 1.0,
+}  # fmt: skip
+"""Reductions, and what changes nothing in them."""
 _DEPTH = 8
 """How many nodes behind each other two masks may be computed by, to be known as one."""
 
@@ -121,6 +129,12 @@ class Chosen:
         elif node.op_type == "Slice" and self._takes_first(node):
             self._first(node)
             return
+        elif node.op_type in _FILLS and self._reduces_rows(node):
+            self._reduce_rows(node, run)
+            return
+        elif node.op_type == "Cast" and self._is_number(node):
+            self._number(node)
+            return
         elif node.op_type == "GatherND" and self._takes_all(node, node.inputs[0], node.inputs[1]):
             shape, places = self._shape(node.inputs[0]), self._shape(node.inputs[1])
             NodeImport(node, self._builder).emit(Reshape((places[0], *shape[places[-1] :])), [node.inputs[0]], 0)
@@ -182,14 +196,68 @@ class Chosen:
         inputs[place] = self._zeroed(NodeImport(node, self._builder), inputs[place], rows)
         return replace(node, inputs=tuple(inputs))
 
-    def _zeroed(self, running: NodeImport, name: str, rows: Rows) -> str:
-        """Chosen rows that are zeros where the mask is false. Raises Escapes."""
+    def _reduces_rows(self, node: OnnxNode) -> bool:
+        """Whether chosen rows are reduced to less than one for each place. Raises Escapes."""
+        rows, rank = self._rows.get(node.inputs[0]), len(self._shape(node.inputs[0]))
+        if rows is None or rows.counts or not rank:
+            return False
+        axes = Asked(node, self._builder, self._rows).integers("axes", 1)
+        if axes:
+            return rows.axis in {axis % rank for axis in axes}
+        return not dict(node.attributes).get("noop_with_empty_axes", 0)
+
+    def _reduce_rows(self, node: OnnxNode, run: Callable[[OnnxNode], None]) -> None:
+        """A mean of all places is that of the chosen ones times the part of the mask that is true. Raises Escapes."""
+        running, (name, *more) = NodeImport(node, self._builder), node.inputs
+        rows, dtype = self._rows[name], self._builder.values[name].type.dtype
+        fill = _FILLS[node.op_type]
+        if not dtype.is_float and not np.isfinite(fill):
+            raise Escapes
+        inputs = (self._filled(running, name, rows, fill), *more)
+        if node.op_type != "ReduceMean":
+            run(replace(node, inputs=inputs))
+            return
+        if not dtype.is_float:
+            raise Escapes
+        every = self._builder.fresh(f"{node.outputs[0]}.every")
+        run(replace(node, inputs=inputs, outputs=(every,)))
+        self._builder.values[every] = replace(self._builder.values[every], synthetic=True)
+        mask = rows.source.inputs[0]
+        axes = tuple(range(len(self._shape(mask))))
+        part = running.emit(Reduce("mean", axes, False), [running.emit(Cast(dtype), [mask])])
+        running.emit(Binary("div"), [every, part], 0)
+
+    def _is_number(self, node: OnnxNode) -> bool:
+        """Whether how many places a mask has is made a number to compute with."""
+        rows, to = self._rows.get(node.inputs[0]), ONNX_DTYPES.get(NodeImport(node, self._builder).integer("to"))
+        return rows is not None and rows.counts and rows.between is None and to is not None and to.is_float
+
+    def _number(self, node: OnnxNode) -> None:
+        """Counts the places at run time. Raises Escapes."""
+        running, (name, *_) = NodeImport(node, self._builder), node.inputs
+        rows, shape = self._rows[name], self._shape(name)
+        mask = rows.source.inputs[0]
+        often, left = divmod(rows.each, self._mask(mask)[1])
+        if prod(shape) != 1 or left:
+            raise Escapes
+        axes = tuple(range(len(self._shape(mask))))
+        count = running.emit(Reduce("sum", axes, False), [running.emit(Cast(DType.I64), [mask])])
+        count = running.emit(Binary("mul"), [count, running.scalar_like(often, count)])
+        to = ONNX_DTYPES[running.integer("to")]
+        running.emit(Reshape(shape), [running.emit(Cast(to), [count])], 0)
+
+    def _filled(self, running: NodeImport, name: str, rows: Rows, fill: float) -> str:
+        """Chosen rows that are `fill` where the mask is false. Raises Escapes."""
         type_, mask = self._builder.values[name].type, rows.source.inputs[0]
         if rows.between is not None or type_.shape[rows.axis] != prod(self._shape(mask)):
             raise Escapes
         along = tuple(extent if axis == rows.axis else 1 for axis, extent in enumerate(type_.shape))
         mask = running.emit(Reshape(along), [mask])
-        return running.emit(Where(), [mask, name, running.scalar_like(0, name)])
+        return running.emit(Where(), [mask, name, running.scalar_like(fill, name)])
+
+    def _zeroed(self, running: NodeImport, name: str, rows: Rows) -> str:
+        """Chosen rows that are zeros where the mask is false. Raises Escapes."""
+        return self._filled(running, name, rows, 0)
 
     def _define(self, name: str, array: Array) -> None:
         self._builder.define(name, TensorType(DType.I64, array.shape), np.ascontiguousarray(array), synthetic=True)

@@ -272,7 +272,14 @@ def _split(asked: Asked) -> Rows:
 
 
 def _product(asked: Asked) -> Rows:
-    """Rows are multiplied with one matrix."""
+    """Rows are multiplied with one matrix, or matrices of places with matrices of the same places."""
+    sides = [rows for rows in (asked.of(0), asked.of(1)) if rows is not None]
+    if len(sides) == 2:
+        rows, rank = _alike(sides), len(asked.made)
+        ranks = {len(asked.shape(0)), len(asked.shape(1))}
+        if rows.counts or ranks != {rank} or rows.axis >= rank - 2 or sides[1].axis != rows.axis:
+            raise Escapes
+        return rows
     rows, bias = asked.only(0), asked.shape(2) if len(asked.node.inputs) > 2 and asked.node.inputs[2] else ()
     if rows.counts or len(asked.shape(1)) != 2 or rows.axis == len(asked.shape(0)) - 1 or asked.number("transA", 0):
         raise Escapes
@@ -285,6 +292,14 @@ def _along_rows(asked: Asked) -> Rows:
     """Softmax and LayerNorm of axes behind those that rows lie along."""
     rows, rank = asked.only(0), len(asked.shape(0))
     if rows.counts or asked.number("axis", -1) % rank <= rows.axis or asked.node.since_version < 13:
+        raise Escapes
+    return rows
+
+
+def _images(asked: Asked) -> Rows:
+    """Convolutions, poolings and normalisations of each image by itself, which give no places or statistics."""
+    rows = asked.only(0)
+    if rows.counts or rows.axis or any(asked.node.outputs[1:]) or asked.number("training_mode", 0):
         raise Escapes
     return rows
 
@@ -323,6 +338,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce),
     **dict.fromkeys(("LayerNormalization", "LogSoftmax", "Softmax"), _along_rows),
     **dict.fromkeys(("Gemm", "MatMul"), _product),
+    **dict.fromkeys((
+        "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "GlobalAveragePool", "GlobalMaxPool",
+        "GroupNormalization", "InstanceNormalization", "MaxPool"), _images),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "Concat": _concat, "Expand": _expand, "Gather": _gather, "GatherND": _gather_nd, "Reshape": _reshape,
     "RoiAlign": _regions, "Shape": _shape, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
