@@ -143,7 +143,7 @@ def test_a_damaged_plan_is_made_again(project: Project) -> None:
     assert project.build() == []
 
 
-ONE_OF_EACH_KIND = ("compile-runtime_core", "compile-runtime_arrays", "compile-onednn_operators")
+ONE_OF_EACH_KIND = ("compile-runtime_device_cpu", "compile-runtime_arrays", "compile-onednn_primitive")
 """Of what all engines share: the runtime, the runner, and a family's own source."""
 
 
