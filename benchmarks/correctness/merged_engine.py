@@ -36,8 +36,8 @@ NAME = "merged"
 _RECIPE = "bolt: 1\nname: {name}\nmodel: {{onnx: merged.onnx}}\ntargets: {{{target}: {{precision: fp32}}}}\n"
 _CXX_FLAGS = ("-std=c++17", "-Wno-c++20-extensions", "-fPIC", "-fvisibility=hidden")
 _NVCC_FLAGS = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
-_ONCE = "-O1"
-"""The C++ compiler optimises less than for engines: these run once."""
+_ONCE = "-O0"
+"""The C++ compiler optimises nothing, unlike for engines: these run once."""
 
 
 def merged(graphs: Sequence[Graph]) -> Graph:
