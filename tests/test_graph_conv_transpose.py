@@ -134,3 +134,10 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, message: str) -> None:
     with pytest.raises(BoltError) as raised:
         load_model(path).bind(1)
     assert [each.message for each in raised.value.diagnostics] == [message]
+
+
+def test_zeros_in_front_of_a_kernel_leave_nothing_to_cut_off(tmp_path: Path) -> None:
+    """Three taps two cells apart are two for each phase, and the fourth is free."""
+    x, w = np.ones((1, 2, 4, 4), np.float32), np.ones((2, 3, 3, 3), np.float32)
+    made = transposed(tmp_path, x, w, strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
+    assert made.nodes[-1].op.kind == "reshape"

@@ -11,6 +11,8 @@ from planner_checks import body, graph, run, said
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.reference import evaluate
+from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.early_norms import NORM_EARLY
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.targets import target_named
@@ -166,7 +168,8 @@ def test_lines_have_filters_for_whole_stores_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("filters", "kernel", "inside", "last"), [(3, 1, False, False), (21, 1, False, True), (126, 3, True, True)]
+    ("filters", "kernel", "inside", "last"),
+    [(3, 1, False, False), (21, 1, False, True), (19, 2, True, True), (65, 2, False, True), (126, 3, True, True)],
 )
 def test_filters_are_padded_where_that_pays(filters: int, kernel: int, inside: bool, last: bool) -> None:
     """Of one position in results, which are moved into planes anyway; many behind a deep product."""
@@ -253,3 +256,44 @@ def test_what_lies_between_an_activation_and_its_movements_has_no_name_of_the_mo
     after = run(MERGE_REARRANGEMENTS, before).graph
     assert [node.op.kind for node in after.nodes] == ["conv", "activation", "reshape", "transpose"]
     assert [value.name for value in after.values if not value.synthetic] == ["x", "w", "c", "y"]
+
+
+DECODER = """
+    graph g batch=2 (%x: f32[2,3,4,5]) -> (%y) {
+      const %w: f32[24,3,2,2]
+      const %scale: f32[6]
+      const %shift: f32[6]
+      const %mean: f32[6]
+      const %variance: f32[6]
+      %c = conv(%x, %w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] // "c"
+      %s = reshape(%c) shape=[2,2,2,6,5,6] // "s"
+      %t = transpose(%s) perm=[0,3,4,1,5,2] // "t"
+      %u = reshape(%t) shape=[2,6,10,12] // "u"
+      %k = slice(%u) begin=[0,0,1,1] count=[2,6,8,10] step=[1,1,1,1] // "k"
+      %y = batch_norm(%k, %scale, %shift, %mean, %variance) epsilon=1.0 // "y"
+    }"""
+
+
+def test_a_batch_norm_behind_a_transposed_convolution_is_folded_and_its_border_is_left_out() -> None:
+    before = graph(DECODER)
+    early = run(NORM_EARLY, before)
+    assert said(early) == [("y", "moved", "in front of 4 movements of the result of 'c'")]
+    folded = run(FOLD_BATCH_NORM, early.graph)
+    result = run(MERGE_REARRANGEMENTS, folded.graph)
+    assert kinds(result.graph) == ["conv", "rearrange"]
+    (moved,) = [node.op for node in result.graph.nodes if isinstance(node.op, Rearrange)]
+    assert (moved.shape, moved.first) == ((2, 6, 8, 10), (1, 1))
+    assert ("k", "merged", "leaves out what is cut off of 'u'") in said(result)
+    agrees(before, result.graph)
+
+
+def test_a_border_within_steps_stays_a_slice() -> None:
+    text = DECODER.replace("begin=[0,0,1,1] count=[2,6,8,10]", "begin=[0,0,0,1] count=[2,6,9,11]")
+    before = graph(text)
+    result = run(MERGE_REARRANGEMENTS, run(FOLD_BATCH_NORM, run(NORM_EARLY, before).graph).graph)
+    assert kinds(result.graph) == ["conv", "rearrange", "slice"]
+    agrees(before, result.graph)
+
+
+def test_a_batch_norm_whose_convolution_has_another_reader_stays() -> None:
+    assert said(run(NORM_EARLY, graph(DECODER.replace("(%y)", "(%y, %c)")))) == []

@@ -97,7 +97,15 @@ def _rearranged_loops(
             step *= op.split[axis]
     loops, offset = list[Loop](), 0
     for axis in memory_axes(len(output.shape), output.format.layout):
-        inner, beginning = output.shape[axis], op.begin if axis == 1 else 0
+        inner, beginning = output.shape[axis], op.begin if axis == 1 else op.first_of(axis)
+        if axis != 1 and (half := op.half_of(axis)):
+            # Two halves of a whole step change places: the second of one step stands beside the first of the next.
+            (outer, part), whole = joined[axis], 2 * half
+            offset += half * steps[part] + beginning // whole * steps[outer]
+            loops.append(Loop(inner // whole, (steps[outer], to[axis] * whole)))
+            loops.append(Loop(2, (steps[outer] - half * steps[part], to[axis] * half)))
+            loops.append(Loop(half, (steps[part], to[axis])))
+            continue
         for place, part in enumerate(joined[axis]):
             left = prod(op.split[each] for each in joined[axis][place + 1 :])
             offset += beginning // left * steps[part]

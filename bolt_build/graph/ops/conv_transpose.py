@@ -42,13 +42,30 @@ class _Axis:
         return -(-self.length // self.stride)
 
     @property
+    def missing(self) -> int:
+        """Taps of zeros that make the phases equally long."""
+        return self.cells * self.stride - self.length
+
+    @property
+    def lead(self) -> int:
+        """How many of these stand in front of the kernel: where there are enough of them, what is kept of the whole
+        result begins with the first phase, and nothing is cut off in front."""
+        wanted = -self.begin % self.stride
+        return wanted if wanted <= self.missing else 0
+
+    @property
+    def start(self) -> int:
+        """Cells cut off in front of the whole result of the longer kernel."""
+        return self.begin + self.lead
+
+    @property
     def dilation(self) -> int:
         return self.spacing if self.stride == 1 else 1
 
     @property
     def first(self) -> int:
         """The first position of the convolution, counted in strides of the whole result."""
-        return min(self.begin // self.stride, self.reach)
+        return min(self.start // self.stride, self.reach)
 
     @property
     def reach(self) -> int:
@@ -58,7 +75,7 @@ class _Axis:
     @property
     def pads(self) -> tuple[int, int]:
         """Pads of the convolution, in front and behind."""
-        return self.reach - self.first, max(0, -(-(self.begin + self.out) // self.stride) - self.extent)
+        return self.reach - self.first, max(0, -(-(self.start + self.out) // self.stride) - self.extent)
 
     @property
     def positions(self) -> int:
@@ -104,7 +121,7 @@ def import_conv_transpose(node: NodeImport) -> None:
         between = node.emit(Transpose(perm), [node.emit(Reshape(split), [y])])
         y = node.emit(Reshape(shape), [between], 0 if is_whole else None)
     if not is_whole:
-        begin = (0, 0, *(axis.begin - axis.first * axis.stride for axis in axes))
+        begin = (0, 0, *(axis.start - axis.first * axis.stride for axis in axes))
         node.emit(Slice(begin, wanted, (1,) * len(wanted)), [y], 0)
 
 
@@ -162,9 +179,9 @@ def _phases(node: NodeImport, axes: list[_Axis], groups: int) -> str:
         name = node.emit(
             Slice((0,) * (2 + count), (*front, *(axis.length for axis in axes)), (1,) * (2 + count)), [name]
         )
-    if any(axis.length % axis.stride for axis in axes):
-        missing = tuple(axis.cells * axis.stride - axis.length for axis in axes)
-        name = node.emit(Pad((0,) * (2 + count), (0, 0, *missing)), [name])
+    if any(axis.missing for axis in axes):
+        lead, rest = tuple(axis.lead for axis in axes), tuple(axis.missing - axis.lead for axis in axes)
+        name = node.emit(Pad((0, 0, *lead), (0, 0, *rest)), [name])
     strides, cells = tuple(axis.stride for axis in axes), tuple(axis.cells for axis in axes)
     if prod(strides) > 1:
         name = node.emit(Reshape((*front, *(n for axis in axes for n in (axis.cells, axis.stride)))), [name])

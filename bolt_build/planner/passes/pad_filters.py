@@ -54,9 +54,9 @@ def _pays(editor: GraphEditor, node: Node) -> bool:
     filters, channels, *kernel = editor.type(node.op_inputs[1]).shape
     if filters % _WHOLE == 0 or (prod(kernel) == 1 and filters < _WHOLE):
         return False
-    if prod(kernel) == 1:
-        return editor.is_output(node.outputs[0])
-    return channels * prod(kernel) >= next(depth for most, depth in _MOST if filters <= most)
+    if editor.is_output(node.outputs[0]):
+        return True
+    return prod(kernel) > 1 and channels * prod(kernel) >= next(depth for most, depth in _MOST if filters <= most)
 
 
 def _obstacle(editor: GraphEditor, node: Node) -> str | None:

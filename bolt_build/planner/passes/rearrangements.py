@@ -75,6 +75,7 @@ def _merge(editor: GraphEditor, journal: Journal, node: Node) -> None:
     editor.replace(node, whole)
     whole, op = _ordered(editor, journal, whole, op)
     journal.did(whole.name, "merged", "moves elements between axes in one step")
+    whole, op = _cropped(editor, journal, whole, op)
     _take(editor, journal, whole, op)
 
 
@@ -124,6 +125,22 @@ def _ordered(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -
     editor.replace(node, last)
     journal.did(conv.name, "ordered", f"filters that '{node.name}' moves to one pixel follow each other")
     return last, op
+
+
+def _cropped(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -> tuple[Node, Rearrange]:
+    """The movement that leaves out what its only reader cuts off behind the channels, as transposed convolutions do."""
+    reader = _only_reader(editor, node)
+    if reader is None or not isinstance(reader.op, Slice) or set(reader.op.step) != {1} or reader.epilogue:
+        return node, op
+    cut = reader.op
+    taken = replace(op, shape=cut.count, first=cut.begin[2:])
+    if cut.count[:2] != op.whole[:2] or not all(map(taken.steps_whole, range(2, len(op.whole)))):
+        return node, op
+    last = replace(reader, op=taken, inputs=node.inputs, covers=joined(node.covers, reader.covers))
+    editor.remove(node)
+    editor.replace(reader, last)
+    journal.did(last.name, "merged", f"leaves out what is cut off of '{node.name}'")
+    return last, taken
 
 
 def _take(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -> None:

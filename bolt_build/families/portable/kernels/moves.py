@@ -54,6 +54,9 @@ def _refuse_rearranged(problem: KernelProblem) -> str | None:
     inner = prod(op.split[part] for part in joined[1][1:])
     if op.begin % inner or op.shape[1] % inner:
         return Reason("takes {} channels from {} on, which are no whole {}", op.shape[1], op.begin, inner)
+    for axis in range(2, len(op.shape)):
+        if not op.steps_whole(axis):
+            return Reason("takes {} of axis {} from {} on, within steps of it", op.shape[axis], axis, op.first_of(axis))
     return _refuse_copy(problem)
 
 
@@ -286,7 +289,8 @@ RULES = (
         gpu_bandwidth=copy_bandwidth,
         gpu_latency=copy_latency,
         layouts=lambda node, inputs, output: tuple(((a,), b) for a in Layout for b in Layout),
-        is_view=_is_contiguous,
+        is_view=_slice_is_view,
+        view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
     ),
