@@ -20,8 +20,11 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 TUNED = sorted(path.stem for path in RECIPES.glob("*.lock"))
 _ZEROS, _SMALL = "zeros.bin", 1 << 16
 """Constants that shapes follow from are smaller."""
-OFTEN = {("h100", "bert_base_40"), ("h100", "mobilenet_v2"), *(("h200", name) for name in TUNED if name != "bert_large")}
-"""Planned in every run of the tests, as the others are with `-m large`."""
+LOCKED = [
+    *(("h200", name) for name in TUNED),
+    *(("h100", name) for name in ("bert_base", "bert_base_384", "bert_large", "vit_b16")),
+]
+LARGE = {("h200", "bert_large"), ("h100", "bert_large"), ("h100", "bert_base_384"), ("h100", "vit_b16")}
 
 
 def test_every_recipe_that_is_tuned_is_here() -> None:
@@ -48,12 +51,7 @@ def _saved(blank: onnx.ModelProto, path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "name"),
-    [
-        pytest.param(gpu, name, marks=[] if (gpu, name) in OFTEN else [pytest.mark.large])
-        for gpu in ("h200", "h100")
-        for name in TUNED
-    ],
+    ("gpu", "name"), [pytest.param(*each, marks=[pytest.mark.large] if each in LARGE else []) for each in LOCKED]
 )
 def test_every_kernel_and_every_cover_comes_from_the_lock(gpu: str, name: str, tmp_path: Path) -> None:
     recipe, target = load_recipe(RECIPES / f"{name}.yaml"), target_named(gpu)

@@ -120,8 +120,9 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/lrn.h",), None, "", call)
 
 
-_MANY, _LONG = 2048, 16384
-"""Results from which on a warp has one, and elements of one that are work for a block (`many_results`, `long_rows`)."""
+_MANY, _LONG, _FEW = 2048, 16384, 16
+"""Results from which on a warp has one, elements of one that are work for a block, and those that are a thread's
+(`many_results`, `long_rows`, `few_elements`)."""
 _BLOCK, _WIDE = 5200.0, 1700.0
 """Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took, and what it took
 of which a warp has one result."""
@@ -132,9 +133,8 @@ _REACHED, _JOINED = 0.88, 0.3e-6
 """The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours."""
 
 
-_MANY, _FEW, _SCATTERED = 2048, 16, 0.5
-"""Results from which on each is a thread's where it has so few neighbours, as in the kernel's header; and a guess at
-the part of the bandwidth that these reach."""
+_SCATTERED = 0.5
+"""A guess at the part of the bandwidth that threads reach which have a result each."""
 
 
 def _reduce_bandwidth(problem: KernelProblem) -> float:
@@ -143,6 +143,8 @@ def _reduce_bandwidth(problem: KernelProblem) -> float:
     if not reduced or reduced[-1].steps[0] != 1 or not kept:
         return _REACHED
     results = max(problem.outputs[0].type.elements, 1)
+    if len(reduced) == 1 and reduced[0].extent <= _FEW and results >= _MANY:
+        return _SCATTERED
     warps = len(reduced) == 1 and results >= _MANY and reduced[-1].extent < _LONG
     block = _BLOCK if reduced[-1].extent % LANES and not warps else _WIDE
     return min(_REACHED, problem.inputs[0].nbytes / results / block)
