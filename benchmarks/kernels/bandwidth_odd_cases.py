@@ -116,8 +116,6 @@ PICKS = (
          lambda n, c, x: n.node(c, "GatherND", x, n.indices(c, 1000, 900, 1), batch_dims=1)),
     Case("movement", "scattered", (197, 768),
          lambda n, c, x: n.node(c, "ScatterElements", x, n.indices(c, 197, 128, 768), n.input(c, 128, 768), axis=1)),
-    Case("movement", "scattered_rows", (2048, 256),
-         lambda n, c, x: n.node(c, "ScatterND", x, n.indices(c, 32, 128, 1), n.input(c, 128, 2048, 256))),
     Case("movement", "one_hot", (512,),
          lambda n, c, x: n.node(c, "OneHot", x, n.constant(c, np.array(1000)), n.vector(c, 2)), INT64, 1000),
     Case("movement", "upper", (12, 197, 197), plain("Trilu", upper=0)),
