@@ -43,13 +43,14 @@ _LARGE = 10e6
 
 @figures("bandwidth_h100")
 def bandwidth_h100(data: Any) -> dict[str, str]:
-    """The same table of an H100; and of steps that move much what normalisations reach, and which stay short of 60%."""
+    """The same table of an H100; and of steps that move much, how many reach 60% and which stay short."""
     cases = _cases(data)
-    shares = {case: (kind, _share(data, moved, taken)) for kind, case, _, moved, taken in cases if moved > _LARGE}
-    norms = [share for kind, share in shares.values() if kind == "normalisation"]
-    short = [f"{case} {share:.0%}" for case, (_, share) in shares.items() if share < 0.595]
+    shares = {case: _share(data, moved, taken) for _, case, _, moved, taken in cases if moved > _LARGE}
+    short = sorted((share, case) for case, share in shares.items() if share < 0.595)
     return {
         "bandwidth_h100": _table(data, cases),
-        "bandwidth_h100.norms": f"{min(norms):.0%} to {max(norms):.0%}", "bandwidth_h100.large": str(len(shares)),
-        "bandwidth_h100.short": ", ".join(short) or "none", "bandwidth_h100.peak": f"{data['peak'] / 1e12:.2f} TB/s",
+        "bandwidth_h100.large": str(len(shares)),
+        "bandwidth_h100.reached": str(len(shares) - len(short)),
+        "bandwidth_h100.short": ", ".join(f"{case} {share:.1%}" for share, case in short) or "none",
+        "bandwidth_h100.peak": f"{data['peak'] / 1e12:.2f} TB/s",
     }  # fmt: skip

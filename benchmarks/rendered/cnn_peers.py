@@ -6,7 +6,7 @@ from typing import Any
 
 from . import figures, table
 
-NAMES = {
+_NAMES = {
     "mobilenet_v2": "MobileNetV2", "efficientnet_b0": "EfficientNet-B0", "resnext50_32x4d": "ResNeXt-50 32x4d",
     "densenet121": "DenseNet-121", "convnext_tiny": "ConvNeXt-Tiny", "mobilenet_v3_small": "MobileNetV3-Small",
 }  # fmt: skip
@@ -27,7 +27,7 @@ def cnn_peers(data: Any) -> dict[str, str]:
         energy = " and ".join(f"{1e3 * each['joules_per_image']:.1f}" for each in (ran["engine"], compiled))
         rows.append(
             [
-                NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}",
+                _NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}",
                 *(f"{ran[name]['median_ms']:.3f}" for name in _PEERS), f"{compiled['compile_seconds']:.0f} s",
                 f"{row['speedup']:.2f}", f"{ran['engine']['images_per_second']:.0f}", energy,
                 row.get("date", data["date"]),
@@ -44,4 +44,4 @@ def _autotuned(row: Any) -> str:
     """What max-autotune, the default mode of `bench --against torch-compile`, took and compiled for."""
     found = row["contestants"]["torch-compile"]
     took = f"{found['median_ms']:.3f} ms after {found['compile_seconds']:.0f} s"
-    return f"{NAMES[row['model']]} at batch {row['batch']} takes {took}"
+    return f"{_NAMES[row['model']]} at batch {row['batch']} takes {took}"

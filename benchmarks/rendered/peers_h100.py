@@ -1,63 +1,45 @@
-"""Engines of bundled recipes beside PyTorch's on an H100, with the locks' kernels for it."""
+"""Engines of encoders on an H100, with the kernels of their locks for it, beside PyTorch's."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from . import figures, table
-from .cnn_peers import NAMES as CNNS
-from .encoder_peers import NAMES as ENCODERS
+from .encoder_peers import NAMES
 
-_DENSE = {"resnet50": "ResNet-50", "resnet18": "ResNet-18", "vgg16": "VGG-16", "repvgg_a0": "RepVGG-A0"}
-_NAMES = _DENSE | CNNS | ENCODERS
-_COMPILED = ("torch-reduce-overhead", "torch-compile", "published-compiled", "published-frozen")
 _PEERS = {
-    "eager": ("torch", "published"),
-    "eager in a CUDA graph": ("torch-graph", "published-graph"),
-    "torch.compile": _COMPILED,
+    "eager": "published",
+    "eager in a CUDA graph": "published-graph",
+    "torch.compile, frozen weights": "published-frozen",
 }
 
 
-@figures("dense_peers_h100", "cnn_peers_h100", "encoder_peers_h100")
-def peers_h100(dense: Any, cnns: Any, encoders: Any) -> dict[str, str]:
+@figures("encoder_peers_h100")
+def encoder_peers_h100(data: Any) -> dict[str, str]:
     head = [
-        f"ms, {dense['precision']}, {dense['accumulator']} accumulation, {dense['gpu'].removeprefix('NVIDIA ')}",
-        "batch", "engine", *_PEERS, "fastest peer over engine", "run after run",
+        f"ms, {data['precision']}, {data['accumulator']} accumulation, {data['gpu'].removeprefix('NVIDIA ')}", "batch",
+        "engine", *_PEERS, "fastest peer over engine", "run after run",
         "millijoules of an input, engine and fastest peer",
     ]  # fmt: skip
-    groups = {"dense": dense, "cnns": cnns, "encoders": encoders}
-    made = {"peers_h100": table(head, [_row(row) for data in groups.values() for row in data["rows"]])}
-    for name, data in groups.items():
-        rows = {f"{_NAMES[row['model']]} at batch {row['batch']}": row["speedup"] for row in data["rows"]}
-        least = min(rows, key=lambda row: rows[row])
-        made |= {
-            f"peers_h100.{name}.mean": f"{math.exp(sum(map(math.log, rows.values())) / len(rows)):.2f}",
-            f"peers_h100.{name}.least": f"{rows[least]:.2f} times ({least})",
-            f"peers_h100.{name}.rows": str(len(rows)),
-        }
-    built = [each for data in groups.values() for each in data["built"].values()]
-    missing = [name for data in groups.values() for name in data["rows_missing"]]
-    return made | {
-        "peers_h100.verified": f"{sum(each['verified'] is True for each in built)} of {len(built)}",
-        "peers_h100.date": dense["date"],
-        "peers_h100.torch": ".".join(dense["versions"]["torch"].split(".")[:2]),
-        "peers_h100.missing": ", ".join(missing) or "none",
+    summary, built = data["summary"]["all"], data["built"].values()
+    name, _, batch = summary["least_row"].rpartition("_b")
+    return {
+        "encoder_peers_h100": table(head, map(_row, data["rows"])),
+        "encoder_peers_h100.mean": f"{summary['geometric_mean']:.2f}",
+        "encoder_peers_h100.least": f"{summary['least']:.2f} times ({NAMES[name]}, batch {batch})",
+        "encoder_peers_h100.verified": f"{sum(each['verified'] is True for each in built)} of {len(built)}",
+        "encoder_peers_h100.date": data["date"],
     }
 
 
 def _row(row: Any) -> list[str]:
     ran = row["contestants"]
-    times = []
-    for names in _PEERS.values():
-        found = [ran[name]["median_ms"] for name in names if name in ran]
-        times.append(f"{min(found):.3f}" if found else "not measured")
-    best = ran[row["best_peer"]]
+    times = [f"{ran[name]['median_ms']:.3f}" if name in ran else "not measured" for name in _PEERS.values()]
     loaded = ran["engine"]["sustained_images_per_second"] / max(
         each["sustained_images_per_second"] for name, each in ran.items() if name != "engine"
     )
-    energy = " and ".join(f"{1e3 * each['joules_per_image']:.1f}" for each in (ran["engine"], best))
+    energy = " and ".join(f"{1e3 * ran[name]['joules_per_image']:.1f}" for name in ("engine", row["best_peer"]))
     return [
-        _NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *times, f"{row['speedup']:.2f}",
+        NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *times, f"{row['speedup']:.2f}",
         f"{loaded:.2f}", energy,
     ]  # fmt: skip
