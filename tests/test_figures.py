@@ -181,5 +181,5 @@ def test_of_steps_that_move_much_those_that_stay_short_are_named() -> None:
     rows = [moving("slow", 32, 200.0), moving("fast", 32, 100.0), moving("small", 32, 9000.0)]
     rows = [{**row, "bytes": 100_000_000} for row in rows[:2]] + rows[2:]
     found = bandwidth.bandwidth_h100({"peak": 1e12, "rows": rows})
-    assert found["bandwidth_h100.short"] == "slow 50%"
-    assert (found["bandwidth_h100.large"], found["bandwidth_h100.norms"]) == ("2", "50% to 100%")
+    assert found["bandwidth_h100.short"] == "slow 50.0%"
+    assert (found["bandwidth_h100.large"], found["bandwidth_h100.reached"]) == ("2", "1")

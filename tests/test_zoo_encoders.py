@@ -160,8 +160,9 @@ def test_its_recipe_builds_for_the_gpu_and_a_small_batch_here(
 ) -> None:
     recipe = load_recipe(RECIPES / f"{name}.yaml")
     assert (recipe.name, recipe.model.zoo, recipe.model.dims) == (name, model, dims)
-    h200, host = recipe.targets
+    h200, *h100, host = recipe.targets
     assert (h200.name, h200.precision, host.name, host.precision) == ("h200", "fp16", "host", "fp32")
+    assert [(each.name, each.precision) for each in h100] in ([], [("h100", "fp16")])
     assert (recipe.batches(h200), recipe.batches(host)) == ((1, 32), (1,))
 
 
