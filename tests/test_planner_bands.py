@@ -108,6 +108,20 @@ def test_constants_and_residuals_of_the_batch_have_no_parts() -> None:
     assert not plan.bands
 
 
+def test_filters_that_are_given_are_of_all_images(small_caches: None) -> None:
+    """As many as the batch has, and no constants."""
+    (plan,) = planned("""
+        graph g batch=4 (%x: f32[4,4,6,6], %w: f32[4,4,1,1]) -> (%y) {
+          %a = tanh(%x) // "a"
+          %b = conv(%a, %w) // "b"
+          %c = exp(%b) // "c"
+          %y = softmax(%c) axis=1 // "y"
+        }""").plan.plans
+    (given,) = [step for step in plan.steps if "b" in step.covers]
+    assert part_of(given.problem, 4) is None
+    assert plan.parts(given.index) == 1
+
+
 def test_other_targets_have_no_bands(small_caches: None) -> None:
     of = graph(CONVOLUTIONS)
     target = target_named("h200")

@@ -38,6 +38,9 @@ _BY_IMAGE: dict[type[Op], Callable[[Op], bool]] = {
 
 _SPREADS = (Binary, Norm)
 """Operators whose constants are broadcast over the batch, rather than factors that every image meets."""
+_OF_IMAGES = (*_SPREADS, Concat)
+"""Operators of which each input may have the batch. Of others the first one has; those behind it, such as filters that
+are an input of the model, may begin with as many as the batch has and are of all images."""
 
 
 def part_of(problem: KernelProblem, parts: int) -> KernelProblem | None:
@@ -49,14 +52,16 @@ def part_of(problem: KernelProblem, parts: int) -> KernelProblem | None:
     shape = problem.outputs[0].shape
     if not shape or not shape[0] or shape[0] % parts or not all(_has(each, shape) for each in problem.outputs):
         return None
-    spread = set(range(len(problem.inputs))) if isinstance(problem.op, _SPREADS) else set[int | None]()
-    spread |= {stage.operand for stage in problem.epilogue}
+    epilogue = {stage.operand for stage in problem.epilogue}
+    spread = {*range(len(problem.inputs))} if isinstance(problem.op, _SPREADS) else epilogue
     inputs = []
     for index, each in enumerate(problem.inputs):
         if each.constant:
             if index in spread and len(each.shape) >= len(shape) and each.shape[0] != 1:
                 return None
             inputs.append(each)
+        elif index and index not in epilogue and not isinstance(problem.op, _OF_IMAGES):
+            return None
         elif _has(each, shape) or (index == 0 and len(each.shape) > len(shape) and each.shape[0] == shape[0]):
             inputs.append(_part(each, parts))
         else:
