@@ -27,6 +27,12 @@ FP32 = DType.F32
 RANDOM = np.random.RandomState(0)
 
 
+@pytest.fixture(autouse=True)
+def _same_draws() -> None:
+    """Whatever ran before in this process, a test draws the same numbers."""
+    RANDOM.seed(0)
+
+
 def judged(net: Net, path: Path, y: str, x: Array, made: Array, care: Care = Care.FIRST_ROWS) -> Judgement:
     """What an engine made of x in one step, beside the network."""
     path = net.saved(path, y, list(made.shape))
@@ -193,14 +199,14 @@ def test_a_row_may_turn_as_far_as_rounding_was_seen_to_turn_one(turned: float, r
 
 
 def test_an_output_is_stored_as_large_as_it_is_however_little_it_deviates(tmp_path: Path) -> None:
-    """Distances of 100 and a little."""
+    """Distances of 20 and a little. A deviation below a hundredth of the largest would count as that."""
     net = Net([1, 64])
-    path = net.saved(tmp_path / "net.onnx", net.node("Add", "y", "x", net.constant("far", np.float32(100))), [1, 64])
+    path = net.saved(tmp_path / "net.onnx", net.node("Add", "y", "x", net.constant("far", np.float32(20))), [1, 64])
     x = RANDOM.standard_normal((1, 64)).astype(np.float32)
     reference = Reference(path, ())
     before = reference.outputs({"x": x})
     (grown,) = amplification(reference, {"x": x}, before, DType.BF16, Share(1, 0, 1), 0).values()
-    assert grown.rms == pytest.approx(100 / x.std(), rel=0.1)
+    assert grown.rms == pytest.approx(20 / x.std(), rel=0.1)
 
 
 @pytest.mark.parametrize(("wrong", "found"), [(0.0, False), (0.01, True)])
