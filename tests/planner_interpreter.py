@@ -34,19 +34,19 @@ def run_plan(
 
 
 def run_in_parts(engine: PlannedEngine, plan: BatchPlan, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The engine's outputs, with bands run part by part as a context runs them."""
+    """The engine's outputs, with micro-batched spans run part by part as a context runs them."""
     memory, index = _Memory(engine, plan, inputs), 0
     while index < len(plan.steps):
-        band = next((band for band in plan.bands if band.first == index), None)
-        if band is None:
+        span = next((span for span in plan.micro_batches if span.first == index), None)
+        if span is None:
             _run(memory, plan.steps[index])
             index += 1
             continue
-        for part in range(band.parts):
+        for part in range(span.parts):
             memory.slab[...] = 0xA5  # another thread's slab, for all that the part knows
-            for step in plan.steps[band.first : band.last + 1]:
-                _run(memory, _part(step, part, band.parts))
-        index = band.last + 1
+            for step in plan.steps[span.first : span.last + 1]:
+                _run(memory, _part(step, part, span.parts))
+        index = span.last + 1
     return {port.name: memory.read(Location("output", at), port.operand) for at, port in enumerate(plan.outputs)}
 
 

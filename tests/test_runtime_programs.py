@@ -81,7 +81,9 @@ def test_headers_of_two_engines_in_one_strict_c_program(engines: Path) -> None:
     [
         pytest.param("shared_memory", id="shared memory is one copy for all plans"),
         pytest.param("counters", id="counters are a context's own"),
-        pytest.param("bands", id="parts of a batch run through a band, each in a slab of its own"),
+        pytest.param(
+            "micro_batches", id="parts of a batch run through a micro-batched span, each in a slab of its own"
+        ),
     ],
 )
 def test_a_program_over_the_runtime_finds_nothing_wrong(tmp_path: Path, name: str) -> None:

@@ -152,7 +152,7 @@ def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family]
     return _render(
         "plan.cpp.j2",
         arena_bytes=batch.arena_bytes,
-        bands=[f"{{{band.first}, {band.last}, {band.parts}}}" for band in batch.bands],
+        micro_batches=[f"{{{span.first}, {span.last}, {span.parts}}}" for span in batch.micro_batches],
         batch=batch.batch,
         extents=[extent for _, extent in batch.dims],
         key=batch.sizes.key,

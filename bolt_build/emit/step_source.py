@@ -87,7 +87,7 @@ def _code(step: Step, families: dict[str, Family], target: Target, parts: int) -
     )
     problem = step.problem if parts == 1 else part_of(step.problem, parts)
     if problem is None:
-        raise ValueError(f"step {step.index} '{step.name}' has no parts, but its band has {parts}")
+        raise ValueError(f"step {step.index} '{step.name}' has no parts, but its span has {parts}")
     return family.emit(problem, step.candidate, target, at)
 
 
@@ -109,7 +109,7 @@ def _bytes(tensor: StepTensor) -> range:
 
 
 def expression(location: Location, parts: Parts | None = None) -> str:
-    """C++ for the address of a tensor during a run, or of the part of it that a band is at. Raises ValueError for an
+    """C++ for the address of a tensor during a run, or of the part of it that a span is at. Raises ValueError for an
     unknown kind."""
     if location.kind not in ("arena", "input", "output", "weight"):
         raise ValueError(f"unknown kind of location '{location.kind}'")
@@ -135,7 +135,7 @@ def _comments(step: Step, kept: Sequence[int], parts: int) -> tuple[str, ...]:
     lines.extend(f"in{i}     {_tensor(tensor, kept)}" for i, tensor in enumerate(step.inputs))
     lines.extend(f"out{i}    {_tensor(tensor, kept)}" for i, tensor in enumerate(step.outputs))
     if parts > 1:
-        lines.append(f"parts   {parts}, one after the other with the steps of its band")
+        lines.append(f"parts   {parts}, one after the other with the steps of its span")
     lines.append("after   " + (", ".join(f"step {i}" for i in step.after) or "nothing"))
     return tuple(comment(line) for line in lines)
 

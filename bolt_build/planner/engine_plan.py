@@ -27,9 +27,9 @@ class Location:
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of a tensor that steps of a band go over: each begins `nbytes` behind the one before it.
+    """Parts of a tensor that steps of a span go over: each begins `nbytes` behind the one before it.
 
-    `held`: a part lies at this byte of the slab instead, for nothing but the band touches the tensor; None of others.
+    `held`: a part lies at this byte of the slab instead, for nothing but the span touches the tensor; None of others.
     """
 
     nbytes: int
@@ -37,8 +37,8 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Band:
-    """Steps `first` to `last` run for one of `parts` equal parts of the batch, all of them, before the next part."""
+class MicroBatchSpan:
+    """Steps `first` to `last` run for one of `parts` micro-batches, all of them, before the next one."""
 
     first: int
     last: int
@@ -51,7 +51,7 @@ class StepTensor:
 
     `onnx` is the ONNX tensor whose values it holds once the step has run, None for a synthetic one. `pitch` counts the
     elements from one row (run along the innermost axis in memory) to the next where they lie apart, otherwise it is 0.
-    `parts` says where the band that the step is of has its parts.
+    `parts` says where the span that the step is of has its parts.
     """
 
     value: str
@@ -97,7 +97,7 @@ class Port:
 @dataclass(frozen=True)
 class BatchPlan:
     """The steps for one batch and, where dimensions have several extents, one of each (`dims`). `live_peak` is the
-    largest sum of bytes of arena buffers alive at one step. `slab_bytes` is what a part of a band holds beside it."""
+    largest sum of bytes of arena buffers alive at one step. `slab_bytes` is what a part of a span holds beside it."""
 
     batch: int
     inputs: tuple[Port, ...]
@@ -106,7 +106,7 @@ class BatchPlan:
     arena_bytes: int
     live_peak: int
     dims: Dims = field(default=(), metadata=UNSAID)
-    bands: tuple[Band, ...] = field(default=(), metadata=UNSAID)
+    micro_batches: tuple[MicroBatchSpan, ...] = field(default=(), metadata=UNSAID)
     slab_bytes: int = field(default=0, metadata=UNSAID)
 
     @property
@@ -115,8 +115,8 @@ class BatchPlan:
         return Sizes(self.batch, self.dims)
 
     def parts(self, index: int) -> int:
-        """Of how many parts of the batch the step computes one at a time; 1 outside of bands."""
-        return next((band.parts for band in self.bands if band.first <= index <= band.last), 1)
+        """Of how many parts of the batch the step computes one at a time; 1 outside of micro-batched spans."""
+        return next((span.parts for span in self.micro_batches if span.first <= index <= span.last), 1)
 
 
 @dataclass(frozen=True)

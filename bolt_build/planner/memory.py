@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
-from bolt_build.planner.engine_plan import Band
+from bolt_build.planner.engine_plan import MicroBatchSpan
 from bolt_build.planner.schedule import Schedule, ScheduledStep
 
 ALIGNMENT = 64
@@ -39,7 +39,7 @@ class Arena:
     `live_peak` is the largest sum of bytes of buffers alive at one step of the execution order: from the step that
     defines a buffer to the last that touches it, both included, its own padding not counted.
 
-    `held` are offsets in the slab of storages that steps of one band alone touch, in which a part of them lies;
+    `held` are offsets in the slab of storages that steps of one span alone touch, in which a part of them lies;
     `slab_bytes` is its size.
     """
 
@@ -50,17 +50,17 @@ class Arena:
     slab_bytes: int = 0
 
 
-def plan_memory(schedule: Schedule, bands: Sequence[Band] = ()) -> Arena:
-    """Places every arena storage of the schedule at a 64-byte aligned offset, and parts of those within a band.
+def plan_memory(schedule: Schedule, spans: Sequence[MicroBatchSpan] = ()) -> Arena:
+    """Places every arena storage of the schedule at a 64-byte aligned offset, and parts of those within a span.
 
     Those have their place in the arena as well: all of them lie there where steps run one by one, to be looked at.
-    Others that a band touches are alive from its first step to its last.
+    Others that a span touches are alive from its first step to its last.
     """
     order = ancestors([step.after for step in schedule.steps])
     users = _users(schedule)
-    homes = [_home(touched, bands) for touched in users]
+    homes = [_home(touched, spans) for touched in users]
     groups = _share(schedule, order, homes)
-    buffers = [_buffer(schedule, members, users, bands) for members in groups]
+    buffers = [_buffer(schedule, members, users, spans) for members in groups]
     placed, nbytes = pack(buffers, order)
     offsets: list[int | None] = [None] * len(schedule.storages)
     for members, offset in zip(groups, placed, strict=True):
@@ -68,9 +68,9 @@ def plan_memory(schedule: Schedule, bands: Sequence[Band] = ()) -> Arena:
             offsets[storage] = offset
     held: list[int | None] = [None] * len(schedule.storages)
     slab_bytes = 0
-    for band in bands:
-        own = [(members, each) for members, each in zip(groups, buffers, strict=True) if homes[members[0]] is band]
-        parts = [replace(each, nbytes=each.nbytes // band.parts) for _, each in own]
+    for span in spans:
+        own = [(members, each) for members, each in zip(groups, buffers, strict=True) if homes[members[0]] is span]
+        parts = [replace(each, nbytes=each.nbytes // span.parts) for _, each in own]
         places, size = pack(parts, order)
         slab_bytes = max(slab_bytes, size)
         for (members, _), offset in zip(own, places, strict=True):
@@ -79,9 +79,9 @@ def plan_memory(schedule: Schedule, bands: Sequence[Band] = ()) -> Arena:
     return Arena(tuple(offsets), nbytes, live_peak(buffers, len(schedule.steps)), tuple(held), slab_bytes)
 
 
-def _home(touched: Sequence[int], bands: Sequence[Band]) -> Band | None:
-    """The band whose steps alone touch a storage."""
-    inside = (band for band in bands if touched and band.first <= touched[0] and touched[-1] <= band.last)
+def _home(touched: Sequence[int], spans: Sequence[MicroBatchSpan]) -> MicroBatchSpan | None:
+    """The span whose steps alone touch a storage."""
+    inside = (span for span in spans if touched and span.first <= touched[0] and touched[-1] <= span.last)
     return next(inside, None)
 
 
@@ -194,21 +194,21 @@ def _users(schedule: Schedule) -> list[list[int]]:
 
 
 def _buffer(
-    schedule: Schedule, members: Sequence[int], users: Sequence[Sequence[int]], bands: Sequence[Band]
+    schedule: Schedule, members: Sequence[int], users: Sequence[Sequence[int]], spans: Sequence[MicroBatchSpan]
 ) -> Buffer:
     steps = {index for member in members for index in users[member]}
-    for band in bands:
-        inside = [index for index in steps if band.first <= index <= band.last]
+    for span in spans:
+        inside = [index for index in steps if span.first <= index <= span.last]
         if inside and len(inside) < len(steps):
-            steps |= {band.first, band.last}
+            steps |= {span.first, span.last}
     touched = sorted(steps)
     return Buffer(max(schedule.storages[s].nbytes for s in members), min(touched), tuple(touched))
 
 
-def _share(schedule: Schedule, order: Sequence[int], homes: Sequence[Band | None]) -> list[list[int]]:
+def _share(schedule: Schedule, order: Sequence[int], homes: Sequence[MicroBatchSpan | None]) -> list[list[int]]:
     """Arena storages in groups that are one buffer: the input of an in-place step dies there and lends its memory.
 
-    What lies in a band's slab shares with nothing else; of other storages parts must begin at the same bytes.
+    What lies in a span's slab shares with nothing else; of other storages parts must begin at the same bytes.
     """
     touched = [0] * len(schedule.storages)
     for index, step in enumerate(schedule.steps):

@@ -10,15 +10,14 @@ from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.limits import MOST_BYTES
-from bolt_build.planner.bands import bands_of
 from bolt_build.planner.doubles import in_single
 from bolt_build.planner.engine_plan import (
     PLAN_VERSION,
-    Band,
     BatchPlan,
     Decision,
     EnginePlan,
     Location,
+    MicroBatchSpan,
     PaddedDim,
     Parts,
     Port,
@@ -29,6 +28,7 @@ from bolt_build.planner.engine_plan import (
 from bolt_build.planner.in_place import write_in_place
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.memory import Arena, plan_memory
+from bolt_build.planner.micro_batches import micro_batching_of
 from bolt_build.planner.padded_dims import decisions_of as padding_decisions
 from bolt_build.planner.padded_dims import padded_dims, with_counts
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
@@ -98,12 +98,12 @@ def plan_engine(
         chains += joined
         placed = write_in_place(schedule(space, cover, target), sizes_of(space.graph))
         ordered = placed.schedule
-        banded = bands_of(ordered, sizes_of(space.graph), target, families)
-        arena = plan_memory(ordered, banded.bands)
+        chosen = micro_batching_of(ordered, sizes_of(space.graph), target, families)
+        arena = plan_memory(ordered, chosen.spans)
         _check_bytes(space, arena)
-        plans.append(_batch_plan(space, ordered, arena, weights, banded.bands))
+        plans.append(_batch_plan(space, ordered, arena, weights, chosen.spans))
         decisions += (*space.decisions, *cover.decisions, *decisions_of(joined))
-        decisions += (*placed.decisions, *banded.decisions, _arena_decision(space, arena))
+        decisions += (*placed.decisions, *chosen.decisions, _arena_decision(space, arena))
         decisions += used.decisions(space, ordered.steps, winners, target)
         refusals += space.refusals
         slow += slow_steps(space, ordered.steps, winners, target, families)
@@ -126,8 +126,8 @@ def planned_batch(
     space, _ = selected_space(space, selection, target, families)
     cover = resolve(space)
     ordered = write_in_place(schedule(space, cover, target), sizes_of(space.graph)).schedule
-    bands = bands_of(ordered, sizes_of(space.graph), target, families).bands
-    plan = _batch_plan(space, ordered, plan_memory(ordered, bands), WeightTable(), bands)
+    spans = micro_batching_of(ordered, sizes_of(space.graph), target, families).spans
+    plan = _batch_plan(space, ordered, plan_memory(ordered, spans), WeightTable(), spans)
     return plan, chosen_cover(space, cover.alternatives)
 
 
@@ -237,11 +237,11 @@ def _spaces(
 
 
 def _batch_plan(
-    space: SearchSpace, ordered: Schedule, arena: Arena, weights: WeightTable, bands: Sequence[Band]
+    space: SearchSpace, ordered: Schedule, arena: Arena, weights: WeightTable, spans: Sequence[MicroBatchSpan]
 ) -> BatchPlan:
     graph = space.graph
 
-    def placed(tensor: ScheduledTensor, band: Band | None) -> StepTensor:
+    def placed(tensor: ScheduledTensor, span: MicroBatchSpan | None) -> StepTensor:
         storage, offset = ordered.storages[tensor.storage], arena.offsets[tensor.storage]
         if storage.weight is not None and storage.dtype is not None:
             location = Location("weight", weights.index(graph, storage.weight, storage.dtype))
@@ -250,16 +250,16 @@ def _batch_plan(
         else:
             location = Location(storage.kind, storage.at, tensor.offset)
         parts = None
-        if band is not None and storage.weight is None:
+        if span is not None and storage.weight is None:
             begin = arena.held[tensor.storage]
-            parts = Parts(storage.nbytes // band.parts, None if begin is None else begin + tensor.offset)
+            parts = Parts(storage.nbytes // span.parts, None if begin is None else begin + tensor.offset)
         return StepTensor(tensor.value, tensor.operand, location, tensor.onnx, tensor.pitch, parts)
 
     steps = []
     for index, step in enumerate(ordered.steps):
-        band = next((each for each in bands if each.first <= index <= each.last), None)
-        inputs = tuple(placed(tensor, band) for tensor in step.inputs)
-        outputs = tuple(placed(tensor, band) for tensor in step.outputs)
+        span = next((each for each in spans if each.first <= index <= each.last), None)
+        inputs = tuple(placed(tensor, span) for tensor in step.inputs)
+        outputs = tuple(placed(tensor, span) for tensor in step.outputs)
         steps.append(
             Step(index, step.name, step.covers, step.problem, step.candidate, inputs, outputs, step.after, step.view)
         )
@@ -268,6 +268,6 @@ def _batch_plan(
         for border in (space.fixed, space.wanted)
     ]
     return BatchPlan(
-        graph.batch, ports[0], ports[1], tuple(steps), arena.nbytes, arena.live_peak, graph.dims, tuple(bands),
+        graph.batch, ports[0], ports[1], tuple(steps), arena.nbytes, arena.live_peak, graph.dims, tuple(spans),
         arena.slab_bytes,
     )  # fmt: skip

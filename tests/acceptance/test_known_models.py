@@ -79,7 +79,7 @@ def test_resnet18_in_bf16(tmp_path: Path, cache: Path) -> None:
 
 
 def test_the_arena_is_hardly_larger_than_what_is_alive_at_once(tmp_path: Path) -> None:
-    """ResNet-50, batch 1, where no band has parts of the batch: at most a tenth more than the most bytes that are alive
+    """ResNet-50, batch 1, where nothing runs in micro-batches: at most a tenth more than the most bytes that are alive
     during one step.
 
     Counted are the tensors between kernels, each from the step that makes it to the last that reads it; not the

@@ -130,9 +130,9 @@ void Context::run_step(int index, const Run& run, bool wait) {
   throw Failure(BOLT_DEVICE_ERROR, which() + " failed: " + why);
 }
 
-// Steps of a band for all of its parts. `apart`: tensors lie in the arena as those of other steps do.
-void Context::run_band(const Band& band, int first, int last, const Run& run, bool apart) {
-  const int beside = band.beside(model_.threads());
+// Steps of a span for all of its parts. `apart`: tensors lie in the arena as those of other steps do.
+void Context::run_span(const MicroBatchSpan& span, int first, int last, const Run& run, bool apart) {
+  const int beside = span.beside(model_.threads());
   std::atomic<int> next{0};
   std::exception_ptr failed;
   std::mutex failing;
@@ -142,7 +142,7 @@ void Context::run_band(const Band& band, int first, int last, const Run& run, bo
     own.scratch_base = run.scratch_base + static_cast<std::size_t>(who) * own_bytes_;
     own.slab_base = own.scratch_base + scratch_bytes_;
     own.apart = apart;
-    for (int part = next++; part < band.parts; part = next++) {
+    for (int part = next++; part < span.parts; part = next++) {
       own.part = static_cast<std::size_t>(part);
       try {
         for (int index = first; index <= last; ++index) run_step(index, own, false);
@@ -164,14 +164,14 @@ void Context::run_band(const Band& band, int first, int last, const Run& run, bo
 void Context::run_steps(const Run& run, bolt_observer observer, void* user) {
   const Tap* tap = info_.taps.begin();
   for (int index = 0; index < info_.steps.count; ++index) {
-    const Band* band = info_.band(index);
-    if (band == nullptr) {
+    const MicroBatchSpan* span = info_.span(index);
+    if (span == nullptr) {
       run_step(index, run, observer != nullptr);
     } else if (observer != nullptr) {
-      run_band(*band, index, index, run, true);
+      run_span(*span, index, index, run, true);
     } else {
-      run_band(*band, band->first, band->last, run, false);
-      index = band->last;
+      run_span(*span, span->first, span->last, run, false);
+      index = span->last;
     }
     if (observer == nullptr) continue;
     for (; tap != info_.taps.end() && tap->step == index; ++tap)
@@ -300,10 +300,10 @@ void Context::time_steps(const void* const* inputs, void* const* outputs, void* 
   const device::Scope scope(model_.device(), model_.threads());
   try {
     for (int index = 0; index < info_.steps.count; ++index) {
-      const Band* band = info_.band(index);
+      const MicroBatchSpan* span = info_.span(index);
       const auto step = [&](void* on) {
         const Run run = run_on(inputs, outputs, on);
-        band == nullptr ? run_step(index, run, false) : run_band(*band, index, index, run, false);
+        span == nullptr ? run_step(index, run, false) : run_span(*span, index, index, run, false);
       };
       seconds[index] = device::seconds(stream, repeats, step);
     }

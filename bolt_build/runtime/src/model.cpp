@@ -38,8 +38,8 @@ class Preparation final : public Prepare {
   }
   const Prepare& step(int index) const override {
     step_ = index;
-    const Band* band = info_ == nullptr ? nullptr : info_->band(index);
-    use(band != nullptr && band->beside(threads_) > 1 ? 1 : threads_);
+    const MicroBatchSpan* span = info_ == nullptr ? nullptr : info_->span(index);
+    use(span != nullptr && span->beside(threads_) > 1 ? 1 : threads_);
     return *this;
   }
   int current_step() const { return step_; }

@@ -42,13 +42,13 @@ class Context {
   bool rebind(const void* const* inputs, void* const* outputs);
   void run_steps(const Run& run, bolt_observer observer, void* user);
   void run_step(int index, const Run& run, bool wait);
-  void run_band(const Band& band, int first, int last, const Run& run, bool apart);
+  void run_span(const MicroBatchSpan& span, int first, int last, const Run& run, bool apart);
 
   const Model& model_;
   int index_;
   const PlanInfo& info_;
   int queueing_;
-  // Parts of a band that are computed side by side, and what each of them has for itself: scratch, then the slab.
+  // Parts of a span that are computed side by side, and what each of them has for itself: scratch, then the slab.
   int beside_;
   std::size_t scratch_at_;
   std::size_t scratch_bytes_;

@@ -51,8 +51,8 @@ struct Table {
   const T& operator[](int index) const { return items[index]; }
 };
 
-/// Steps that run for one of `parts` parts of the batch, all of them, before they do for the next.
-struct Band {
+/// Steps that run for one of `parts` micro-batches, all of them, before they do for the next.
+struct MicroBatchSpan {
   int first, last, parts;
   bool has(int step) const { return first <= step && step <= last; }
   /// How many parts are computed side by side, each by one thread; 1 where all threads compute each part.
@@ -71,19 +71,19 @@ struct PlanInfo {
   std::unique_ptr<Plan> (*make)(const Prepare& p);
   const std::int64_t* extents = nullptr; // one for each of EngineInfo::dims
   bool reads_sizes = false;              // kernels read Run::sizes
-  Table<Band> bands = {nullptr, 0};      // in the order of their steps
-  std::size_t slab_bytes = 0;            // what a part of a band holds
+  Table<MicroBatchSpan> micro_batches = {nullptr, 0}; // in the order of their steps
+  std::size_t slab_bytes = 0; // what a part of a span holds
 
-  /// The band of a step, null for one of the whole batch.
-  const Band* band(int step) const {
-    for (const Band& each : bands)
+  /// The span of a step, null for one of the whole batch.
+  const MicroBatchSpan* span(int step) const {
+    for (const MicroBatchSpan& each : micro_batches)
       if (each.has(step)) return &each;
     return nullptr;
   }
   /// The most parts that are computed side by side.
   int beside(int threads) const {
     int most = 1;
-    for (const Band& each : bands) most = each.beside(threads) > most ? each.beside(threads) : most;
+    for (const MicroBatchSpan& each : micro_batches) most = each.beside(threads) > most ? each.beside(threads) : most;
     return most;
   }
 };

@@ -58,7 +58,7 @@ class Run {
   /// In the device's memory, the context's own: zero when a step begins, which leaves them so. Blocks of a kernel that wait
   /// for each other count by them. Null where no step of the plan counts.
   std::uint32_t* counters = nullptr;
-  /// Of a step of a band: which part of the batch it computes, where parts of what the band alone touches lie, and whether
+  /// Of a step of a span: which part of the batch it computes, where parts of what the span alone touches lie, and whether
   /// these lie in the arena instead, all of them, because somebody looks at them.
   std::size_t part = 0;
   std::byte* slab_base = nullptr;
@@ -67,7 +67,7 @@ class Run {
   /// What tells of the running step.
   std::uint32_t mark() const { return static_cast<std::uint32_t>(step) + 1; }
   void* arena(std::size_t offset) const { return arena_base + offset; }
-  /// The part of a tensor of a band that lies at `slab` of the slab or, with `bytes` bytes each, from `arena` of the arena.
+  /// The part of a tensor of a span that lies at `slab` of the slab or, with `bytes` bytes each, from `arena` of the arena.
   void* held(std::size_t slab, std::size_t arena, std::size_t bytes) const {
     return apart ? arena_base + arena + part * bytes : slab_base + slab;
   }

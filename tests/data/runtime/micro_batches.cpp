@@ -1,4 +1,4 @@
-// Bands: parts of the batch run through all of their steps, each in a slab of its own, side by side where threads are as
+// Micro-batches: parts of the batch run through all of their steps, each in a slab of its own, side by side where threads are as
 // many as the parts can be shared among; whoever looks at steps finds all parts in the arena. Prints "ok", or the line that
 // fails.
 #include <atomic>
@@ -14,9 +14,9 @@ constexpr int parts = 4;
 std::atomic<int> alone{0}, shared{0};
 std::atomic<bool> fails{false};
 
-/// y = 2 (x + 1): two steps of a band; a third, behind it, adds up all parts.
-struct Banded final : bolt::Plan {
-  explicit Banded(const bolt::Prepare& p) {
+/// y = 2 (x + 1): two steps of a micro-batched span; a third, behind it, adds up all parts.
+struct Chosen final : bolt::Plan {
+  explicit Chosen(const bolt::Prepare& p) {
     for (int index = 0; index < 3; ++index) threads[index] = p.step(index).threads();
   }
   std::size_t scratch_bytes() const override { return 4; }
@@ -36,10 +36,10 @@ const bolt_step_info steps[] = {{0, "a", "", ""}, {1, "b", "", ""}, {2, "c", "",
 const bolt::Tap taps[] = {{0, bolt::Place::arena, 0, {"a", BOLT_F32, BOLT_ROW, BOLT_CPU, 1, {parts}, 16}}};
 const bolt_tensor x[] = {{"x", BOLT_F32, BOLT_ROW, BOLT_CPU, 1, {parts}, 16}};
 const bolt_tensor y[] = {{"y", BOLT_F32, BOLT_ROW, BOLT_CPU, 1, {1}, 4}};
-const bolt::Band bands[] = {{0, 1, parts}};
-const bolt::PlanInfo banded = {parts,    128,   {x, 1},       {y, 1}, {steps, 3}, {taps, 1}, {},
-                               make<Banded>, nullptr, false, {bands, 1}, 128};
-const bolt::PlanInfo* plans[] = {&banded};
+const bolt::MicroBatchSpan micro_batches[] = {{0, 1, parts}};
+const bolt::PlanInfo chosen = {parts,    128,   {x, 1},       {y, 1}, {steps, 3}, {taps, 1}, {},
+                               make<Chosen>, nullptr, false, {micro_batches, 1}, 128};
+const bolt::PlanInfo* plans[] = {&chosen};
 
 void look(void* user, const bolt_step_info*, const bolt_tensor* tensor, const void* data) {
   std::memcpy(user, data, tensor->bytes);
@@ -56,7 +56,7 @@ int main(int, char** arguments) {
     const bolt::Model model(bolt::engine_info, options);
     bolt::Context context(model, 0, false, 0);
     const int beside = threads == 2 ? 2 : 1;
-    const auto& made = static_cast<const Banded&>(model.plan(0));
+    const auto& made = static_cast<const Chosen&>(model.plan(0));
     CHECK(made.threads[0] == threads / beside && made.threads[1] == threads / beside && made.threads[2] == threads);
     CHECK(context.bytes() == 128 + static_cast<std::size_t>(beside) * (64 + 128));
     const float input[] = {0, 1, 2, 3};

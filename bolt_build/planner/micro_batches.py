@@ -1,8 +1,8 @@
-"""Bands: steps that compute one part of the batch after the other, so that what lies between them stays in a cache.
+"""Micro-batches: steps that run for one part of the batch after the other, so that what is between them stays in cache.
 
 A step on a large batch writes more than a core's caches hold, and the next one reads it back from memory. Steps that
 compute images by themselves can be run for a few images each, all of them, before the next few images. Tensors that
-only steps of the band touch lie in a slab then, of the size of one part; others lie where they lay, part behind part.
+only steps of the span touch lie in a slab then, of the size of one part; others lie where they lay, part behind part.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bolt_build.families.base import PART_ALIGNMENT, Family, KernelProblem
-from bolt_build.planner.engine_plan import Band, Decision
+from bolt_build.planner.engine_plan import Decision, MicroBatchSpan
 from bolt_build.planner.parts import part_of
 from bolt_build.planner.schedule import Schedule, ScheduledStep, ScheduledTensor
 from bolt_build.sizes import Sizes
 from bolt_build.targets import Target
 
-STAGE = "bands"
+STAGE = "micro-batches"
 _NEAR, _SHARED = 1 << 20, 8 << 20
 """Bytes that a core's own cache holds, and that it may have of the one shared with others."""
 _SHARED_COST = 0.3
@@ -25,35 +25,35 @@ _SHARED_COST = 0.3
 _CALL = 20 << 10
 """Bytes that memory gives while a kernel is called."""
 _WORTH = 8 << 20
-"""Bytes of memory that a band must save."""
+"""Bytes of memory that a span must save."""
 
 
 @dataclass(frozen=True)
-class Bands:
-    """The bands of a plan in order, and a line for each that says what it saves."""
+class MicroBatching:
+    """The micro-batched spans of a plan in order, and a line for each that says what it saves."""
 
-    bands: tuple[Band, ...]
+    spans: tuple[MicroBatchSpan, ...]
     decisions: tuple[Decision, ...]
 
 
-def bands_of(schedule: Schedule, sizes: Sizes, target: Target, families: Sequence[Family]) -> Bands:
+def micro_batching_of(schedule: Schedule, sizes: Sizes, target: Target, families: Sequence[Family]) -> MicroBatching:
     """Which steps of a CPU's plan go over the batch part by part. `sizes` name the plan in decisions."""
     if not target.runs_on_threads or target.queues != 1 or sizes.batch < 2:
-        return Bands((), ())
+        return MicroBatching((), ())
     by_name = {family.name: family for family in families}
     finder = _Finder(schedule, sizes.batch, target, by_name)
-    found = sorted(finder.best(0, len(schedule.steps)), key=lambda each: each.band.first)
-    return Bands(tuple(each.band for each in found), tuple(each.decision(schedule, sizes) for each in found))
+    found = sorted(finder.best(0, len(schedule.steps)), key=lambda each: each.span.first)
+    return MicroBatching(tuple(each.span for each in found), tuple(each.decision(schedule, sizes) for each in found))
 
 
 @dataclass(frozen=True)
 class _Found:
-    band: Band
+    span: MicroBatchSpan
     saved: float
 
     def decision(self, schedule: Schedule, sizes: Sizes) -> Decision:
-        first, last = (schedule.steps[at].name for at in (self.band.first, self.band.last))
-        action = f"go over the batch in {self.band.parts} parts"
+        first, last = (schedule.steps[at].name for at in (self.span.first, self.span.last))
+        action = f"go over the batch in {self.span.parts} parts"
         return Decision(
             STAGE, f"{sizes}: {first} to {last}", action, f"saves {self.saved / 1e6:.0f} MB of memory's traffic"
         )
@@ -66,15 +66,15 @@ class _Finder:
         self._saved = {parts: [self._saving(step, parts) for step in schedule.steps] for parts in self._divisors}
 
     def best(self, begin: int, end: int) -> list[_Found]:
-        """The band between two steps that saves most, and those beside it."""
+        """The span between two steps that saves most, and those beside it."""
         found: _Found | None = None
         for parts in self._divisors:
             for first, last, saved in _sums(self._saved[parts], begin, end):
                 if saved >= _WORTH and (found is None or saved > found.saved):
-                    found = _Found(Band(first, last, parts), saved)
+                    found = _Found(MicroBatchSpan(first, last, parts), saved)
         if found is None:
             return []
-        return [found, *self.best(begin, found.band.first), *self.best(found.band.last + 1, end)]
+        return [found, *self.best(begin, found.span.first), *self.best(found.span.last + 1, end)]
 
     def _saving(self, step: ScheduledStep, parts: int) -> float | None:
         """Bytes of memory that the step in parts saves; None where it has none."""

@@ -1,4 +1,4 @@
-"""Bands: which steps go over the batch part by part, where their tensors lie then, and that nothing else changes."""
+"""Micro-batches: which steps go over the batch part by part, where tensors lie then, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from test_planner_plans import compare
 from bolt_build.emit.step_source import expression
 from bolt_build.families.base import Family
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner import bands
-from bolt_build.planner.engine_plan import Band, Location, Parts
+from bolt_build.planner import micro_batches
+from bolt_build.planner.engine_plan import Location, MicroBatchSpan, Parts
 from bolt_build.planner.parts import part_of
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.targets import target_named
@@ -23,11 +23,11 @@ from bolt_build.targets import target_named
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches that hold some hundred bytes, so that small tensors are large; calls cost next to nothing."""
     for name, nbytes in (("_NEAR", 600), ("_SHARED", 1200), ("_CALL", 1), ("_WORTH", 2000)):
-        monkeypatch.setattr(bands, name, nbytes)
+        monkeypatch.setattr(micro_batches, name, nbytes)
 
 
 def planned(text: str, families: tuple[Family, ...] = tuple(HOST)) -> PlannedEngine:
-    """The engine; its outputs are the same with bands and without, and right."""
+    """The engine; its outputs are the same with micro-batches and without, and right."""
     of = graph(text)
     engine = plan_engine([of], recipe(AS_MODEL), SPEC, HOST_TARGET, families)
     (plan,) = engine.plan.plans
@@ -53,8 +53,8 @@ CONVOLUTIONS = """
 def test_steps_that_compute_images_by_themselves_go_over_the_batch_part_by_part(small_caches: None) -> None:
     engine = planned(CONVOLUTIONS)
     (plan,) = engine.plan.plans
-    assert plan.bands == (Band(0, len(plan.steps) - 1, 4),)
-    said = [decision for decision in engine.plan.decisions if decision.stage == "bands"]
+    assert plan.micro_batches == (MicroBatchSpan(0, len(plan.steps) - 1, 4),)
+    said = [decision for decision in engine.plan.decisions if decision.stage == "micro-batches"]
     assert [(each.subject, each.action) for each in said] == [
         (f"batch 4: {plan.steps[0].name} to {plan.steps[-1].name}", "go over the batch in 4 parts")
     ]
@@ -65,7 +65,7 @@ def test_steps_that_compute_images_by_themselves_go_over_the_batch_part_by_part(
 
 
 def test_a_step_over_all_images_ends_a_band(small_caches: None) -> None:
-    """A softmax over the batch reads all that the band left, which lies part behind part."""
+    """A softmax over the batch reads all that the span left, which lies part behind part."""
     (plan,) = planned("""
         graph g batch=4 (%x: f32[4,4,6,6]) -> (%y) {
           const %w: f32[8,4,1,1] #1
@@ -74,10 +74,10 @@ def test_a_step_over_all_images_ends_a_band(small_caches: None) -> None:
           %b = conv(%a, %v) // "b"
           %y = softmax(%b) axis=0 // "y"
         }""").plan.plans
-    (band,) = plan.bands
+    (span,) = plan.micro_batches
     over = next(step.index for step in plan.steps if step.name == "y")
-    assert band.last < over
-    left = plan.steps[band.last].outputs[0]
+    assert span.last < over
+    left = plan.steps[span.last].outputs[0]
     assert left.parts == Parts(left.operand.nbytes // 4)
     assert all(tensor.parts is None for tensor in plan.steps[over].inputs)
 
@@ -94,7 +94,7 @@ def test_parts_of_a_concatenation_lie_in_their_part_of_it(small_caches: None) ->
         }""",
         (PITCHING,),
     ).plan.plans
-    assert [band.parts for band in plan.bands] == [4]
+    assert [span.parts for span in plan.micro_batches] == [4]
 
 
 def test_constants_and_residuals_of_the_batch_have_no_parts() -> None:
@@ -105,7 +105,7 @@ def test_constants_and_residuals_of_the_batch_have_no_parts() -> None:
         }""").plan.plans
     problem = plan.steps[0].problem
     assert part_of(problem, 4) is None
-    assert not plan.bands
+    assert not plan.micro_batches
 
 
 def test_filters_that_are_given_are_of_all_images(small_caches: None) -> None:
@@ -126,7 +126,7 @@ def test_other_targets_have_no_bands(small_caches: None) -> None:
     of = graph(CONVOLUTIONS)
     target = target_named("h200")
     engine = plan_engine([of], recipe(AS_MODEL), SPEC, target, HOST)
-    assert engine.plan.plans[0].bands == ()
+    assert engine.plan.plans[0].micro_batches == ()
 
 
 def test_addresses_of_parts() -> None:
