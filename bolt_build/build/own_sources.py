@@ -112,6 +112,7 @@ class OwnSources:
     def __init__(self, package: Path, files: SourceFiles, installed: Sequence[Offer] | None = None) -> None:
         self._package, self._files, self._installed = package, files, installed
         self._seen: dict[str, _Module] = {}
+        self._headers: dict[tuple[tuple[Path, ...], tuple[Path, ...]], str] = {}
 
     def code_digest(
         self,
@@ -159,7 +160,14 @@ class OwnSources:
         return walk.files
 
     def header_digest(self, sources: Sequence[Path], folders: Sequence[Path]) -> str:
-        """See `header_digest`."""
+        """See `header_digest`. Files are looked at once in the life of a process, and so are those they include."""
+        asked = tuple(sources), tuple(folders)
+        if asked not in self._headers:
+            self._headers[asked] = self._reached(*asked)
+            self._files.save()
+        return self._headers[asked]
+
+    def _reached(self, sources: Sequence[Path], folders: Sequence[Path]) -> str:
         found: dict[Path, str] = {}
         waiting = list(sources)
         while waiting:
@@ -170,7 +178,6 @@ class OwnSources:
                 waiting += [
                     there for name in file.includes if (there := _included(name, [path.parent, *folders])) is not None
                 ]
-        self._files.save()
         return digest(sorted((path.name, mark) for path, mark in found.items()))
 
     def tree_digest(self, path: Path) -> str:
@@ -267,4 +274,4 @@ def _below(directory: Path) -> list[str]:
 
 def _included(name: str, folders: Iterable[Path]) -> Path | None:
     """The file that `#include` finds; None for one of the system's or of a tool."""
-    return next((path for folder in folders if (path := folder / name).is_file()), None)
+    return next((Path(path) for folder in folders if os.path.isfile(path := f"{folder}/{name}")), None)

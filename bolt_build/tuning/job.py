@@ -368,7 +368,7 @@ class TuningJob:
         team = None if shared is None else SharedRecords(StoreClient(shared), self.listener.say)
         return TuningStore(cache.directory / "tuning", team)
 
-    @property
+    @cached_property
     def _tools(self) -> TuningTools:
         assert self.toolchain is not None, "tools are looked for before"
         return tuning_tools(self.plan.target, self.plan.families, self.toolchain)

@@ -158,6 +158,14 @@ void norm_blocks(const Run& r, const Norm& p, const In* in, Out* out, Index rows
       "normalisation");
 }
 
+/// The same wherever tensors lie, for kernels that expect more of them. It is one kernel, which compiles soon: hardly any
+/// engine runs it.
+template <typename Statistic, typename In, typename Out, typename End>
+void norm_anywhere(const Run& r, const Norm& p, const In* in, Out* out, const End& end) {
+  const Index rows = trips(p.kept, p.kept_rank);
+  norm_blocks<Statistic>(r, p, in, out, rows, counted(trips(p.reduced, p.reduced_rank), "normalisation"), end);
+}
+
 /// `loads`: how many loads of `lanes` neighbours each of the `threads` threads of a row holds, 0 where rows are no
 /// neighbours or too long. `each` and `early`: see `NormRows`.
 template <int lanes, int loads, int threads, int each, bool early, typename Statistic, typename In, typename Scale, typename Bias,
@@ -197,7 +205,7 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
 }
 
 /// The same in slabs `s`, of loops `q` around channels and over positions. Where memory is not as the planner expects it
-/// (tensors that are not aligned, less shared memory), as above.
+/// (tensors that are not aligned, less shared memory), one block a statistic.
 template <bool flat, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
 void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s, const void* input, const void* scale,
                    const void* bias, void* output, const Epilogue& epilogue) {
@@ -207,7 +215,7 @@ void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s
   if (norm_in_lanes<wide>(in, out, end) && slab_bytes(s, sizeof(In)) <= slab_memory())
     norm_slabs<flat, operands, Statistic>(r, q, s, in, out, end);
   else
-    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
 /// The same in slabs that registers hold, of `channels`.
@@ -220,7 +228,7 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoo
   if (norm_in_lanes<wide>(in, out, end))
     norm_held<Shape, operands, Statistic>(r, q, channels, in, out, end);
   else
-    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
 /// The same in passes `s`, whose statistics are in scratch memory.
@@ -233,7 +241,7 @@ void norm_in_passes(const Run& r, const Norm& p, const Norm& q, const NormPasses
   if (norm_in_lanes<wide>(in, out, end))
     norm_passes<operands, Statistic>(r, q, s, in, out, end);
   else
-    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
 /// The same of rows of neighbours, one after the other in `blocks` blocks.
@@ -247,7 +255,7 @@ void norm_in_turns(const Run& r, const Norm& p, Index blocks, const void* input,
   if (norm_in_lanes<wide>(in, out, end))
     norm_turns<loads, threads, keeps, early, Statistic>(r, p, blocks, in, out, end);
   else
-    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
 /// The same of rows of neighbours, several at once.
@@ -260,7 +268,7 @@ void norm_in_batches(const Run& r, const Norm& p, const void* input, const void*
   if (norm_in_lanes<wide>(in, out, end))
     norm_batches<Shape, early, Statistic>(r, p, in, out, end);
   else
-    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
 }  // namespace bolt::portable
