@@ -22,7 +22,7 @@ from bolt_build.families.grouped.shape import shape_of
 from bolt_build.families.grouped.sliding import tiles
 from bolt_build.toolchain import probe
 
-COUNT = 24
+IN_EVERY_RUN, ALL = 12, 24
 EPILOGUES = ((), SILU, RESIDUAL)
 
 
@@ -65,22 +65,42 @@ def _behind(layer: Layer) -> Layer:
     return replace(layer, epilogue=tuple(stages))
 
 
-@pytest.fixture(scope="module")
-def library(shared_folder: SharedFolder) -> Library:
+def compiled(shared_folder: SharedFolder, name: str, seeds: range) -> Library:
     chain = probe(("cxx", "nvcc", "cutlass"))
     nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
     if nvcc is None or cutlass is None:
         pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
-    with shared_folder("emulated-sliding") as folder:
+    with shared_folder(name) as folder:
         if not (folder / "kernels.so").exists():
-            write([drawn(seed) for seed in range(COUNT)], folder, few=True)
+            write([drawn(seed) for seed in seeds], folder, few=True)
             compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), emulated.link_flags())
     return Library(folder)
 
 
-@pytest.mark.parametrize("order", [None, 1, 2])
-@pytest.mark.parametrize("index", range(COUNT))
+@pytest.fixture(scope="module")
+def library(shared_folder: SharedFolder) -> Library:
+    return compiled(shared_folder, "emulated-sliding", range(IN_EVERY_RUN))
+
+
+@pytest.fixture(scope="module")
+def further(shared_folder: SharedFolder) -> Library:
+    return compiled(shared_folder, "further-sliding", range(IN_EVERY_RUN, ALL))
+
+
+@pytest.mark.parametrize("order", [None, 1])
+@pytest.mark.parametrize("index", range(IN_EVERY_RUN))
 def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, order: int | None) -> None:
+    assert_agrees(library, monkeypatch, index, order)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("order", [None, 1, 2])
+@pytest.mark.parametrize("index", range(ALL - IN_EVERY_RUN))
+def test_so_do_further_ones(further: Library, monkeypatch: pytest.MonkeyPatch, index: int, order: int | None) -> None:
+    assert_agrees(further, monkeypatch, index, order)
+
+
+def assert_agrees(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, order: int | None) -> None:
     if order is not None:
         # So few that each works through several blocks.
         monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "3")

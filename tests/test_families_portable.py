@@ -26,14 +26,15 @@ from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.targets import HOST
 
 KERNELS = kernels_of(LAYERS, [Portable()])
-# The first of each operator.
+# The first of each operator. The others are compiled without optimisation, in a fraction of the time.
 AS_IN_ENGINES = [*{type(kernel.layer.op): kernel for kernel in reversed(KERNELS)}.values()]
+OTHERS = [kernel for kernel in KERNELS if all(kernel is not first for first in AS_IN_ENGINES)]
 
 
 @pytest.fixture(scope="module")
 def library(shared_folder: SharedFolder) -> Library:
     with shared_folder("portable-kernels") as folder:
-        return Library(KERNELS, folder)
+        return Library(OTHERS, folder)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def optimized(shared_folder: SharedFolder) -> Library:
         return Library(AS_IN_ENGINES, folder, HOST.compile_flags)
 
 
-@pytest.mark.parametrize("index", range(len(KERNELS)), ids=lambda index: KERNELS[index].label)
+@pytest.mark.parametrize("index", range(len(OTHERS)), ids=lambda index: OTHERS[index].label)
 def test_agrees_with_numpy(library: Library, index: int) -> None:
     assert_agrees(library, index)
 

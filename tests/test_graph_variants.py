@@ -140,7 +140,9 @@ def test_new_weights_are_calibrated_and_the_others_stay() -> None:
 
 
 @pytest.mark.parametrize(("build", "plain", "deepened"), [
-    (build_a0, 8_309_384, 8_872_472), (build_a1, 12_789_864, 13_789_480), (build_b0, 14_339_048, 15_511_592),
+    (build_a0, 8_309_384, 8_872_472),
+    pytest.param(build_a1, 12_789_864, 13_789_480, marks=pytest.mark.large),
+    pytest.param(build_b0, 14_339_048, 15_511_592, marks=pytest.mark.large),
 ])  # fmt: skip
 def test_parameters_of_deepened_repvgg(tmp_path: Path, build: object, plain: int, deepened: int) -> None:
     """Bolt's Table 5 has 8.31, 12.79 and 14.34 million, and 13.35, 21.7 and 24.85 deepened. The latter is what 3x3

@@ -24,7 +24,12 @@ LOCKED = [
     *(("h200", name) for name in TUNED),
     *(("h100", name) for name in ("bert_base", "bert_base_384", "bert_large", "vit_b16")),
 ]
-LARGE = {("h200", "bert_large"), ("h100", "bert_large"), ("h100", "bert_base_384"), ("h100", "vit_b16")}
+LARGE = {
+    *(("h100", name) for name in ("bert_base_384", "bert_large", "vit_b16")),
+    *(("h200", name) for name in ("bert_base_40", "bert_base_384", "bert_base_masked", "bert_large", "clip_vision")),
+    *(("h200", name) for name in ("distilbert", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19")),
+}
+"""Locks of networks like another one's here, or of many plans: `pytest -m large` plans them."""
 
 
 def test_every_recipe_that_is_tuned_is_here() -> None:

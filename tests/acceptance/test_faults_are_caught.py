@@ -72,7 +72,9 @@ def pooling_edge(folder: Path) -> Path:
     return edited(OneDnn().include_dir.parent / "src", folder, ("pool.cpp", right, wrong))
 
 
-@pytest.mark.parametrize(("fault", "layer"), [(one_element, "relu2"), (pooling_edge, "pool")])
+@pytest.mark.parametrize(
+    ("fault", "layer"), [(one_element, "relu2"), pytest.param(pooling_edge, "pool", marks=pytest.mark.large)]
+)
 def test_a_broken_kernel_of_a_library(
     fault: Callable[[Path], Path], layer: str, nets: dict[str, onnx.ModelProto], tmp_path: Path, cache: Path,
     monkeypatch: pytest.MonkeyPatch,

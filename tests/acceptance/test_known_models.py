@@ -23,11 +23,12 @@ from bolt_build.verify.tolerance import DEPENDENCE
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 EXPORTED = Path(__file__).resolve().parents[1] / "data" / "models" / "resnet50_transformers.onnx"
-MODELS = {
-    "squeezenet": LIGHT / "light_squeezenet.onnx",
+MODELS = {"squeezenet": LIGHT / "light_squeezenet.onnx"}
+LARGE = {
     "inception_v1": LIGHT / "light_inception_v1.onnx",
+    "vgg19": LIGHT / "light_vgg19.onnx",
+    "resnet50_transformers": EXPORTED,
 }
-LARGE = {"vgg19": LIGHT / "light_vgg19.onnx", "resnet50_transformers": EXPORTED}
 
 
 def assert_becomes_a_right_engine(name: str, path: Path, folder: Path, cache: Path) -> None:

@@ -27,7 +27,7 @@ def chains(channels: int, seed: int) -> onnx.ModelProto:
     return g.model(["N", 3, 11, 9], scores, ["N", 7], seed)
 
 
-@pytest.mark.parametrize("channels", [8, 13])
+@pytest.mark.parametrize("channels", [pytest.param(8, marks=pytest.mark.large), 13])
 def test_the_host_fuses_no_products_and_says_so(channels: int, tmp_path: Path, cache: Path) -> None:
     onnx.save(chains(channels, seed=channels), str(tmp_path / "chains.onnx"))
     recipe = tmp_path / "chains.yaml"

@@ -89,8 +89,10 @@ RESCALED = "static_cast<float>(sum) * (a * b / y)"
 
 @pytest.mark.parametrize(
     ("right", "wrong", "layer"),
-    [("std::rint(quotient)", "std::trunc(quotient)", "image/round"), (RESCALED, f"{RESCALED} + 0.3f", "mix")],
-    ids=["towards-zero", "sums-upwards"],
+    [
+        pytest.param("std::rint(quotient)", "std::trunc(quotient)", "image/round", id="towards-zero"),
+        pytest.param(RESCALED, f"{RESCALED} + 0.3f", "mix", id="sums-upwards", marks=pytest.mark.large),
+    ],
 )
 def test_a_kernel_that_rounds_wrongly(
     right: str, wrong: str, layer: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,7 @@ from bolt_build.planner.engine_plan import BatchPlan, Location, StepTensor
 ENGINES = len(OPSETS)
 GRAPHS = 10
 """Of one engine."""
-IN_EVERY_RUN = 2
+IN_EVERY_RUN = 1
 """Engines that every run of the tests builds; the others are of `pytest -m large`."""
 
 
