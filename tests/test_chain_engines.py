@@ -43,7 +43,7 @@ def fused(recipe_path: Path) -> int:
     return sum(each.fused for each in evidence.engine.chains)
 
 
-@pytest.mark.parametrize("policy", ["always", "never"])
+@pytest.mark.parametrize("policy", ["always", pytest.param("never", marks=pytest.mark.large)])
 def test_on_the_host(tmp_path: Path, cache_home: Path, policy: str) -> None:
     write(tmp_path, 1, policy, "host", "fp32")
     said = bolt(tmp_path, "build", f"{policy}.yaml", cache=cache_home / "bolt-build")

@@ -25,6 +25,7 @@ targets: {host: {precision: fp32}, h200: {precision: fp16, batch: [2]}}
 """
 
 
+@pytest.mark.large
 def test_a_chain_in_one_kernel_agrees_with_onnxruntime(tmp_path: Path, cache_home: Path) -> None:
     if probe(("nvcc", "cutlass")).diagnostics():
         pytest.skip("needs nvcc and CUTLASS")

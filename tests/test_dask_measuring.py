@@ -145,6 +145,7 @@ def test_a_gpu_that_falls_out_costs_a_retry_on_another(
     assert lost.endswith(" has lost its GPU (GPU 0 (GPU-0) is not there any more): it measures nothing more")
 
 
+@pytest.mark.large
 def test_a_scheduler_that_restarts_costs_a_retry(
     fleet: DaskProcesses, project: Project, workshop: Workshop, reference: bytes
 ) -> None:

@@ -250,6 +250,7 @@ def test_the_drivers_sources_are_found() -> None:
     assert (glue.include_dir() / "bolt_tuning" / "candidates.h").is_file()
 
 
+@pytest.mark.large
 def test_a_library_of_candidates_can_be_listed(tmp_path: Path) -> None:
     nvcc()
     problems = (
