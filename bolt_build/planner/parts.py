@@ -17,6 +17,7 @@ from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.resample import Resample
 from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.shape import Concat, Convert
 from bolt_build.graph.ops.softmax import Softmax
@@ -32,6 +33,7 @@ _BY_IMAGE: dict[type[Op], Callable[[Op], bool]] = {
     Norm: lambda op: isinstance(op, Norm) and 0 not in op.axes,
     Pool: lambda op: True,
     Reduce: lambda op: isinstance(op, Reduce) and 0 not in op.axes,
+    Resample: lambda op: isinstance(op, Resample) and 0 not in op.axes,
     Softmax: lambda op: isinstance(op, Softmax) and op.axis != 0,
 }
 """Operators that compute each image of a batch by itself, where that is so, and have no numbers that say how many."""

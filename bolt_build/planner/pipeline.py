@@ -57,6 +57,7 @@ from bolt_build.planner.passes.pool_volumes import POOL_VOLUMES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
+from bolt_build.planner.passes.resample import RESAMPLE
 from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
 from bolt_build.planner.passes.round_products import ROUND_PRODUCTS
 from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
@@ -137,6 +138,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     MOVE_IMAGES,  # those between images are one movement already
     MULTIPLY_INTEGERS,  # biases are part of products, and images lie as they will
+    RESAMPLE,  # no gather is looked for any more
     RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
     ROUND_PRODUCTS,  # what follows products is in their epilogues

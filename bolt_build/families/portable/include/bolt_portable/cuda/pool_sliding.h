@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "bolt_portable/cuda/halves.h"
+#include "bolt_portable/cuda/cells.h"
 #include "bolt_portable/cuda/launch.h"
 
 namespace bolt::portable {
@@ -71,35 +71,10 @@ __device__ inline std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
 #endif
 }
 
-/// `lanes` elements as they lie in memory, in words: elements by themselves would take a register each.
-template <typename T, int lanes>
-struct alignas(sizeof(T) * lanes < 16 ? sizeof(T) * lanes : 16) PoolCells {
-  static constexpr bool single = sizeof(T) * lanes < 4, halves = sizeof(T) == 2 && !single;
-  using Word = std::conditional_t<single, std::uint16_t, std::uint32_t>;
-  static constexpr int words = static_cast<int>(sizeof(T) * lanes / sizeof(Word));
-  Word at[words];
-
-  __device__ void values(float (&to)[lanes]) const {
-#pragma unroll
-    for (int i = 0; i < words; ++i) {
-      if constexpr (halves) {
-        const float2 both = unpaired<T>(at[i]);
-        to[2 * i] = both.x, to[2 * i + 1] = both.y;
-      } else if constexpr (single) {
-        T one;
-        one.bits = at[i];
-        to[i] = load(&one);
-      } else {
-        to[i] = float_of(at[i]);
-      }
-    }
-  }
-};
-
 /// What a window has of its cells so far, of `lanes` channels: sums in fp32.
 template <typename Mode, typename In, int lanes, typename = void>
 struct PoolPart {
-  using Cells = PoolCells<In, lanes>;
+  using Cells = portable::Cells<In, lanes>;
   static constexpr bool stored = false;
   float at[lanes];
 
@@ -134,8 +109,8 @@ struct PoolPart {
 
 /// The same of maxima, which are exact in half precision: two channels in a register.
 template <typename In, int lanes>
-struct PoolPart<PoolMax, In, lanes, std::enable_if_t<PoolCells<In, lanes>::halves>> {
-  using Cells = PoolCells<In, lanes>;
+struct PoolPart<PoolMax, In, lanes, std::enable_if_t<portable::Cells<In, lanes>::halves>> {
+  using Cells = portable::Cells<In, lanes>;
   static constexpr bool stored = true;
   Cells cells;
 

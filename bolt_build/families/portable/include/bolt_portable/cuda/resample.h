@@ -1,0 +1,185 @@
+// The CUDA kernel of resample.h that slides down an image: a thread interpolates each row of the input along its columns once,
+// and has as many such rows in registers as a result is made of.
+#pragma once
+
+#include <algorithm>
+
+#include "bolt_portable/cuda/cells.h"
+#include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/divisor.h"
+
+namespace bolt::portable {
+
+/// A thread has `lanes` neighbouring elements of each of `pixels` pixels in each of `down` rows. Its pixels lie apart, so that
+/// neighbouring threads have neighbouring pixels, and their accesses are few lines of memory, wherever rows end. `taps_h` and
+/// `taps_w` as in ResampledAxis. While a result is computed, up to `step` rows that the next one adds are on their way.
+template <typename T, int lanes, int pixels, int taps_h, int taps_w, int step>
+struct Resampling {
+  static constexpr int height = taps_h > 0 ? taps_h : 1, width = taps_w > 0 ? taps_w : 1;
+  using Loaded = Cells<T, lanes>;
+  /// A row of the input as it was loaded.
+  struct Given {
+    Loaded at[pixels][width];
+  };
+  /// The same, interpolated.
+  struct Row {
+    float at[pixels][lanes];
+  };
+  /// Where a thread reads a row, with which weights, and how many pixels of a result it has.
+  struct Columns {
+    const T* from;
+    std::int32_t at[pixels][width];
+    float weight[taps_w > 0 ? pixels : 1][width];
+    int many;
+  };
+
+  Resample p;
+  ResampledAxis rows, columns;
+  const T* in;
+  T* out;
+  Divisor groups, positions, strips;
+  std::int32_t down;
+
+  __device__ void operator()(std::uint32_t item) const {
+    const std::uint32_t pixel = groups.quotient(item), strip = positions.quotient(pixel), image = strips.quotient(strip);
+    const Index x = pixel - strip * positions.by, c = Index{item - pixel * groups.by} * lanes;
+    Columns of;
+    of.from = in + Index{image} * rows.extent * columns.extent * p.in_cell + c;
+    of.many = 0;
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) {
+      const Index given = x + i * Index{positions.by}, result = given < columns.made ? given : columns.made - 1;
+      of.many += given < columns.made ? 1 : 0;
+#pragma unroll
+      for (int tap = 0; tap < width; ++tap) {
+        of.at[i][tap] = static_cast<std::int32_t>(columns.place(result, tap) * p.in_cell);
+        if constexpr (taps_w > 0) of.weight[i][tap] = columns.weight(result, tap);
+      }
+    }
+    const std::int32_t y = static_cast<std::int32_t>(strip - image * strips.by) * down;
+    const Index pitch = columns.made * p.out_cell;
+    T* const to = out + (Index{image} * rows.made + y) * pitch + x * p.out_cell + c;
+    slide(of, y, min(y + down, static_cast<std::int32_t>(rows.made)), to, pitch);
+  }
+
+ private:
+  __device__ void slide(const Columns& of, std::int32_t y, std::int32_t end, T* to, Index pitch) const {
+    std::int32_t top = origin(y) - 1;  // of the rows held, of which the first result adds one
+    Row held[height];
+#pragma unroll
+    for (int i = 1; i < height; ++i) held[i] = interpolated(of, read(of, top + i));
+    Given next[step];
+    std::int32_t fresh = 1;
+    ask(of, top + height, fresh, next);
+    while (true) {
+#pragma unroll
+      for (int i = 0; i < step; ++i)
+        if (i < fresh) push(held, interpolated(of, next[i]));
+      for (std::int32_t i = step; i < fresh; ++i) push(held, interpolated(of, read(of, top + height + i)));
+      top += fresh;
+      if (y + 1 < end) {
+        const std::int32_t wanted = origin(y + 1);
+        fresh = wanted - top;
+        if (fresh < 0 || fresh > height) fresh = height, top = wanted - height;
+        ask(of, top + height, fresh, next);
+      }
+      leave(of, held, y, to);
+      if (++y == end) return;
+      to += pitch;
+    }
+  }
+
+  /// The first row that a result is made of, or one as far outside.
+  __device__ std::int32_t origin(std::int32_t y) const {
+    if constexpr (taps_h == 0) return y;
+    const Index first = rows.first[y];
+    return static_cast<std::int32_t>(first < -taps_h ? -taps_h : (first < rows.extent ? first : rows.extent));
+  }
+
+  __device__ Given read(const Columns& of, std::int32_t row) const {
+    const std::int32_t last = static_cast<std::int32_t>(rows.extent) - 1;
+    const T* const line = of.from + Index{min(max(row, 0), last)} * columns.extent * p.in_cell;
+    Given given;
+#pragma unroll
+    for (int i = 0; i < pixels; ++i)
+#pragma unroll
+      for (int tap = 0; tap < width; ++tap)
+        given.at[i][tap] = *reinterpret_cast<const Loaded*>(line + of.at[i][tap]);
+    return given;
+  }
+
+  __device__ void ask(const Columns& of, std::int32_t row, std::int32_t fresh, Given (&next)[step]) const {
+#pragma unroll
+    for (int i = 0; i < step; ++i)
+      if (i < fresh) next[i] = read(of, row + i);
+  }
+
+  __device__ static Row interpolated(const Columns& of, const Given& given) {
+    Row row;
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) {
+#pragma unroll
+      for (int tap = 0; tap < width; ++tap) {
+        float values[lanes];
+        given.at[i][tap].values(values);
+#pragma unroll
+        for (int lane = 0; lane < lanes; ++lane) {
+          float& sum = row.at[i][lane];
+          if constexpr (taps_w == 0)
+            sum = values[lane];
+          else
+            sum = tap == 0 ? of.weight[i][tap] * values[lane] : fmaf(of.weight[i][tap], values[lane], sum);
+        }
+      }
+    }
+    return row;
+  }
+
+  __device__ static void push(Row (&held)[height], const Row& row) {
+#pragma unroll
+    for (int i = 0; i + 1 < height; ++i) held[i] = held[i + 1];
+    held[height - 1] = row;
+  }
+
+  __device__ void leave(const Columns& of, const Row (&held)[height], std::int32_t y, T* to) const {
+    Row made = held[0];
+    if constexpr (taps_h > 0) {
+#pragma unroll
+      for (int row = 0; row < height; ++row) {
+        const float weight = rows.weight(y, row);
+#pragma unroll
+        for (int i = 0; i < pixels; ++i)
+#pragma unroll
+          for (int lane = 0; lane < lanes; ++lane) {
+            const float value = held[row].at[i][lane];
+            made.at[i][lane] = row == 0 ? weight * value : fmaf(weight, value, made.at[i][lane]);
+          }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < pixels; ++i)
+      if (i < of.many)
+        *reinterpret_cast<Loaded*>(to + i * Index{positions.by} * p.out_cell) = Loaded::of(made.at[i]);
+  }
+};
+
+/// Resampling by rows that slide. Where memory is not as the planner expects it (tensors or rows that are not aligned), as
+/// `resample`.
+template <typename T, int lanes, int pixels, int taps_h, int taps_w, int step>
+void resample_sliding(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, Index down,
+                      const void* input, void* output) {
+  const T* in = static_cast<const T*>(input);
+  T* out = static_cast<T*>(output);
+  if (!in_lanes(in, lanes) || !in_lanes(out, lanes) || p.in_cell % lanes != 0 || p.out_cell % lanes != 0)
+    return resample<T>(r, p, rows, columns, input, output);
+  const Index groups = p.inner / lanes, positions = (columns.made + pixels - 1) / pixels;
+  const Index strips = (rows.made + down - 1) / down;
+  counted(columns.extent * p.in_cell, "resampling");
+  launch_each(r, p.outer * strips * positions * groups,
+              Resampling<T, lanes, pixels, taps_h, taps_w, step>{p, rows, columns, in, out, Divisor(groups),
+                                                                 Divisor(positions), Divisor(strips),
+                                                                 static_cast<std::int32_t>(down)},
+              "resampling");
+}
+
+}  // namespace bolt::portable

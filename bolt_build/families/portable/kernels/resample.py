@@ -1,0 +1,299 @@
+"""Images made larger and smaller in one step. On GPUs a thread slides down an image: it interpolates each row of the
+input along its columns once, and has as many such rows in registers as a result is made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.pool_windows import channels_last
+from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
+from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.resample import Resample
+from bolt_build.targets import Gpu, Target
+
+_HEADER = ("bolt_portable/resample.h",)
+_WIDTHS = (LANES, 4, 2, 1)
+_LOAD_BYTES = 16
+"""Of an access at most."""
+_ROOM = 128
+"""Registers that rows, what is on its way, and the tables of columns may take of a thread's 255."""
+_PIXELS, _NEAR = (1, 2, 4), 24
+"""Pixels of a row that a thread may have, and accesses beside each other that are to be neighbours at least."""
+_DOWNS = (4, 8, 12, 16, 24, 32, 64)
+"""Results below each other that a thread may have."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What there is, what is made of it, and of how many each is made; `taps` 0 of an axis that stays."""
+
+    extent: int
+    made: int
+    taps: int
+
+    @property
+    def step(self) -> int:
+        """Elements that a result adds to those of the one before, as a rule."""
+        return min(max(ceil(self.extent / max(self.made, 1)), 1), max(self.taps, 1))
+
+
+@dataclass(frozen=True)
+class _Images:
+    """[outer, rows, columns, inner] of elements of `nbytes`."""
+
+    outer: int
+    rows: _Axis
+    columns: _Axis
+    inner: int
+    nbytes: int
+
+
+@functools.lru_cache(maxsize=256)
+def _images(problem: KernelProblem) -> _Images:
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Resample)
+    taps = dict(zip(op.axes, (table.shape[1] for table in problem.inputs[2::2]), strict=True))
+    order = memory_axes(len(output.shape), output.format.layout)
+    axes = [_Axis(source.shape[axis], output.shape[axis], taps.get(axis, 0)) for axis in order]
+    first = order.index(op.axes[0])
+    before, own, behind = axes[:first], axes[first : first + len(op.axes)], axes[first + len(op.axes) :]
+    outer, inner = prod(axis.made for axis in before), prod(axis.made for axis in behind)
+    if len(own) == 1 and channels_last(problem):
+        # Pixels may lie apart.
+        inner = behind[-1].made
+    if len(own) == 1 and (inner == 1 or (len(behind) == 1 and channels_last(problem))):
+        # Rows stay, and threads go down them with one table of columns.
+        rows, columns, outer = _Axis(outer, outer, 0), own[0], 1
+    elif len(own) == 1:
+        beside = prod(axis.made for axis in behind) // max(inner, 1)
+        rows, columns = own[0], _Axis(beside, beside, 0)
+    else:
+        rows, columns = own
+    return _Images(outer, rows, columns, inner, source.format.dtype.nbytes)
+
+
+def _pixels(problem: KernelProblem) -> bool:
+    """True where what lies beside each other is the channels of a pixel."""
+    return channels_last(problem) and _images(problem).inner == problem.outputs[0].shape[1]
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    op, (data, *tables) = problem.op, problem.inputs
+    assert isinstance(op, Resample)
+    if not all(table.constant for table in tables):
+        return "resamples with tables that are known when the engine is built"
+    if data.format != problem.outputs[0].format:
+        return "resamples only within one element type and layout"
+    if channels_last(problem):
+        order = memory_axes(len(data.shape), data.format.layout)
+        if any(order.index(one) + 1 != order.index(other) for one, other in pairwise(op.axes)):
+            return "resamples axes whose elements lie beside each other"
+        if 1 in op.axes:
+            return "resamples channels row-major"
+    alone = KernelProblem(op, (data,), problem.outputs, problem.epilogue, problem.accumulate, problem.target)
+    return no_epilogue(problem) or computed_only(alone)
+
+
+@dataclass(frozen=True)
+class ResampleTile:
+    """A thread has `lanes` neighbouring elements of `pixels` pixels in each of `down` rows, and asks for up to `step`
+    rows of the input at once."""
+
+    lanes: int
+    pixels: int
+    step: int
+    down: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("lanes", self.lanes), ("pixels", self.pixels), ("step", self.step)
+
+    @property
+    def settings(self) -> Named:
+        return (("down", self.down),)
+
+    @staticmethod
+    def read(reader: Reader) -> ResampleTile:
+        return ResampleTile(*(reader.number(name) for name in ("lanes", "pixels", "step", "down")))
+
+    def loads(self, images: _Images) -> int:
+        """Of a thread for a row of the input."""
+        return max(images.columns.taps, 1) * self.pixels
+
+    def registers(self, images: _Images) -> int:
+        """Rows that are held, what is on its way, and where and with which weights a row is read."""
+        loads, height = self.loads(images), max(images.rows.taps, 1)
+        return height * self.lanes * self.pixels + self.step * loads * ceil(self.lanes * images.nbytes / 4) + 2 * loads
+
+    def strips(self, images: _Images) -> int:
+        return ceil(images.rows.made / self.down)
+
+    def threads(self, images: _Images) -> int:
+        across = ceil(images.columns.made / self.pixels) * (images.inner // self.lanes)
+        return images.outer * self.strips(images) * across
+
+
+def _tiles(images: _Images) -> Iterator[ResampleTile]:
+    """Of eight elements at most: more would leave a multiprocessor few threads."""
+    widths = (lanes for lanes in _WIDTHS if images.inner % lanes == 0 and lanes * images.nbytes <= _LOAD_BYTES)
+    downs = sorted({ceil(images.rows.made / ceil(images.rows.made / down)) for down in _DOWNS})
+    for lanes in widths:
+        groups = images.inner // lanes
+        for pixels in _PIXELS:
+            if pixels > 1 and (lanes * pixels > LANES or images.columns.made * groups < _NEAR * pixels):
+                continue
+            for down in downs:
+                yield ResampleTile(lanes, pixels, images.rows.step, down)
+
+
+def refuse_tile(tile: ResampleTile, images: _Images, gpu: Gpu) -> str | None:
+    """Why no kernel resamples so on this GPU, None where one does."""
+    if tile.lanes not in _WIDTHS or tile.lanes * images.nbytes > _LOAD_BYTES:
+        return Reason("there are kernels of 1, 2, 4 or 8 neighbours, of {} bytes at most", _LOAD_BYTES)
+    if tile.pixels not in _PIXELS:
+        return "there are kernels of 1, 2 or 4 pixels of a row"
+    if images.inner % tile.lanes:
+        what = "{} neighbours are no multiple of the {} that a thread loads at once"
+        return Reason(what, images.inner, tile.lanes)
+    if not 1 <= tile.step <= max(images.rows.taps, 1):
+        what = "asks for {} rows of the input at once, of which a result has {}"
+        return Reason(what, tile.step, max(images.rows.taps, 1))
+    if not 1 <= tile.down <= images.rows.made:
+        return Reason("a thread has {} results below each other, an image {}", tile.down, images.rows.made)
+    if (needed := tile.registers(images)) > _ROOM:
+        return Reason("takes {} registers of a thread for rows and tables, which has {} for these", needed, _ROOM)
+    return None
+
+
+_REACHED = 0.85
+"""The part of a GPU's bandwidth at which bytes move. This and the following are guesses by first principles: no GPU has
+run these kernels yet."""
+_BEGIN, _ROW, _LOAD, _RESULT, _STORE = 90, 10, 2, 16, 3
+"""Instructions of a thread for its place and its tables (six more for each load), of a row of the input, of a load
+beside its elements, of a row of results, and of a store beside its elements."""
+_ISSUED = 0.7
+"""What an instruction takes of the rate of multiply-adds."""
+_WAIT = 0.6e-6
+"""Seconds in which a row comes that is on its way."""
+_BESIDE = 0.2
+"""The part of what takes less time that is not hidden behind what takes longest."""
+_OTHERS, _BLOCK = 32, 256
+"""Registers of a thread for all else, and threads of a block."""
+
+
+def _instructions(tile: ResampleTile, images: _Images) -> float:
+    """Of a thread."""
+    loads, height, elements = tile.loads(images), max(images.rows.taps, 1), tile.lanes * tile.pixels
+    results, given = _of_a_strip(tile, images)
+    of_row = _ROW + loads * (_LOAD + 2 * tile.lanes) + (height - 1) * elements
+    of_result = _RESULT + _STORE * tile.pixels + (images.rows.taps + 1) * elements
+    return _BEGIN + 6 * loads + given * of_row + results * of_result
+
+
+def _of_a_strip(tile: ResampleTile, images: _Images) -> tuple[float, float]:
+    """Rows of the result that a thread has, and rows of the input that it reads."""
+    results = images.rows.made / tile.strips(images)
+    return results, max(images.rows.taps, 1) + (results - 1) * images.rows.extent / images.rows.made
+
+
+def _seconds(problem: KernelProblem, tile: ResampleTile, target: Target) -> float:
+    """What takes longest of the bytes, the instructions, and the rows for which threads wait one after the other."""
+    gpu, images = target.gpu, _images(problem)
+    assert gpu is not None, "rows slide on GPUs"
+    threads, (_, given) = tile.threads(images), _of_a_strip(tile, images)
+    issued = _ISSUED * threads * _instructions(tile, images) / (target.rate("fp32") / 2)
+    blocks = max(gpu.registers // (_BLOCK * (tile.registers(images) + _OTHERS)), 1)
+    waves = max(1.0, threads / (gpu.sms * _BLOCK * min(blocks, 8)))
+    waits = waves * _WAIT * (1 + given / tile.step)
+    memory = moved(problem.nbytes, target) / _REACHED
+    longest = max(memory, issued, waits)
+    return float(longest + _BESIDE * (memory + issued + waits - longest) + OVERLAPPED * target.launch_seconds)
+
+
+def _axis(axis: _Axis, first: str, weights: str) -> str:
+    pointers = {
+        "first": f"static_cast<const std::int64_t*>({first})", "weights": f"static_cast<const float*>({weights})",
+    } if axis.taps else {}  # fmt: skip
+    return struct("bolt::portable::ResampledAxis", extent=axis.extent, made=axis.made, taps=axis.taps, **pointers)
+
+
+def _arguments(problem: KernelProblem, at: StepExpressions) -> tuple[str, str]:
+    """What is resampled, and its axes."""
+    images, tables = _images(problem), list(at.inputs[1:])
+    axes = []
+    for axis in (images.rows, images.columns):
+        first, weights = (tables.pop(0), tables.pop(0)) if axis.taps else ("nullptr", "nullptr")
+        axes.append(_axis(axis, first, weights))
+    parameters = struct(
+        "bolt::portable::Resample",
+        outer=images.outer,
+        inner=images.inner,
+        in_cell=at.input_pitch(0) or images.inner,
+        out_cell=at.pitch(0) or images.inner,
+    )
+    return parameters, ", ".join(axes)
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    parameters, axes = _arguments(problem, at)
+    kind = ctype(problem.inputs[0].format.dtype)
+    call = f"bolt::portable::resample<{kind}>(r, {parameters}, {axes}, {at.inputs[0]}, {at.outputs[0]});"
+    return StepCode(_HEADER, None, "", call)
+
+
+def _emit_sliding(problem: KernelProblem, tile: ResampleTile, at: StepExpressions) -> StepCode:
+    images, (parameters, axes) = _images(problem), _arguments(problem, at)
+    how = f"{tile.lanes}, {tile.pixels}, {images.rows.taps}, {images.columns.taps}, {tile.step}"
+    call = (
+        f"bolt::portable::resample_sliding<{ctype(problem.inputs[0].format.dtype)}, {how}>(r, {parameters}, {axes}, "
+        f"{tile.down}, {at.inputs[0]}, {at.outputs[0]});"
+    )
+    return StepCode(_HEADER, None, "", call)
+
+
+_ELEMENT, _NEIGHBOUR = 200, 20
+"""Instructions of the plain kernel for a result, and for one of its neighbours."""
+
+
+def _plain_seconds(problem: KernelProblem, target: Target) -> float:
+    images = _images(problem)
+    neighbours = max(images.rows.taps, 1) * max(images.columns.taps, 1)
+    instructions = problem.outputs[0].type.elements * (_ELEMENT + _NEIGHBOUR * neighbours)
+    issued = _ISSUED * instructions / (target.rate("fp32") / 2)
+    return float(max(moved(problem.nbytes, target) / _REACHED, issued) + OVERLAPPED * target.launch_seconds)
+
+
+FORM: Form[ResampleTile] = Form(
+    "sliding",
+    lambda problem: prod(problem.outputs[0].shape) > 0,
+    lambda problem, gpu: None,
+    lambda problem, gpu: _tiles(_images(problem)),
+    lambda problem, tile, gpu: refuse_tile(tile, _images(problem), gpu),
+    _seconds,
+    ResampleTile.read,
+    _emit_sliding,
+)
+
+RULES = (
+    Rule(
+        Resample,
+        _refuse,
+        _emit,
+        lambda problem: 0.01,
+        gpu_seconds=_plain_seconds,
+        pitched=_pixels,
+        reads_apart=lambda problem: (0,) if _pixels(problem) else (),
+        forms=(FORM,),
+    ),
+)

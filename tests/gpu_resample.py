@@ -1,0 +1,63 @@
+"""Images made larger and smaller by rows that slide: one axis and two, planes and channels of every width, odd extents,
+tables in any order, rows that lie apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer
+from gpu_harness import Trial, trials_of
+from gpu_products import TOLERANCE
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate
+from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.resample import ResampleTile
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.resample import Resample
+
+DIRECT = Candidate("portable", (("algorithm", "direct"),))
+
+
+def resampled(label: str, shape: tuple[int, ...], *tables: tuple[int, int, int], precision: DType = DType.F16) -> Layer:
+    """Of each table an axis, its results, and neighbours of each. Places are in no order, some of them outside."""
+    inputs = [Input(shape)]
+    for axis, made, taps in tables:
+        inputs.append(Input((made,), True, -taps - 0.4, shape[axis] + 1.4, DType.I64))
+        inputs.append(Input((made, taps), True, -1.0, 1.0))
+    op = Resample(tuple(axis for axis, _, _ in tables))
+    return Layer(f"resample-{label}", op, tuple(inputs), (), precision, TOLERANCE)
+
+
+LAST, ROW = Layout.CHANNELS_LAST, Layout.ROW
+CASES: tuple[tuple[Layer, Layout, tuple[tuple[int, int, int, int], ...]], ...] = (
+    (resampled("linear", (2, 24, 9, 7), (2, 18, 2), (3, 14, 2)), LAST, ((8, 1, 1, 5), (4, 2, 2, 18))),
+    (resampled("cubic", (1, 16, 6, 5), (2, 13, 4), (3, 11, 4)), LAST, ((8, 1, 1, 4), (2, 4, 4, 13))),
+    (resampled("smaller", (2, 16, 20, 18), (2, 10, 2), (3, 9, 2)), LAST, ((8, 1, 2, 3),)),
+    (resampled("antialias", (1, 8, 16, 14), (2, 8, 8), (3, 7, 4)), LAST, ((4, 1, 2, 8),)),
+    (resampled("nearest", (2, 8, 5, 6), (2, 11, 1), (3, 12, 1)), LAST, ((8, 1, 1, 4), (4, 2, 1, 11))),
+    (resampled("odd-channels", (2, 13, 5, 6), (2, 10, 2), (3, 13, 2)), LAST, ((1, 4, 1, 5),)),
+    (resampled("planes", (2, 3, 9, 13), (2, 18, 2), (3, 27, 2)), ROW, ((1, 4, 1, 6), (1, 1, 2, 18))),
+    (resampled("cubic-planes", (2, 3, 7, 9), (2, 15, 4), (3, 19, 4)), ROW, ((1, 2, 1, 15),)),
+    (resampled("smaller-planes", (1, 3, 14, 23), (2, 7, 2), (3, 11, 2)), ROW, ((1, 2, 2, 4),)),
+    (resampled("uneven", (1, 5, 8, 9), (2, 9, 3), (3, 5, 6)), ROW, ((1, 1, 3, 5),)),
+    (resampled("rows", (2, 3, 9, 8), (2, 18, 2)), ROW, ((8, 1, 1, 9),)),
+    (resampled("rows-of-channels", (2, 16, 9, 5), (2, 18, 2)), LAST, ((8, 1, 2, 9),)),
+    (resampled("lines", (2, 5, 30), (2, 61, 2)), ROW, ((1, 4, 1, 5),)),
+    (resampled("lines-of-channels", (3, 8, 10), (2, 21, 4)), LAST, ((8, 1, 1, 2),)),
+    (resampled("depths", (1, 8, 4, 5, 6), (2, 8, 2), (3, 9, 2)), LAST, ((8, 1, 1, 4),)),
+    (resampled("in-fp32", (1, 12, 5, 6), (2, 10, 2), (3, 13, 4), precision=DType.F32), LAST, ((4, 2, 1, 5),)),
+)
+
+
+def resample_trials() -> list[Trial]:
+    found = []
+    for layer, layout, tiles in CASES:
+        offered = trials_of(layer, "portable")
+        plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is layout)
+        cut = (ResampleTile(*tile) for tile in tiles)
+        found += [replace(plain, candidate=candidate_of("portable", "sliding", tile)) for tile in cut]
+        found.append(replace(plain, candidate=DIRECT))
+    apart = found[0]
+    assert apart.step.pitched == (0,) and apart.step.reads_apart == (0,)
+    return [*found, replace(apart, pitch=40, between=8)]
