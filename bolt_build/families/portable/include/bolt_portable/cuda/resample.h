@@ -28,42 +28,56 @@ struct Resampling {
   /// Where a thread reads a row, with which weights, and how many pixels of a result it has.
   struct Columns {
     const T* from;
-    std::int32_t at[pixels][width];
+    std::uint32_t at[pixels][width];
     float weight[taps_w > 0 ? pixels : 1][width];
     int many;
   };
+  /// As ResampledAxis, counted in 32 bits: 64 would take several instructions each.
+  struct Axis {
+    std::int32_t extent, made;
+    const std::int64_t* first;
+    const float* weights;
 
-  Resample p;
-  ResampledAxis rows, columns;
+    explicit Axis(const ResampledAxis& axis)
+        : extent(static_cast<std::int32_t>(axis.extent)),
+          made(static_cast<std::int32_t>(axis.made)),
+          first(axis.first),
+          weights(axis.weights) {}
+    /// A place, never outside.
+    __device__ std::int32_t inside(std::int32_t place) const { return min(max(place, 0), extent - 1); }
+  };
+
+  Axis rows, columns;
   const T* in;
   T* out;
+  std::uint32_t in_cell, out_cell, in_row, out_row;  // elements from a pixel to the next, and from a row
   Divisor groups, positions, strips;
   std::int32_t down;
 
   __device__ void operator()(std::uint32_t item) const {
     const std::uint32_t pixel = groups.quotient(item), strip = positions.quotient(pixel), image = strips.quotient(strip);
-    const Index x = pixel - strip * positions.by, c = Index{item - pixel * groups.by} * lanes;
+    const std::uint32_t x = pixel - strip * positions.by, c = (item - pixel * groups.by) * lanes;
     Columns of;
-    of.from = in + Index{image} * rows.extent * columns.extent * p.in_cell + c;
+    of.from = in + Index{image} * rows.extent * in_row + c;
     of.many = 0;
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
-      const Index given = x + i * Index{positions.by}, result = given < columns.made ? given : columns.made - 1;
-      of.many += given < columns.made ? 1 : 0;
+      const std::uint32_t last = columns.made - 1, given = x + i * positions.by, result = min(given, last);
+      of.many += given <= last ? 1 : 0;
+      const std::int32_t first = taps_w > 0 ? static_cast<std::int32_t>(columns.first[result]) : result;
 #pragma unroll
       for (int tap = 0; tap < width; ++tap) {
-        of.at[i][tap] = static_cast<std::int32_t>(columns.place(result, tap) * p.in_cell);
-        if constexpr (taps_w > 0) of.weight[i][tap] = columns.weight(result, tap);
+        of.at[i][tap] = static_cast<std::uint32_t>(columns.inside(first + tap)) * in_cell;
+        if constexpr (taps_w > 0) of.weight[i][tap] = columns.weights[result * taps_w + tap];
       }
     }
     const std::int32_t y = static_cast<std::int32_t>(strip - image * strips.by) * down;
-    const Index pitch = columns.made * p.out_cell;
-    T* const to = out + (Index{image} * rows.made + y) * pitch + x * p.out_cell + c;
-    slide(of, y, min(y + down, static_cast<std::int32_t>(rows.made)), to, pitch);
+    T* const to = out + (Index{image} * rows.made + y) * out_row + x * out_cell + c;
+    slide(of, y, min(y + down, rows.made), to);
   }
 
  private:
-  __device__ void slide(const Columns& of, std::int32_t y, std::int32_t end, T* to, Index pitch) const {
+  __device__ void slide(const Columns& of, std::int32_t y, std::int32_t end, T* to) const {
     std::int32_t top = origin(y) - 1;  // of the rows held, of which the first result adds one
     Row held[height];
 #pragma unroll
@@ -75,6 +89,7 @@ struct Resampling {
 #pragma unroll
       for (int i = 0; i < step; ++i)
         if (i < fresh) push(held, interpolated(of, next[i]));
+#pragma unroll 1
       for (std::int32_t i = step; i < fresh; ++i) push(held, interpolated(of, read(of, top + height + i)));
       top += fresh;
       if (y + 1 < end) {
@@ -85,20 +100,20 @@ struct Resampling {
       }
       leave(of, held, y, to);
       if (++y == end) return;
-      to += pitch;
+      to += out_row;
     }
   }
 
   /// The first row that a result is made of, or one as far outside.
   __device__ std::int32_t origin(std::int32_t y) const {
     if constexpr (taps_h == 0) return y;
-    const Index first = rows.first[y];
-    return static_cast<std::int32_t>(first < -taps_h ? -taps_h : (first < rows.extent ? first : rows.extent));
+    return min(max(static_cast<std::int32_t>(rows.first[y]), -taps_h), rows.extent);
   }
 
   __device__ Given read(const Columns& of, std::int32_t row) const {
-    const std::int32_t last = static_cast<std::int32_t>(rows.extent) - 1;
-    const T* const line = of.from + Index{min(max(row, 0), last)} * columns.extent * p.in_cell;
+    const T* line = of.from + static_cast<std::uint64_t>(static_cast<std::uint32_t>(rows.inside(row))) * in_row;
+    asm("" : "+l"(line));  // else row and base are added anew for each load, in five instructions
+    __builtin_assume(__isGlobal(line));
     Given given;
 #pragma unroll
     for (int i = 0; i < pixels; ++i)
@@ -146,7 +161,7 @@ struct Resampling {
     if constexpr (taps_h > 0) {
 #pragma unroll
       for (int row = 0; row < height; ++row) {
-        const float weight = rows.weight(y, row);
+        const float weight = rows.weights[y * taps_h + row];
 #pragma unroll
         for (int i = 0; i < pixels; ++i)
 #pragma unroll
@@ -159,7 +174,7 @@ struct Resampling {
 #pragma unroll
     for (int i = 0; i < pixels; ++i)
       if (i < of.many)
-        *reinterpret_cast<Loaded*>(to + i * Index{positions.by} * p.out_cell) = Loaded::of(made.at[i]);
+        *reinterpret_cast<Loaded*>(to + i * positions.by * out_cell) = Loaded::of(made.at[i]);
   }
 };
 
@@ -175,10 +190,15 @@ void resample_sliding(const Run& r, const Resample& p, const ResampledAxis& rows
   const Index groups = p.inner / lanes, positions = (columns.made + pixels - 1) / pixels;
   const Index strips = (rows.made + down - 1) / down;
   counted(columns.extent * p.in_cell, "resampling");
+  counted(columns.made * p.out_cell, "resampling");
+  counted(std::max(rows.extent, rows.made * rows.terms()), "resampling");
+  using Sliding = Resampling<T, lanes, pixels, taps_h, taps_w, step>;
+  using Axis = typename Sliding::Axis;
+  const auto count = [](Index value) { return static_cast<std::uint32_t>(value); };
   launch_each(r, p.outer * strips * positions * groups,
-              Resampling<T, lanes, pixels, taps_h, taps_w, step>{p, rows, columns, in, out, Divisor(groups),
-                                                                 Divisor(positions), Divisor(strips),
-                                                                 static_cast<std::int32_t>(down)},
+              Sliding{Axis(rows), Axis(columns), in, out, count(p.in_cell), count(p.out_cell),
+                      count(columns.extent * p.in_cell), count(columns.made * p.out_cell), Divisor(groups),
+                      Divisor(positions), Divisor(strips), static_cast<std::int32_t>(down)},
               "resampling");
 }
 
