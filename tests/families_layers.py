@@ -31,6 +31,7 @@ from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.reduce import MODES, Reduce
+from bolt_build.graph.ops.resample import Resample
 from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.roi_align import RoiAlign
 from bolt_build.graph.ops.scatter import ScatterElements
@@ -280,6 +281,11 @@ MOVES = [
         Layer(f"interpolate-{axis}", Interpolate(axis),
               (Input(IMAGE), Input((9, 3), True, low=-0.4, high=3.4, dtype=DType.I64), Input((9, 3), True)))
         for axis in (2, 3)
+    ),
+    *(
+        Layer("resample-" + "-".join(map(str, axes)), Resample(axes),
+              (Input(IMAGE), *[Input((9,), True, -3.4, 8.4, DType.I64), Input((9, 3), True)] * len(axes)))
+        for axes in ((2, 3), (2,), (3,), (1, 2))
     ),
     *(one(op.kind, op, IMAGE) for op in (CumSum(1, reverse=True), CumProd(1, True, True))),
     *(

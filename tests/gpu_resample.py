@@ -59,5 +59,5 @@ def resample_trials() -> list[Trial]:
         found += [replace(plain, candidate=candidate_of("portable", "sliding", tile)) for tile in cut]
         found.append(replace(plain, candidate=DIRECT))
     apart = found[0]
-    assert apart.step.pitched == (0,) and apart.step.reads_apart == (0,)
+    assert apart.step.pitched == apart.step.reads_apart == (0,)
     return [*found, replace(apart, pitch=40, between=8)]

@@ -9,8 +9,11 @@ from graph_models import bound, model, node, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, numpy_helper
+from planner_fakes import POLICY
 
+from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
+from bolt_build.planner.passes.resample import MOST_TAPS, RESAMPLE
 
 EXTENT = st.integers(1, 7)
 FACTOR = st.sampled_from([0.5, 1.0, 2.0, 4.0])
@@ -100,3 +103,44 @@ def test_the_nearest_place_is_found_in_single_precision(tmp_path_factory: pytest
         for nearest in NEAREST:
             attributes = {"mode": "nearest", "coordinate_transformation_mode": way, "nearest_mode": nearest}
             same_as_onnxruntime(tmp_path_factory, resize(x.shape, "scales", asked, **attributes), x)
+
+
+ONCE = (*WAYS, "align_corners", "tf_crop_and_resize")
+
+
+@given(st.tuples(EXTENT, EXTENT), st.tuples(st.integers(1, 15), st.integers(1, 15)), st.sampled_from(ONCE), st.data())
+@settings(max_examples=80, deadline=None)
+def test_one_step_along_both_axes_has_the_values_of_two(
+    tmp_path_factory: pytest.TempPathFactory,
+    extents: tuple[int, int],
+    made: tuple[int, int],
+    way: str,
+    data: st.DataObject,
+) -> None:
+    """What GPUs have: in every mode, also where a region reaches beyond the image, or is turned round."""
+    mode = data.draw(st.sampled_from(["nearest", "linear", "cubic"]))
+    attributes: dict[str, object] = {"mode": mode, "coordinate_transformation_mode": way}
+    if mode != "nearest":
+        attributes["antialias"] = data.draw(st.integers(0, 1))
+        attributes["exclude_outside"] = data.draw(st.integers(0, 1))
+    proto = resize((1, 3, *extents), "sizes", [1, 3, *made], **attributes)
+    if way == "tf_crop_and_resize":
+        region = np.asarray(
+            [0, 0, *data.draw(st.tuples(*[st.sampled_from([-0.3, 0.1, 0.9, 1.4])] * 4)), 1, 1], np.float32
+        )
+        proto.graph.initializer.append(numpy_helper.from_array(region[[0, 1, 2, 3, 6, 7, 4, 5]], "region"))
+        proto.graph.node[0].input[1] = "region"
+    before = bound(tmp_path_factory.mktemp("once"), proto)
+    after = RESAMPLE.run(before, POLICY).graph
+    x = {"x": np.random.RandomState(0).normal(size=(1, 3, *extents)).astype(np.float32)}
+    np.testing.assert_allclose(evaluate(after, x)["y"], evaluate(before, x)["y"], rtol=1e-5, atol=1e-5)
+    kinds = [node.op.kind for node in after.nodes]
+    assert kinds.count("interpolate") + kinds.count("resample") + kinds.count("gather") <= 1 or _many(before)
+
+
+def _many(graph: Graph) -> bool:
+    """True where a result has more neighbours than a kernel keeps, or where neighbours are taken in falling order."""
+    tables = [graph.constant(node.inputs[1]) for node in graph.nodes if node.op.kind in ("interpolate", "gather")]
+    assert all(table is not None for table in tables)
+    wide = any(table.ndim == 2 and table.shape[1] > MOST_TAPS for table in tables if table is not None)
+    return wide or any(table.ndim == 1 and (np.diff(table) < 0).any() for table in tables if table is not None)

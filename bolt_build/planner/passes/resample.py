@@ -63,7 +63,8 @@ def _axis(editor: GraphEditor, journal: Journal, node: Node) -> _Axis | None:
     if isinstance(node.op, Gather):
         places = np.where(table < 0, table + extent, table)
         ordered = table.ndim == 1 and table.size > 0 and bool((np.diff(places) >= 0).all())
-        return _Axis(node, node.op.axis, places.astype(np.int64), None) if ordered else None
+        inside = ordered and 0 <= places[0] <= places[-1] < extent
+        return _Axis(node, node.op.axis, places.astype(np.int64), None) if inside else None
     if not editor.is_constant(node.inputs[2]):
         return None
     taps = table.shape[1]

@@ -11,8 +11,8 @@ namespace bolt::portable {
 struct ResampledAxis {
   Index extent, made;
   int taps;
-  const std::int64_t* first;
-  const float* weights;
+  const std::int64_t* first = nullptr;
+  const float* weights = nullptr;
 
   BOLT_HD int terms() const { return taps > 0 ? taps : 1; }
   BOLT_HD float weight(Index result, int tap) const { return taps > 0 ? weights[result * taps + tap] : 1.0f; }
