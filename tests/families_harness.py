@@ -27,7 +27,7 @@ NUMPY = {
     DType.F32: np.dtype(np.float32), DType.F16: np.dtype(np.float16), DType.BF16: np.dtype(ml_dtypes.bfloat16),
     DType.F64: np.dtype(np.float64), DType.I64: np.dtype(np.int64), DType.U8: np.dtype(np.uint8),
     DType.BOOL: np.dtype(np.bool_), DType.I32: np.dtype(np.int32),
-    DType.I8: np.dtype(np.int8), DType.U16: np.dtype(np.uint16),
+    DType.I8: np.dtype(np.int8), DType.U16: np.dtype(np.uint16), DType.I16: np.dtype(np.int16),
 }  # fmt: skip
 GUARD = 256
 GUARD_BYTE = 0xA5

@@ -44,6 +44,7 @@ from gpu_pools import plain, sliding_pools
 from gpu_prenorm import prenorm_trials
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
+from gpu_quantised import quantised_trials
 from gpu_recurrent import of_rows
 from gpu_resample import resample_trials
 from gpu_rolling import rolling_trials
@@ -375,7 +376,7 @@ def _of_small_layers() -> list[Trial]:
     found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials() + line_trials()
-    found += resample_trials()
+    found += resample_trials() + quantised_trials()
     return found + apart(found)
 
 

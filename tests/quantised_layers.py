@@ -28,7 +28,7 @@ I8, U8, U16, I32 = DType.I8, DType.U8, DType.U16, DType.I32
 
 def whole(shape: tuple[int, ...], dtype: DType, constant: bool = False, most: float = 100.0) -> Input:
     """Integers of all of a range, as many as draws hit."""
-    return Input(shape, constant, -most if dtype in (I8, I32) else 0.0, most, dtype)
+    return Input(shape, constant, -most if dtype in (I8, DType.I16, I32) else 0.0, most, dtype)
 
 
 def small_conv(label: str, x: Input, w: Input, bias: bool = False, groups: int = 1, **zeros: tuple[int, ...]) -> Layer:

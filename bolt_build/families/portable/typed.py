@@ -29,7 +29,7 @@ def is_computed(problem: KernelProblem) -> bool:
     return all(operand.format.dtype in COMPUTED for operand in (*problem.inputs, *problem.outputs))
 
 
-def _loops(problem: KernelProblem) -> tuple[Loop, ...]:
+def pointwise_loops(problem: KernelProblem) -> tuple[Loop, ...]:
     """Loops over the output's memory with the steps of every input; 0 where it is broadcast."""
     output = problem.outputs[0]
     rank = len(output.shape)
@@ -45,20 +45,24 @@ def refuse_pointwise(problem: KernelProblem) -> str | None:
     """Why the elements of the output cannot be functions of those of the inputs in one loop nest."""
     if (reason := no_epilogue(problem)) is not None:
         return reason
-    count = len(_loops(problem))
+    count = len(pointwise_loops(problem))
     return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
-def emit_pointwise(problem: KernelProblem, at: StepExpressions, function: str) -> StepCode:
-    """`function`, a C++ object of `typed.h`, of the elements of all inputs."""
-    loops = _loops(problem)
-    count = len(problem.inputs)
-    parameters = struct(
+def pointwise_text(problem: KernelProblem) -> str:
+    """A `Pointwise`."""
+    loops, count = pointwise_loops(problem), len(problem.inputs)
+    return struct(
         f"bolt::portable::Pointwise<{count}>",
         rank=len(loops),
         extent=braces(loop.extent for loop in loops),
         step=braces(braces(loop.steps[i] for loop in loops) for i in range(count)),
     )
+
+
+def emit_pointwise(problem: KernelProblem, at: StepExpressions, function: str) -> StepCode:
+    """`function`, a C++ object of `typed.h`, of the elements of all inputs."""
     types = ", ".join(ctype(operand.format.dtype) for operand in (*problem.outputs, *problem.inputs))
-    call = f"bolt::portable::pointwise<{types}>(r, {parameters}, {function}, {at.outputs[0]}, {', '.join(at.inputs)});"
+    pointers = ", ".join((at.outputs[0], *at.inputs))
+    call = f"bolt::portable::pointwise<{types}>(r, {pointwise_text(problem)}, {function}, {pointers});"
     return StepCode(("bolt_portable/pointwise.h",), None, "", call)

@@ -109,3 +109,7 @@ struct RangeQuantize {
 };
 
 }  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/quantize.h"
+#endif
