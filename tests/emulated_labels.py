@@ -39,7 +39,8 @@ READ_APART = tuple(
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; gated
 # products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers;
-# poolings whose windows slide; images that are resampled; moves in whole accesses, in halves of them and one by one.
+# poolings whose windows slide; images that are resampled; integers in whole
+# accesses; moves in whole accesses, in halves of them and one by one.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
@@ -55,6 +56,8 @@ LABELS = (
     "slide-max-portable-slidingx1x8x1x2x2x1-f16/row-f16/row",
     "resample-linear-portable-slidingx8x1x1x5-f16/channels_last-f16/channels_last-rows40-between8",
     "resample-planes-portable-slidingx1x4x1x6-f16/row-f16/row",
+    "wide-quantise-planes-portable-widex2-f16/row-u8/row",
+    "wide-dequantise-pixels-portable-widex2-u16/channels_last-f32/channels_last",
     "heads-odd-portable-direct-f32/row-f32/row",
     "f16-heads-rms-turned-portable-direct-f16/row-f16/row",
     "f16-rotary-halves-portable-direct-f16/row-f16/row",

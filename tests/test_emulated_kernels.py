@@ -86,8 +86,10 @@ def assert_agrees(library: Library, monkeypatch: pytest.MonkeyPatch, index: int,
     assert outcome.error <= 1.0
 
 
-@pytest.mark.parametrize("index", [i for i, label in enumerate(LABELS) if label.startswith("slide-")])
-def test_poolings_have_what_is_no_number_and_infinities_where_numpy_has_them(library: Library, index: int) -> None:
+@pytest.mark.parametrize(
+    "index", [i for i, label in enumerate(LABELS) if label.startswith(("slide-", "wide-quantise-"))]
+)
+def test_what_is_no_number_and_infinities_become_what_they_do_in_numpy(library: Library, index: int) -> None:
     def values(layer: Layer) -> list[Array]:
         found = values_of(layer)
         chance = np.random.default_rng(index).random(found[0].shape)

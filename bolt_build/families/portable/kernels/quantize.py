@@ -41,7 +41,7 @@ _FUNCTIONS: dict[type[Op], str] = {
 }  # fmt: skip
 _TYPED = (Quantize, FakeQuantize, Requantize)
 """Operators whose function names the type that is rounded to."""
-_WIDE = (Quantize, Dequantize, FakeQuantize)
+_WIDE: dict[type[Op], str] = {Quantize: "ToIntegers", Dequantize: "ToNumbers", FakeQuantize: "ToGrid"}
 """Operators of one scale, which have kernels of whole accesses."""
 _LANES, _CHUNKS = 16, (1, 2, 4)
 """Neighbours of an access, and accesses of a thread."""
@@ -137,12 +137,14 @@ def _refuse_tile(problem: KernelProblem, tile: WideTile, gpu: Gpu) -> str | None
     return None if tile.chunks in _CHUNKS else "there are kernels of 1, 2 or 4 chunks a thread"
 
 
-_REACHED, _ROUND = 0.85, 0.8e-6
-"""The part of a GPU's bandwidth at which bytes move, and seconds of a thread from its loads to its stores. These and
-the following are guesses by first principles: no GPU has run these kernels yet."""
-_BEGIN, _SCALE, _ISSUED, _THREADS = 40, 30, 0.7, 1024
+_REACHED, _FLIGHT = 0.85, 64 << 10
+"""The part of a GPU's bandwidth at which bytes move, and those that a multiprocessor has to ask for at once for that.
+These and the following are guesses by first principles: no GPU has run these kernels yet."""
+_THREADS = {1: 2048, 2: 1536, 4: 1024}
+"""Threads of a multiprocessor, by chunks of each."""
+_BEGIN, _SCALE, _ISSUED, _TAIL = 40, 30, 0.7, 0.3
 """Instructions of a thread for its place, and for what a scale needs; what an instruction takes of the rate of
-multiply-adds; and threads of a multiprocessor."""
+multiply-adds; and the part of a wave for which its last threads leave others without work."""
 _INSTRUCTIONS: dict[type[Op], float] = {Quantize: 15.0, Dequantize: 5.0, FakeQuantize: 18.0}
 """Of an element."""
 _PLAIN_REACHED: dict[type[Op], float] = {Quantize: 0.45, Dequantize: 0.5, FakeQuantize: 0.45}
@@ -150,7 +152,7 @@ _PLAIN_REACHED: dict[type[Op], float] = {Quantize: 0.45, Dequantize: 0.5, FakeQu
 
 
 def _seconds(problem: KernelProblem, tile: WideTile, target: Target) -> float:
-    """The bytes or the instructions, and a round of loads."""
+    """The bytes, if enough are asked for at once, or the instructions, and the end of the last wave."""
     gpu, scaled = target.gpu, _scaled(problem)
     assert gpu is not None, "wide kernels are GPUs'"
     assert scaled is not None, "refused before"
@@ -158,9 +160,12 @@ def _seconds(problem: KernelProblem, tile: WideTile, target: Target) -> float:
     scales = _LANES if scaled.own else tile.chunks
     instructions = _BEGIN + _SCALE * scales + _INSTRUCTIONS[type(problem.op)] * _LANES * tile.chunks
     issued = _ISSUED * threads * instructions / (target.rate("fp32") / 2)
-    rounds = max(1.0, threads / (gpu.sms * _THREADS)) * _ROUND
-    memory = moved(problem.nbytes, target) / _REACHED
-    return float(max(memory, issued, rounds) + 0.2 * min(memory, issued) + OVERLAPPED * target.launch_seconds)
+    resident = _THREADS[tile.chunks]
+    asked = resident * _LANES * tile.chunks * problem.inputs[0].format.dtype.nbytes
+    memory = moved(problem.nbytes, target) / _REACHED * max(1.0, _FLIGHT / asked)
+    waves = max(1.0, threads / (gpu.sms * resident))
+    longest = max(memory, issued) * (1 + _TAIL / waves)
+    return float(longest + OVERLAPPED * target.launch_seconds)
 
 
 def _emit_wide(problem: KernelProblem, tile: WideTile, at: StepExpressions) -> StepCode:
@@ -168,8 +173,8 @@ def _emit_wide(problem: KernelProblem, tile: WideTile, at: StepExpressions) -> S
     assert scaled is not None, "refused before"
     stored = ctype(op.to if isinstance(op, _TYPED) else problem.inputs[0].format.dtype)
     out, given = (ctype(each.format.dtype) for each in (problem.outputs[0], problem.inputs[0]))
-    function = f"bolt::portable::Wide{_FUNCTIONS[type(op)]}<{stored}>"
-    types = f"{function}, {_function(op)}, {out}, {given}, {tile.chunks}, {boolean(scaled.own)}"
+    function = f"bolt::portable::{_WIDE[type(op)]}<{stored}>"
+    types = f"{function}, {_function(op)}, {stored}, {out}, {given}, {tile.chunks}, {boolean(scaled.own)}"
     parameters = struct(
         "bolt::portable::Scaled",
         elements=scaled.elements,

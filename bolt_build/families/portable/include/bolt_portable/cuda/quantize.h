@@ -48,36 +48,33 @@ struct ToNumbers {
   __device__ float operator()(Q stored) const { return static_cast<float>(static_cast<std::int32_t>(stored) - zero) * scale; }
 };
 
-/// Functions of one scale, of elements as they are stored.
+/// Numbers next to which there are integers of type Q.
 template <typename Q>
-struct WideQuantize {
-  using Zero = Q;
-  ToIntegers<Q> integers;
-  __device__ WideQuantize(float scale, Q zero) : integers(scale, zero) {}
-  template <typename X>
-  __device__ void operator()(const X& x, Q& to) const {
-    to = static_cast<Q>(integers(load(&x)));
-  }
-};
-template <typename Q>
-struct WideDequantize {
-  using Zero = Q;
-  ToNumbers<Q> numbers;
-  __device__ WideDequantize(float scale, Q zero) : numbers(scale, zero) {}
-  template <typename X>
-  __device__ void operator()(Q stored, X& to) const {
-    store(&to, numbers(stored));
-  }
-};
-template <typename Q>
-struct WideFakeQuantize {
-  using Zero = Q;
+struct ToGrid {
   ToIntegers<Q> integers;
   ToNumbers<Q> numbers;
-  __device__ WideFakeQuantize(float scale, Q zero) : integers(scale, zero), numbers(scale, zero) {}
-  template <typename X, typename Y>
-  __device__ void operator()(const X& x, Y& to) const {
-    store(&to, numbers(static_cast<Q>(integers(load(&x)))));
+  __device__ ToGrid(float by, Q point) : integers(by, point), numbers(by, point) {}
+  __device__ float operator()(float x) const { return numbers(static_cast<Q>(integers(x))); }
+};
+
+/// Four neighbours as they are stored, in words.
+template <typename Out>
+struct Four {
+  static constexpr int words = sizeof(Out);
+  std::uint32_t at[words];
+
+  __device__ explicit Four(const std::int32_t (&of)[4]) {
+    const std::uint32_t apart = sizeof(Out) == 1 ? 0x0040 : 0x5410;
+    const std::uint32_t low = __byte_perm(of[0], of[1], apart), high = __byte_perm(of[2], of[3], apart);
+    if constexpr (sizeof(Out) == 1)
+      at[0] = __byte_perm(low, high, 0x5410);
+    else
+      at[0] = low, at[1] = high;
+  }
+  __device__ explicit Four(const float (&of)[4]) {
+    const Cells<Out, 4> cells = Cells<Out, 4>::of(of);
+#pragma unroll
+    for (int i = 0; i < words; ++i) at[i] = cells.at[i];
   }
 };
 
@@ -92,101 +89,127 @@ constexpr int scaled_lanes = 16;
 
 /// A thread has `chunks` times 16 neighbours, as far apart as all threads go, so that accesses of neighbouring threads are
 /// neighbours; all loads are under way at once. `own`: neighbours have a channel each, and a thread's chunks the same ones.
-template <typename Function, typename Out, typename In, int chunks, bool own>
+/// `Function` is of a scale and a zero point of type Q. What is left of the elements behind whole chunks has a thread each.
+template <typename Function, typename Q, typename Out, typename In, int chunks, bool own>
 struct WideScaled {
-  using Zero = typename Function::Zero;
   static constexpr int lanes = scaled_lanes;
+  using Given = Lanes<In, lanes>;
+  struct alignas(16) Made {
+    std::uint32_t at[lanes * sizeof(Out) / 4];
+  };
   const In* in;
   const float* scale;
-  const Zero* zero;
+  const Q* zero;
   Out* out;
-  std::uint32_t elements, apart;
+  std::uint32_t whole, apart, groups;
   Divisor channels, inner;
   std::uint32_t by_scale, by_zero;
 
   __device__ void operator()(std::uint32_t item) const {
+    if (item >= groups) return one(whole + item - groups);
     const std::uint32_t first = item * lanes;
-    Lanes<In, lanes> given[chunks];
+    Given given[chunks];
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const std::uint32_t base = first + chunk * apart;
-      if (base + lanes <= elements)
-        given[chunk] = *reinterpret_cast<const Lanes<In, lanes>*>(in + base);
-      else
-        for (int i = 0; i < lanes; ++i)
-          if (base + i < elements) given[chunk].at[i] = in[base + i];
+      if (base < whole) given[chunk] = *reinterpret_cast<const Given*>(in + base);
     }
     if constexpr (own) {
-      const std::uint32_t channel = first - channels.quotient(first) * channels.by;
-      Lanes<Out, lanes> made[chunks];
+      Made made[chunks];
 #pragma unroll
-      for (int i = 0; i < lanes; ++i) {
-        const Function function(scale[(channel + i) * by_scale], zero[(channel + i) * by_zero]);
+      for (int four = 0; four < lanes; four += 4) {
+        const Function functions[4] = {of(first + four), of(first + four + 1), of(first + four + 2), of(first + four + 3)};
 #pragma unroll
-        for (int chunk = 0; chunk < chunks; ++chunk) function(given[chunk].at[i], made[chunk].at[i]);
+        for (int chunk = 0; chunk < chunks; ++chunk)
+          put(four, [&](int i) { return functions[i - four](number(given[chunk].at[i])); }, made[chunk]);
       }
 #pragma unroll
-      for (int chunk = 0; chunk < chunks; ++chunk) leave(first + chunk * apart, made[chunk]);
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        if (first + chunk * apart < whole) *reinterpret_cast<Made*>(out + first + chunk * apart) = made[chunk];
     } else {
 #pragma unroll
       for (int chunk = 0; chunk < chunks; ++chunk) {
         const std::uint32_t base = first + chunk * apart;
-        if (base < elements) run(base, given[chunk]);
+        if (base < whole) *reinterpret_cast<Made*>(out + base) = run(base, given[chunk]);
       }
     }
   }
 
  private:
+  /// What the `run`th neighbours of one scale have.
   __device__ Function of(std::uint32_t run) const {
     const std::uint32_t channel = run - channels.quotient(run) * channels.by;
     return Function(scale[channel * by_scale], zero[channel * by_zero]);
   }
 
-  /// Neighbours of one channel, or of two.
-  __device__ void run(std::uint32_t base, const Lanes<In, lanes>& given) const {
-    const std::uint32_t row = inner.quotient(base), left = inner.by - (base - row * inner.by);
-    const Function function = of(row);
-    Lanes<Out, lanes> made;
-    if (left >= lanes) {
-#pragma unroll
-      for (int i = 0; i < lanes; ++i) function(given.at[i], made.at[i]);
-    } else {
-      const Function next = of(row + 1);
-#pragma unroll
-      for (int i = 0; i < lanes; ++i) (i < left ? function : next)(given.at[i], made.at[i]);
-    }
-    leave(base, made);
+  __device__ static auto number(const In& x) {
+    if constexpr (std::is_same_v<In, Q>)
+      return x;
+    else
+      return load(&x);
   }
 
-  __device__ void leave(std::uint32_t base, const Lanes<Out, lanes>& made) const {
-    if (base + lanes <= elements) {
-      *reinterpret_cast<Lanes<Out, lanes>*>(out + base) = made;
-    } else {
-      for (int i = 0; i < lanes; ++i)
-        if (base + i < elements) out[base + i] = made.at[i];
+  template <typename With>
+  __device__ static void put(int four, const With& with, Made& made) {
+    using Value = decltype(with(0));
+    const Value values[4] = {with(four), with(four + 1), with(four + 2), with(four + 3)};
+    const Four<Out> words(values);
+#pragma unroll
+    for (int i = 0; i < words.words; ++i) made.at[four / 4 * words.words + i] = words.at[i];
+  }
+
+  __device__ static Made all(const Function& function, const Given& given) {
+    Made made;
+#pragma unroll
+    for (int four = 0; four < lanes; four += 4) put(four, [&](int i) { return function(number(given.at[i])); }, made);
+    return made;
+  }
+
+  /// Neighbours of one channel, or of two.
+  __device__ Made run(std::uint32_t base, const Given& given) const {
+    const std::uint32_t row = inner.quotient(base), left = inner.by - (base - row * inner.by);
+    Made made = all(of(row), given);
+    if (left < lanes) {
+      const Made next = all(of(row + 1), given);
+      constexpr int each = sizeof(Out) < 4 ? 4 / sizeof(Out) : 1;
+#pragma unroll
+      for (int i = 0; i < lanes / each; ++i) {
+        // Bits of the word's elements in front of the border.
+        const std::uint32_t there = left > i * each ? left - i * each : 0;
+        const std::uint32_t mask = there < each ? (1u << 8 * sizeof(Out) * there % 32) - 1 : 0xffffffffu;
+        made.at[i] = (made.at[i] & mask) | (next.at[i] & ~mask);
+      }
     }
+    return made;
+  }
+
+  __device__ void one(std::uint32_t place) const {
+    const auto value = of(inner.quotient(place))(number(in[place]));
+    if constexpr (std::is_same_v<Out, Q>)
+      out[place] = static_cast<Q>(value);
+    else
+      store(out + place, value);
   }
 };
 
-/// Functions of numbers or integers, a scale and a zero point, in whole accesses. `Plain` is what `pointwise` calls, where memory
-/// is not as the planner expects it.
-template <typename Function, typename Plain, typename Out, typename In, int chunks, bool own>
+/// Functions of numbers or integers, a scale and a zero point of type Q, in whole accesses. `Plain` is what `pointwise` calls,
+/// where memory is not as the planner expects it.
+template <typename Function, typename Plain, typename Q, typename Out, typename In, int chunks, bool own>
 void scaled(const Run& r, const Scaled& p, const Pointwise<3>& plain, void* output, const void* input, const void* scale,
             const void* zero) {
-  using Zero = typename Function::Zero;
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   if (!in_lanes(in, scaled_lanes) || !in_lanes(out, scaled_lanes))
-    return pointwise<Out, In, float, Zero>(r, plain, Plain{}, output, input, scale, zero);
-  const Index whole = own ? p.channels : Index{scaled_lanes};
-  const Index pieces = (p.elements + whole - 1) / whole, each = (pieces + chunks - 1) / chunks;
-  const Index apart = each * whole;
+    return pointwise<Out, In, float, Q>(r, plain, Plain{}, output, input, scale, zero);
+  const Index whole = p.elements / scaled_lanes * scaled_lanes, unit = own ? p.channels : Index{scaled_lanes};
+  const Index apart = ((whole + unit - 1) / unit + chunks - 1) / chunks * unit, groups = apart / scaled_lanes;
   counted(p.elements + chunks * apart, "quantising");
   const auto count = [](Index value) { return static_cast<std::uint32_t>(value); };
-  launch_each(r, apart / scaled_lanes,
-              WideScaled<Function, Out, In, chunks, own>{in, static_cast<const float*>(scale), static_cast<const Zero*>(zero),
-                                                         out, count(p.elements), count(apart), Divisor(p.channels),
-                                                         Divisor(p.inner), count(p.by_scale), count(p.by_zero)},
+  launch_each(r, groups + p.elements - whole,
+              WideScaled<Function, Q, Out, In, chunks, own>{in, static_cast<const float*>(scale), static_cast<const Q*>(zero),
+                                                            out, count(whole), count(apart), count(groups),
+                                                            Divisor(p.channels), Divisor(p.inner), count(p.by_scale),
+                                                            count(p.by_zero)},
               "quantising");
 }
 
