@@ -54,6 +54,7 @@ LABELS = (
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",
     "slide-average-portable-slidingx8x2x1x3x5x2-f16/channels_last-f16/channels_last",
     "slide-max-portable-slidingx1x8x1x2x2x1-f16/row-f16/row",
+    "slide-max-portable-slidingx1x8x1x1x1x2x1-f16/row-f16/row",
     "resample-linear-portable-slidingx8x1x1x5-f16/channels_last-f16/channels_last-rows40-between8",
     "resample-planes-portable-slidingx1x4x1x6-f16/row-f16/row",
     "wide-quantise-planes-portable-widex2-f16/row-u8/row",

@@ -85,6 +85,8 @@ TILES: dict[str, tuple[Layer, tuple[SlidingTile, ...]]] = {
 """Of each layer kernels that prediction would not put first, with several of all that they state."""
 IN_ROWS = (SlidingTile(1, 2, 1, 5, 3, 1), SlidingTile(1, 4, 2, 6, 1, 1), SlidingTile(1, 8, 1, 2, 2, 1))
 """Kernels for images in planes."""
+FAR = (SlidingTile(1, 4, 1, 2, 3, 1, True), SlidingTile(1, 2, 2, 6, 1, 1, True), SlidingTile(1, 8, 1, 1, 2, 1, True))
+"""The same whose windows lie apart, where these have no more columns than they may."""
 APART = ("slide-average", "slide-max-stem", "slide-ten-channels")
 
 
@@ -104,7 +106,8 @@ def _stated(layer: Layer, tiles: tuple[SlidingTile, ...], rows: SlidingTile) -> 
     for trial in trials_of(layer, "portable"):
         problem = trial.step.problem
         if problem.inputs[0].format.layout is Layout.ROW:
-            chosen = (rows,)
+            far = FAR[IN_ROWS.index(rows)]
+            chosen = (rows, far) if PORTABLE.refuse(problem, candidate(far), TARGET) is None else (rows,)
         else:
             chosen = tiles if problem.outputs[0].format.dtype is layer.precision else tiles[:1]
         for tile in chosen:

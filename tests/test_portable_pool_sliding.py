@@ -71,6 +71,43 @@ def test_a_cut_that_is_not_legal_has_a_reason(tile: SlidingTile, reason: str | N
     assert FAMILY.refuse(INCEPTION, candidate(tile), H200) == reason
 
 
+PLANES = (32, 64, 113, 113)
+STEM = windows("max", 3, 2, 1)
+
+
+def in_planes(op: Op) -> KernelProblem:
+    return problem_of(replace(pooled("p", op, *PLANES), precision=DType.F16), Layout.ROW)
+
+
+@pytest.mark.parametrize(
+    ("op", "tile", "reason"),
+    [
+        (STEM, SlidingTile(1, 4, 1, 4, 19, 1, True), None),
+        (STEM, SlidingTile(1, 1, 1, 4, 19, 1, True),
+         "windows lie apart, with apart=1, where a thread has several beside each other"),
+        (windows("max", 5, 1, 2), SlidingTile(1, 8, 1, 1, 19, 1, True),
+         "40 columns of windows that lie apart are more than 32"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_windows_apart_have_as_many_columns_as_a_word_has_bits(op: Op, tile: SlidingTile, reason: str | None) -> None:
+    assert FAMILY.refuse(in_planes(op), candidate(tile), H200) == reason
+
+
+def test_windows_of_channels_do_not_lie_apart() -> None:
+    reason = "windows of planes alone lie apart: channels are neighbours anyway"
+    assert FAMILY.refuse(INCEPTION, candidate(SlidingTile(8, 2, 1, 4, 35, 36, True)), H200) == reason
+
+
+def test_planes_have_windows_apart_first() -> None:
+    first, *others = FAMILY.candidates(in_planes(STEM), H200)[0]
+    assert dict(first.parameters)["apart"] == 1
+    assert "PoolWindowsApart<3, 3, 2, 2, 1, 1>" in FAMILY.emit(in_planes(STEM), first, H200, AT).call
+    assert DIRECT in others
+    beside = candidate(SlidingTile(1, 4, 1, 4, 19, 1))
+    assert "PoolWindows<3, 3, 2, 2, 1, 1>" in FAMILY.emit(in_planes(STEM), beside, H200, AT).call
+
+
 def test_odd_channels_have_narrow_loads() -> None:
     asked = images(AVERAGE, 2, 20, 9, 9)
     reason = "20 channels are no multiple of the 8 that a thread loads at once"

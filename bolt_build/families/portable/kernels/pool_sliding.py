@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, prod
 
@@ -53,6 +53,11 @@ class Windows:
         return (self.cells[0] - 1) * self.gap[0] + 1
 
     @property
+    def width(self) -> int:
+        """Columns from a window's first to its last."""
+        return (self.cells[1] - 1) * self.gap[1] + 1
+
+    @property
     def live(self) -> int:
         """Windows below each other that are open at once, at most."""
         return ceil(self.height / self.step[0])
@@ -71,7 +76,8 @@ class Windows:
 @dataclass(frozen=True)
 class _Images:
     """What slides: `many` images of `channels`, of which each is `out` windows high and wide. A part of a window takes
-    so many `registers` a channel, elements are `given` bytes, results `stored`."""
+    so many `registers` a channel, elements are `given` bytes, results `stored`. Images `in_planes` have one channel
+    each: threads beside each other have neighbouring windows only if a thread's own lie apart."""
 
     windows: Windows
     many: int
@@ -80,13 +86,15 @@ class _Images:
     registers: float
     given: int
     stored: int
+    in_planes: bool
 
 
 @dataclass(frozen=True)
 class SlidingTile:
     """A thread has `lanes` channels of `across` windows beside each other and of `down` below each other, and asks for
     rows so far `ahead`. It has as many registers as leave room for `resident` blocks. Beside it, `together` threads
-    have neighbouring channels."""
+    have neighbouring channels. Where they are `apart`, a thread's windows lie apart, and neighbouring threads have
+    neighbouring windows."""
 
     lanes: int
     across: int
@@ -94,10 +102,12 @@ class SlidingTile:
     resident: int
     down: int
     together: int
+    apart: bool = False
 
     @property
     def parameters(self) -> Named:
-        return tuple((name, getattr(self, name)) for name in ("lanes", "across", "ahead", "resident"))
+        found = tuple((name, getattr(self, name)) for name in ("lanes", "across", "ahead", "resident"))
+        return (*found, ("apart", 1)) if self.apart else found
 
     @property
     def settings(self) -> Named:
@@ -105,18 +115,23 @@ class SlidingTile:
 
     @staticmethod
     def read(reader: Reader) -> SlidingTile:
-        return SlidingTile(
-            *(reader.number(name) for name in ("lanes", "across", "ahead", "resident", "down", "together"))
-        )
+        names = ("lanes", "across", "ahead", "resident", "down", "together")
+        tile = SlidingTile(*(reader.number(name) for name in names))
+        return replace(tile, apart=True) if reader.has("apart") and reader.number("apart") == 1 else tile
+
+    def columns(self, images: _Images) -> int:
+        """Columns of a thread's windows: those that lie apart share none."""
+        return self.across * images.windows.cells[1] if self.apart else images.windows.columns(self.across)
 
     def row(self, images: _Images) -> int:
-        """Registers of a row."""
-        return ceil(images.windows.columns(self.across) * self.lanes * images.given / 4)
+        """Registers of a row; single elements have one each."""
+        words = self.lanes * images.given / 4
+        return ceil(self.columns(images) * (max(words, 1.0) if self.apart else words))
 
     def registers(self, images: _Images) -> int:
         """An estimate: the rows ahead and one, what it gives, the windows that are open, and what all else takes."""
         part = self.across * self.lanes * images.registers
-        others = _OTHERS + images.windows.columns(self.across)
+        others = _OTHERS + self.columns(images) + (_BITS if self.apart else 0)
         return others + (1 + self.ahead) * self.row(images) + ceil(part * (1 + images.windows.live))
 
     def threads(self, images: _Images) -> int:
@@ -126,8 +141,10 @@ class SlidingTile:
         return images.many * ceil(high / self.down) * chunks * ceil(wide / self.across) * self.together
 
 
-_OTHERS = 24
-"""Registers of a thread for addresses and for what it stores, beside one a column."""
+_OTHERS, _BITS = 24, 8
+"""Registers of a thread for addresses and for what it stores, beside one a column; and what windows apart take more."""
+_WORD = 32
+"""Columns of windows that lie apart, of which a thread has a bit each."""
 
 
 def _room(resident: int, gpu: Gpu) -> int:
@@ -154,7 +171,7 @@ def _images(problem: KernelProblem) -> _Images:
     exact = isinstance(op, Pool) and op.mode == "max" and given == 2 and planes == 1
     return _Images(
         _windows(op), batch * depth * planes, channels // planes, (high, wide), 0.5 if exact else 1.0, given,
-        output.format.dtype.nbytes,
+        output.format.dtype.nbytes, not channels_last(problem),
     )  # fmt: skip
 
 
@@ -190,15 +207,22 @@ def tiles(images: _Images, gpu: Gpu) -> Iterator[SlidingTile]:
     downs = tuple(dict.fromkeys(ceil(high / parts) for parts in _PARTS if parts <= high))
     for across in (each for each in ACROSS if each < 2 * wide):
         for ahead in AHEAD[: 2 if images.windows.live <= _SHORT else 1]:
-            resident = _resident(SlidingTile(lanes, across, ahead, 1, 1, 1), images, gpu)
-            for together, down in product(togethers, downs):
-                yield SlidingTile(lanes, across, ahead, resident, down, together)
+            for apart in (False, True) if images.in_planes and across > 1 else (False,):
+                resident = _resident(SlidingTile(lanes, across, ahead, 1, 1, 1, apart), images, gpu)
+                for together, down in product(togethers, downs):
+                    yield SlidingTile(lanes, across, ahead, resident, down, together, apart)
 
 
 def refuse_tile(tile: SlidingTile, images: _Images, gpu: Gpu) -> str | None:
     """Why no kernel pools so on this GPU, None where one does."""
     if tile.lanes not in WIDTHS or tile.across not in ACROSS:
         return "there are kernels of 1, 2, 4 or 8 channels a load, and of 1, 2, 4 or 8 windows beside each other"
+    if tile.apart and tile.across == 1:
+        return "windows lie apart, with apart=1, where a thread has several beside each other"
+    if tile.apart and not images.in_planes:
+        return "windows of planes alone lie apart: channels are neighbours anyway"
+    if tile.apart and (columns := tile.across * images.windows.width) > _WORD:
+        return Reason("{} columns of windows that lie apart are more than {}", columns, _WORD)
     if tile.ahead not in AHEAD:
         return "a thread asks for 1 or 2 rows ahead"
     if tile.ahead > 1 and images.windows.live > _SHORT:
@@ -228,6 +252,8 @@ _BEGIN, _LOAD, _LEAVE = 90, 4, 12
 _ISSUED, _SINGLE = 0.6, 3.0
 """What an instruction takes of the rate of multiply-adds, and what one takes where loads are of single elements, whose
 lines are read several times."""
+_APART = 1.5
+"""The same where windows lie apart: a guess, for no GPU has run such kernels yet."""
 _WAIT, _AHEAD = 0.28e-6, 0.23
 """Seconds of a row that a thread waits for, and how much less they are with more rows ahead: a power."""
 _TAIL = 0.18
@@ -238,10 +264,19 @@ def _instructions(tile: SlidingTile, images: _Images) -> tuple[float, float]:
     """Of a thread for a row of the input, and for a row of results."""
     windows, words = images.windows, tile.lanes * images.given / 4
     begin = words + (tile.lanes if images.registers == 1 else 0)
-    row = windows.columns(tile.across) * (_LOAD + begin)
+    row = tile.columns(images) * (_LOAD + begin)
     joined = tile.lanes * tile.across
     row += joined * (windows.cells[1] - 1 + windows.cells[0] / windows.step[0])
     return row, tile.across * (_LEAVE + 2 * tile.lanes)
+
+
+def _lines(tile: SlidingTile, images: _Images) -> float:
+    """What accesses make of an instruction: those of neighbouring threads that lie apart are so many more lines."""
+    if tile.lanes * images.given >= 4 and not images.in_planes:
+        return 1.0
+    if tile.apart:
+        return _APART
+    return _SINGLE * (max(tile.across / 2, 1.0) if images.in_planes else 1.0)
 
 
 def _seconds(problem: KernelProblem, tile: SlidingTile, target: Target) -> float:
@@ -251,7 +286,7 @@ def _seconds(problem: KernelProblem, tile: SlidingTile, target: Target) -> float
     assert gpu is not None, "windows slide on GPUs"
     rows, (of_row, of_leave) = images.windows.rows(tile.down), _instructions(tile, images)
     leaves = images.out[0] / ceil(images.out[0] / tile.down)
-    issued = _ISSUED * (_SINGLE if tile.lanes * images.given < 4 else 1.0)
+    issued = _ISSUED * _lines(tile, images)
     work = issued * ((_BEGIN + leaves * of_leave) / rows + of_row) / (target.rate("fp32") / 2 / gpu.sms)
     blocks = tile.threads(images) / THREADS / gpu.sms
     of_a_row = max(_WAIT / tile.ahead**_AHEAD, min(ceil(blocks), tile.resident) * THREADS * work)
@@ -264,7 +299,8 @@ def _emit(problem: KernelProblem, tile: SlidingTile, at: StepExpressions) -> Ste
     assert isinstance(op, Pool | LpPool)
     windows = _windows(op)
     sizes = ", ".join(map(str, (*windows.cells, *windows.step, *windows.gap)))
-    how = f"{tile.lanes}, {tile.across}, {tile.ahead}, {tile.resident}, bolt::portable::PoolWindows<{sizes}>"
+    kind = "PoolWindowsApart" if tile.apart else "PoolWindows"
+    how = f"{tile.lanes}, {tile.across}, {tile.ahead}, {tile.resident}, bolt::portable::{kind}<{sizes}>"
     cut = f"bolt::portable::PoolCut{{.together = {tile.together}, .down = {tile.down}}}"
     call = (
         f"bolt::portable::pool_sliding<{how}, {pool_types(problem)}>(r, "

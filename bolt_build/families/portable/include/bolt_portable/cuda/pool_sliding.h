@@ -15,6 +15,7 @@ namespace bolt::portable {
 /// cell of a window to the next.
 template <int cells_h, int cells_w, int step_h, int step_w, int gap_h, int gap_w>
 struct PoolWindows {
+  static constexpr bool apart = false;
   static constexpr int step = step_h, step_across = step_w;
   static constexpr int height = (cells_h - 1) * gap_h + 1, width = (cells_w - 1) * gap_w + 1;
   /// Windows below each other that are open at once, at most.
@@ -52,6 +53,18 @@ struct PoolWindows {
     int row = count / used() * step_h;
     for (int left = count % used(); left > 0 || !any_has_row(row % step_h); ++row) left -= any_has_row(row % step_h);
     return row;
+  }
+};
+
+/// The same where a thread's windows of a row lie apart, so that neighbouring threads have neighbouring windows: loads and stores of
+/// single elements are then few lines of memory. None of its windows shares a column with another.
+template <int cells_h, int cells_w, int step_h, int step_w, int gap_h, int gap_w>
+struct PoolWindowsApart : PoolWindows<cells_h, cells_w, step_h, step_w, gap_h, gap_w> {
+  using Beside = PoolWindows<cells_h, cells_w, step_h, step_w, gap_h, gap_w>;
+  static constexpr bool apart = true;
+  static __host__ __device__ constexpr int columns(int across) { return across * Beside::width; }
+  static __host__ __device__ constexpr bool any_has_column(int column, int) {
+    return Beside::has_column(column % Beside::width);
   }
 };
 
@@ -153,6 +166,7 @@ template <int lanes, int across, int ahead, int resident_blocks, typename Window
 struct PoolSliding {
   static constexpr int resident = resident_blocks;
   static constexpr int columns = Windows::columns(across), live = Windows::live, step = Windows::step;
+  static_assert(!Windows::apart || (lanes == 1 && columns <= 32), "planes, whose columns have a bit each");
   using Part = PoolPart<Mode, In, lanes>;
   struct Row {
     typename Part::Cells at[columns];
@@ -162,6 +176,7 @@ struct PoolSliding {
     Extent left, row, end;
     const In* line;
     Index pitch;
+    std::uint32_t there;
   };
   /// Where it stores: its first window, those below each other from `y` up to `end`, and what their sums are divided by.
   struct Place {
@@ -187,7 +202,7 @@ struct PoolSliding {
     const std::uint32_t group = item % together;
     std::uint32_t rest = item / together;
     Place to;
-    to.x = static_cast<Extent>(rest % strips) * across;
+    to.x = static_cast<Extent>(rest % strips) * (Windows::apart ? 1 : across);
     rest /= strips;
     const std::uint32_t of_channels = rest % chunks * together + group;
     rest /= chunks;
@@ -196,10 +211,11 @@ struct PoolSliding {
     to.end = min(to.y + down, p.out[1]);
     to.image = rest / parts, to.c = Index{of_channels} * lanes;
 #pragma unroll
-    for (int window = 0; window < across; ++window) to.cells[window] = cells_of(2, to.x + window);
+    for (int window = 0; window < across; ++window) to.cells[window] = cells_of(2, to.x + beside(window));
     Strip strip;
     strip.left = to.x * Windows::step_across - p.pad_begin[2], strip.row = to.y * step - p.pad_begin[1];
     strip.pitch = Index{p.in[2]} * cell;
+    if constexpr (Windows::apart) strip.there = columns_there(strip.left);
     strip.end = min(p.in[1], strip.row + (to.end - 1 - to.y) * step + Windows::height);
     strip.line = in + (to.image * p.in[1] + strip.row) * strip.pitch + Index{strip.left} * cell + to.c;
     slide(strip, to);
@@ -255,6 +271,9 @@ struct PoolSliding {
     return false;
   }
 
+  /// How far a window is from the thread's first one.
+  __device__ Extent beside(int window) const { return Windows::apart ? window * static_cast<Extent>(strips) : window; }
+
   /// Cells that a sum along an axis is divided by.
   __device__ Extent cells_of(int axis, Extent position) const {
     const Window of = window(p, axis, position);
@@ -272,6 +291,7 @@ struct PoolSliding {
   /// Asks for a row, but for what lies outside of the image or below the thread's last window.
   __device__ void read(const Strip& strip, Row& row) const {
     const bool inside = strip.row >= 0 && strip.row < strip.end;
+    if constexpr (Windows::apart) return read_apart(strip, inside ? strip.there : 0u, row);
 #pragma unroll
     for (int column = 0; column < columns; ++column) {
       if (!Windows::any_has_column(column, across)) continue;
@@ -279,6 +299,35 @@ struct PoolSliding {
       if (inside && static_cast<unsigned>(strip.left + column) < static_cast<unsigned>(p.in[2]))
         row.at[column] = *reinterpret_cast<const typename Part::Cells*>(strip.line + column * cell);
     }
+  }
+
+  /// The columns of planes that `there` has a bit for.
+  __device__ void read_apart(const Strip& strip, std::uint32_t there, Row& row) const {
+    const In* line = strip.line;
+    asm("" : "+l"(line));  // else each load's address is computed anew
+    __builtin_assume(__isGlobal(line));
+#pragma unroll
+    for (int window = 0; window < across; ++window) {
+      const In* const from = line + beside(window) * Windows::step_across;
+#pragma unroll
+      for (int of = 0; of < Windows::width; ++of) {
+        const int column = window * Windows::width + of;
+        if (!Windows::has_column(of)) continue;
+        row.at[column] = Part::none();
+        if (there >> column & 1u) row.at[column] = *reinterpret_cast<const typename Part::Cells*>(from + of);
+      }
+    }
+  }
+
+  /// Which columns of a thread's windows an image has.
+  __device__ std::uint32_t columns_there(Extent left) const {
+    std::uint32_t there = 0;
+#pragma unroll
+    for (int column = 0; column < columns; ++column) {
+      const Extent at = left + beside(column / Windows::width) * Windows::step_across + column % Windows::width;
+      there |= (static_cast<unsigned>(at) < static_cast<unsigned>(p.in[2]) ? 1u : 0u) << column;
+    }
+    return there;
   }
 
   __device__ static void reduce(const Row& row, Part (&part)[across]) {
@@ -289,7 +338,8 @@ struct PoolSliding {
       one.begin(row.at[column]);
 #pragma unroll
       for (int window = 0; window < across; ++window) {
-        const int of = column - window * Windows::step_across;
+        if (Windows::apart && window != column / Windows::width) continue;
+        const int of = Windows::apart ? column % Windows::width : column - window * Windows::step_across;
         if (!Windows::has_column(of)) continue;
         if (of == 0)
           part[window] = one;
@@ -305,19 +355,19 @@ struct PoolSliding {
     Out* const to = out + row * Index{out_cell} + place.c;
 #pragma unroll
     for (int window = 0; window < across; ++window) {
-      if (place.x + window >= p.out[2]) break;
+      if (place.x + beside(window) >= p.out[2]) break;
       if constexpr (Part::stored && std::is_same_v<In, Out> && std::is_same_v<Epilogue, Chain<>>) {
-        *reinterpret_cast<typename Part::Cells*>(to + window * out_cell) = done[window].cells;
+        *reinterpret_cast<typename Part::Cells*>(to + beside(window) * out_cell) = done[window].cells;
       } else {
         float values[lanes];
         done[window].values(values);
         const float share = Mode::share(rows * place.cells[window]);
         const Index channel = p.channels_last ? place.c : place.image / p.in[0] % p.channels;
-        const Index element = p.channels_last ? (row + window) * p.channels + place.c : row + window;
+        const Index element = p.channels_last ? (row + beside(window)) * p.channels + place.c : row + beside(window);
 #pragma unroll
         for (int i = 0; i < lanes; ++i)
           values[i] = epilogue(Mode::shared(values[i], share), portable::Place{element + i, channel + i});
-        store_lanes<lanes>(to + window * out_cell, values);
+        store_lanes<lanes>(to + beside(window) * out_cell, values);
       }
     }
   }
