@@ -85,7 +85,7 @@ TILES: dict[str, tuple[Layer, tuple[SlidingTile, ...]]] = {
 """Of each layer kernels that prediction would not put first, with several of all that they state."""
 IN_ROWS = (SlidingTile(1, 2, 1, 5, 3, 1), SlidingTile(1, 4, 2, 6, 1, 1), SlidingTile(1, 8, 1, 2, 2, 1))
 """Kernels for images in planes."""
-FAR = (SlidingTile(1, 4, 1, 2, 3, 1, True), SlidingTile(1, 2, 2, 6, 1, 1, True), SlidingTile(1, 8, 1, 1, 2, 1, True))
+FAR = (SlidingTile(1, 4, 1, 2, 3, 1, True), SlidingTile(1, 2, 2, 6, 2, 1, True), SlidingTile(1, 8, 1, 1, 2, 1, True))
 """The same whose windows lie apart, where these have no more columns than they may."""
 APART = ("slide-average", "slide-max-stem", "slide-ten-channels")
 

@@ -47,10 +47,11 @@ def test_the_order_is_this() -> None:
         "multiply-patches", "carry-moves", "merge-moves", "remove-copies", "order-heads", "select-early",
         "merge-projections", "share-projections", "share-few-rows", "gate-columns", "slice-gathers", "gather-rows",
         "add-pairs", "multiply-wide-heads", "mix-heads", "place-products", "share-projections", "multiply-pairs",
-        "split-depths", "merge-rearrangements", "move-images", "multiply-integers", "recognise-squares",
-        "fuse-epilogues", "round-products", "map-integers", "fake-quantise", "trim-windows", "flatten-volumes",
-        "pool-volumes", "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies",
-        "pad-slices", "order-slices", "pad-channels", "join-slices", "pad-filters", "split-batches", "fuse-channels",
+        "split-depths", "merge-rearrangements", "move-images", "multiply-integers", "resample-images",
+        "recognise-squares", "fuse-epilogues", "round-products", "map-integers", "fake-quantise", "trim-windows",
+        "flatten-volumes", "pool-volumes", "fold-columns", "trim-windows", "split-groups", "multiply-shuffles",
+        "remove-copies", "pad-slices", "order-slices", "pad-channels", "join-slices", "pad-filters", "split-batches",
+        "fuse-channels",
     ]  # fmt: skip
 
 
@@ -95,8 +96,9 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
         "merge-projections, share-projections, share-few-rows, gate-columns, slice-gathers, gather-rows, "
         "add-pairs, multiply-wide-heads, mix-heads, place-products, multiply-pairs, split-depths, "
-        "merge-rearrangements, move-images, multiply-integers, recognise-squares, fuse-epilogues, round-products, "
-        "map-integers, trim-windows, flatten-volumes, pool-volumes, fold-columns, split-groups, multiply-shuffles, "
+        "merge-rearrangements, move-images, multiply-integers, resample-images, recognise-squares, "
+        "fuse-epilogues, round-products, map-integers, trim-windows, flatten-volumes, pool-volumes, fold-columns, "
+        "split-groups, multiply-shuffles, "
         "pad-slices, order-slices, pad-channels, join-slices, pad-filters, split-batches, fuse-channels"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"

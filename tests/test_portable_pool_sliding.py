@@ -108,6 +108,21 @@ def test_planes_have_windows_apart_first() -> None:
     assert "PoolWindows<3, 3, 2, 2, 1, 1>" in FAMILY.emit(in_planes(STEM), beside, H200, AT).call
 
 
+def test_rows_that_are_images_by_themselves_are_gone_down() -> None:
+    """But where a stage behind has a number of each channel."""
+    signals = Pool("average", (3,), (2,), (1,), (1,), (1,))
+    asked = problem_of(replace(pooled("p", signals, 32, 256, 3001), precision=DType.F16), Layout.ROW)
+    tile = candidate(SlidingTile(1, 4, 1, 4, 16, 1, True))
+    assert FAMILY.refuse(asked, tile, H200) is None
+    call = FAMILY.emit(asked, tile, H200, AT).call
+    assert ".batch = 1, .channels = 1, .in = {1, 8192, 3001}, .out = {1, 8192, 1501}" in call
+    assert dict(FAMILY.candidates(asked, H200)[0][0].settings)["down"] > 1
+    stages = {"epilogue": (stage("mul", 1),), "operands": (Input((256, 1), True),)}
+    scaled = problem_of(replace(pooled("p", signals, 32, 256, 3001, **stages), precision=DType.F16), Layout.ROW)
+    reason = "a thread has 16 windows below each other, an image 1"
+    assert FAMILY.refuse(scaled, tile, H200) == reason
+
+
 def test_odd_channels_have_narrow_loads() -> None:
     asked = images(AVERAGE, 2, 20, 9, 9)
     reason = "20 channels are no multiple of the 8 that a thread loads at once"

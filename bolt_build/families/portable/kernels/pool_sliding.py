@@ -35,6 +35,8 @@ _SHORT = 5
 """Windows that are open at once up to which there may be two rows ahead: their code is as many times as long."""
 _TOGETHER = (8, 16, 32)
 """Loads of neighbouring channels that a block's threads make beside each other."""
+_ROWS = (1, 2, 4, 8, 16, 32)
+"""Rows that are images by themselves, of which a thread may have several."""
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 """Parts of an image's height that are tried."""
 
@@ -87,6 +89,15 @@ class _Images:
     given: int
     stored: int
     in_planes: bool
+    rows_alone: bool = False
+    """True where windows and images are one row high, and nothing behind says which channel a row is of."""
+
+    def seen_by(self, tile: SlidingTile) -> _Images:
+        """As the kernel goes through them: threads whose windows lie apart go down rows that are images by
+        themselves."""
+        if not (tile.apart and self.rows_alone):
+            return self
+        return replace(self, many=1, out=(self.many, self.out[1]))
 
 
 @dataclass(frozen=True)
@@ -115,9 +126,10 @@ class SlidingTile:
 
     @staticmethod
     def read(reader: Reader) -> SlidingTile:
+        apart = reader.has("apart") and reader.number("apart") == 1
         names = ("lanes", "across", "ahead", "resident", "down", "together")
-        tile = SlidingTile(*(reader.number(name) for name in names))
-        return replace(tile, apart=True) if reader.has("apart") and reader.number("apart") == 1 else tile
+        lanes, across, ahead, resident, down, together = (reader.number(name) for name in names)
+        return SlidingTile(lanes, across, ahead, resident, down, together, apart)
 
     def columns(self, images: _Images) -> int:
         """Columns of a thread's windows: those that lie apart share none."""
@@ -168,10 +180,13 @@ def _images(problem: KernelProblem) -> _Images:
     depth, high, wide = three(tuple(spatial), 1)
     planes = 1 if channels_last(problem) else channels
     given = source.format.dtype.nbytes
+    windows = _windows(op)
+    flat = (high, prod(source.shape[2:-1]) // depth, windows.cells[0], windows.step[0]) == (1, 1, 1, 1)
+    alone = flat and not channels_last(problem) and not problem.epilogue
     exact = isinstance(op, Pool) and op.mode == "max" and given == 2 and planes == 1
     return _Images(
-        _windows(op), batch * depth * planes, channels // planes, (high, wide), 0.5 if exact else 1.0, given,
-        output.format.dtype.nbytes, not channels_last(problem),
+        windows, batch * depth * planes, channels // planes, (high, wide), 0.5 if exact else 1.0, given,
+        output.format.dtype.nbytes, not channels_last(problem), alone,
     )  # fmt: skip
 
 
@@ -208,13 +223,16 @@ def tiles(images: _Images, gpu: Gpu) -> Iterator[SlidingTile]:
     for across in (each for each in ACROSS if each < 2 * wide):
         for ahead in AHEAD[: 2 if images.windows.live <= _SHORT else 1]:
             for apart in (False, True) if images.in_planes and across > 1 else (False,):
-                resident = _resident(SlidingTile(lanes, across, ahead, 1, 1, 1, apart), images, gpu)
-                for together, down in product(togethers, downs):
+                bare = SlidingTile(lanes, across, ahead, 1, 1, 1, apart)
+                resident = _resident(bare, images, gpu)
+                below = downs if images.seen_by(bare) is images else [each for each in _ROWS if each <= images.many]
+                for together, down in product(togethers, below):
                     yield SlidingTile(lanes, across, ahead, resident, down, together, apart)
 
 
 def refuse_tile(tile: SlidingTile, images: _Images, gpu: Gpu) -> str | None:
     """Why no kernel pools so on this GPU, None where one does."""
+    images = images.seen_by(tile)
     if tile.lanes not in WIDTHS or tile.across not in ACROSS:
         return "there are kernels of 1, 2, 4 or 8 channels a load, and of 1, 2, 4 or 8 windows beside each other"
     if tile.apart and tile.across == 1:
@@ -282,7 +300,7 @@ def _lines(tile: SlidingTile, images: _Images) -> float:
 def _seconds(problem: KernelProblem, tile: SlidingTile, target: Target) -> float:
     """What the bytes take; and what threads take who go down their rows beside each other, each row as long as the
     instructions of all of them, or as one thread waits for it."""
-    gpu, images = target.gpu, _images(problem)
+    gpu, images = target.gpu, _images(problem).seen_by(tile)
     assert gpu is not None, "windows slide on GPUs"
     rows, (of_row, of_leave) = images.windows.rows(tile.down), _instructions(tile, images)
     leaves = images.out[0] / ceil(images.out[0] / tile.down)
@@ -301,11 +319,13 @@ def _emit(problem: KernelProblem, tile: SlidingTile, at: StepExpressions) -> Ste
     sizes = ", ".join(map(str, (*windows.cells, *windows.step, *windows.gap)))
     kind = "PoolWindowsApart" if tile.apart else "PoolWindows"
     how = f"{tile.lanes}, {tile.across}, {tile.ahead}, {tile.resident}, bolt::portable::{kind}<{sizes}>"
+    images = _images(problem)
+    rows = images.many if images.seen_by(tile) is not images else 0
     cut = f"bolt::portable::PoolCut{{.together = {tile.together}, .down = {tile.down}}}"
+    parameters = pool_parameters(problem, op, at.pitch(0), at.input_pitch(0), rows)
     call = (
-        f"bolt::portable::pool_sliding<{how}, {pool_types(problem)}>(r, "
-        f"{pool_parameters(problem, op, at.pitch(0), at.input_pitch(0))}, {cut}, {at.inputs[0]}, {at.outputs[0]}, "
-        f"{chain(problem, at)});"
+        f"bolt::portable::pool_sliding<{how}, {pool_types(problem)}>(r, {parameters}, {cut}, {at.inputs[0]}, "
+        f"{at.outputs[0]}, {chain(problem, at)});"
     )
     return StepCode((pool_header(problem),), None, "", call)
 

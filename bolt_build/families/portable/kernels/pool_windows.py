@@ -38,17 +38,24 @@ def pool_header(problem: KernelProblem) -> str:
     return "bolt_portable/pool_norm.h" if isinstance(problem.op, LpPool) else "bolt_portable/pool.h"
 
 
-def pool_parameters(problem: KernelProblem, op: Pool | LpPool | PoolPlaces, pitch: int = 0, given: int = 0) -> str:
+def pool_parameters(
+    problem: KernelProblem, op: Pool | LpPool | PoolPlaces, pitch: int = 0, given: int = 0, rows: int = 0
+) -> str:
     """The windows of a pooling; cells of the output begin `pitch` elements apart, those of the input `given`, or as
-    many as they have channels."""
+    many as they have channels. All `rows` of an axis that windows go along alone are below each other, 0 where each is
+    an image."""
     source, output = problem.inputs[0], problem.outputs[0]
+    batch, channels, *_ = source.shape
+    reads, makes = source.shape[2:], output.shape[2:]
+    if rows:
+        batch, channels, reads, makes, pitch = 1, 1, (rows, reads[-1]), (rows, makes[-1]), 1
     apart = {"in_cell": given} if given else {}
     return struct(
         "bolt::portable::Pool",
-        batch=source.shape[0],
-        channels=source.shape[1],
-        **{"in": spatial(source.shape[2:], 1)},
-        out=spatial(output.shape[2:], 1),
+        batch=batch,
+        channels=channels,
+        **{"in": spatial(reads, 1)},
+        out=spatial(makes, 1),
         kernel=spatial(op.kernel, 1),
         stride=spatial(op.strides, 1),
         dilation=spatial(op.dilations, 1),
