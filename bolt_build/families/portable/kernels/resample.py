@@ -30,7 +30,7 @@ _ROOM = 128
 """Registers that rows, what is on its way, and the tables of columns may take of a thread's 255."""
 _PIXELS, _NEAR = (1, 2, 4), 24
 """Pixels of a row that a thread may have, and accesses beside each other that are to be neighbours at least."""
-_DOWNS = (4, 8, 12, 16, 24, 32, 64)
+_DOWNS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
 """Results below each other that a thread may have."""
 
 
@@ -185,7 +185,7 @@ beside its elements, of a row of results, and of a store beside its elements."""
 _ISSUED = 0.7
 """What an instruction takes of the rate of multiply-adds."""
 _WAIT = 0.6e-6
-"""Seconds in which a row comes that is on its way."""
+"""Seconds in which a row comes that is on its way. Those of a thread's first result come together."""
 _BESIDE = 0.2
 """The part of what takes less time that is not hidden behind what takes longest."""
 _OTHERS, _BLOCK = 32, 256
@@ -215,7 +215,7 @@ def _seconds(problem: KernelProblem, tile: ResampleTile, target: Target) -> floa
     issued = _ISSUED * threads * _instructions(tile, images) / (target.rate("fp32") / 2)
     blocks = max(gpu.registers // (_BLOCK * (tile.registers(images) + _OTHERS)), 1)
     waves = max(1.0, threads / (gpu.sms * _BLOCK * min(blocks, 8)))
-    waits = waves * _WAIT * (1 + given / tile.step)
+    waits = waves * _WAIT * (2 + (given - max(images.rows.taps, 1)) / tile.step)
     memory = moved(problem.nbytes, target) / _REACHED
     longest = max(memory, issued, waits)
     return float(longest + _BESIDE * (memory + issued + waits - longest) + OVERLAPPED * target.launch_seconds)
@@ -262,8 +262,9 @@ def _emit_sliding(problem: KernelProblem, tile: ResampleTile, at: StepExpression
     return StepCode(_HEADER, None, "", call)
 
 
-_ELEMENT, _NEIGHBOUR = 200, 20
-"""Instructions of the plain kernel for a result, and for one of its neighbours."""
+_ELEMENT, _NEIGHBOUR, _NEXT = 200, 20, 0.15e-6
+"""Instructions of the plain kernel for a result, and for one of its neighbours; and seconds of these, one after the
+other."""
 
 
 def _plain_seconds(problem: KernelProblem, target: Target) -> float:
@@ -271,7 +272,8 @@ def _plain_seconds(problem: KernelProblem, target: Target) -> float:
     neighbours = max(images.rows.taps, 1) * max(images.columns.taps, 1)
     instructions = problem.outputs[0].type.elements * (_ELEMENT + _NEIGHBOUR * neighbours)
     issued = _ISSUED * instructions / (target.rate("fp32") / 2)
-    return float(max(moved(problem.nbytes, target) / _REACHED, issued) + OVERLAPPED * target.launch_seconds)
+    waits = _WAIT + neighbours * _NEXT
+    return float(max(moved(problem.nbytes, target) / _REACHED, issued, waits) + OVERLAPPED * target.launch_seconds)
 
 
 FORM: Form[ResampleTile] = Form(
