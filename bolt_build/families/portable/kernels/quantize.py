@@ -73,8 +73,8 @@ class _Scaled:
 
     @property
     def own(self) -> bool:
-        """True where neighbours have a channel each."""
-        return self.inner == 1
+        """True where neighbours of an access have several channels, and not only at a border."""
+        return self.channels > 1 and self.inner < _LANES
 
 
 def _scaled(problem: KernelProblem) -> _Scaled | None:
@@ -103,10 +103,6 @@ def _refuse_wide(problem: KernelProblem, gpu: Gpu) -> str | None:
         return "integers of 32 bits are no numbers in fp32"
     if problem.inputs[1].format.dtype is not DType.F32:
         return Reason("scales are in fp32, not in {}", problem.inputs[1].format.dtype.value)
-    if scaled.own and scaled.channels % _LANES:
-        return Reason("{} channels beside each other are no multiple of {}", scaled.channels, _LANES)
-    if not scaled.own and scaled.channels > 1 and scaled.inner < _LANES:
-        return Reason("{} neighbours of one scale are fewer than {}", scaled.inner, _LANES)
     return None
 
 

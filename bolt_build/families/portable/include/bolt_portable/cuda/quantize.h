@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <numeric>
 
 #include "bolt_portable/cuda/cells.h"
 #include "bolt_portable/cuda/launch.h"
@@ -88,7 +89,7 @@ struct Scaled {
 constexpr int scaled_lanes = 16;
 
 /// A thread has `chunks` times 16 neighbours, as far apart as all threads go, so that accesses of neighbouring threads are
-/// neighbours; all loads are under way at once. `own`: neighbours have a channel each, and a thread's chunks the same ones.
+/// neighbours; all loads are under way at once. `own`: neighbours of a chunk have several channels, and a thread's chunks the same.
 /// `Function` is of a scale and a zero point of type Q. What is left of the elements behind whole chunks has a thread each.
 template <typename Function, typename Q, typename Out, typename In, int chunks, bool own>
 struct WideScaled {
@@ -118,7 +119,7 @@ struct WideScaled {
       Made made[chunks];
 #pragma unroll
       for (int four = 0; four < lanes; four += 4) {
-        const Function functions[4] = {of(first + four), of(first + four + 1), of(first + four + 2), of(first + four + 3)};
+        const Function functions[4] = {at(first + four), at(first + four + 1), at(first + four + 2), at(first + four + 3)};
 #pragma unroll
         for (int chunk = 0; chunk < chunks; ++chunk)
           put(four, [&](int i) { return functions[i - four](number(given[chunk].at[i])); }, made[chunk]);
@@ -141,6 +142,9 @@ struct WideScaled {
     const std::uint32_t channel = run - channels.quotient(run) * channels.by;
     return Function(scale[channel * by_scale], zero[channel * by_zero]);
   }
+
+  /// What an element has.
+  __device__ Function at(std::uint32_t place) const { return of(inner.quotient(place)); }
 
   __device__ static auto number(const In& x) {
     if constexpr (std::is_same_v<In, Q>)
@@ -184,7 +188,7 @@ struct WideScaled {
   }
 
   __device__ void one(std::uint32_t place) const {
-    const auto value = of(inner.quotient(place))(number(in[place]));
+    const auto value = at(place)(number(in[place]));
     if constexpr (std::is_same_v<Out, Q>)
       out[place] = static_cast<Q>(value);
     else
@@ -201,7 +205,7 @@ void scaled(const Run& r, const Scaled& p, const Pointwise<3>& plain, void* outp
   Out* out = static_cast<Out*>(output);
   if (!in_lanes(in, scaled_lanes) || !in_lanes(out, scaled_lanes))
     return pointwise<Out, In, float, Q>(r, plain, Plain{}, output, input, scale, zero);
-  const Index whole = p.elements / scaled_lanes * scaled_lanes, unit = own ? p.channels : Index{scaled_lanes};
+  const Index whole = p.elements / scaled_lanes * scaled_lanes, unit = std::lcm(own ? p.channels * p.inner : Index{1}, Index{scaled_lanes});
   const Index apart = ((whole + unit - 1) / unit + chunks - 1) / chunks * unit, groups = apart / scaled_lanes;
   counted(p.elements + chunks * apart, "quantising");
   const auto count = [](Index value) { return static_cast<std::uint32_t>(value); };
