@@ -10,8 +10,9 @@ reductions and generated chains, at sizes of real models.
 planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
-and outputs, each once; of a gather or a slice, of what it takes. What fits the L2 may stay there, as in an engine: the
-tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` and later ones are larger.
+and outputs, each once; of a gather, a slice or the nearest pixels, of what it takes. What fits the L2 may stay there,
+as in an engine: the tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` and later ones are
+larger.
 `share` is of the target's bandwidth, launch included.
 """
 
@@ -33,6 +34,7 @@ from benchmarks.bolt_command import bolt, build_one
 from benchmarks.kernels.bandwidth_cases import SETS
 from bolt_build.build.engine_file import read_engine
 from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.resample import Resample
 from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.runtime import names
@@ -71,6 +73,8 @@ def moved_bytes(step: Step) -> int:
         return 2 * made + problem.inputs[1].nbytes
     if isinstance(problem.op, Slice):
         return 2 * made
+    if isinstance(problem.op, Resample) and all(weights.shape[1] == 1 for weights in problem.inputs[2::2]):
+        return made + min(made, problem.inputs[0].nbytes)  # the nearest pixels alone
     return made + sum(operand.nbytes for operand in problem.inputs)
 
 
