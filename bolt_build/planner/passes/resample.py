@@ -1,5 +1,8 @@
 """Resizes images in one step on GPUs: interpolations along two axes beside each other would write and read what is
 between them. Pixels that are repeated or left out, as the nearest ones are, are interpolations by one neighbour.
+
+Places follow from shapes and attributes, as indices do: they are no weights of a model. What neighbours weigh is not
+looked at.
 """
 
 from __future__ import annotations
