@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from graph_models import bound, model, node, tensor
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bolt_build.errors import BoltError
@@ -137,6 +137,27 @@ def test_a_range_without_its_step_is_refused(tmp_path: Path) -> None:
         bound(tmp_path, proto([*COUNTED, node("Range", "end0 end1", "y", "short")]))
     assert "Range 'short': Range on data is not supported (only on constants)" in [
         each.message for each in raised.value.diagnostics
+    ]
+
+
+def test_a_run_beside_what_could_not_be_had_is_refused(tmp_path: Path) -> None:
+    """ONNX's own AffineGrid in three dimensions, written out with a size that data decide."""
+    lost = [*COUNTED, RUNS[0], node("NonZero", "x", "places", "other"), node("CastLike", "run0 places", "y")]
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, proto(lost))
+    assert [each.message for each in raised.value.diagnostics] == [
+        "NonZero 'other': NonZero on data is not supported (only on constants)"
+    ]
+
+
+def test_a_run_inside_a_branch_is_refused(tmp_path: Path) -> None:
+    inside = helper.make_graph([RUNS[0], node("Cast", "run0", "cast", to=1)], "inside", [], [tensor("cast", None)])
+    made = proto([*COUNTED, node("If", "yes", "y", then_branch=inside, else_branch=inside)])
+    made.graph.initializer.append(numpy_helper.from_array(np.asarray(True), "yes"))
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, made)
+    assert [each.message for each in raised.value.diagnostics] == [
+        "Range 'If_13/first run': Range on data is not supported (only on constants)"
     ]
 
 

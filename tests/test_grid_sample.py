@@ -27,6 +27,8 @@ LAYERS = [
     Layer("grid-line", GridSample("linear", "border"), (Input((1, 2, 9)), Input((1, 5, 1))), tolerance=1e-4),
     Layer("grid-volume", GridSample(), (Input((2, 2, 3, 4, 5)), Input((2, 2, 3, 2, 3), low=-1.2, high=1.2)),
           tolerance=1e-4),
+    Layer("grid-infinite-in-one-row", GridSample(align_corners=True),
+          (Input((2, 3, 1, 4)), Input((2, 3, 6, 2), low=-1.6, high=1.6, hidden=1)), tolerance=1e-4),
 ]  # fmt: skip
 KERNELS = kernels_of(LAYERS, [Portable()])
 
@@ -64,6 +66,26 @@ def test_agrees_with_onnxruntime(
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     (wanted,) = session.run(None, inputs)
     np.testing.assert_allclose(evaluate(graph, inputs)["y"], wanted, rtol=1e-4, atol=1e-4)
+
+
+STRANGE = np.asarray([np.nan, np.inf, -np.inf, 1e30, 3e9, 0], np.float32)
+
+
+def at_strange_places(align: bool, padding: str, width: int) -> list[float]:
+    """What lies at the places of `STRANGE` in a row of 1, 2, ..."""
+    x = np.arange(1, width + 1, dtype=np.float32).reshape(1, 1, width)
+    (found,) = GridSample("linear", padding, align).evaluate([x, STRANGE.reshape(1, -1, 1)])
+    return found.ravel().tolist()
+
+
+def test_every_place_of_one_aligned_element_is_this_element() -> None:
+    """RAFT divides by an extent less one: the last level of its pyramid may have an extent of one."""
+    assert at_strange_places(align=True, padding="zeros", width=1) == [1, 1, 1, 1, 1, 1]
+
+
+def test_what_is_no_number_lies_in_front_of_everything() -> None:
+    assert at_strange_places(align=True, padding="zeros", width=3) == [0, 0, 0, 0, 0, 2]
+    assert at_strange_places(align=False, padding="border", width=3) == [1, 3, 1, 3, 3, 2]
 
 
 def test_every_mode_has_a_kernel() -> None:

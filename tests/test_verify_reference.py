@@ -20,6 +20,7 @@ from onnx.reference import ReferenceEvaluator
 from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.reference import evaluate
 from bolt_build.verify import reference as reference_module
 from bolt_build.verify.readable import Unreadable, Versions, readable, versions_of
 from bolt_build.verify.reference import Reference
@@ -62,6 +63,20 @@ def test_what_onnxruntime_has_not_in_fp64_is_computed_in_fp32(tmp_path: Path) ->
     x = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
     made = Reference(saved(tmp_path, proto), ()).outputs({"x": x})["y"]
     np.testing.assert_allclose(made, np.repeat(x[:, :, 3:5, 3:5].mean((2, 3)), 4).reshape(1, 3, 2, 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+def test_places_that_are_no_numbers_are_given_as_engines_read_them(tmp_path: Path, padding: str) -> None:
+    """onnxruntime reads the first element there, and 0 at 3e9 with the border repeated."""
+    sample = node("GridSample", "x places", "y", padding_mode=padding)
+    x = np.arange(1, 10, dtype=np.float32).reshape(1, 1, 3, 3)
+    across = np.asarray([np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9, 0.5], np.float32)
+    places = np.stack([across, np.zeros_like(across)], -1)[None, None]
+    proto = model([sample], [tensor("x", x.shape), tensor("places", places.shape)], opset=20)
+    path = saved(tmp_path, proto)
+    feeds = {"x": x, "places": places}
+    wanted = evaluate(load_model(path).bind(1), feeds)["y"]
+    np.testing.assert_allclose(Reference(path, ()).outputs(feeds)["y"], wanted, rtol=1e-3)
 
 
 def test_what_the_largest_are_is_sorted_where_a_model_leaves_the_order_open(tmp_path: Path) -> None:

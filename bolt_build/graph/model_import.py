@@ -321,7 +321,7 @@ class ModelImport:
         return name in self._used
 
     def _is_there(self, name: str) -> bool:
-        return self.known(name) or name in self._lost
+        return self.known(name) or name in self._lost or self._chosen.among(name) is not None
 
     def _is_data(self, name: str) -> bool:
         """True of a value that is only known at run time."""
@@ -329,6 +329,8 @@ class ModelImport:
             return self._lost[name]
         if name in self.builder.sequences:
             return any(map(self._is_data, self.builder.sequences[name]))
+        if self._chosen.among(name) is not None:  # a run of rows has no value of its own
+            return True
         return self.builder.values[name].constant is None
 
     def _check_outputs(self, node: OnnxNode) -> None:

@@ -20,6 +20,7 @@ from bolt_build.toolchain.reference_runtime import import_onnxruntime
 from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.known import giving, shape_reads
 from bolt_build.verify.piece import Care, Wanted
+from bolt_build.verify.places import with_near_places
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.rounded_model import RoundedModel
 from bolt_build.verify.segments import CutModel
@@ -207,7 +208,7 @@ class Reference:
 
     @functools.cached_property
     def _written_out(self) -> onnx.ModelProto:
-        return written_out(self._model)
+        return with_near_places(written_out(self._model))
 
     @functools.cached_property
     def _model(self) -> onnx.ModelProto:

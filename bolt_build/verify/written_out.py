@@ -29,7 +29,7 @@ def with_exact_sigmoids(model: ModelProto) -> ModelProto:
     that an output is."""
     if not any(node.op_type == "Sigmoid" for node in model.graph.node):
         return model
-    types = _types(onnx.shape_inference.infer_shapes(model).graph)
+    types = types_of(onnx.shape_inference.infer_shapes(model).graph)
     changed = ModelProto()
     changed.CopyFrom(model)
     one = unused_prefix(name for node in model.graph.node for name in (*node.input, *node.output))
@@ -72,7 +72,7 @@ def written_out(model: ModelProto) -> ModelProto:
 
 def _write_out(graph: GraphProto, inferred: GraphProto, outer: dict[str, TypeProto], opset: int) -> None:
     """`inferred` is the same graph with the types of its tensors."""
-    types = outer | _types(inferred)
+    types = outer | types_of(inferred)
     nodes: list[NodeProto] = []
     for given, known in zip(graph.node, inferred.node, strict=True):
         node = NodeProto()
@@ -121,7 +121,8 @@ def _in_single(node: NodeProto, types: dict[str, TypeProto]) -> Iterable[NodePro
     )
 
 
-def _types(graph: GraphProto) -> dict[str, TypeProto]:
+def types_of(graph: GraphProto) -> dict[str, TypeProto]:
+    """The types that a graph states of its tensors, by name."""
     found = {each.name: helper.make_tensor_type_proto(each.data_type, each.dims) for each in graph.initializer}
     found.update((each.name, each.type) for each in (*graph.value_info, *graph.input, *graph.output))
     return found

@@ -21,8 +21,9 @@ MODES = {"nearest": 1, "linear": 2, "cubic": 4}
 """How many neighbours along each axis make an element."""
 PADDINGS = ("zeros", "border", "reflection")
 
-_FAR = 2.0**30
-"""Places beyond are as good as there, and NaN is in front of everything."""
+FAR = 2.0**20
+"""Places beyond are as good as there, and NaN is in front of everything. Networks that divide by an extent less one
+have such places where the extent is one: there every place is the one element."""
 _A = -0.75
 """Of the cubic kernel, as in ONNX."""
 
@@ -67,8 +68,8 @@ class GridSample(Op):
 
     def _taps(self, given: Array, extent: int) -> tuple[list[Array], list[Array]]:
         """The neighbours of each place along one axis, and their weights."""
+        given = np.where(np.isnan(given), -FAR, np.clip(given, -FAR, FAR))
         x = (given + 1.0) / 2.0 * (extent - 1) if self.align_corners else ((given + 1.0) * extent - 1.0) / 2.0
-        x = np.where(np.isnan(x), -_FAR, np.clip(x, -_FAR, _FAR))
         if self.mode == "nearest":
             first, weights = np.rint(x), [np.ones_like(x)]
         elif self.mode == "linear":

@@ -43,9 +43,10 @@ BOLT_HD inline float grid_inside(float x, Index extent, bool align_corners) {
 template <GridMode mode, GridPadding padding>
 BOLT_HD inline GridTaps grid_taps(float place, Index extent, bool align_corners) {
   const float length = static_cast<float>(extent);
+  constexpr float far = 1048576.0f;
+  // NaN too. Before the product: of one aligned element every place is this element, and 0 times infinity is NaN.
+  place = place > far ? far : place > -far ? place : -far;
   float x = align_corners ? (place + 1.0f) * 0.5f * (length - 1.0f) : ((place + 1.0f) * length - 1.0f) * 0.5f;
-  constexpr float far = 1073741824.0f;
-  x = x > far ? far : x > -far ? x : -far;  // NaN too
   GridTaps taps{};
   float first;
   if constexpr (mode == GridMode::nearest) {
