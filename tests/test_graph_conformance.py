@@ -34,7 +34,6 @@ from bolt_build.graph.text import format_graph, parse_graph
 _TRAINING = "training_mode=1 is not supported"
 _EMPTY = "[2, 0, 4] has no"
 _PRECISION = "softmax_precision 11 is not supported (softmax is in fp32)"
-_MOD = "of floating-point numbers only fmod=1 is supported"
 
 REFUSED = {
     "test_training_dropout": f"Dropout 'Dropout_0': {_TRAINING}",
@@ -42,11 +41,6 @@ REFUSED = {
     "test_training_dropout_default_mask": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_training_dropout_mask": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_attention_local_window_gqa_rank4_mask": f"Attention 'Attention_0': {_PRECISION}",
-    **{
-        f"test_mod_{what}": f"Mod 'Mod_0': {_MOD}"
-        for bits in (16, 32, 64)
-        for what in (f"float{bits}_mixed_sign_fmod_0", f"float_edge_cases_fmod_0_float{bits}")
-    },
     "test_maxunpool_export_with_output_shape": (
         "MaxUnpool 'MaxUnpool_0': the output [1, 1, 5, 5] is not [1, 1, 4, 4]: of which the indices are, "
         "runtimes disagree"

@@ -107,6 +107,11 @@ def test_a_domain_may_be_imported_twice_in_one_opset(tmp_path: Path) -> None:
             "shape-mismatch",
             "ConstantOfShape 'n': the shape [-4] has a negative extent",
         ),
+        (
+            node("Mod", "x half", "y", "n"),
+            "unsupported-attribute",
+            "Mod 'n': of floating-point numbers fmod=0 means nothing before opset 28",
+        ),
     ],
 )
 def test_a_node_that_cannot_be(tmp_path: Path, line: onnx.NodeProto, code: str, message: str) -> None:

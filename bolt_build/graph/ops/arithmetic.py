@@ -102,10 +102,15 @@ def import_pow(node: NodeImport) -> None:
     node.emit(Binary("pow"), [base, exponent], 0)
 
 
+_FLOORED = 28
+"""The version of Mod that says what fmod=0 is of floating-point numbers."""
+
+
 def import_mod(node: NodeImport) -> None:
     fmod = bool(node.integer("fmod", 0))
-    if node.type(0).dtype.is_float and not fmod:
-        raise Refusal("unsupported-attribute", "of floating-point numbers only fmod=1 is supported")
+    if node.type(0).dtype.is_float and not fmod and node.version < _FLOORED:
+        message = f"of floating-point numbers fmod=0 means nothing before opset {_FLOORED}"
+        raise Refusal("unsupported-attribute", message, hint="write fmod=1, or convert the model to that opset")
     node.emit(Binary("fmod" if fmod else "mod"), [node.input(0), node.input(1)], 0)
 
 
@@ -143,7 +148,7 @@ IMPORTERS = (
         (10, 13, 28),
         import_mod,
         example=Example((Data(IMAGE), Data(IMAGE)), (("fmod", 1),)),
-        note="of floating-point numbers with fmod=1",
+        note="of floating-point numbers with fmod=1, or from opset 28 on",
     ),
     Importer("Max", (6, 8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Min", (6, 8, 12, 13), import_chain, example=OF_TWO_IMAGES),
