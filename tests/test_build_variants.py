@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from graph_models import model, node, ones, tensor
+from graph_models import model, node, ones, saved, tensor
 from onnx.external_data_helper import convert_model_to_external_data
 from zoo_checks import assert_depends_on_its_input
 
@@ -14,6 +14,7 @@ from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_file import ModelFile, model_file
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.errors import BoltError, ExitCode
+from bolt_build.graph.onnx_import import load_model
 from bolt_build.report.diagnostics import render
 
 RECIPE = """\
@@ -140,6 +141,30 @@ def test_a_variant_has_the_fixed_inputs_of_its_recipe(place: Place) -> None:
     found = onnx.load(place.prepare("gelu").path).graph
     assert [each.name for each in found.input] == ["x"]
     assert "Erf" in {each.op_type for each in found.node}
+
+
+def test_an_input_of_size_0_is_left_out_of_the_model(place: Place) -> None:
+    """The dimensions that are left are those that the model is planned with."""
+    inputs = [tensor("x", ["batch", "tokens", 4]), tensor("seen", ["batch", "past", 4])]
+    saved(place.path, model([node("Concat", "seen x", "y", axis=1)], inputs), "step.onnx")
+    recipe_text = "bolt: 1\nmodel: {onnx: step.onnx, dims: {past: 0, tokens: 2}}\ntargets: {host: }\n"
+    (place.path / "net.yaml").write_text(recipe_text)
+    recipe = checked_recipe(Path("net.yaml"))
+    directory = RecipeDirectory(place.path / "out" / recipe.name)
+    found = model_file(recipe, directory, (), place.said.append)
+    assert [text.replace(str(place.path), "") for text in place.said] == [
+        "writing /step.onnx with 'past' of size 0 to /out/net/model.onnx"
+    ]
+    graph = load_model(Path(found.path)).bind(3, recipe.model.dims)
+    assert (graph.inputs, graph.type("y").shape) == (("x",), (3, 2, 4))
+    (place.path / "net.yaml").write_text(recipe_text.replace("past", "pats"))
+    with pytest.raises(BoltError) as raised:
+        model_file(checked_recipe(Path("net.yaml")), directory, (), place.said.append)
+    assert render(raised.value.diagnostics, color=False) == (
+        "net.yaml:2:39: error[bad-empty-input]: model.dims sets 'pats', which no input has\n"
+        "  2 | model: {onnx: step.onnx, dims: {pats: 0, tokens: 2}}\n"
+        f"    |{' ' * 39}^ did you mean 'past'?\n"
+    )
 
 
 def test_a_fixed_input_that_does_not_fit_is_told_with_its_place(place: Place) -> None:

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bolt_build.errors import Mark
+from bolt_build.errors import BoltError, Mark
 from bolt_build.schema.durations import duration_of, seconds_of
 from bolt_build.schema.expand import expand, flatten
 from bolt_build.schema.load import load_recipe
@@ -287,6 +287,19 @@ def test_what_expand_writes_is_yaml_to_others_too(tmp_path: Path) -> None:
     data = yaml.safe_load(expand(load_recipe(path)))
     assert data["model"]["zoo"] == "no"
     assert list(data["layers"]) == ["1e3"]
+
+
+def test_a_dimension_of_size_0_is_none_to_plan_with(tmp_path: Path) -> None:
+    path = write(tmp_path, "bolt: 1\nmodel: {zoo: bert_base, dims: {past: 0, width: 7}}\ntargets: {host: }\n")
+    found = load_recipe(path).model
+    assert (found.empty, found.dims, found.lengths, found.largest) == (("past",), (("width", 7),), (), (("width", 7),))
+
+
+def test_a_dimension_of_size_0_has_no_other(tmp_path: Path) -> None:
+    path = write(tmp_path, "bolt: 1\nmodel: {zoo: bert_base, dims: {past: [0, 7]}}\ntargets: {host: }\n")
+    with pytest.raises(BoltError) as raised:
+        load_recipe(path)
+    assert [each.message for each in raised.value.diagnostics] == ["'model.dims.past[0]' must be at least 1, found 0"]
 
 
 def test_a_dimension_may_have_several_extents(tmp_path: Path) -> None:

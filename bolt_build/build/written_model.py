@@ -1,5 +1,5 @@
 """ONNX files that are written here: the zoo's models, variants of any model, and models with inputs that are fixed or
-with other inputs and outputs.
+empty, or with other inputs and outputs.
 
 A stamp beside the file says what it was written from, so that it is written again only when that has changed.
 """
@@ -95,6 +95,8 @@ def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
     spec = "" if recipe.variant is None else canonical_json(replace(recipe.variant, name=""))
     if recipe.model.fixed:
         spec = f"{canonical_json(list(map(list, recipe.model.fixed)))} {spec}"
+    if recipe.model.empty:
+        spec = f"{canonical_json(list(recipe.model.empty))} {spec}"
     if recipe.model.inputs or recipe.model.outputs:
         spec = f"{canonical_json([list(recipe.model.inputs), list(recipe.model.outputs)])} {spec}"
     if recipe.model.zoo is not None:
@@ -111,6 +113,8 @@ def _code(recipe: Recipe) -> str:
     writers = ["bolt_build.graph.zoo"] if recipe.model.zoo is not None else []
     if recipe.model.fixed:
         writers += ["bolt_build.graph.fixed_inputs"]
+    if recipe.model.empty:
+        writers += ["bolt_build.graph.empty_inputs"]
     if recipe.model.inputs or recipe.model.outputs:
         writers += ["bolt_build.graph.rewired"]
     if recipe.variant is not None:
@@ -129,6 +133,8 @@ def _named(recipe: Recipe) -> str:
     model = f"the zoo's {recipe.model.zoo}" if recipe.model.zoo is not None else str(recipe.model.onnx)
     if recipe.model.fixed:
         model = f"{model} with {listed(name for name, _ in recipe.model.fixed)} fixed"
+    if recipe.model.empty:
+        model = f"{model} with {listed(recipe.model.empty)} of size 0"
     if recipe.model.inputs:
         model = f"{model} from {listed(recipe.model.inputs)} on"
     if recipe.model.outputs:
@@ -187,7 +193,7 @@ def _load_model(recipe: Recipe) -> ModelProto:
 
 def _changed(model: ModelProto, recipe: Recipe) -> ModelProto:
     """The model with the recipe's inputs and outputs. Raises BoltError where these do not fit it."""
-    model = _fixed(model, recipe)
+    model = _without_empty(_fixed(model, recipe), recipe)
     if not recipe.model.inputs and not recipe.model.outputs:
         return model
     # As variants.
@@ -210,10 +216,27 @@ def _fixed(model: ModelProto, recipe: Recipe) -> ModelProto:
     from bolt_build.graph.fixed_inputs import FixedError, fix_inputs
 
     try:
-        return fix_inputs(model, recipe.model.fixed, dict(recipe.model.largest))
+        return fix_inputs(model, recipe.model.fixed, dict(recipe.model.largest) | dict.fromkeys(recipe.model.empty, 0))
     except FixedError as error:
         raise BoltError(
             Diagnostic("bad-fixed-input", each.message, recipe.mark(f"model.fixed.{each.name}"), each.hint)
+            for each in error.mistakes
+        ) from error
+
+
+def _without_empty(model: ModelProto, recipe: Recipe) -> ModelProto:
+    """The model without the inputs that have no elements. Raises BoltError where no input would be left."""
+    if not recipe.model.empty:
+        return model
+    # As variants.
+    from bolt_build.graph.empty_inputs import without_empty
+    from bolt_build.graph.fixed_inputs import FixedError
+
+    try:
+        return without_empty(model, recipe.model.empty, dict(recipe.model.largest))
+    except FixedError as error:
+        raise BoltError(
+            Diagnostic("bad-empty-input", each.message, recipe.mark(f"model.dims.{each.name}"), each.hint)
             for each in error.mistakes
         ) from error
 

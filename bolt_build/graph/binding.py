@@ -132,9 +132,13 @@ def bind_inputs(inputs: Sequence[OnnxInput], batch: int, dims: tuple[tuple[str, 
 
 
 def _symbol(value: OnnxInput, axis: int) -> str:
-    """What `model.dims` calls a dimension."""
     dim = (value.dims or ())[axis]
-    return dim if isinstance(dim, str) else f"{value.name}.{axis}"
+    return symbol_of(value.name, axis, dim if isinstance(dim, str) else None)
+
+
+def symbol_of(name: str, axis: int, symbol: str | None) -> str:
+    """What `model.dims` calls a dimension of the input `name`."""
+    return symbol or f"{name}.{axis}"
 
 
 def _fixed(inputs: Sequence[OnnxInput]) -> set[str]:

@@ -47,8 +47,8 @@ class ModelSpec:
         default=(),
         metadata=key(
             "Sizes of the model's symbolic dimensions other than the batch, by name. Where one has several, the engine "
-            "has a plan for each of them with each batch.",
-            form=Form.EXTENTS_BY_NAME, kind="batches", name="dims",
+            "has a plan for each of them with each batch. Inputs with a dimension of size 0 are left out.",
+            form=Form.EXTENTS_BY_NAME, kind="sizes", name="dims",
         ),
     )  # fmt: skip
     fixed: tuple[tuple[str, Value], ...] = field(
@@ -84,12 +84,17 @@ class ModelSpec:
     @property
     def changed(self) -> bool:
         """Whether inputs or outputs are other than those of its file."""
-        return bool(self.fixed or self.inputs or self.outputs)
+        return bool(self.fixed or self.inputs or self.outputs or self.empty)
 
     @property
     def dims(self) -> tuple[tuple[str, int], ...]:
-        """Symbolic dimensions that have one extent."""
-        return tuple((name, extents[0]) for name, extents in self.sizes if len(extents) == 1)
+        """Symbolic dimensions that have one extent, but for those that are `empty`."""
+        return tuple((name, extents[0]) for name, extents in self.sizes if len(extents) == 1 and extents != (0,))
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """Symbolic dimensions of the extent 0: inputs with one are left out of the model."""
+        return tuple(name for name, extents in self.sizes if extents == (0,))
 
     @property
     def lengths(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -98,8 +103,8 @@ class ModelSpec:
 
     @property
     def largest(self) -> tuple[tuple[str, int], ...]:
-        """The extents of all these dimensions, the largest of those with several."""
-        return tuple((name, extents[-1]) for name, extents in self.sizes)
+        """The extents of `dims` and `lengths`, the largest of those with several."""
+        return tuple((name, extents[-1]) for name, extents in self.sizes if extents != (0,))
 
 
 @dataclass(frozen=True)
@@ -356,8 +361,8 @@ class Recipe:
 
     @property
     def writes_model(self) -> bool:
-        """Whether its ONNX file is written here: a zoo model, a variant, or one with inputs that are fixed, or other
-        inputs or outputs."""
+        """Whether its ONNX file is written here: a zoo model, a variant, or one with inputs that are fixed or empty, or
+        other inputs or outputs."""
         return self.model.zoo is not None or self.variant is not None or self.model.changed
 
     @property
