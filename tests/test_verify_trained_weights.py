@@ -145,6 +145,32 @@ def test_branches_that_cancel_are_seen_where_a_layer_would_depart(
     assert (judged(net, tmp_path / "net.onnx", y, x, total, Care.EVERY_ROW).used > 1) is found
 
 
+MASKS = {"infinite": -np.inf, "least": np.finfo(np.float32).min}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_what_a_model_masks_in_an_output_is_right_and_hides_nothing_else(mask: str) -> None:
+    """Logits of classes that are left out."""
+    expected = RANDOM.standard_normal((2, 50)).astype(np.float32)
+    expected[:, ::3] = MASKS[mask]
+    result = expected.copy()
+    limits = OutputLimits(4, Growth(rms=1.0, element=1.0), FP32)
+    report, reasons = compare_output("logits", 2, limits, [result], [expected])
+    assert (report.ok, report.reference_not_finite, reasons) == (True, 0, ())
+    result[1, 1] += 0.01
+    assert not compare_output("logits", 2, limits, [result], [expected])[0].ok
+    unmasked = expected.copy()
+    unmasked[1, 3] = 0.0
+    assert not compare_output("logits", 2, limits, [unmasked], [expected])[0].ok
+    assert not compare_output("logits", 2, limits, [expected], [unmasked])[0].ok
+
+
+def test_an_output_that_is_masked_wholly_says_nothing() -> None:
+    masked = np.full((2, 50), -np.inf, np.float32)
+    report, reasons = compare_output("logits", 2, OutputLimits(4, Growth(), FP32), [masked], [masked])
+    assert (report.ok, reasons) == (False, ("the model itself answers NaN or infinity (100 elements)",))
+
+
 @pytest.mark.parametrize(("flips", "right"), [(2, True), (200, False)])
 def test_a_decided_output_may_change_wholly_where_rounding_decides_it(flips: int, right: bool) -> None:
     """A mask of 0 and 1: a few logits lie at its threshold, and the change of an input flips one too."""

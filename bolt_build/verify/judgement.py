@@ -26,7 +26,7 @@ rounding makes. Right engines stay below 1, for variances are taken where the la
 MASK = 1e30
 """What is as large hides a key of attention and is no result of a layer: half precision has infinity in its place, or
 its largest number."""
-_MOST = {DType.F16: 65504.0, DType.BF16: float(np.float32(2.0**128 * (1 - 2.0**-8)))}
+MOST = {DType.F16: 65504.0, DType.BF16: float(np.float32(2.0**128 * (1 - 2.0**-8)))}
 """The largest numbers of half types."""
 
 
@@ -105,7 +105,7 @@ def _judged(
 ) -> Judgement:
     last = np.float32((UNITS.get(stored, 0.0) ** 2 / 3.0 + relative) * UNIT**2)
     least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
-    sums = _Sums(last, least, np.float32(_MOST.get(stored, np.inf)), weighed)
+    sums = _Sums(last, least, np.float32(MOST.get(stored, np.inf)), weighed)
     with np.errstate(all="ignore"):
         rows = expected.shape[:1]
         known = rows if variance is None or variance.ndim < expected.ndim else variance.shape[:1]

@@ -14,6 +14,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan, Port
 from bolt_build.verify.compare import dependence, difference, least_cosine
 from bolt_build.verify.judgement import chance
+from bolt_build.verify.masked import without_masked
 from bolt_build.verify.report import OutputReport
 from bolt_build.verify.sensitivity import Growth
 from bolt_build.verify.taps import Tap, taps_of
@@ -23,6 +24,15 @@ _TRIED = 2.0
 """An engine may be off by as many times what one trial of its roundings shows (`sensitivity.tried`)."""
 _OTHERS, _FEW = 4.0, 2
 """Of whole numbers that rounding decides, so many times as many as it changed may be others, and so many more."""
+
+_ADDED_UP = (
+    "where no layer departs, each is right by itself, and roundings add up: verify on real inputs ('verify.inputs'), "
+    "compute more layers in fp32, or say what is right ('verify.tolerance')"
+)
+_UNFIT = (
+    "inputs that are drawn at random may not fit it, as a size of 0: verify on real inputs ('verify.inputs'), or give "
+    "those that say sizes a value ('model.fixed')"
+)
 
 Run = Mapping[str, Array]
 
@@ -82,10 +92,7 @@ def compare_outputs(
 
 def _problems(subject: str, report: OutputReport, reasons: tuple[str, ...]) -> list[Diagnostic]:
     if reasons:
-        hint = (
-            "where no layer departs, each is right by itself, and roundings add up: verify on real inputs "
-            "('verify.inputs'), compute more layers in fp32, or say what is right ('verify.tolerance')"
-        )
+        hint = _UNFIT if report.reference_not_finite else _ADDED_UP
         return [Diagnostic("output-departs", f"{subject}: {'; '.join(reasons)}", hint=hint)]
     if not report.tells:
         message = (
@@ -118,6 +125,7 @@ def _limits(port: Port, taps: Sequence[Tap], growth: Mapping[str, Growth], toler
     )
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def compare_output(
     name: str, batch: int, limits: OutputLimits, results: Sequence[Array], expected: Sequence[Array]
 ) -> tuple[OutputReport, tuple[str, ...]]:
@@ -136,7 +144,9 @@ def compare_output(
             return report, (f"its shape is {list(result.shape)}, the model's {list(reference.shape)}",)
     if expected and expected[0].dtype.kind in "iub":
         return _exact(report, results, expected, limits.growth.changed)
-    found = [difference(a, b) for a, b in zip(results, expected, strict=True)]
+    pairs = [without_masked(a, b, limits.coarsest) for a, b in zip(results, expected, strict=True)]
+    results, expected = [a for a, _ in pairs], [b for _, b in pairs]
+    found = [difference(a, b) for a, b in pairs]
     rows, references = _rows(results, batch), _rows(expected, batch)
     alike = dependence(references)
     centred, least = None, tolerance.centred

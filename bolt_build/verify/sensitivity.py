@@ -12,6 +12,7 @@ from bolt_build.errors import BoltError
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.verify.compare import difference, flatness, least_cosine
+from bolt_build.verify.masked import without_masked
 from bolt_build.verify.reference import Reference, Run
 from bolt_build.verify.rounding import UNIT, UNITS
 
@@ -111,6 +112,7 @@ def _grown(
 
 def _growth(after: Array, before: Array, size: float) -> Growth:
     """An output is itself stored: what it loses is a part of its size, which may be far above its deviation."""
+    after, before = without_masked(after, before)
     found = difference(after, before)
     whole = before.dtype.kind in "iub"
     changed = float(np.mean(after != before)) if whole and before.size else 0.0
@@ -143,6 +145,7 @@ def tried(
 
 def _off(made: Array, expected: Array, batch: int) -> Growth:
     """What roundings of every layer made of an output."""
+    made, expected = without_masked(made, expected)
     off = difference(made, expected)
     rows = batch if expected.ndim and len(expected) == batch else 1
     cosines = least_cosine(made.reshape(rows, -1), expected.reshape(rows, -1))
