@@ -105,6 +105,21 @@ def doubles() -> list[Small]:
     return found
 
 
+def products() -> list[Small]:
+    """Matrices of types that no kernel of products takes. Doubles are whole: their sums are exact in any order."""
+    found = []
+    for dtype in (np.int64, np.uint32, np.float64):
+        a, b, c = (np.trunc(numbers(shape, dtype)).astype(dtype) for shape in ((2, 1, 3, 5), (4, 5, 6), (6,)))
+        name = np.dtype(dtype).name
+        found += [
+            Small(f"product-{name}", "MatMul", (a, b), a @ b),
+            Small(f"product-constant-{name}", "MatMul", (a,), a @ b, (b,)),
+            Small(f"gemm-{name}", "Gemm", (a[0, 0].T,), a[0, 0] @ b[0] + c, (b[0].T, c), {"transA": 1, "transB": 1}),
+            Small(f"einsum-{name}", "Einsum", (a[0, 0], b[0]), a[0, 0] @ b[0], (), {"equation": "mk,kn->mn"}),
+        ]
+    return found
+
+
 def casts() -> list[Small]:
     """To the nearest that an integer type holds, towards zero; low bits of integers; a boolean is what is not zero."""
     reals = np.asarray([[0, -0.5, 1.9, -1.9, 127.5, 300, -300, 1e20, -1e20, np.inf, -np.inf, np.nan]], np.float32)
@@ -237,7 +252,7 @@ def reductions() -> list[Small]:
 
 @functools.cache
 def smalls() -> list[Small]:
-    return [*arithmetic(), *doubles(), *casts(), *logic(), *moved(), *reductions()]
+    return [*arithmetic(), *doubles(), *products(), *casts(), *logic(), *moved(), *reductions()]
 
 
 @pytest.fixture(scope="module")

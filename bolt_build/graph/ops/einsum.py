@@ -11,7 +11,7 @@ from bolt_build.graph.example import Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import ShapeError
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.matmul import MatMul, multiplied
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Identity, Reshape, Slice, Transpose
 
@@ -136,7 +136,7 @@ def _product(node: NodeImport, a: _Term, b: _Term, needed: set[str]) -> _Term:
     depth, m, n = (prod(extents[label] for label in group) for group in (inner, rows, columns))
     left = matrix(a, (*both, *rows, *inner), (m, depth))
     right = matrix(b, (*both, *inner, *columns), (depth, n))
-    product = node.emit(MatMul(), [left, right])
+    product = multiplied(node, MatMul(), left, right)
     labels = (*both, *rows, *columns)
     return _Term(node.emit(Reshape(tuple(extents[label] for label in labels)), [product]), labels)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_same_dtype
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails, stride
 
 
@@ -85,8 +87,39 @@ class MatMul(Op):
         return found
 
 
+_WITH_KERNELS = (DType.F32, DType.F16, DType.BF16)
+_MOST_PLAIN = 1 << 22
+"""Elements of a product that is written out: four bytes each are what a cache of a large CPU holds."""
+
+
 def import_matmul(node: NodeImport) -> None:
-    matrices(node, node.input(0), node.input(1), lambda a, b, output: node.emit(MatMul(), [a, b], output), 0)
+    matrices(node, node.input(0), node.input(1), lambda a, b, output: multiplied(node, MatMul(), a, b, output), 0)
+
+
+def multiplied(node: NodeImport, op: MatMul, a: str, b: str, output: int | None = None) -> str:
+    """The product of two factors. No kernel multiplies matrices of whole numbers, or of doubles: of two such that are
+    data and small every element of one is multiplied with those of the other, and sums are taken."""
+    left, right = node.type_of(a), node.type_of(b)
+    (product,) = op.infer([left, right])
+    depth = left.shape[-2 if op.transpose_a else -1]
+    known = all(node.array(name) is not None for name in (a, b))
+    if left.dtype in _WITH_KERNELS or known or product.elements * depth > _MOST_PLAIN:
+        return node.emit(op, [a, b], output)
+    rows = _turned(node, a) if op.transpose_a else a
+    columns = b if op.transpose_b else _turned(node, b)
+    rows = node.emit(Reshape(_with_one(node.type_of(rows).shape, -1)), [rows])
+    columns = node.emit(Reshape(_with_one(node.type_of(columns).shape, -2)), [columns])
+    pairs = node.emit(Binary("mul"), [rows, columns])
+    return node.emit(Reduce("sum", (product.rank,), keepdims=False), [pairs], output)
+
+
+def _turned(node: NodeImport, name: str) -> str:
+    rank = node.type_of(name).rank
+    return node.emit(Transpose((*range(rank - 2), rank - 1, rank - 2)), [name])
+
+
+def _with_one(shape: tuple[int, ...], place: int) -> tuple[int, ...]:
+    return (*shape[:place], 1, *shape[place:])
 
 
 def matrices(
@@ -134,10 +167,12 @@ def gemm(node: NodeImport, output: int | None) -> str:
     if addend is not None and alpha == 1.0 and node.type_of(addend).shape in ((result.shape[1],), (1, result.shape[1])):
         if node.type_of(addend).rank == 2:
             addend = node.emit(Reshape((result.shape[1],)), [addend])
-        return node.emit(op, [a, b, addend], output)
+        if node.type(0).dtype in _WITH_KERNELS:
+            return node.emit(op, [a, b, addend], output)
+        return node.emit(Binary("add"), [multiplied(node, op, a, b), addend], output)
     if addend is None and alpha == 1.0:
-        return node.emit(op, [a, b], output)
-    product = node.emit(op, [a, b])
+        return multiplied(node, op, a, b, output)
+    product = multiplied(node, op, a, b)
     if alpha != 1.0:
         product = _scaled(node, product, alpha, output if addend is None else None)
     return product if addend is None else node.emit(Binary("add"), [product, addend], output)
