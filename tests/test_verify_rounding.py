@@ -122,6 +122,19 @@ def test_two_masks_in_one_row_leave_rounding_that_numbers_hold(tmp_path: Path) -
     assert judge(wrong, expected.tensor, expected.variance, FP32, expected.relative).used > 1
 
 
+@pytest.mark.parametrize(("op_type", "scale"), [("Elu", 1.0), ("Celu", 1.0), ("Selu", 1.7580993408473766)])
+def test_a_power_less_1_of_a_small_argument_is_off_as_the_power_is(op_type: str, scale: float, tmp_path: Path) -> None:
+    """Quiet passages of Encodec's decoder: onnxruntime computes e^x - 1, an engine what that is."""
+    net = Net([4, 4])
+    path = net.saved(tmp_path / "net.onnx", net.node(op_type, "y", "x"), [4, 4])
+    held = {"x": -1e-4 * np.random.default_rng(0).random((4, 4), np.float32)}
+    expected = single(path, held, "y", "x")
+    right = (scale * np.expm1(held["x"].astype(np.float64))).astype(np.float32)
+    assert judge(right, expected.tensor, expected.variance, FP32, expected.relative).used < 1
+    wrong = right * np.float32(1.02)
+    assert judge(wrong, expected.tensor, expected.variance, FP32, expected.relative).used > 1
+
+
 def test_a_power_of_what_is_masked_is_exactly_0(tmp_path: Path) -> None:
     """RWKV begins a sequence with the state -1e38: its power is 0, and no rounding of its argument is seen there."""
     net = Net([4, 4])

@@ -67,7 +67,25 @@ def _leaky(work: Work) -> Variance:
     return _function(max(1.0, abs(work.real("alpha", 0.01))), "product")(work)
 
 
+_OF_A_POWER = 4.0
+"""The variance of a power of e near 1: it is off by its last bit or two."""
+
+
+def _elu(scale: float, alpha: float) -> Rule:
+    """scale * x, and scale * alpha * (e^x - 1) of an x below 0. onnxruntime computes it as it stands here: of a small x
+    it is off by what e^x is, however exact an engine is."""
+
+    def rule(work: Work) -> Variance:
+        gain, most = work.real("gamma", scale), work.real("alpha", alpha)
+        slope = 1.0 if work.node.op_type == "Celu" else gain * max(1.0, abs(most))
+        power = work.emit.constant(_OF_A_POWER * (gain * most) ** 2)
+        return work.plus(_function(slope, "product")(work), power)
+
+    return rule
+
+
 RULES: dict[str, Rule] = {
+    "Elu": _elu(1.0, 1.0), "Celu": _elu(1.0, 1.0), "Selu": _elu(1.05070102214813232421875, 1.67326319217681884765625),
     "LeakyRelu": _leaky, "Sigmoid": _sigmoid, "HardSigmoid": _function(1.0, "bounded", levels_off=True),
     "Tanh": _function(1.0, "bounded", levels_off=True), "Erf": _function(1.13, "bounded", levels_off=True),
     "Softplus": _function(1.0, "bounded", levels_off=True), "Gelu": _function(1.13, "product"),
