@@ -61,3 +61,37 @@ def test_a_batch_that_no_other_input_has() -> None:
 def test_some_input_has_elements() -> None:
     inputs = [tensor("x", [1, "past", 4]), tensor("seen", [1, "past", 4])]
     assert mistakes(decoder(*inputs), "past") == [("no input of the model would have elements", None)]
+
+
+ATTENTION = {
+    "ONNX's": (node("Attention", "q k v - keys values", "y next_keys next_values"), 23, [1, 4, 3, 8]),
+    "onnxruntime's": (
+        node(
+            "MultiHeadAttention", "q k v - - - keys values", "y next_keys next_values", domain="com.microsoft",
+            num_heads=4,
+        ), 17, [1, 3, 32],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("whose", ATTENTION)
+def test_attention_behind_an_empty_past_is_attention(whose: str, tmp_path: Path) -> None:
+    step, opset, shape = ATTENTION[whose]
+    past = [tensor(name, [1, 4, "past", 8]) for name in ("keys", "values")]
+    outputs = ["y", "next_keys", "next_values"]
+    rows = [tensor(name, shape) for name in "qkv"]
+    proto = model([step], [*rows, *past], outputs, opset=opset, opsets=[("com.microsoft", 1)])
+    graph = bound(tmp_path, without_empty(proto, ["past"], {}))
+    random = np.random.default_rng(0)
+    given = {name: random.standard_normal(shape).astype(np.float32) for name in "qkv"}
+    q, k, v = (
+        array if array.ndim == 4 else array.reshape(1, 3, 4, 8).transpose(0, 2, 1, 3) for array in given.values()
+    )
+    scores = np.exp(q @ k.swapaxes(2, 3) / np.sqrt(8))
+    wanted = scores / scores.sum(-1, keepdims=True) @ v
+    if len(shape) == 3:
+        wanted = wanted.transpose(0, 2, 1, 3).reshape(shape)
+    found = evaluate(graph, given)
+    np.testing.assert_allclose(found["y"], wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found["next_keys"], k)
+    np.testing.assert_array_equal(found["next_values"], v)

@@ -18,6 +18,7 @@ from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Ask, Compare, Where
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.moving import concatenated
 from bolt_build.graph.ops.shape import Cast, Concat, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
@@ -52,8 +53,8 @@ def import_attention(node: NodeImport) -> None:
     outputs = (*node.node.outputs, "", "", "")
     if node.has(_PAST_KEY):
         past = node.type(_PAST_KEY).shape[2]
-        k = node.emit(Concat(2), [node.input(_PAST_KEY), k], 1 if outputs[1] else None)
-        v = node.emit(Concat(2), [node.input(_PAST_VALUE), v], 2 if outputs[2] else None)
+        k = concatenated(node, 2, [node.input(_PAST_KEY), k], 1 if outputs[1] else None)
+        v = concatenated(node, 2, [node.input(_PAST_VALUE), v], 2 if outputs[2] else None)
     elif outputs[1] or outputs[2]:
         raise Refusal("unsupported-attribute", "present_key and present_value are not supported without past_key")
     sizes = _sizes(node, q, k, v, past)

@@ -21,6 +21,7 @@ from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.attention_import import rows_of, together
 from bolt_build.graph.ops.logic import Compare, Logic, Where
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.moving import concatenated
 from bolt_build.graph.ops.quantize import ScaleSums
 from bolt_build.graph.ops.quantized import along, sums_of, zero_point
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
@@ -158,7 +159,7 @@ def import_multi_head_attention(node: NodeImport) -> None:
         if node.has(6):
             past = node.type(6).shape[2]
             k, v = (
-                node.emit(Concat(2), [node.input(6 + i), name], i + 1 if wanted[i] else None)
+                concatenated(node, 2, [node.input(6 + i), name], i + 1 if wanted[i] else None)
                 for i, name in enumerate((k, v))
             )
         else:

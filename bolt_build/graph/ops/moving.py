@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -74,11 +75,16 @@ def import_transpose(node: NodeImport) -> None:
 
 
 def import_concat(node: NodeImport) -> None:
-    names = node.inputs()
-    op = Concat(node.axis(node.integer("axis"), node.type(0).rank))
-    filled = [name for name in names if 0 not in node.type_of(name).shape]
+    concatenated(node, node.axis(node.integer("axis"), node.type(0).rank), node.inputs(), 0)
+
+
+def concatenated(node: NodeImport, axis: int, names: Sequence[str], output: int | None = None) -> str:
+    """Tensors behind each other, as output `output`. Those without elements, as what a decoder has seen in front of its
+    first token, are none that a kernel copies."""
+    op = Concat(axis)
     op.infer([node.type_of(name) for name in names])
-    node.emit(op, filled or names, 0)
+    filled = [name for name in names if 0 not in node.type_of(name).shape]
+    return node.emit(op, filled or names, output)
 
 
 def import_slice(node: NodeImport) -> None:
