@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
+from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.geometry import MOST_AXES
+from bolt_build.families.portable.kernels import fold_columns, fold_runs
 from bolt_build.families.portable.kernels.gather import elements_along
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
@@ -14,6 +16,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
+from bolt_build.targets import Target
 
 _HEADER = ("bolt_portable/lines.h",)
 _UPDATES = {
@@ -76,6 +79,28 @@ def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
     types = f"{boolean(op.greatest)}, {boolean(op.last)}, {ctype(x.format.dtype)}"
     call = f"bolt::portable::places<{types}>(r, {_lines(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(_HEADER, None, "", call)
+
+
+_ELEMENT, _NEIGHBOUR = 0.3e-6, 0.05e-6
+"""Seconds of an element of a line that a thread has, and of one whose neighbours' lines lie beside it: what an H100 took."""
+_SCATTERED = 0.25
+"""The part of its bandwidth that it reached so."""
+_RANKED, _RANKS = 40 << 10, 1.25e10
+"""Bytes of a line that a block ranks (`ranked_bytes`), and elements that a multiprocessor of an H100 compared in a second."""
+
+
+def _seconds_of_places(problem: KernelProblem, target: Target) -> float:
+    """Of the plain kernel: threads that have a line each, or blocks that compare all elements of one with all."""
+    op, x, gpu = problem.op, problem.inputs[0], target.gpu
+    assert isinstance(op, Places) and gpu is not None
+    extent = x.shape[op.axis]
+    lines = x.type.elements // extent
+    if op.count > 1 and extent * x.format.dtype.nbytes <= _RANKED:
+        computing = lines * extent * extent / (_RANKS * min(max(lines, 1), gpu.sms))
+    else:
+        neighbours = prod(x.shape[op.axis :]) > extent
+        computing = op.count * extent * (_NEIGHBOUR if neighbours else _ELEMENT)
+    return max(moved(problem.nbytes, target) / _SCATTERED, computing) + OVERLAPPED * target.launch_seconds
 
 
 def _refuse_scatter(problem: KernelProblem) -> str | None:
@@ -143,7 +168,15 @@ def _emit_interpolate(problem: KernelProblem, at: StepExpressions) -> StepCode:
 RULES = (
     Rule(CumSum, _refuse_cumulative, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
     Rule(CumProd, _refuse_cumulative, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
-    Rule(Places, no_epilogue, _emit_places, _slow, layouts=row_major),
+    Rule(
+        Places,
+        no_epilogue,
+        _emit_places,
+        _slow,
+        gpu_seconds=_seconds_of_places,
+        layouts=row_major,
+        forms=(fold_runs.FORM, fold_columns.FORM),
+    ),
     Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
     Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),
     Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow),

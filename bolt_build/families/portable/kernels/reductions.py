@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
-from bolt_build.families.common.cxx import braces, literal, struct
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cxx import literal, struct
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
-from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
+from bolt_build.families.common.epilogue import chain, refuse_stages
+from bolt_build.families.common.geometry import MOST_AXES, Loop, around
+from bolt_build.families.portable.kernels import fold_columns, fold_runs
+from bolt_build.families.portable.kernels.folds import reduce_loops, reduce_mode, reduce_struct
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
 from bolt_build.families.portable.typed import ctype, is_computed
@@ -33,29 +36,11 @@ def _reduce_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorTy
     return (row, ((Layout.CHANNELS_LAST, *last), to))
 
 
-def _reduce_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
-    """Kept loops in the order of the output's memory, reduced ones in that of the input's; steps in the input."""
-    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
-    assert isinstance(op, Reduce)
-    steps = strides(source)
-    rank = len(source.shape)
-    of_input = tuple(range(rank)) if op.keepdims else tuple(a for a in range(rank) if a not in op.axes)
-    channels = channel_axis(problem)
-    kept = [
-        Loop(source.shape[of_input[axis]], (steps[of_input[axis]],), fixed=axis == channels)
-        for axis in memory_axes(len(output.shape), output.format.layout)
-        if of_input[axis] not in op.axes
-    ]
-    order = memory_axes(rank, source.format.layout)
-    reduced = [Loop(source.shape[axis], (steps[axis],)) for axis in order if axis in op.axes]
-    return merged(kept, 1) if kept else (), merged(reduced, 1) if reduced else ()
-
-
 def _refuse_reduce(problem: KernelProblem) -> str | None:
     reason = refuse_stages(problem) if is_computed(problem) else _refuse_typed(problem)
     if reason is not None:
         return reason
-    most = max(len(loops) for loops in _reduce_loops(problem))
+    most = max(len(loops) for loops in reduce_loops(problem))
     return Reason("reduces in {} loops, at most {} are supported", most, MOST_AXES) if most > MOST_AXES else None
 
 
@@ -74,18 +59,9 @@ def _refuse_typed(problem: KernelProblem) -> str | None:
 def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op = problem.op
     assert isinstance(op, Reduce)
-    kept, reduced = _reduce_loops(problem)
-    parameters = struct(
-        "bolt::portable::Reduce",
-        kept_rank=len(kept),
-        kept=braces(loop.extent for loop in kept),
-        kept_stride=braces(loop.steps[0] for loop in kept),
-        reduced_rank=len(reduced),
-        reduced=braces(loop.extent for loop in reduced),
-        reduced_stride=braces(loop.steps[0] for loop in reduced),
-        channel_axis=next((i for i, loop in enumerate(kept) if loop.fixed), -1),
-    )
-    mode = "Reduce" + "".join(part.capitalize() for part in op.mode.split("_"))
+    kept, reduced = reduce_loops(problem)
+    channels = next((i for i, loop in enumerate(kept) if loop.fixed), -1)
+    parameters, mode = reduce_struct(kept, reduced, channels), reduce_mode(op)
     if not is_computed(problem):
         stored = ctype(problem.inputs[0].format.dtype)
         kind = f"bolt::portable::typed::{mode}<bolt::portable::Computed<{stored}>::type>"
@@ -120,9 +96,9 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/lrn.h",), None, "", call)
 
 
-_MANY, _LONG, _FEW = 2048, 16384, 16
-"""Results from which on a warp has one, elements of one that are work for a block, and those that are a thread's
-(`many_results`, `long_rows`, `few_elements`)."""
+_MANY, _LONG, _FEW, _SHORT = 2048, 16384, 16, 2048
+"""Results from which on a warp has one, elements of one that are work for a block, those that are a thread's, and those in
+whole accesses that a warp has in two rounds (`many_results`, `long_rows`, `few_elements`, `short_runs`)."""
 _BLOCK, _WIDE = 5200.0, 1700.0
 """Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took, and what it took
 of which a warp has one result."""
@@ -131,28 +107,42 @@ _ACROSS, _POSITION = 0.4e-6, 3.4e-10
 times of an H200."""
 _REACHED, _JOINED = 0.88, 0.3e-6
 """The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours."""
-
-
 _SCATTERED = 0.5
 """A guess at the part of the bandwidth that threads reach which have a result each."""
+_ODD_ROWS, _ODD_COLUMNS, _ODD_BLOCKS = 0.45, 0.3, 0.2
+"""The parts that kernels reach which load elements one by one: warps, threads whose results are neighbours, and blocks, of
+which an H100 has 1024 at once. Between what it took for a few of each."""
+_AT_ONCE = 1024
+
+
+def _aligned(loops: Iterable[Loop]) -> bool:
+    return all(loop.steps[0] == 1 or loop.steps[0] % LANES == 0 for loop in loops)
 
 
 def _reduce_bandwidth(problem: KernelProblem) -> float:
     """Where the reduced elements are neighbours each result is a block's, which is little work where they are few."""
-    kept, reduced = _reduce_loops(problem)
-    if not reduced or reduced[-1].steps[0] != 1 or not kept:
+    kept, reduced = reduce_loops(problem)
+    if not reduced:
         return _REACHED
-    results = max(problem.outputs[0].type.elements, 1)
-    if len(reduced) == 1 and reduced[0].extent <= _FEW and results >= _MANY:
+    if kept and reduced[-1].steps[0] != 1:
+        fours = kept[-1].extent % 4 == 0 and all(loop.steps[0] in (1, 0) or loop.steps[0] % 4 == 0 for loop in kept)
+        return _REACHED if fours or kept[-1].steps[0] != 1 else _ODD_COLUMNS
+    results, count = max(problem.outputs[0].type.elements, 1), prod(loop.extent for loop in reduced)
+    one = len(reduced) == 1
+    if one and count <= _FEW and results >= _MANY:
         return _SCATTERED
-    warps = len(reduced) == 1 and results >= _MANY and reduced[-1].extent < _LONG
+    warps = one and results >= _MANY and count < _LONG
+    whole = one and count % LANES == 0 and _aligned(kept)
     block = _BLOCK if reduced[-1].extent % LANES and not warps else _WIDE
-    return min(_REACHED, problem.inputs[0].nbytes / results / block)
+    reached = min(_REACHED, problem.inputs[0].nbytes / results / block)
+    if whole and (warps or count <= _SHORT):
+        return reached
+    return min(reached, _ODD_ROWS if warps else _ODD_BLOCKS * min(1.0, results / _AT_ONCE))
 
 
 def _reduce_latency(problem: KernelProblem) -> float:
     """Where the reduced elements are no neighbours, as positions of channels-last images."""
-    _, reduced = _reduce_loops(problem)
+    _, reduced = reduce_loops(problem)
     if not reduced or reduced[-1].steps[0] == 1:
         return _JOINED
     return _ACROSS + _POSITION * prod(loop.extent for loop in reduced)
@@ -167,6 +157,7 @@ RULES = (
         gpu_bandwidth=_reduce_bandwidth,
         gpu_latency=_reduce_latency,
         layouts=_reduce_layouts,
+        forms=(fold_runs.FORM, fold_columns.FORM),
     ),
     Rule(Lrn, _refuse_lrn, _emit_lrn, lambda problem: 0.02),
 )  # fmt: skip

@@ -1,0 +1,203 @@
+// What reductions and places of the greatest have in common on a GPU: a fold takes elements into a total one by one, and joins
+// totals of parts. Where there are few results, several blocks share each: the last of them joins what all have found.
+#pragma once
+
+#include <cstring>
+
+#include "bolt_portable/cuda/granules.h"
+#include "bolt_portable/cuda/walk.h"
+#include "bolt_portable/lines.h"
+#include "bolt_portable/typed_reduce.h"
+
+namespace bolt::portable {
+
+/// A mode of reduce.h, which computes in float.
+template <typename Mode, typename T>
+struct FloatFold {
+  using Element = T;
+  using Total = float;
+  __device__ static float start() { return Mode::start(); }
+  __device__ static float step(float total, const T& x, std::uint32_t) { return Mode::step(total, load(&x)); }
+  __device__ static float join(float total, float other) { return Mode::join(total, other); }
+};
+
+/// A mode of typed_reduce.h.
+template <typename Mode, typename T>
+struct TypedFold {
+  using Element = T;
+  using Total = typename Mode::Total;
+  __device__ static Total start() { return Mode::start(); }
+  __device__ static Total step(Total total, const T& x, std::uint32_t) { return Mode::step(total, read(&x)); }
+  __device__ static Total join(Total total, Total other) { return Mode::join(total, other); }
+};
+
+/// The greatest or least element and its place: the first one of equal ones, or the last one. NaN stands in front of all.
+template <bool greatest, bool last, typename T>
+struct PlaceFold {
+  using Element = T;
+  using Value = typename Computed<T>::type;
+  struct Total {
+    Value value;
+    std::uint32_t place;  ///< `nowhere` before the first element
+  };
+  static constexpr std::uint32_t nowhere = 0xffffffffu;
+
+  __device__ static Total start() { return Total{Value{}, nowhere}; }
+  /// Elements come in the order of their places.
+  __device__ static Total step(const Total& total, const T& x, std::uint32_t place) {
+    const Value value = read(&x);
+    const bool better = last ? !precedes<greatest>(total.value, value) : precedes<greatest>(value, total.value);
+    return total.place == nowhere || better ? Total{value, place} : total;
+  }
+  __device__ static Total join(const Total& total, const Total& other) {
+    if (other.place == nowhere) return total;
+    if (total.place == nowhere || precedes<greatest>(other.value, total.value)) return other;
+    if (precedes<greatest>(total.value, other.value)) return total;
+    return (other.place < total.place) != last ? other : total;
+  }
+};
+
+// What becomes of a total: `result` counts the output's elements, `channel` is its index along the epilogue's channels.
+template <typename Mode, typename Out, typename Epilogue>
+struct FloatResults {
+  Out* out;
+  Index count;
+  Epilogue epilogue;
+  __device__ void operator()(std::uint32_t result, Index channel, float total) const {
+    store(out + result, epilogue(Mode::finish(total, count), Place{result, channel}));
+  }
+};
+template <typename Mode, typename T>
+struct TypedResults {
+  T* out;
+  Index count;
+  TypedResults(void* to, Index many) : out(static_cast<T*>(to)), count(many) {}
+  __device__ void operator()(std::uint32_t result, Index, typename Mode::Total total) const {
+    out[result] = element<T>(Mode::finish(total, count));
+  }
+};
+template <typename Mode, typename Out, typename Epilogue>
+FloatResults<Mode, Out, Epilogue> float_results(void* out, Index count, const Epilogue& epilogue) {
+  return {static_cast<Out*>(out), count, epilogue};
+}
+struct PlaceResults {
+  std::int64_t* out;
+  explicit PlaceResults(void* to) : out(static_cast<std::int64_t*>(to)) {}
+  template <typename Total>
+  __device__ void operator()(std::uint32_t result, Index, const Total& total) const {
+    out[result] = total.place;
+  }
+};
+
+/// What a thread `distance` lanes beside this one has.
+template <typename Total>
+__device__ inline Total beside(const Total& total, int distance) {
+  std::uint32_t words[(sizeof(Total) + 3) / 4] = {};
+  memcpy(words, &total, sizeof total);
+#pragma unroll
+  for (std::uint32_t& word : words) word = __shfl_xor_sync(0xffffffffu, word, distance);
+  Total other;
+  memcpy(&other, words, sizeof other);
+  return other;
+}
+
+/// The total of each `lanes` neighbouring threads of a warp, in each of them.
+template <typename Fold, int lanes>
+__device__ inline typename Fold::Total joined_lanes(typename Fold::Total total) {
+#pragma unroll
+  for (int distance = lanes / 2; distance > 0; distance /= 2) total = Fold::join(total, beside(total, distance));
+  return total;
+}
+
+/// The total of a block's threads, in its first one.
+template <typename Fold>
+__device__ inline typename Fold::Total joined_block(typename Fold::Total total) {
+  constexpr int warps = block_threads / 32;
+  __shared__ typename Fold::Total parts[warps];
+  total = joined_lanes<Fold, 32>(total);
+  __syncthreads();  // an earlier call may still be read
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = total;
+  __syncthreads();
+  if (threadIdx.x == 0)
+#pragma unroll
+    for (int warp = 1; warp < warps; ++warp) total = Fold::join(total, parts[warp]);
+  return total;
+}
+
+/// What another block has left.
+template <typename Total>
+__device__ inline Total fresh(const Total* from) {
+  constexpr std::size_t aligned = alignof(Total);
+  using Word = std::conditional_t<aligned % 4 == 0, std::uint32_t, std::conditional_t<aligned == 2, std::uint16_t, std::uint8_t>>;
+  Word words[sizeof(Total) / sizeof(Word)];
+#pragma unroll
+  for (std::size_t i = 0; i < sizeof(Total) / sizeof(Word); ++i) words[i] = __ldcg(reinterpret_cast<const Word*>(from) + i);
+  Total found;
+  memcpy(&found, words, sizeof found);
+  return found;
+}
+
+/// Results that `blocks` blocks share: each leaves its totals, and whoever comes last reads them, always in one order.
+template <typename Total>
+struct SharedResults {
+  std::uint32_t blocks;
+  Total* left;  ///< [results' tile][block][total]
+  std::uint32_t* counters;
+
+  /// True in the block that comes last, which sees what the others have left. All of its threads call it.
+  __device__ bool is_last(std::uint32_t tile) const {
+    __shared__ std::uint32_t before;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) before = atomicInc(counters + tile, blocks - 1);  // back to zero at the last one
+    __syncthreads();
+    __threadfence();
+    return before == blocks - 1;
+  }
+};
+
+/// Tiles of results that blocks can share: each has a counter.
+constexpr Index most_shared_tiles = static_cast<Index>(counter_bytes / sizeof(std::uint32_t));
+
+/// Raises std::runtime_error where nobody keeps counters for blocks that share results.
+template <typename Total>
+SharedResults<Total> shared_results(const Run& r, Index tiles, std::uint32_t blocks) {
+  if (blocks == 1) return SharedResults<Total>{1, nullptr, nullptr};
+  if (r.counters == nullptr || tiles > most_shared_tiles)
+    throw std::runtime_error("could not launch a reduction kernel: nobody keeps counters for its blocks");
+  return SharedResults<Total>{blocks, static_cast<Total*>(r.scratch()), r.counters};
+}
+
+/// What a plan holds of a step whose blocks share results: how much memory their totals take.
+class SharedTotals {
+ public:
+  SharedTotals(const Prepare&, std::size_t bytes) : bytes_(bytes) {}
+  std::size_t scratch_bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+};
+
+/// Where a result of the kept axes but the innermost `inside` ones begins, and its index along the channel axis.
+inline Walk<2> fold_rows(const Reduce& p, int inside) {
+  Walk<2> walk;
+  for (int axis = p.kept_rank - inside; axis-- > 0;)
+    walk.add(p.kept[axis], {p.kept_stride[axis], axis == p.channel_axis ? 1 : 0});
+  return walk;
+}
+
+/// Where reduced elements of all axes but the innermost `inside` ones lie behind the first.
+inline Walk<1> folded_walk(const Reduce& p, int inside) {
+  Walk<1> walk;
+  for (int axis = p.reduced_rank - inside; axis-- > 0;) walk.add(p.reduced[axis], {p.reduced_stride[axis]});
+  return walk;
+}
+
+inline Index fold_elements(const Reduce& p) {
+  Index elements = 1;
+  for (int axis = 0; axis < p.kept_rank; ++axis) elements *= p.kept[axis];
+  for (int axis = 0; axis < p.reduced_rank; ++axis) elements *= p.reduced[axis];
+  return elements;
+}
+
+}  // namespace bolt::portable

@@ -1,0 +1,130 @@
+"""How a GPU reduces across neighbours whose rows begin anywhere: a thread has a word of results, and shifts what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log2, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.folds import (
+    LOADS,
+    WORD,
+    Nest,
+    Work,
+    emit_fold,
+    neighbours_are_kept,
+    nest_for,
+    refuse,
+    refuse_blocks,
+    seconds_of,
+    shares,
+)
+from bolt_build.families.portable.kernels.rows import BLOCK
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+ACROSS = (4, 8, 16, 32, 64, 128, 256)
+"""Threads of a block that lie side by side."""
+
+
+@dataclass(frozen=True)
+class ColumnsTile:
+    """Of a block's threads `across` have words of results side by side, the others share these; `blocks` blocks too."""
+
+    across: int
+    blocks: int
+
+    @property
+    def parameters(self) -> Named:
+        return (("across", self.across),)
+
+    @property
+    def settings(self) -> Named:
+        return (("blocks", self.blocks),)
+
+    @staticmethod
+    def read(reader: Reader) -> ColumnsTile:
+        return ColumnsTile(reader.number("across"), reader.number("blocks"))
+
+    @property
+    def parts(self) -> int:
+        """Threads of a block that share a word of results."""
+        return BLOCK // self.across
+
+    def tiles(self, nest: Nest) -> int:
+        return ceil(words_of(nest) / self.across)
+
+
+def words_of(nest: Nest) -> int:
+    """Words of results: the last one of a row may be only a part."""
+    return ceil(nest.kept[-1].extent / nest.lanes) * prod(loop.extent for loop in nest.kept[:-1])
+
+
+def _nest(problem: KernelProblem) -> Nest:
+    nest = nest_for(problem)
+    assert nest is not None, "forms are asked about what they serve"
+    return nest
+
+
+def tiles(nest: Nest, gpu: Gpu) -> Iterator[ColumnsTile]:
+    """Cuts whose threads have an element each at least; several blocks where threads have some."""
+    for across in ACROSS:
+        tile = ColumnsTile(across, 1)
+        if tile.parts > 1 and nest.count <= tile.parts // 2:
+            continue
+        for blocks in shares(tile.tiles(nest), max(nest.count // tile.parts, 1), gpu):
+            yield ColumnsTile(across, blocks)
+
+
+def refuse_tile(tile: ColumnsTile, nest: Nest) -> str | None:
+    if tile.across not in ACROSS:
+        return Reason("{} threads side by side are not one of {}", tile.across, ", ".join(map(str, ACROSS)))
+    return refuse_blocks(tile.blocks, tile.tiles(nest), nest.count)
+
+
+_WORD, _STEP, _RESULT, _SHIFT, _JOIN = 12, 2.5, 90, 16, 6
+"""Guesses at the instructions of a word, of each of its elements, of a thread's results, of a shift, and of each total that
+is joined with another one."""
+
+
+_JOINED_AT_ONCE = 8
+"""Of `joined_at_once`: totals of other blocks that a thread asks for at once."""
+
+
+def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float:
+    nest = _nest(problem)
+    columns = nest.kept[-1].extent
+    filled = columns / (ceil(columns / nest.lanes) * nest.lanes)
+    rounds = ceil(ceil(nest.count / tile.blocks) / (tile.parts * LOADS))
+    blocks = tile.tiles(nest) * tile.blocks
+    asked = blocks * BLOCK * rounds * LOADS
+    # Of rows that a block has less than a few sectors of, the first and last are read by others too.
+    run = min(tile.across * WORD, columns * nest.element)
+    used = words_of(nest) * nest.count / asked * filled * run / (run + WORD)
+    each = rounds * LOADS * (_WORD + _SHIFT + nest.lanes * _STEP) + _RESULT + nest.lanes * _JOIN * log2(2 * tile.parts)
+    groups = max(tile.parts // nest.lanes, 1)
+    joins = ceil(tile.blocks / (groups * _JOINED_AT_ONCE)) if tile.blocks > 1 else 0
+    return seconds_of(problem, Work(blocks, rounds, used, blocks * BLOCK * each, joins), target)
+
+
+def _emit(problem: KernelProblem, tile: ColumnsTile, at: StepExpressions) -> StepCode:
+    nest = _nest(problem)
+    totals = tile.tiles(nest) * tile.blocks * tile.across * nest.lanes
+    return emit_fold(
+        problem, at, "bolt_portable/cuda/fold_columns.h", "fold_columns", (tile.across,), tile.blocks, totals
+    )
+
+
+FORM: Form[ColumnsTile] = Form(
+    "columns",
+    neighbours_are_kept,
+    refuse,
+    lambda problem, gpu: tiles(_nest(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, _nest(problem)),
+    _seconds,
+    ColumnsTile.read,
+    _emit,
+)

@@ -1,0 +1,128 @@
+"""How a GPU reduces runs of neighbours that begin anywhere: threads read whole words, and leave out what lies beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log2, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.folds import (
+    LOADS,
+    Nest,
+    Work,
+    emit_fold,
+    neighbours_are_taken,
+    nest_for,
+    refuse,
+    refuse_blocks,
+    seconds_of,
+    shares,
+)
+from bolt_build.families.portable.kernels.rows import BLOCK, WARP
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+ACROSS = (1, 2, 4, 8, 16, WARP)
+"""Threads that read a run side by side, and that a warp may have a result of."""
+
+
+@dataclass(frozen=True)
+class RunsTile:
+    """Of each result `threads` threads take runs of neighbours, `across` of them each; `blocks` blocks share it."""
+
+    across: int
+    threads: int
+    blocks: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("across", self.across), ("threads", self.threads)
+
+    @property
+    def settings(self) -> Named:
+        return (("blocks", self.blocks),)
+
+    @staticmethod
+    def read(reader: Reader) -> RunsTile:
+        return RunsTile(*(reader.number(name) for name in ("across", "threads", "blocks")))
+
+    def words(self, nest: Nest) -> int:
+        """Of a run, wherever it begins."""
+        beside = 0 if nest.aligned else nest.lanes - 1
+        return ceil((nest.folded[-1].extent + beside) / nest.lanes)
+
+    def pieces(self, nest: Nest) -> int:
+        """Of a run, each of which its threads read at once."""
+        return ceil(self.words(nest) / (self.across * LOADS))
+
+    def items(self, nest: Nest) -> int:
+        """Pieces of a result."""
+        return self.pieces(nest) * prod(loop.extent for loop in nest.folded[:-1])
+
+    def tiles(self, nest: Nest) -> int:
+        return ceil(nest.results * self.threads / BLOCK)
+
+
+def _nest(problem: KernelProblem) -> Nest:
+    nest = nest_for(problem)
+    assert nest is not None, "forms are asked about what they serve"
+    return nest
+
+
+def tiles(nest: Nest, gpu: Gpu) -> Iterator[RunsTile]:
+    """Cuts whose threads have words of their own, or are the fewest; several blocks where a block's threads have some."""
+    for across in ACROSS:
+        for threads in (*ACROSS, BLOCK):
+            tile = RunsTile(across, threads, 1)
+            items, groups = tile.items(nest), threads // across
+            if threads < across or (across > 1 and tile.words(nest) <= across // 2) or (groups > 1 and items <= groups // 2):
+                continue
+            most = max(items // groups, 1) if threads == BLOCK else 1
+            for blocks in shares(tile.tiles(nest), most, gpu):
+                yield RunsTile(across, threads, blocks)
+
+
+def refuse_tile(tile: RunsTile, nest: Nest) -> str | None:
+    if tile.across not in ACROSS or tile.threads not in (*ACROSS, BLOCK) or tile.threads < tile.across:
+        return Reason("{} threads of a result do not read runs by {}", tile.threads, tile.across)
+    if tile.blocks > 1 and tile.threads < BLOCK:
+        return "blocks share a result that all of their threads have"
+    return refuse_blocks(tile.blocks, tile.tiles(nest), tile.items(nest))
+
+
+_WORD, _APART, _STEP, _PIECE, _RESULT, _JOIN = 8, 24, 3.0, 25, 60, 8
+"""Guesses at the instructions of a word, what it takes if no neighbour of its thread reads the next one, those of each of
+its elements, of a piece, of a thread's result, and of each joining of two totals."""
+
+
+def _seconds(problem: KernelProblem, tile: RunsTile, target: Target) -> float:
+    nest = _nest(problem)
+    items, groups = tile.items(nest), tile.threads // tile.across
+    rounds = ceil(ceil(items / tile.blocks) / groups)
+    words = tile.words(nest) * prod(loop.extent for loop in nest.folded[:-1])
+    threads = nest.results * tile.blocks * tile.threads
+    asked = threads * rounds * LOADS
+    each = rounds * (LOADS * (_WORD + _APART / tile.across + nest.lanes * _STEP) + _PIECE) + _RESULT + _JOIN * log2(tile.threads)
+    blocks = tile.tiles(nest) * tile.blocks
+    joins = ceil(tile.blocks / BLOCK) if tile.blocks > 1 else 0
+    return seconds_of(problem, Work(blocks, rounds, words * nest.results / asked, threads * each, joins), target)
+
+
+def _emit(problem: KernelProblem, tile: RunsTile, at: StepExpressions) -> StepCode:
+    how, totals = (tile.across, tile.threads), _nest(problem).results * tile.blocks
+    return emit_fold(problem, at, "bolt_portable/cuda/fold_runs.h", "fold_runs", how, tile.blocks, totals)
+
+
+FORM: Form[RunsTile] = Form(
+    "runs",
+    neighbours_are_taken,
+    refuse,
+    lambda problem, gpu: tiles(_nest(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, _nest(problem)),
+    _seconds,
+    RunsTile.read,
+    _emit,
+)

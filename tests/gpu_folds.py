@@ -1,0 +1,100 @@
+"""Reductions and places of the greatest whose rows begin anywhere: every cut of both forms, blocks that share results, all
+modes, element types, axes that no run of neighbours covers, and what follows in the same kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from families_harness import Input, Layer
+from families_layers import RELU, stage
+from gpu_harness import TARGET, Trial, trials_of
+from gpu_products import TOLERANCE
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
+from bolt_build.families.portable.kernels.fold_runs import RunsTile
+from bolt_build.graph.ir import EpilogueOp, Op
+from bolt_build.graph.ops.lines import Places
+from bolt_build.graph.ops.reduce import Reduce
+
+PORTABLE = Portable()
+Tile = RunsTile | ColumnsTile
+FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
+
+
+def folded(
+    label: str, op: Op, *shape: int, dtype: DType = DType.F16, epilogue: tuple[EpilogueOp, ...] = (),
+    operands: tuple[Input, ...] = (), span: int = 2,
+) -> Layer:  # fmt: skip
+    """Numbers between -`span` and `span`: of integers few, so that many are equal."""
+    stored = DType.F32 if dtype.is_float else dtype
+    low = 0 if dtype in (DType.U8, DType.BOOL) else -span
+    given = Input(shape, low=low, high=span, dtype=stored)
+    return Layer(f"fold-{label}", op, (given, *operands), epilogue, dtype if dtype.is_float else DType.F16, TOLERANCE)
+
+
+def runs(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
+    return tuple(RunsTile(*each) for each in tiles)
+
+
+def columns(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
+    return tuple(ColumnsTile(*each) for each in tiles)
+
+
+TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
+    (folded("rows", Reduce("sum", (2,), False), 3, 33, 197), runs((8, 8, 1), (4, 32, 1), (2, 256, 1))),
+    (folded("short", Reduce("mean", (1,)), 301, 13), runs((1, 1, 1), (2, 2, 1), (1, 4, 1))),
+    (folded("outer", Reduce("mean", (1, 3), False), 2, 5, 13, 37), runs((8, 32, 1), (2, 8, 1), (4, 256, 2))),
+    (folded("all", Reduce("sum", (0, 1, 2)), 5, 37, 41), runs((16, 256, 1), (32, 256, 3), (1, 256, 2))),
+    (folded("halves", Reduce("l2", (1, 2), False), 3, 41, 57), runs((32, 256, 2), (4, 16, 1), (16, 32, 1))),
+    (folded("least", Reduce("min", (1, 2), False), 4, 9, 24), runs((16, 16, 1), (8, 256, 1))),
+    (folded("long", Reduce("log_sum", (1,)), 2, 9001), runs((32, 256, 9), (32, 32, 1))),
+    (folded("heads", Reduce("mean", (1,), False), 2, 12, 19, 19), columns((256, 1), (64, 1), (32, 2), (4, 1))),
+    (folded("batches", Reduce("sum", (0,), False), 21, 7, 33), columns((16, 1), (8, 3), (4, 21))),
+    (folded("apart", Reduce("max", (0, 2), False), 3, 10, 5, 9), columns((128, 1), (4, 2))),
+    (folded("whole", Reduce("sum_square", (1,)), 2, 40, 64), columns((8, 1), (4, 2))),
+    (folded("chain", Reduce("mean", (2, 3)), 2, 13, 9, 11, epilogue=FACTORS, operands=(OPERAND,)),
+     (*runs((8, 8, 1), (1, 256, 2)), *columns((8, 1), (4, 5)))),
+    (folded("top", Places(2, 1), 3, 11, 101), runs((8, 8, 1), (32, 32, 1), (1, 4, 1), (1, 256, 3))),
+    (folded("last", Places(1, 1, False, True), 7, 61, dtype=DType.I8, span=3), runs((4, 4, 1), (1, 16, 1))),
+    (folded("flags", Places(1, 1), 9, 77, dtype=DType.BOOL, span=1), runs((2, 2, 1), (1, 256, 2))),
+    (folded("class", Places(1, 1), 2, 21, 11, 13), columns((128, 1), (16, 2), (4, 1))),
+    (folded("last-class", Places(1, 1, True, True), 2, 21, 67, dtype=DType.I64, span=3), columns((64, 1), (4, 3))),
+    (folded("integers", Reduce("mean", (2,), False), 3, 5, 83, dtype=DType.I32, span=9), runs((4, 8, 1), (1, 256, 2))),
+    (folded("any", Reduce("max", (1,), False), 3, 17, 45, dtype=DType.BOOL, span=1), columns((4, 2), (32, 1))),
+    (folded("bytes", Reduce("sum", (0,), False), 19, 5, 31, dtype=DType.U8, span=9), columns((8, 1), (4, 4))),
+    (folded("doubles", Reduce("l1", (2,), False), 3, 5, 83, dtype=DType.F64), runs((4, 8, 1),)),
+)  # fmt: skip
+"""Of each layer cuts that prediction would not put first, with several of all that they state."""
+
+
+def candidate(tile: Tile) -> Candidate:
+    algorithm = "runs" if isinstance(tile, RunsTile) else "columns"
+    return Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
+
+
+def _stated(layer: Layer, tiles: tuple[Tile, ...]) -> Iterator[Trial]:
+    """In each layout those of the form that serves it; where the result has the model's type, which is wider, the first."""
+    for trial in trials_of(layer, "portable"):
+        problem = trial.step.problem
+        offered = {dict(each.parameters)["algorithm"] for each in PORTABLE.candidates(problem, TARGET)[0]}
+        stored = problem.outputs[0].format.dtype
+        for tile in tiles[:1] if stored is DType.F32 and layer.precision is DType.F16 else tiles:
+            if dict(candidate(tile).parameters)["algorithm"] not in offered:
+                continue
+            if (reason := PORTABLE.refuse(problem, candidate(tile), TARGET)) is not None:
+                raise ValueError(f"{layer.label} {tile}: {reason}")
+            yield replace(trial, candidate=candidate(tile))
+
+
+def fold_trials() -> list[Trial]:
+    """As they are, and some in fp32."""
+    found: list[Trial] = []
+    for index, (layer, tiles) in enumerate(TILES):
+        found += list(_stated(layer, tiles))
+        if index % 3 == 0 and layer.precision is DType.F16 and layer.inputs[0].dtype is DType.F32:
+            found += list(_stated(replace(layer, precision=DType.F32, tolerance=2e-6), tiles[:1]))
+    return list({trial.label: trial for trial in found}.values())
