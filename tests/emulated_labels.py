@@ -39,8 +39,8 @@ READ_APART = tuple(
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; gated
 # products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers;
-# poolings whose windows slide; images that are resampled; integers in whole
-# accesses; moves in whole accesses, in halves of them and one by one.
+# poolings whose windows slide; images that are resampled; integers in whole accesses; reductions, places and running
+# sums of rows that begin anywhere; moves in whole accesses, in halves of them and one by one.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
@@ -52,6 +52,11 @@ LABELS = (
     "slab-2-portable-passesx6x7x128x1-f16",
     "turn-chain-portable-turnsx64xregistersx4-f16",
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",
+    "fold-outer-portable-runsx4x256x2-f16/row-f16/row",
+    "fold-batches-portable-columnsx8x3-f16/row-f16/row",
+    "fold-several-portable-sortedx1024x1-f16/row-i64/row",
+    "fold-running-portable-runsx256-f16/row-f16/row",
+    "fold-running-down-portable-columnsx8x4-f16/row-f16/row",
     "slide-average-portable-slidingx8x2x1x3x5x2-f16/channels_last-f16/channels_last",
     "slide-max-portable-slidingx1x8x1x2x2x1-f16/row-f16/row",
     "slide-max-portable-slidingx1x8x1x1x1x2x1-f16/row-f16/row",
@@ -213,6 +218,16 @@ FURTHER = (
     "turn-none-180-portable-directx8-f16",
     "slab-long-portable-turnsx256xtogetherx1-f16",
     "turn-narrow-portable-turnsx32xregistersx3-f16",
+    "fold-rows-portable-runsx8x8x1-f16/row-f16/row",
+    "fold-top-portable-runsx1x256x3-f16/row-i64/row",
+    "fold-last-class-portable-columnsx4x3-i64/row-i64/row",
+    "fold-integers-portable-runsx1x256x2-i32/row-i32/row",
+    "fold-any-portable-columnsx4x2-bool/row-bool/row",
+    "fold-chain-portable-columnsx4x5-f16/channels_last-f16/channels_last",
+    "fold-several-last-portable-sortedx32x4-i8/row-i64/row",
+    "fold-several-numbers-portable-sortedx256x4-f32/row-i64/row",
+    "fold-running-back-portable-runsx32-f16/row-f16/row",
+    "fold-running-up-portable-columnsx1x32-f16/row-f16/row",
     "slide-average-padded-portable-slidingx4x8x1x1x3x1-f16/channels_last-f16/channels_last",
     "slide-max-dilated-portable-slidingx8x4x2x2x11x1-f16/channels_last-f16/channels_last",
     "f16-rotary-neighbours-portable-direct-f16/row-f16/row",
@@ -250,6 +265,8 @@ FURTHER = (
     "sum-gpt-portable-directx32xearly-f16/row-f16/row-f16/row",
 )
 FURTHER_IN_BF16 = (
+    "fold-heads-portable-columnsx32x2-f16/row",
+    "fold-several-portable-sortedx32x4-f16/row",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16",
     "stem-whole-7x7-cutlass-4x16x1-f16/channels_last",
     "band-7x1-cutlass-64x64x64xpingpongx2-f16",

@@ -15,6 +15,7 @@ from gpu_bands import band_trials, grouped_band_trials
 from gpu_bf16 import in_bf16
 from gpu_channels import channel_trials
 from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
+from gpu_folds import fold_trials
 from gpu_forms import (
     FORMS,
     SLICED,
@@ -321,6 +322,7 @@ def of_warps() -> list[Trial]:
         found += ranked(layer, warpgroups=False, count=2)
     found += (
         sliding_pools()
+        + fold_trials()
         + squeezes()
         + row_sums()
         + slabs()
@@ -374,6 +376,7 @@ def _of_small_layers() -> list[Trial]:
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
     found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
+    found += fold_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials()

@@ -16,8 +16,10 @@ from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.pool_sliding import SlidingTile
 from bolt_build.graph.ir import EpilogueOp, Op
+from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.reduce import Reduce
 
 PORTABLE = Portable()
 DIRECT = Candidate("portable", (("algorithm", "direct"),))
@@ -95,10 +97,9 @@ def candidate(tile: SlidingTile) -> Candidate:
 
 
 def plain(trials: list[Trial]) -> list[Trial]:
-    """The same, poolings with the plain kernel whatever is predicted."""
-    return [
-        replace(each, candidate=DIRECT) if isinstance(each.step.problem.op, Pool | LpPool) else each for each in trials
-    ]
+    """The same; poolings, reductions and what walks along lines with the plain kernel whatever is predicted."""
+    cut = Pool | LpPool | Reduce | Places | CumSum | CumProd
+    return [replace(each, candidate=DIRECT) if isinstance(each.step.problem.op, cut) else each for each in trials]
 
 
 def _stated(layer: Layer, tiles: tuple[SlidingTile, ...], rows: SlidingTile) -> Iterator[Trial]:

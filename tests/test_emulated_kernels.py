@@ -87,13 +87,15 @@ def assert_agrees(library: Library, monkeypatch: pytest.MonkeyPatch, index: int,
 
 
 @pytest.mark.parametrize(
-    "index", [i for i, label in enumerate(LABELS) if label.startswith(("slide-", "wide-quantise-"))]
+    "index", [i for i, label in enumerate(LABELS) if label.startswith(("slide-", "wide-quantise-", "fold-"))]
 )
-def test_what_is_no_number_and_infinities_become_what_they_do_in_numpy(library: Library, index: int) -> None:
+def test_what_is_no_number_infinities_and_zeros_of_both_signs_are_where_numpy_has_them(
+    library: Library, index: int
+) -> None:
     def values(layer: Layer) -> list[Array]:
         found = values_of(layer)
         chance = np.random.default_rng(index).random(found[0].shape)
-        for value, below in ((np.nan, 0.06), (np.inf, 0.04), (-np.inf, 0.02)):
+        for value, below in ((0.0, 0.2), (-0.0, 0.13), (np.nan, 0.06), (np.inf, 0.04), (-np.inf, 0.02)):
             found[0] = np.where(chance < below, value, found[0]).astype(found[0].dtype)
         return found
 

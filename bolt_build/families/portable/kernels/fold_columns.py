@@ -1,4 +1,4 @@
-"""How a GPU reduces across neighbours whose rows begin anywhere: a thread has a word of results, and shifts what it reads."""
+"""How a GPU reduces across neighbours whose rows begin anywhere: a thread has a word of results, and shifts words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bolt_build.families.portable.kernels.folds import (
     Work,
     emit_fold,
     neighbours_are_kept,
-    nest_for,
+    nest_of,
     refuse,
     refuse_blocks,
     seconds_of,
@@ -63,12 +63,6 @@ def words_of(nest: Nest) -> int:
     return ceil(nest.kept[-1].extent / nest.lanes) * prod(loop.extent for loop in nest.kept[:-1])
 
 
-def _nest(problem: KernelProblem) -> Nest:
-    nest = nest_for(problem)
-    assert nest is not None, "forms are asked about what they serve"
-    return nest
-
-
 def tiles(nest: Nest, gpu: Gpu) -> Iterator[ColumnsTile]:
     """Cuts whose threads have an element each at least; several blocks where threads have some."""
     for across in ACROSS:
@@ -81,13 +75,13 @@ def tiles(nest: Nest, gpu: Gpu) -> Iterator[ColumnsTile]:
 
 def refuse_tile(tile: ColumnsTile, nest: Nest) -> str | None:
     if tile.across not in ACROSS:
-        return Reason("{} threads side by side are not one of {}", tile.across, ", ".join(map(str, ACROSS)))
+        return Reason("no {} threads of a block lie side by side", tile.across)
     return refuse_blocks(tile.blocks, tile.tiles(nest), nest.count)
 
 
 _WORD, _STEP, _RESULT, _SHIFT, _JOIN = 12, 2.5, 90, 16, 6
-"""Guesses at the instructions of a word, of each of its elements, of a thread's results, of a shift, and of each total that
-is joined with another one."""
+"""Guesses at the instructions of a word, of each of its elements, of a thread's results, of a shift, and of each total
+that is joined with another one."""
 
 
 _JOINED_AT_ONCE = 8
@@ -95,7 +89,7 @@ _JOINED_AT_ONCE = 8
 
 
 def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float:
-    nest = _nest(problem)
+    nest = nest_of(problem)
     columns = nest.kept[-1].extent
     filled = columns / (ceil(columns / nest.lanes) * nest.lanes)
     rounds = ceil(ceil(nest.count / tile.blocks) / (tile.parts * LOADS))
@@ -111,19 +105,17 @@ def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float
 
 
 def _emit(problem: KernelProblem, tile: ColumnsTile, at: StepExpressions) -> StepCode:
-    nest = _nest(problem)
+    nest = nest_of(problem)
     totals = tile.tiles(nest) * tile.blocks * tile.across * nest.lanes
-    return emit_fold(
-        problem, at, "bolt_portable/cuda/fold_columns.h", "fold_columns", (tile.across,), tile.blocks, totals
-    )
+    return emit_fold(problem, at, "fold_columns", (tile.across,), tile.blocks, totals)
 
 
 FORM: Form[ColumnsTile] = Form(
     "columns",
     neighbours_are_kept,
     refuse,
-    lambda problem, gpu: tiles(_nest(problem), gpu),
-    lambda problem, tile, gpu: refuse_tile(tile, _nest(problem)),
+    lambda problem, gpu: tiles(nest_of(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, nest_of(problem)),
     _seconds,
     ColumnsTile.read,
     _emit,

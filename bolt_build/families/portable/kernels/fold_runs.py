@@ -1,4 +1,4 @@
-"""How a GPU reduces runs of neighbours that begin anywhere: threads read whole words, and leave out what lies beside."""
+"""How a GPU reduces runs of neighbours that begin anywhere: threads read whole words, and leave out what is beside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bolt_build.families.portable.kernels.folds import (
     Work,
     emit_fold,
     neighbours_are_taken,
-    nest_for,
+    nest_of,
     refuse,
     refuse_blocks,
     seconds_of,
@@ -66,19 +66,14 @@ class RunsTile:
         return ceil(nest.results * self.threads / BLOCK)
 
 
-def _nest(problem: KernelProblem) -> Nest:
-    nest = nest_for(problem)
-    assert nest is not None, "forms are asked about what they serve"
-    return nest
-
-
 def tiles(nest: Nest, gpu: Gpu) -> Iterator[RunsTile]:
-    """Cuts whose threads have words of their own, or are the fewest; several blocks where a block's threads have some."""
+    """Cuts whose threads have words of their own, or are the fewest; several blocks where threads of one have some."""
     for across in ACROSS:
         for threads in (*ACROSS, BLOCK):
             tile = RunsTile(across, threads, 1)
             items, groups = tile.items(nest), threads // across
-            if threads < across or (across > 1 and tile.words(nest) <= across // 2) or (groups > 1 and items <= groups // 2):
+            idle = (across > 1 and tile.words(nest) <= across // 2) or (groups > 1 and items <= groups // 2)
+            if threads < across or idle:
                 continue
             most = max(items // groups, 1) if threads == BLOCK else 1
             for blocks in shares(tile.tiles(nest), most, gpu):
@@ -94,34 +89,35 @@ def refuse_tile(tile: RunsTile, nest: Nest) -> str | None:
 
 
 _WORD, _APART, _STEP, _PIECE, _RESULT, _JOIN = 8, 24, 3.0, 25, 60, 8
-"""Guesses at the instructions of a word, what it takes if no neighbour of its thread reads the next one, those of each of
-its elements, of a piece, of a thread's result, and of each joining of two totals."""
+"""Guesses at the instructions of a word, at what it takes if no neighbour of its thread reads the next one, at those of
+each of its elements, of a piece, of a thread's result, and of each joining of two totals."""
 
 
 def _seconds(problem: KernelProblem, tile: RunsTile, target: Target) -> float:
-    nest = _nest(problem)
+    nest = nest_of(problem)
     items, groups = tile.items(nest), tile.threads // tile.across
     rounds = ceil(ceil(items / tile.blocks) / groups)
     words = tile.words(nest) * prod(loop.extent for loop in nest.folded[:-1])
     threads = nest.results * tile.blocks * tile.threads
     asked = threads * rounds * LOADS
-    each = rounds * (LOADS * (_WORD + _APART / tile.across + nest.lanes * _STEP) + _PIECE) + _RESULT + _JOIN * log2(tile.threads)
+    piece = LOADS * (_WORD + _APART / tile.across + nest.lanes * _STEP) + _PIECE
+    each = rounds * piece + _RESULT + _JOIN * log2(tile.threads)
     blocks = tile.tiles(nest) * tile.blocks
     joins = ceil(tile.blocks / BLOCK) if tile.blocks > 1 else 0
     return seconds_of(problem, Work(blocks, rounds, words * nest.results / asked, threads * each, joins), target)
 
 
 def _emit(problem: KernelProblem, tile: RunsTile, at: StepExpressions) -> StepCode:
-    how, totals = (tile.across, tile.threads), _nest(problem).results * tile.blocks
-    return emit_fold(problem, at, "bolt_portable/cuda/fold_runs.h", "fold_runs", how, tile.blocks, totals)
+    how, totals = (tile.across, tile.threads), nest_of(problem).results * tile.blocks
+    return emit_fold(problem, at, "fold_runs", how, tile.blocks, totals)
 
 
 FORM: Form[RunsTile] = Form(
     "runs",
     neighbours_are_taken,
     refuse,
-    lambda problem, gpu: tiles(_nest(problem), gpu),
-    lambda problem, tile, gpu: refuse_tile(tile, _nest(problem)),
+    lambda problem, gpu: tiles(nest_of(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, nest_of(problem)),
     _seconds,
     RunsTile.read,
     _emit,

@@ -27,7 +27,7 @@ WORD = 16
 MOST_TILES = 4096
 """Of `most_shared_tiles`: results that blocks share have a counter a tile."""
 _SPACE = "bolt::portable"
-_COUNTED = 2**31 - 64
+COUNTED = 2**31 - 64
 """Elements are counted in 32 bits."""
 
 
@@ -118,6 +118,13 @@ def nest_for(problem: KernelProblem) -> Nest | None:
     return Nest(kept, reduced, channels, element, 4 if is_computed(problem) else summed)
 
 
+def nest_of(problem: KernelProblem) -> Nest:
+    """The same of what a form serves."""
+    nest = nest_for(problem)
+    assert nest is not None, "forms are asked about what they serve"
+    return nest
+
+
 def neighbours_are_taken(problem: KernelProblem) -> bool:
     """Whether what is taken together lies in runs of neighbours."""
     nest = nest_for(problem)
@@ -132,13 +139,12 @@ def neighbours_are_kept(problem: KernelProblem) -> bool:
 
 def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     """Why no kernel reads words of the problem's tensor."""
-    nest = nest_for(problem)
-    assert nest is not None, "forms are asked about what they serve"
+    nest = nest_of(problem)
     elements = nest.results * nest.count
     if elements == 0:
         return "there are no elements"
-    if elements > _COUNTED:
-        return Reason("{} elements are more than the {} that it counts", elements, _COUNTED)
+    if elements > COUNTED:
+        return Reason("{} elements are more than the {} that it counts", elements, COUNTED)
     loops = max(len(nest.kept), len(nest.folded))
     return Reason("walks over {} loops, at most {} are supported", loops, MOST_AXES) if loops > MOST_AXES else None
 
@@ -180,8 +186,8 @@ _JOINED, _SHARED = 0.3e-6, 1.4e-6
 @dataclass(frozen=True)
 class Work:
     """What a cut makes of a problem: `blocks` in all, `rounds` of loads of a thread, of which the part `used` are under
-    way on average; `instructions` of all threads; and loads one after the other, 0 where no blocks share results, with which
-    the last of them joins what they have left."""
+    way on average; `instructions` of all threads; and loads one after the other with which the last block of a result
+    joins what others have left, 0 where none share one."""
 
     blocks: int
     rounds: int
@@ -195,8 +201,7 @@ def seconds_of(problem: KernelProblem, work: Work, target: Target) -> float:
     for those before them."""
     gpu = target.gpu
     assert gpu is not None, "folds are for GPUs"
-    nest = nest_for(problem)
-    assert nest is not None
+    nest = nest_of(problem)
     resident = min(beside(BLOCK, _REGISTERS, BLOCK * nest.lanes * nest.total, gpu), work.blocks / gpu.sms)
     under_way = resident * BLOCK * LOADS * WORD * work.used * gpu.sms
     reached = min(_REACHED, under_way / (_WAIT * target.bandwidth))
@@ -208,11 +213,10 @@ def seconds_of(problem: KernelProblem, work: Work, target: Target) -> float:
 
 
 def emit_fold(
-    problem: KernelProblem, at: StepExpressions, header: str, function: str, how: tuple[int, ...], blocks: int, totals: int
+    problem: KernelProblem, at: StepExpressions, function: str, how: tuple[int, ...], blocks: int, totals: int
 ) -> StepCode:
-    """A call of `function` with the constants `how`; `totals` are what blocks that share results leave for each other."""
-    nest = nest_for(problem)
-    assert nest is not None
+    """A call of `function` with the constants `how`. Blocks that share results leave `totals` for each other."""
+    nest = nest_of(problem)
     op, stored = problem.op, ctype(problem.inputs[0].format.dtype)
     if isinstance(op, Places):
         fold = f"{_SPACE}::PlaceFold<{boolean(op.greatest)}, {boolean(op.last)}, {stored}>"
@@ -229,8 +233,7 @@ def emit_fold(
     numbers = ", ".join(map(str, how))
     parameters = reduce_struct(nest.kept, nest.folded, nest.channels)
     call = f"{_SPACE}::{function}<{numbers}, {fold}>(r, {parameters}, {blocks}, {at.inputs[0]}, {results});"
+    header = f"bolt_portable/cuda/{function}.h"
     if blocks == 1:
         return StepCode((header,), None, "", call)
     return StepCode((header,), f"{_SPACE}::SharedTotals", str(totals * nest.total), call, counts=True)
-
-

@@ -1,22 +1,21 @@
-"""Kernels that walk along one axis: running sums and products, places of the greatest, scatters, interpolation."""
+"""Kernels that walk along one axis: running sums and products, scatters, interpolation."""
 
 from __future__ import annotations
 
 from math import ceil, prod
 
-from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
-from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.geometry import MOST_AXES
-from bolt_build.families.portable.kernels import fold_columns, fold_runs
+from bolt_build.families.portable.kernels import scans
 from bolt_build.families.portable.kernels.gather import elements_along
+from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.lines import CumProd, CumSum, Places
+from bolt_build.graph.ops.lines import CumProd, CumSum
 from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
-from bolt_build.targets import Target
 
 _HEADER = ("bolt_portable/lines.h",)
 _UPDATES = {
@@ -30,19 +29,21 @@ def _slow(problem: KernelProblem) -> float:
     return 0.01
 
 
-def _lines(operand: Operand, axis: int) -> str:
-    """In the order of memory."""
-    order = memory_axes(len(operand.shape), operand.format.layout)
-    shape, place = [operand.shape[each] for each in order], order.index(axis)
-    outer, inner = prod(shape[:place]), prod(shape[place + 1 :])
-    return struct("bolt::portable::Lines", outer=outer, extent=shape[place], inner=inner)
-
-
 _ROUND, _AHEAD = 0.5e-6, 8
 """A guess at the seconds of a round of loads on a GPU, which waits for the one before; and elements of a round where a
 thread has a line."""
 _OF_WARPS, _OF_BLOCKS = (16, 128), (1024, 1024)
 """From how many neighbours on a warp scans a line, and a block; and elements of a round of either."""
+
+
+_SCANNED, _WALKED = 0.55, 0.35
+"""The parts of its bandwidth that an H100 reached: of lines of neighbours, and across them."""
+
+
+def _scanned(problem: KernelProblem) -> float:
+    op, x = problem.op, problem.inputs[0]
+    assert isinstance(op, CumSum | CumProd)
+    return _SCANNED if prod(x.shape[op.axis :]) == x.shape[op.axis] else _WALKED
 
 
 def _rounds(problem: KernelProblem) -> float:
@@ -67,40 +68,10 @@ def _emit_cumulative(problem: KernelProblem, at: StepExpressions) -> StepCode:
     function = "cumulative_sum" if isinstance(op, CumSum) else "cumulative_product"
     flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
     call = (
-        f"bolt::portable::{function}<{ctype(x.format.dtype)}>(r, {_lines(x, op.axis)}, {flags}, "
+        f"bolt::portable::{function}<{ctype(x.format.dtype)}>(r, {lines_text(x, op.axis)}, {flags}, "
         f"{at.inputs[0]}, {at.outputs[0]});"
     )
     return StepCode(_HEADER, None, "", call)
-
-
-def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op, x = problem.op, problem.inputs[0]
-    assert isinstance(op, Places)
-    types = f"{boolean(op.greatest)}, {boolean(op.last)}, {ctype(x.format.dtype)}"
-    call = f"bolt::portable::places<{types}>(r, {_lines(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]});"
-    return StepCode(_HEADER, None, "", call)
-
-
-_ELEMENT, _NEIGHBOUR = 0.3e-6, 0.05e-6
-"""Seconds of an element of a line that a thread has, and of one whose neighbours' lines lie beside it: what an H100 took."""
-_SCATTERED = 0.25
-"""The part of its bandwidth that it reached so."""
-_RANKED, _RANKS = 40 << 10, 1.25e10
-"""Bytes of a line that a block ranks (`ranked_bytes`), and elements that a multiprocessor of an H100 compared in a second."""
-
-
-def _seconds_of_places(problem: KernelProblem, target: Target) -> float:
-    """Of the plain kernel: threads that have a line each, or blocks that compare all elements of one with all."""
-    op, x, gpu = problem.op, problem.inputs[0], target.gpu
-    assert isinstance(op, Places) and gpu is not None
-    extent = x.shape[op.axis]
-    lines = x.type.elements // extent
-    if op.count > 1 and extent * x.format.dtype.nbytes <= _RANKED:
-        computing = lines * extent * extent / (_RANKS * min(max(lines, 1), gpu.sms))
-    else:
-        neighbours = prod(x.shape[op.axis :]) > extent
-        computing = op.count * extent * (_NEIGHBOUR if neighbours else _ELEMENT)
-    return max(moved(problem.nbytes, target) / _SCATTERED, computing) + OVERLAPPED * target.launch_seconds
 
 
 def _refuse_scatter(problem: KernelProblem) -> str | None:
@@ -159,23 +130,25 @@ def _emit_interpolate(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, (data, places, _) = problem.op, problem.inputs
     assert isinstance(op, Interpolate)
     results, taps = places.shape
-    parameters = struct("bolt::portable::Taps", lines=_lines(data, op.axis), results=results, taps=taps)
+    parameters = struct("bolt::portable::Taps", lines=lines_text(data, op.axis), results=results, taps=taps)
     pointers = ", ".join((*at.inputs, *at.outputs))
     call = f"bolt::portable::interpolate<{ctype(data.format.dtype)}>(r, {parameters}, {pointers});"
     return StepCode(_HEADER, None, "", call)
 
 
 RULES = (
-    Rule(CumSum, _refuse_cumulative, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
-    Rule(CumProd, _refuse_cumulative, _emit_cumulative, _slow, gpu_latency=_rounds, layouts=row_major),
-    Rule(
-        Places,
-        no_epilogue,
-        _emit_places,
-        _slow,
-        gpu_seconds=_seconds_of_places,
-        layouts=row_major,
-        forms=(fold_runs.FORM, fold_columns.FORM),
+    *(
+        Rule(
+            op,
+            _refuse_cumulative,
+            _emit_cumulative,
+            _slow,
+            gpu_bandwidth=_scanned,
+            gpu_latency=_rounds,
+            layouts=row_major,
+            forms=(scans.RUNS, scans.COLUMNS),
+        )
+        for op in (CumSum, CumProd)
     ),
     Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
     Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),

@@ -97,8 +97,8 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 _MANY, _LONG, _FEW, _SHORT = 2048, 16384, 16, 2048
-"""Results from which on a warp has one, elements of one that are work for a block, those that are a thread's, and those in
-whole accesses that a warp has in two rounds (`many_results`, `long_rows`, `few_elements`, `short_runs`)."""
+"""Results from which on a warp has one, elements of one that are work for a block, those that are a thread's, and those
+in whole accesses that a warp has in two rounds (`many_results`, `long_rows`, `few_elements`, `short_runs`)."""
 _BLOCK, _WIDE = 5200.0, 1700.0
 """Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took, and what it took
 of which a warp has one result."""
@@ -110,8 +110,8 @@ _REACHED, _JOINED = 0.88, 0.3e-6
 _SCATTERED = 0.5
 """A guess at the part of the bandwidth that threads reach which have a result each."""
 _ODD_ROWS, _ODD_COLUMNS, _ODD_BLOCKS = 0.45, 0.3, 0.2
-"""The parts that kernels reach which load elements one by one: warps, threads whose results are neighbours, and blocks, of
-which an H100 has 1024 at once. Between what it took for a few of each."""
+"""The parts that kernels reach which load elements one by one: warps, threads whose results are neighbours, and blocks,
+of which an H100 has 1024 at once. Between what it took for a few of each."""
 _AT_ONCE = 1024
 
 

@@ -14,6 +14,8 @@ struct FoldColumns {
   using Total = typename Fold::Total;
   static constexpr int parts = block_threads / across, batch = 4, joined_at_once = 8;
   static constexpr std::uint32_t lanes = Granules<Element>::lanes, slots = across * lanes;
+  /// Blocks of a multiprocessor that registers are for: totals and the words under way.
+  static constexpr int resident = lanes * sizeof(Total) <= 32 ? 4 : lanes * sizeof(Total) <= 64 ? 3 : 2;
   static constexpr int groups = slots < block_threads ? block_threads / slots : 1;  ///< that join what blocks have left
 
   Granules<Element> in;
@@ -134,7 +136,7 @@ void fold_columns(const Run& r, const Reduce& p, Index blocks, const void* input
   const Index pieces = (columns + Columns::lanes - 1) / Columns::lanes, items = rows.items * pieces;
   const Index tiles = (items + across - 1) / across, share = (reduced.items + blocks - 1) / blocks;
   const bool flat = p.reduced_rank == 1;
-  launch_blocks(r, tiles * blocks,
+  launch_blocks<block_threads, Columns::resident>(r, tiles * blocks,
                 Columns{Granules<typename Fold::Element>(input, elements, "reduction"), rows, reduced, Divisor(pieces),
                         Divisor(blocks), static_cast<std::uint32_t>(columns), counted(items, "reduction"),
                         static_cast<std::uint32_t>(reduced.items), static_cast<std::uint32_t>(share),

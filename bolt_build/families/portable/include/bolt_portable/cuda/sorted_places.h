@@ -1,0 +1,232 @@
+// Places of the first elements of a line in order: threads sort keys in registers that hold an element and its place.
+#pragma once
+
+#include "bolt_portable/cuda/fold.h"
+
+namespace bolt::portable {
+
+/// An element as an unsigned number of its own width: what stands before another in the order asked for has the less. NaN has
+/// the least, and both zeros have one.
+template <bool greatest, typename T>
+__device__ inline std::uint32_t rank_of(const T& x) {
+  constexpr std::uint32_t bits = 8 * sizeof(T), all = bits == 32 ? ~0u : (1u << bits % 32) - 1, top = 1u << (bits - 1);
+  std::uint32_t own = 0;
+  memcpy(&own, &x, sizeof(T));
+  if constexpr (std::is_same_v<T, boolean>) {
+    own = own != 0 ? 1 : 0;
+  } else if constexpr (std::is_floating_point_v<typename Computed<T>::type>) {
+    const auto value = read(&x);
+    if (value != value) return 0;
+    own = value == 0 ? top : own & top ? ~own & all : own | top;
+  } else if constexpr (std::is_signed_v<T>) {
+    own ^= top;
+  }
+  return greatest ? ~own & all : own;
+}
+
+/// Bits of a key that hold the element, in front of the place: half of them.
+template <typename Key>
+constexpr int rank_bits = 4 * sizeof(Key);
+
+/// `each` neighbouring keys of every of `threads` threads, sorted in registers: those of threads and warps are exchanged where
+/// keys to compare are of two. The compiler knows every step, so that no key has an address.
+template <typename Key, int threads, int each>
+struct KeySort {
+  static constexpr std::uint32_t all = threads * each;
+  Key keys[each];
+
+  /// `memory` has room for all keys where there are several warps.
+  __device__ void sort(Key* memory) {
+    if constexpr (all > 1) sort_runs<2>(memory, 0);
+  }
+
+ private:
+  /// Makes runs of `run` keys of sorted ones of half as many, and so on. Every second run is sorted the other way round. Where a
+  /// thread's keys are all of one such run they are kept `turned`, so that the least is the first everywhere.
+  template <std::uint32_t run>
+  __device__ void sort_runs(Key* memory, Key turned) {
+    const std::uint32_t first = threadIdx.x % threads * each;
+    if constexpr (run >= each) {
+      const Key turns = (first & run) == 0 ? Key{0} : ~Key{0};
+#pragma unroll
+      for (int i = 0; i < each; ++i) keys[i] ^= turned ^ turns;
+      turned = turns;
+    }
+    merge<run, run / 2>(memory);
+    if constexpr (run < all) sort_runs<2 * run>(memory, turned);
+  }
+
+  template <std::uint32_t run, std::uint32_t apart>
+  __device__ void merge(Key* memory) {
+    if constexpr (apart >= each) {
+      exchange<apart / each>(memory);
+    } else {
+#pragma unroll
+      for (std::uint32_t i = 0; i < each; ++i)
+        if ((i & apart) == 0) {
+          const bool up = run >= each || (i & run) == 0;
+          const Key a = keys[i], b = keys[i + apart];
+          keys[i] = (a < b) == up ? a : b;
+          keys[i + apart] = (a < b) == up ? b : a;
+        }
+    }
+    if constexpr (apart > 1) merge<run, apart / 2>(memory);
+  }
+
+  template <std::uint32_t distance>
+  __device__ void exchange(Key* memory) {
+    const std::uint32_t thread = threadIdx.x % threads;
+    const bool less = (thread & distance) == 0;
+    if constexpr (distance >= 32) {
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < each; ++i) memory[i * threads + thread] = keys[i];
+      __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+      Key other;
+      if constexpr (distance >= 32) {
+        other = memory[i * threads + (thread ^ distance)];
+      } else {
+        other = __shfl_xor_sync(0xffffffffu, keys[i], static_cast<int>(distance));
+      }
+      keys[i] = (keys[i] < other) == less ? keys[i] : other;
+    }
+  }
+};
+
+/// Sorts lines of [outer, extent, inner] by `threads` threads each, which have `each` keys. Where `selects`, lines are longer than
+/// that: of all elements those are taken whose keys begin as the least do, by counts of eight bits of them at a time.
+template <bool greatest, bool last, bool selects, int threads, int each, typename Key, typename T>
+struct SortedPlaces {
+  static constexpr int block = threads < block_threads ? block_threads : threads, together = block / threads;
+  static constexpr std::uint32_t room = threads * each, bins = 256;
+  static constexpr int at_once = 4;
+  /// Blocks of a multiprocessor that registers are for.
+  static constexpr int resident = block > 256 || each * sizeof(Key) > 128 ? 1 : each * sizeof(Key) > 64 ? 2 : 4;
+
+  const T* from;
+  std::int64_t* to;
+  Divisor inner;
+  std::uint32_t lines, extent, count;
+
+  __device__ void operator()(std::uint32_t number) const {
+    constexpr bool exchanges = threads > 32 || selects;
+    __shared__ Key memory[exchanges ? room : 1];
+    const std::uint32_t thread = threadIdx.x % threads, line = number * together + threadIdx.x / threads;
+    if (line >= lines) return;  // whole warps
+    const std::uint32_t outside = inner.quotient(line), inside = line - outside * inner.by;
+    const T* const x = from + static_cast<Index>(outside) * extent * inner.by + inside;
+    KeySort<Key, threads, each> own;
+    if constexpr (selects) {
+      select(x, memory);
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < each; ++i) own.keys[i] = memory[i * threads + thread];
+    } else {
+      T read[each];
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+        if (i * threads + thread < extent) read[i] = x[static_cast<Index>(i * threads + thread) * inner.by];
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+        own.keys[i] = i * threads + thread < extent ? key(read[i], i * threads + thread) : ~Key{0};
+    }
+    own.sort(memory);
+    std::int64_t* const found = to + static_cast<Index>(outside) * count * inner.by + inside;
+#pragma unroll
+    for (int i = 0; i < each; ++i)
+      if (thread * each + i < count) found[static_cast<Index>(thread * each + i) * inner.by] = place(own.keys[i]);
+  }
+
+ private:
+  __device__ static Key key(const T& x, std::uint32_t place) {
+    constexpr Key places = (Key{1} << rank_bits<Key>) - 1;
+    return static_cast<Key>(rank_of<greatest>(x)) << rank_bits<Key> | (last ? ~static_cast<Key>(place) & places : place);
+  }
+  __device__ static std::int64_t place(Key key) {
+    constexpr Key places = (Key{1} << rank_bits<Key>) - 1;
+    return static_cast<std::int64_t>((last ? ~key : key) & places);
+  }
+
+  /// Calls with(key) for this thread's elements of a line, some of which are under way at once.
+  template <typename With>
+  __device__ void each_key(const T* x, const With& with) const {
+    for (std::uint32_t first = threadIdx.x; first < extent; first += at_once * threads) {
+      T read[at_once];
+#pragma unroll
+      for (int k = 0; k < at_once; ++k)
+        if (first + k * threads < extent) read[k] = x[static_cast<Index>(first + k * threads) * inner.by];
+#pragma unroll
+      for (int k = 0; k < at_once; ++k)
+        if (first + k * threads < extent) with(key(read[k], first + k * threads));
+    }
+  }
+
+  /// Leaves the `count` least keys in memory, maybe some more, and the greatest number there is behind them.
+  __device__ void select(const T* x, Key* memory) const {
+    __shared__ std::uint32_t counts[bins], chosen, before, taken;
+    Key begin = 0;
+    std::uint32_t wanted = count;  // of keys that begin so
+    int shift = 8 * sizeof(Key);
+    for (;;) {
+      const int above = shift;
+      shift -= 8;
+      for (std::uint32_t i = threadIdx.x; i < bins; i += threads) counts[i] = 0;
+      __syncthreads();
+      each_key(x, [&](Key key) {
+        if (above == 8 * sizeof(Key) || key >> above == begin) atomicAdd(counts + (key >> shift) % bins, 1u);
+      });
+      __syncthreads();
+      if (threadIdx.x < 32) choose(counts, wanted, chosen, before);
+      __syncthreads();
+      begin = begin << 8 | chosen;
+      wanted -= before;
+      const bool fits = count - wanted + counts[chosen] <= room;
+      __syncthreads();
+      if (fits) break;  // at the latest behind the last bits, for no two keys are equal
+    }
+    if (threadIdx.x == 0) taken = 0;
+    __syncthreads();
+    each_key(x, [&](Key key) {
+      if (key >> shift <= begin) memory[atomicAdd(&taken, 1u)] = key;
+    });
+    __syncthreads();
+    for (std::uint32_t i = taken + threadIdx.x; i < room; i += threads) memory[i] = ~Key{0};
+  }
+
+  /// The bin of the `wanted`-th key, and how many are in front of it. By one warp.
+  __device__ static void choose(const std::uint32_t* counts, std::uint32_t wanted, std::uint32_t& chosen,
+                                std::uint32_t& before) {
+    constexpr std::uint32_t own = bins / 32;
+    std::uint32_t sum = 0;
+    for (std::uint32_t i = 0; i < own; ++i) sum += counts[threadIdx.x * own + i];
+    std::uint32_t up_to = scan_warp<typed::Add>(sum), in_front = up_to - sum;
+    if (in_front >= wanted || up_to < wanted) return;
+    for (std::uint32_t i = 0; i < own; ++i) {
+      const std::uint32_t many = counts[threadIdx.x * own + i];
+      if (in_front + many >= wanted) {
+        chosen = threadIdx.x * own + i;
+        before = in_front;
+        return;
+      }
+      in_front += many;
+    }
+  }
+};
+
+/// Places of the first `count` of each line, as `places` of lines.h. Raises std::runtime_error where there are too many lines, or
+/// the launch fails.
+template <bool greatest, bool last, bool selects, int threads, int each, typename Key, typename T>
+void sorted_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
+  using Sorted = SortedPlaces<greatest, last, selects, threads, each, Key, T>;
+  const std::uint32_t lines = counted(p.outer * p.inner, "places");
+  launch_blocks<Sorted::block, Sorted::resident>(
+      r, (static_cast<Index>(lines) + Sorted::together - 1) / Sorted::together,
+      Sorted{static_cast<const T*>(input), static_cast<std::int64_t*>(output), Divisor(p.inner), lines,
+             counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
+      "places");
+}
+
+}  // namespace bolt::portable

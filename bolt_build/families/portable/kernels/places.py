@@ -1,0 +1,60 @@
+"""Places of the greatest and least elements along an axis, of one of them and of several in order."""
+
+from __future__ import annotations
+
+from math import prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.portable.kernels import fold_columns, fold_runs, sorted_places
+from bolt_build.families.portable.kernels.line_extents import lines_text
+from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
+from bolt_build.families.portable.typed import ctype
+from bolt_build.graph.ops.lines import Places
+from bolt_build.targets import Target
+
+
+def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, x = problem.op, problem.inputs[0]
+    assert isinstance(op, Places)
+    types = f"{boolean(op.greatest)}, {boolean(op.last)}, {ctype(x.format.dtype)}"
+    call = f"bolt::portable::places<{types}>(r, {lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]});"
+    return StepCode(("bolt_portable/lines.h",), None, "", call)
+
+
+_ELEMENT, _NEIGHBOUR = 0.3e-6, 0.05e-6
+"""Seconds that an H100 took for an element of a line of a thread, and for one beside whose line others lie."""
+_SCATTERED = 0.25
+"""The part of its bandwidth that it reached so."""
+_RANKED, _RANKS = 40 << 10, 1.25e10
+"""Bytes of a line that a block ranks (`ranked_bytes`), and elements that a multiprocessor of an H100 compared each
+second."""
+
+
+def _seconds_of_places(problem: KernelProblem, target: Target) -> float:
+    """Of the plain kernel: threads that have a line each, or blocks that compare all elements of one with all."""
+    op, x, gpu = problem.op, problem.inputs[0], target.gpu
+    assert isinstance(op, Places)
+    assert gpu is not None, "hosts are predicted otherwise"
+    extent = x.shape[op.axis]
+    lines = x.type.elements // extent
+    if op.count > 1 and extent * x.format.dtype.nbytes <= _RANKED:
+        computing = lines * extent * extent / (_RANKS * min(max(lines, 1), gpu.sms))
+    else:
+        neighbours = prod(x.shape[op.axis :]) > extent
+        computing = op.count * extent * (_NEIGHBOUR if neighbours else _ELEMENT)
+    return max(moved(problem.nbytes, target) / _SCATTERED, computing) + OVERLAPPED * target.launch_seconds
+
+
+RULES = (
+    Rule(
+        Places,
+        no_epilogue,
+        _emit_places,
+        lambda problem: 0.01,  # of the peak rate, where steps of a loop wait for each other
+        gpu_seconds=_seconds_of_places,
+        layouts=row_major,
+        forms=(fold_runs.FORM, fold_columns.FORM, sorted_places.FORM),
+    ),
+)

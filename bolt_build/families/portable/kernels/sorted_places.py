@@ -1,0 +1,162 @@
+"""How a GPU finds places of several elements in order: threads sort keys in registers that hold element and place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log2
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.line_extents import lines_text
+from bolt_build.families.portable.kernels.rows import BLOCK, WARP
+from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.lines import Places
+from bolt_build.targets import Gpu, Target
+
+MOST = {WARP: 32, BLOCK: 16, 1024: 4}
+"""Keys that a thread sorts at most, by threads of a line."""
+_SELECTS = 1024
+"""Threads of a line that is longer than what they sort."""
+
+
+@dataclass(frozen=True)
+class SortTile:
+    """A line has `threads` threads, of which each sorts `each` keys."""
+
+    threads: int
+    each: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("threads", self.threads), ("each", self.each)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> SortTile:
+        return SortTile(reader.number("threads"), reader.number("each"))
+
+    @property
+    def room(self) -> int:
+        """Keys of a line."""
+        return self.threads * self.each
+
+
+def _serves(problem: KernelProblem) -> bool:
+    return isinstance(problem.op, Places) and problem.op.count > 1
+
+
+def _extent(problem: KernelProblem) -> int:
+    assert isinstance(problem.op, Places)
+    return problem.inputs[0].shape[problem.op.axis]
+
+
+def _count(problem: KernelProblem) -> int:
+    assert isinstance(problem.op, Places)
+    return problem.op.count
+
+
+def _key(problem: KernelProblem) -> int:
+    """Bytes of a key: half of them are the place."""
+    short = problem.inputs[0].format.dtype.nbytes <= 2 and _extent(problem) <= 1 << 16
+    return 4 if short else 8
+
+
+def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    dtype, count = problem.inputs[0].format.dtype, _count(problem)
+    if dtype.nbytes > 4:
+        return f"keys have no room for {dtype.value} and a place"
+    most = max(threads * each for threads, each in MOST.items())
+    return Reason("sorts up to {} elements, not {}", most, count) if count > most else None
+
+
+def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[SortTile]:
+    """Where the whole line has room, and where a part of it has that is selected first."""
+    extent, count = _extent(problem), _count(problem)
+    for threads, most in MOST.items():
+        wanted = count if threads == _SELECTS else extent
+        each = 1 << max(ceil(log2(max(wanted, 1) / threads)), 0)
+        if each <= most:
+            yield SortTile(threads, each)
+
+
+def refuse_tile(problem: KernelProblem, tile: SortTile) -> str | None:
+    if tile.threads not in MOST or not 1 <= tile.each <= MOST[tile.threads] or tile.each & (tile.each - 1):
+        return Reason("{} threads do not sort {} keys each", tile.threads, tile.each)
+    wanted = _count(problem) if tile.threads == _SELECTS else _extent(problem)
+    return Reason("{} keys have no room for {} elements", tile.room, wanted) if tile.room < wanted else None
+
+
+_COMPARED, _SHUFFLED, _EXCHANGED, _LOADED = 2.0, 4.0, 14.0, 14.0
+"""Guesses at the instructions of a key of 32 bits that is compared with another one in a thread, in its warp and in its
+block, and until it is there; those of 64 bits take `_WIDE` times as many."""
+_WIDE = 2.5
+_PASS, _PASSES = 10.0, 3.5
+"""The same of an element of a line that is counted or taken, and how often that is expected."""
+_ISSUED = 128 * 1.6e9 * 0.6
+"""A guess at the instructions of threads that a multiprocessor begins in a second."""
+_STEP, _ASKED = 30e-9, 0.7e-6
+"""Seconds of a comparison of which the next one takes the result; and until a word is there."""
+_REACHED = 0.7
+_REGISTERS = 64
+
+
+def _steps(keys: int) -> float:
+    """Comparisons of each of so many keys, one after the other, until they are sorted."""
+    return log2(keys) * (log2(keys) + 1) / 2
+
+
+def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
+    gpu, extent = target.gpu, _extent(problem)
+    assert gpu is not None, "forms are for GPUs"
+    lines = problem.inputs[0].type.elements // max(extent, 1)
+    wide = _WIDE if _key(problem) == 8 else 1.0
+    all_steps, of_threads, of_warps = (
+        log2(many) * (log2(many) + 1) / 2 for many in (tile.room, tile.threads, tile.threads / WARP)
+    )
+    key = _COMPARED * (all_steps - of_threads) + _SHUFFLED * (of_threads - of_warps) + _EXCHANGED * of_warps + _LOADED
+    instructions, waits = tile.room * key * wide, all_steps * _STEP
+    if tile.threads == _SELECTS:
+        instructions += extent * _PASS * _PASSES
+        waits += _PASSES * _ASKED * ceil(extent / (4 * _SELECTS))
+    block = max(tile.threads, BLOCK)
+    blocks = ceil(lines * tile.threads / block)
+    waves = ceil(blocks / (gpu.sms * beside(block, _REGISTERS, tile.room * _key(problem), gpu)))
+    busy = min(1.0, blocks / gpu.sms)
+    issue = lines * instructions / (_ISSUED * gpu.sms * busy)
+    return (
+        max(moved(problem.nbytes, target) / _REACHED, issue, waits * waves)
+        + OVERLAPPED * target.launch_seconds
+        + _ASKED
+    )
+
+
+def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCode:
+    op, x = problem.op, problem.inputs[0]
+    assert isinstance(op, Places)
+    selects = tile.threads == _SELECTS
+    types = f"{'std::uint32_t' if _key(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
+    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {boolean(selects)}, {tile.threads}, {tile.each}, {types}"
+    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
+    call = f"bolt::portable::sorted_places<{how}>(r, {given});"
+    return StepCode(("bolt_portable/cuda/sorted_places.h",), None, "", call)
+
+
+FORM: Form[SortTile] = Form(
+    "sorted",
+    _serves,
+    refuse,
+    tiles,
+    lambda problem, tile, gpu: refuse_tile(problem, tile),
+    _seconds,
+    SortTile.read,
+    _emit,
+)
