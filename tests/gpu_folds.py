@@ -100,7 +100,7 @@ def candidate(tile: Tile) -> Candidate:
 
 
 def _stated(layer: Layer, tiles: tuple[Tile, ...]) -> Iterator[Trial]:
-    """In each layout those of the form that serves it; the first where results have the model's type, which is wider."""
+    """In each layout those of the form that serves it; the first where results have the model's wider type."""
     for trial in trials_of(layer, "portable"):
         problem = trial.step.problem
         offered = {dict(each.parameters)["algorithm"] for each in PORTABLE.candidates(problem, TARGET)[0]}

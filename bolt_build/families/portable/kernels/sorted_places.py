@@ -119,9 +119,7 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
     assert gpu is not None, "forms are for GPUs"
     lines = problem.inputs[0].type.elements // max(extent, 1)
     wide = _WIDE if _key(problem) == 8 else 1.0
-    all_steps, of_threads, of_warps = (
-        log2(many) * (log2(many) + 1) / 2 for many in (tile.room, tile.threads, tile.threads / WARP)
-    )
+    all_steps, of_threads, of_warps = (_steps(many) for many in (tile.room, tile.threads, tile.threads // WARP))
     key = _COMPARED * (all_steps - of_threads) + _SHUFFLED * (of_threads - of_warps) + _EXCHANGED * of_warps + _LOADED
     instructions, waits = tile.room * key * wide, all_steps * _STEP
     if tile.threads == _SELECTS:
@@ -132,11 +130,8 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
     waves = ceil(blocks / (gpu.sms * beside(block, _REGISTERS, tile.room * _key(problem), gpu)))
     busy = min(1.0, blocks / gpu.sms)
     issue = lines * instructions / (_ISSUED * gpu.sms * busy)
-    return (
-        max(moved(problem.nbytes, target) / _REACHED, issue, waits * waves)
-        + OVERLAPPED * target.launch_seconds
-        + _ASKED
-    )
+    memory = moved(problem.nbytes, target) / _REACHED
+    return max(memory, issue, waits * waves) + OVERLAPPED * target.launch_seconds + _ASKED
 
 
 def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCode:

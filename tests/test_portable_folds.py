@@ -1,0 +1,228 @@
+"""Reductions, places and running sums of rows that begin anywhere: what candidates state, what is refused and why,
+which kernel is offered first, and that old locks' plain kernels stay."""
+
+from __future__ import annotations
+
+import pytest
+from gpu_folds import Tile, candidate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
+from bolt_build.families.portable.kernels.fold_runs import RunsTile
+from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
+from bolt_build.families.portable.kernels.sorted_places import SortTile
+from bolt_build.graph.ir import Layout, Op, TensorType
+from bolt_build.graph.ops.lines import CumProd, CumSum, Places
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.targets import HOST, target_named
+
+FAMILY, H100 = Portable(), target_named("h100")
+AT = StepExpressions(("x",), ("y",), (None,))
+DIRECT = Candidate("portable", (("algorithm", "direct"),))
+ROW, LAST = Layout.ROW, Layout.CHANNELS_LAST
+
+
+def asked(op: Op, *shape: int, dtype: DType = DType.F16, layout: Layout = ROW, target: str = "h100") -> KernelProblem:
+    (made,) = op.infer([TensorType(dtype, shape)])
+    to = TensorFormat(made.dtype, layout if made.rank >= 3 else ROW)
+    operand = Operand(shape, TensorFormat(dtype, layout))
+    return KernelProblem(op, (operand,), (Operand(made.shape, to),), (), DType.F32, target)
+
+
+ROWS, ALL = asked(Reduce("sum", (2,), False), 32, 1024, 197), asked(Reduce("sum", (1, 2), False), 32, 512, 1025)
+HEADS, TOP = asked(Reduce("mean", (1,), False), 32, 12, 197, 197), asked(Places(2, 300), 32, 80, 1000)
+DOWN, ALONG = asked(CumSum(1), 32, 512, 768), asked(CumProd(2, True), 32, 512, 1001)
+WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "reason"),
+    [
+        (ROWS, RunsTile(8, 8, 1), None),
+        (ROWS, RunsTile(8, 4, 1), "4 threads of a result do not read runs by 8"),
+        (ROWS, RunsTile(8, 64, 1), "64 threads of a result do not read runs by 8"),
+        (ROWS, RunsTile(8, 32, 2), "blocks share a result that all of their threads have"),
+        (ROWS, RunsTile(8, 256, 2), "1 parts of a result are not shared by 2 blocks"),
+        (ROWS, RunsTile(1, 256, 7), "32768 groups of results are more than the 4096 that there are counters for"),
+        (ALL, RunsTile(32, 256, 513), None),
+        (ALL, RunsTile(32, 256, 514), "513 parts of a result are not shared by 514 blocks"),
+        (HEADS, ColumnsTile(256, 1), None),
+        (HEADS, ColumnsTile(2, 1), "no 2 threads of a block lie side by side"),
+        (HEADS, ColumnsTile(256, 13), "12 parts of a result are not shared by 13 blocks"),
+        (HEADS, ColumnsTile(4, 3), "38816 groups of results are more than the 4096 that there are counters for"),
+        (TOP, SortTile(32, 32), None),
+        (TOP, SortTile(32, 64), "32 threads do not sort 64 keys each"),
+        (TOP, SortTile(32, 16), "512 keys have no room for 1000 elements"),
+        (TOP, SortTile(1024, 1), None),
+        (DOWN, ScanColumnsTile(8, 4), None),
+        (DOWN, ScanColumnsTile(16, 4), "16 elements of 2 bytes are not one access"),
+        (DOWN, ScanColumnsTile(8, 2), "no 2 threads have lines side by side"),
+        (asked(CumSum(1), 2, 9, 12), ScanColumnsTile(8, 4), "12 lines side by side are no whole accesses of 8"),
+        (ALONG, ScanRunsTile(32), None),
+        (ALONG, ScanRunsTile(64), "no line has 64 threads"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_cut_that_is_not_legal_has_a_reason(problem: KernelProblem, tile: Tile, reason: str | None) -> None:
+    assert FAMILY.refuse(problem, candidate(tile), H100) == reason
+
+
+@pytest.mark.parametrize(
+    ("problem", "reasons"),
+    [
+        (ROWS, []),
+        (WIDE, ["sorted: keys have no room for i64 and a place"]),
+        (asked(Places(1, 5000), 4, 9000), ["sorted: sorts up to 4096 elements, not 5000"]),
+        (asked(Reduce("sum", (1,)), 1 << 16, 1 << 16),
+         ["runs: 4294967296 elements are more than the 2147483584 that it counts"]),
+        (asked(CumSum(1), 1 << 16, 1 << 16),
+         ["runs: 4294967296 elements are more than the 2147483584 that it counts"]),
+        (asked(Reduce("sum", (1,)), 4, 0), ["runs: there are no elements"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelProblem, reasons: list[str]) -> None:
+    candidates, refused = FAMILY.candidates(problem, H100)
+    assert [each.reason for each in refused if "faster" not in each.reason and each.what == problem.op.kind] == reasons
+    assert DIRECT in candidates
+
+
+@pytest.mark.parametrize(
+    ("problem", "first"),
+    [
+        (ROWS, RunsTile(4, 4, 1)),
+        (ALL, RunsTile(16, 256, 17)),
+        (asked(Reduce("sum", (0, 1, 2)), 32, 512, 1025), RunsTile(16, 256, 264)),
+        (asked(Reduce("mean", (1, 3), False), 32, 12, 197, 197), RunsTile(8, 16, 1)),
+        (asked(Reduce("l1", (2,), False), 32, 512, 1001, dtype=DType.I32), None),
+        (HEADS, ColumnsTile(256, 1)),
+        (asked(Reduce("mean", (2, 3)), 32, 90, 56, 56, layout=LAST), ColumnsTile(16, 11)),
+        (asked(Places(2, 1), 32, 512, 1001), RunsTile(16, 16, 1)),
+        (asked(Places(1, 1), 32, 21, 256, 256), ColumnsTile(128, 1)),
+        (TOP, SortTile(32, 32)),
+        (asked(Places(1, 300), 1, 24000), SortTile(1024, 1)),
+        (DOWN, ScanColumnsTile(8, 16)),
+        (ALONG, ScanRunsTile(32)),
+        (asked(CumSum(1), 4, 100000), ScanRunsTile(256)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_where_rows_begin_anywhere_or_results_are_few_a_form_leads(problem: KernelProblem, first: Tile | None) -> None:
+    found = FAMILY.candidates(problem, H100)[0]
+    assert found[0] != DIRECT
+    if first is not None:
+        assert found[0] == candidate(first)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        asked(Reduce("mean", (2,), False), 256, 128, 768),
+        asked(Reduce("mean", (1,), False), 32, 128, 768),
+        asked(Reduce("max", (1,)), 32, 256, 56, 56),
+        asked(Reduce("mean", (2, 3)), 32, 2048, 7, 7, layout=LAST),
+        asked(Reduce("mean", (2, 3)), 1, 96, 56, 56, layout=LAST),
+    ],
+    ids=str,
+)
+def test_where_plain_kernels_load_whole_accesses_they_lead(problem: KernelProblem) -> None:
+    assert FAMILY.candidates(problem, H100)[0][0] == DIRECT
+
+
+def test_what_a_candidate_states_is_what_runs() -> None:
+    code = FAMILY.emit(ALL, candidate(RunsTile(32, 256, 17)), H100, AT)
+    mode, half = "bolt::portable::ReduceSum", "bolt::portable::f16"
+    assert code.call == (
+        f"bolt::portable::fold_runs<32, 256, bolt::portable::FloatFold<{mode}, {half}>>(r, "
+        "bolt::portable::Reduce{.kept_rank = 1, .kept = {32}, .kept_stride = {524800}, .reduced_rank = 1, "
+        ".reduced = {524800}, .reduced_stride = {1}, .channel_axis = -1}, 17, x, "
+        f"bolt::portable::float_results<{mode}, {half}>(y, 524800, bolt::portable::chain()));"
+    )
+    assert (code.includes, code.member_type) == (("bolt_portable/cuda/fold_runs.h",), "bolt::portable::SharedTotals")
+    assert (code.member_arguments, code.counts) == ("2176", True)
+
+
+def test_blocks_that_share_nothing_need_no_memory_and_no_counters() -> None:
+    code = FAMILY.emit(HEADS, candidate(ColumnsTile(256, 1)), H100, AT)
+    assert code.call.startswith(
+        "bolt::portable::fold_columns<256, bolt::portable::FloatFold<bolt::portable::ReduceMean, "
+    )
+    assert (code.member_type, code.counts) == (None, False)
+
+
+def test_places_and_integers_are_folded_as_reductions_are() -> None:
+    last = asked(Places(1, 1, False, True), 32, 21, 256, 256, dtype=DType.U8)
+    text = FAMILY.emit(last, candidate(ColumnsTile(128, 1)), H100, AT).call
+    assert "<128, bolt::portable::PlaceFold<false, true, std::uint8_t>>(" in text
+    assert text.endswith(", 1, x, bolt::portable::PlaceResults(y));")
+    mean = asked(Reduce("mean", (2,), False), 3, 5, 800, dtype=DType.I32)
+    code = FAMILY.emit(mean, candidate(RunsTile(32, 256, 2)), H100, AT)
+    fold = "bolt::portable::typed::ReduceMean<bolt::portable::Computed<std::int32_t>::type>"
+    assert f"bolt::portable::TypedFold<{fold}, std::int32_t>" in code.call
+    assert code.member_arguments == str(15 * 2 * 8)  # sums in 64 bits
+
+
+def test_keys_are_as_narrow_as_element_and_place_are() -> None:
+    sort, how = candidate(SortTile(1024, 1)), "bolt::portable::sorted_places<true, false, "
+    assert f"{how}false, 32, 32, std::uint32_t, " in FAMILY.emit(TOP, candidate(SortTile(32, 32)), H100, AT).call
+    for extent, key in ((1 << 16, "std::uint32_t"), (1 + (1 << 16), "std::uint64_t")):
+        long = asked(Places(1, 300), 4, extent)
+        assert f"{how}true, 1024, 1, {key}, bolt::portable::f16>" in FAMILY.emit(long, sort, H100, AT).call
+
+
+def test_running_sums_state_direction_and_what_comes_of_nothing() -> None:
+    call = FAMILY.emit(ALONG, candidate(ScanRunsTile(32)), H100, AT).call
+    assert call == (
+        "bolt::portable::scan_runs<32, false, bolt::portable::f16, bolt::portable::typed::Mul>(r, 16384, 1001, true, "
+        "x, y, 1);"
+    )
+
+
+def test_earlier_locks_have_the_plain_kernel() -> None:
+    for problem, begin in ((ROWS, "reduce<"), (TOP, "places<true, false, "), (DOWN, "cumulative_sum<")):
+        assert FAMILY.refuse(problem, DIRECT, H100) is None
+        assert FAMILY.emit(problem, DIRECT, H100, AT).call.startswith(f"bolt::portable::{begin}")
+        assert FAMILY.variants(problem, DIRECT, H100) == ()
+
+
+def test_tuning_tries_other_numbers_of_blocks() -> None:
+    leads = FAMILY.candidates(ALL, H100)[0][0]
+    assert {each.parameters for each in FAMILY.variants(ALL, leads, H100)} == {leads.parameters}
+    assert {dict(each.settings)["blocks"] for each in FAMILY.variants(ALL, leads, H100)} == {1, 5, 9, 33}
+
+
+def test_hosts_have_no_forms() -> None:
+    problem = asked(Reduce("sum", (2,), False), 2, 33, 197, dtype=DType.F32, target="host")
+    assert FAMILY.candidates(problem, HOST)[0] == (DIRECT,)
+    stated = candidate(RunsTile(8, 8, 1))
+    assert FAMILY.refuse(problem, stated, HOST) == f"{stated} is none of its candidates"
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    st.sampled_from((DType.F16, DType.F32, DType.I64, DType.I8)),
+    st.sampled_from((ROW, LAST)),
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_offered_is_legal_and_is_emitted(
+    shape: list[int], dtype: DType, layout: Layout, data: st.DataObject
+) -> None:
+    axes = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))))
+    axis, count = axes[0], data.draw(st.integers(1, shape[axes[0]]))
+    placed = layout if len(shape) >= 3 else ROW
+    for problem in (
+        asked(Reduce("sum", axes), *shape, dtype=dtype, layout=placed),
+        asked(Places(axis, count), *shape, dtype=dtype),
+        asked(CumSum(axis), *shape, dtype=dtype),
+    ):
+        offered = FAMILY.candidates(problem, H100)[0]
+        for each in offered:
+            for tried in (each, *FAMILY.variants(problem, each, H100)):
+                assert FAMILY.refuse(problem, tried, H100) is None
+                assert FAMILY.emit(problem, tried, H100, AT).call
+                assert 0 < FAMILY.predict(problem, tried, H100) < 1
