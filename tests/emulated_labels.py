@@ -224,8 +224,8 @@ FURTHER = (
     "fold-integers-portable-runsx1x256x2-i32/row-i32/row",
     "fold-any-portable-columnsx4x2-bool/row-bool/row",
     "fold-chain-portable-columnsx4x5-f16/channels_last-f16/channels_last",
-    "fold-several-last-portable-sortedx32x4-i8/row-i64/row",
-    "fold-several-numbers-portable-sortedx256x4-f32/row-i64/row",
+    "fold-several-last-portable-sortedx32x1x3-i8/row-i64/row",
+    "fold-several-numbers-portable-sortedx256x4x4-f32/row-i64/row",
     "fold-running-back-portable-runsx32-f16/row-f16/row",
     "fold-running-up-portable-columnsx1x32-f16/row-f16/row",
     "slide-average-padded-portable-slidingx4x8x1x1x3x1-f16/channels_last-f16/channels_last",
@@ -266,7 +266,7 @@ FURTHER = (
 )
 FURTHER_IN_BF16 = (
     "fold-heads-portable-columnsx32x2-f16/row",
-    "fold-several-portable-sortedx32x4-f16/row",
+    "fold-several-portable-sortedx32x1x4-f16/row",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16",
     "stem-whole-7x7-cutlass-4x16x1-f16/channels_last",
     "band-7x1-cutlass-64x64x64xpingpongx2-f16",

@@ -49,7 +49,7 @@ def columns(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
     return tuple(ColumnsTile(*each) for each in tiles)
 
 
-def sorts(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
+def sorts(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
     return tuple(SortTile(*each) for each in tiles)
 
 
@@ -76,12 +76,13 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("any", Reduce("max", (1,), False), 3, 17, 45, dtype=DType.BOOL, span=1), columns((4, 2), (32, 1))),
     (folded("bytes", Reduce("sum", (0,), False), 19, 5, 31, dtype=DType.U8, span=9), columns((8, 1), (4, 4))),
     (folded("doubles", Reduce("l1", (2,), False), 3, 5, 83, dtype=DType.F64), runs((4, 8, 1),)),
-    (folded("several", Places(1, 30), 9, 100), sorts((32, 4), (256, 1), (1024, 1))),
-    (folded("several-last", Places(1, 7, False, True), 2, 70, 5, dtype=DType.I8, span=9), sorts((32, 4), (1024, 2))),
-    (folded("several-flags", Places(1, 40), 3, 61, dtype=DType.BOOL, span=1), sorts((32, 2),)),
-    (folded("several-numbers", Places(2, 300, False), 2, 3, 700), sorts((256, 4), (1024, 1))),
-    (folded("several-of-many", Places(1, 1500), 2, 9000), sorts((1024, 2),)),
-    (folded("several-alike", Places(0, 900, True, True), 70001, 1, dtype=DType.U16, span=3), sorts((1024, 1),)),
+    (folded("several", Places(1, 30), 9, 100), sorts((32, 4, 4), (32, 1, 4), (256, 1, 1), (1024, 1, 0))),
+    (folded("several-last", Places(1, 7, False, True), 2, 70, 5, dtype=DType.I8, span=9),
+     sorts((32, 4, 4), (32, 1, 3), (1024, 2, 0))),
+    (folded("several-flags", Places(1, 40), 3, 61, dtype=DType.BOOL, span=1), sorts((32, 2, 2),)),
+    (folded("several-numbers", Places(2, 300, False), 2, 3, 700), sorts((256, 4, 4), (32, 16, 22), (1024, 1, 0))),
+    (folded("several-of-many", Places(1, 1500), 2, 9000), sorts((1024, 2, 0),)),
+    (folded("several-alike", Places(0, 900, True, True), 70001, 1, dtype=DType.U16, span=3), sorts((1024, 1, 0),)),
     (folded("running", CumSum(1), 11, 333), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-back", CumSum(1, True, True), 3, 2503), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-bytes", CumSum(2, True), 3, 5, 77, dtype=DType.I8, span=9), (ScanRunsTile(32),)),
@@ -90,7 +91,8 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("running-down", CumSum(1), 2, 150, 48), (ScanColumnsTile(8, 4), ScanColumnsTile(2, 16))),
     (folded("running-up", CumSum(0, True, True), 333, 37), (ScanColumnsTile(1, 32), ScanColumnsTile(1, 64))),
     (folded("running-wide", CumProd(1, True), 2, 50, 6, dtype=DType.I32, span=2), (ScanColumnsTile(2, 16),)),
-    (folded("several-wide", Places(1, 5), 3, 40, dtype=DType.I32, span=5), sorts((32, 2), (256, 1), (1024, 1))),
+    (folded("several-wide", Places(1, 5), 3, 40, dtype=DType.I32, span=5),
+     sorts((32, 2, 2), (32, 1, 2), (256, 1, 1), (1024, 1, 0))),
 )  # fmt: skip
 """Of each layer cuts that prediction would not put first, with several of all that they state."""
 

@@ -27,14 +27,17 @@ _SELECTS = 1024
 
 @dataclass(frozen=True)
 class SortTile:
-    """A line has `threads` threads, of which each sorts `each` keys."""
+    """A line has `threads` threads, of which each `holds` so many of its elements, and sorts `each` keys: all of a
+    line's or, where it holds more, the first of them. It holds none of lines that are read several times."""
 
     threads: int
     each: int
+    holds: int
 
     @property
     def parameters(self) -> Named:
-        return ("threads", self.threads), ("each", self.each)
+        held = (("holds", self.holds),) if self.holds else ()
+        return ("threads", self.threads), ("each", self.each), *held
 
     @property
     def settings(self) -> Named:
@@ -42,11 +45,12 @@ class SortTile:
 
     @staticmethod
     def read(reader: Reader) -> SortTile:
-        return SortTile(reader.number("threads"), reader.number("each"))
+        holds = reader.number("holds") if reader.has("holds") else 0
+        return SortTile(reader.number("threads"), reader.number("each"), holds)
 
     @property
     def room(self) -> int:
-        """Keys of a line."""
+        """Keys that are sorted."""
         return self.threads * self.each
 
 
@@ -78,27 +82,44 @@ def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return Reason("sorts up to {} elements, not {}", most, count) if count > most else None
 
 
+def _enough(keys: int, threads: int) -> int:
+    """Keys of a thread, a power of two."""
+    return 1 << max(ceil(log2(max(keys, 1) / threads)), 0)
+
+
 def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[SortTile]:
-    """Where the whole line has room, and where a part of it has that is selected first."""
+    """Where all of a line is sorted, and where those are that come first."""
     extent, count = _extent(problem), _count(problem)
-    for threads, most in MOST.items():
-        wanted = count if threads == _SELECTS else extent
-        each = 1 << max(ceil(log2(max(wanted, 1) / threads)), 0)
-        if each <= most:
-            yield SortTile(threads, each)
+    for threads in (WARP, BLOCK):
+        if (each := _enough(extent, threads)) <= MOST[threads]:
+            yield SortTile(threads, each, each)
+    if (holds := ceil(extent / WARP)) <= MOST[WARP] and (each := _enough(count, WARP)) < holds:
+        yield SortTile(WARP, each, holds)
+    if (each := _enough(count, _SELECTS)) <= MOST[_SELECTS]:
+        yield SortTile(_SELECTS, each, 0)
 
 
 def refuse_tile(problem: KernelProblem, tile: SortTile) -> str | None:
     if tile.threads not in MOST or not 1 <= tile.each <= MOST[tile.threads] or tile.each & (tile.each - 1):
         return Reason("{} threads do not sort {} keys each", tile.threads, tile.each)
-    wanted = _count(problem) if tile.threads == _SELECTS else _extent(problem)
-    return Reason("{} keys have no room for {} elements", tile.room, wanted) if tile.room < wanted else None
+    held = (
+        (0,) if tile.threads == _SELECTS else (tile.each,) if tile.threads != WARP else range(tile.each, MOST[WARP] + 1)
+    )
+    if tile.holds not in held:
+        return Reason("{} threads that sort {} keys each do not hold {}", tile.threads, tile.each, tile.holds)
+    if tile.holds and tile.threads * tile.holds < _extent(problem):
+        return Reason("{} elements are more than {} threads hold", _extent(problem), tile.threads)
+    count = _count(problem)
+    return Reason("{} keys have no room for {} elements", tile.room, count) if tile.room < count else None
 
 
 _COMPARED, _SHUFFLED, _EXCHANGED, _LOADED = 2.0, 4.0, 14.0, 14.0
 """Guesses at the instructions of a key of 32 bits that is compared with another one in a thread, in its warp and in its
 block, and until it is there; those of 64 bits take `_WIDE` times as many."""
 _WIDE = 2.5
+_BITS, _BIT, _MET = 10, 2.5, 25.0
+"""How many bits of a bound are expected to be tried, and the same of a key that is compared with it and of a thread
+whose warp counts those that are less."""
 _PASS, _PASSES = 10.0, 3.5
 """The same of an element of a line that is counted or taken, and how often that is expected."""
 _ISSUED = 128 * 1.6e9 * 0.6
@@ -122,7 +143,10 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
     all_steps, of_threads, of_warps = (_steps(many) for many in (tile.room, tile.threads, tile.threads // WARP))
     key = _COMPARED * (all_steps - of_threads) + _SHUFFLED * (of_threads - of_warps) + _EXCHANGED * of_warps + _LOADED
     instructions, waits = tile.room * key * wide, all_steps * _STEP
-    if tile.threads == _SELECTS:
+    if tile.holds > tile.each:
+        instructions += WARP * (tile.holds * (_BITS * _BIT + _LOADED) * wide + _BITS * _MET)
+        waits += _BITS * _STEP
+    if not tile.holds:
         instructions += extent * _PASS * _PASSES
         waits += _PASSES * _ASKED * ceil(extent / (4 * _SELECTS))
     block = max(tile.threads, BLOCK)
@@ -137,9 +161,8 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
 def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCode:
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, Places)
-    selects = tile.threads == _SELECTS
     types = f"{'std::uint32_t' if _key(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
-    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {boolean(selects)}, {tile.threads}, {tile.each}, {types}"
+    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {tile.holds}, {tile.threads}, {tile.each}, {types}"
     given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
     call = f"bolt::portable::sorted_places<{how}>(r, {given});"
     return StepCode(("bolt_portable/cuda/sorted_places.h",), None, "", call)

@@ -28,7 +28,7 @@ struct FoldColumns {
   Results put;
 
   __device__ void operator()(std::uint32_t block) const {
-    __shared__ Total found[parts][slots];
+    __shared__ __align__(16) Total found[parts][slots];
     const std::uint32_t tile = sharing.quotient(block), split = block - tile * sharing.by;
     const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across, item = tile * across + lane;
     Total total[lanes];

@@ -96,15 +96,17 @@ struct KeySort {
   }
 };
 
-/// Sorts lines of [outer, extent, inner] by `threads` threads each, which have `each` keys. Where `selects`, lines are longer than
-/// that: of all elements those are taken whose keys begin as the least do, by counts of eight bits of them at a time.
-template <bool greatest, bool last, bool selects, int threads, int each, typename Key, typename T>
+/// Sorts lines of [outer, extent, inner] by `threads` threads each, which have `each` keys. Of lines that are longer those are
+/// selected before: where a thread `holds` more elements of its line by a warp, and where it holds none, 0, of lines of any length.
+template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T>
 struct SortedPlaces {
+  static constexpr bool selects = holds == 0;
   static constexpr int block = threads < block_threads ? block_threads : threads, together = block / threads;
   static constexpr std::uint32_t room = threads * each, bins = 256;
   static constexpr int at_once = 4;
   /// Blocks of a multiprocessor that registers are for.
-  static constexpr int resident = block > 256 || each * sizeof(Key) > 128 ? 1 : each * sizeof(Key) > 64 ? 2 : 4;
+  static constexpr int bytes = (holds > each ? holds : each) * sizeof(Key);  ///< of a thread's keys
+  static constexpr int resident = block > 256 || bytes > 128 ? 1 : bytes > 64 ? 2 : 4;
 
   const T* from;
   std::int64_t* to;
@@ -112,8 +114,10 @@ struct SortedPlaces {
   std::uint32_t lines, extent, count;
 
   __device__ void operator()(std::uint32_t number) const {
-    constexpr bool exchanges = threads > 32 || selects;
-    __shared__ Key memory[exchanges ? room : 1];
+    constexpr bool exchanges = threads > 32 || holds != each;
+    static_assert(holds <= each || threads == 32, "a warp selects of what it holds");
+    __shared__ Key all[together][exchanges ? room : 1];
+    Key* const memory = all[threadIdx.x / threads];
     const std::uint32_t thread = threadIdx.x % threads, line = number * together + threadIdx.x / threads;
     if (line >= lines) return;  // whole warps
     const std::uint32_t outside = inner.quotient(line), inside = line - outside * inner.by;
@@ -124,14 +128,14 @@ struct SortedPlaces {
       __syncthreads();
 #pragma unroll
       for (int i = 0; i < each; ++i) own.keys[i] = memory[i * threads + thread];
+    } else if constexpr (holds > each) {
+      Key held[holds];
+      hold(x, held);
+      select_held(held, memory);
+#pragma unroll
+      for (int i = 0; i < each; ++i) own.keys[i] = memory[i * threads + thread];
     } else {
-      T read[each];
-#pragma unroll
-      for (int i = 0; i < each; ++i)
-        if (i * threads + thread < extent) read[i] = x[static_cast<Index>(i * threads + thread) * inner.by];
-#pragma unroll
-      for (int i = 0; i < each; ++i)
-        own.keys[i] = i * threads + thread < extent ? key(read[i], i * threads + thread) : ~Key{0};
+      hold(x, own.keys);
     }
     own.sort(memory);
     std::int64_t* const found = to + static_cast<Index>(outside) * count * inner.by + inside;
@@ -148,6 +152,47 @@ struct SortedPlaces {
   __device__ static std::int64_t place(Key key) {
     constexpr Key places = (Key{1} << rank_bits<Key>) - 1;
     return static_cast<std::int64_t>((last ? ~key : key) & places);
+  }
+
+  /// The keys of a line that has room in the threads' registers; behind the last one the greatest number there is.
+  template <int many>
+  __device__ void hold(const T* x, Key (&keys)[many]) const {
+    const std::uint32_t thread = threadIdx.x % threads;
+    T read[many];
+#pragma unroll
+    for (int i = 0; i < many; ++i)
+      if (i * threads + thread < extent) read[i] = x[static_cast<Index>(i * threads + thread) * inner.by];
+#pragma unroll
+    for (int i = 0; i < many; ++i)
+      keys[i] = i * threads + thread < extent ? key(read[i], i * threads + thread) : ~Key{0};
+  }
+
+  /// Leaves the `count` least of a warp's keys in memory, maybe some more, and the greatest number there is behind them. They are
+  /// less than a bound, of which one bit after the other is found.
+  __device__ void select_held(const Key (&held)[holds], Key* memory) const {
+    Key bound = 0;
+    std::uint32_t own = 0, there = 0;
+    for (int bit = 8 * sizeof(Key) - 1; bit >= 0; --bit) {
+      const Key tried = bound | Key{1} << bit;
+      own = 0;
+#pragma unroll
+      for (int i = 0; i < holds; ++i) own += held[i] < tried ? 1 : 0;
+      there = own;
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) there += __shfl_xor_sync(0xffffffffu, there, distance);
+      if (there < count) {
+        bound = tried;
+      } else if (there <= room) {
+        bound = tried;
+        break;  // at the latest at the last bit, for no two keys are equal
+      }
+    }
+    std::uint32_t to = scan_warp<typed::Add>(own) - own;
+#pragma unroll
+    for (int i = 0; i < holds; ++i)
+      if (held[i] < bound) memory[to++] = held[i];
+    for (std::uint32_t i = there + threadIdx.x % 32; i < room; i += 32) memory[i] = ~Key{0};
+    __syncwarp();
   }
 
   /// Calls with(key) for this thread's elements of a line, some of which are under way at once.
@@ -218,9 +263,9 @@ struct SortedPlaces {
 
 /// Places of the first `count` of each line, as `places` of lines.h. Raises std::runtime_error where there are too many lines, or
 /// the launch fails.
-template <bool greatest, bool last, bool selects, int threads, int each, typename Key, typename T>
+template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T>
 void sorted_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
-  using Sorted = SortedPlaces<greatest, last, selects, threads, each, Key, T>;
+  using Sorted = SortedPlaces<greatest, last, holds, threads, each, Key, T>;
   const std::uint32_t lines = counted(p.outer * p.inner, "places");
   launch_blocks<Sorted::block, Sorted::resident>(
       r, (static_cast<Index>(lines) + Sorted::together - 1) / Sorted::together,
