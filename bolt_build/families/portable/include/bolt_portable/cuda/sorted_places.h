@@ -15,9 +15,10 @@ __device__ inline std::uint32_t rank_of(const T& x) {
   if constexpr (std::is_same_v<T, boolean>) {
     own = own != 0 ? 1 : 0;
   } else if constexpr (std::is_floating_point_v<typename Computed<T>::type>) {
-    const auto value = read(&x);
-    if (value != value) return 0;
-    own = value == 0 ? top : own & top ? ~own & all : own | top;
+    constexpr std::uint32_t infinite = bits == 32 ? 0x7f800000u : std::is_same_v<T, f16> ? 0x7c00u : 0x7f80u;
+    const std::uint32_t size = own & ~top & all;
+    if (size > infinite) return 0;
+    own = size == 0 ? top : own & top ? ~own & all : own | top;
   } else if constexpr (std::is_signed_v<T>) {
     own ^= top;
   }
@@ -138,10 +139,12 @@ struct SortedPlaces {
       hold(x, own.keys);
     }
     own.sort(memory);
-    std::int64_t* const found = to + static_cast<Index>(outside) * count * inner.by + inside;
+    std::int64_t* found = to + (static_cast<Index>(outside) * count + thread * each) * inner.by + inside;
 #pragma unroll
-    for (int i = 0; i < each; ++i)
-      if (thread * each + i < count) found[static_cast<Index>(thread * each + i) * inner.by] = place(own.keys[i]);
+    for (int i = 0; i < each; ++i) {
+      if (thread * each + i < count) *found = place(own.keys[i]);
+      found += inner.by;
+    }
   }
 
  private:
@@ -158,10 +161,14 @@ struct SortedPlaces {
   template <int many>
   __device__ void hold(const T* x, Key (&keys)[many]) const {
     const std::uint32_t thread = threadIdx.x % threads;
+    const T* at = x + static_cast<Index>(thread) * inner.by;
+    const Index step = static_cast<Index>(threads) * inner.by;  // of one address, where many would take all registers
     T read[many];
 #pragma unroll
-    for (int i = 0; i < many; ++i)
-      if (i * threads + thread < extent) read[i] = x[static_cast<Index>(i * threads + thread) * inner.by];
+    for (int i = 0; i < many; ++i) {
+      if (i * threads + thread < extent) read[i] = *at;
+      at += step;
+    }
 #pragma unroll
     for (int i = 0; i < many; ++i)
       keys[i] = i * threads + thread < extent ? key(read[i], i * threads + thread) : ~Key{0};
