@@ -99,9 +99,9 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
 _MANY, _LONG, _FEW, _SHORT = 2048, 16384, 16, 2048
 """Results from which on a warp has one, elements of one that are work for a block, those that are a thread's, and those
 in whole accesses that a warp has in two rounds (`many_results`, `long_rows`, `few_elements`, `short_runs`)."""
-_BLOCK, _WIDE = 5200.0, 1700.0
-"""Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took, and what it took
-of which a warp has one result."""
+_BLOCK, _WIDE, _ODD = 5200.0, 1700.0, 1000.0
+"""Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took; what it took of
+which a warp has one result, in whole accesses; and what an H100 took whose warps load elements one by one."""
 _ACROSS, _POSITION = 0.4e-6, 3.4e-10
 """Seconds in which threads that each have some positions put their sums together, and those of a position. Fitted to 82
 times of an H200."""
@@ -109,35 +109,48 @@ _REACHED, _JOINED = 0.88, 0.3e-6
 """The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours."""
 _SCATTERED = 0.5
 """A guess at the part of the bandwidth that threads reach which have a result each."""
-_ODD_ROWS, _ODD_COLUMNS, _ODD_BLOCKS = 0.45, 0.3, 0.2
-"""The parts that kernels reach which load elements one by one: warps, threads whose results are neighbours, and blocks,
-of which an H100 has 1024 at once. Between what it took for a few of each."""
-_AT_ONCE = 1024
+_ODD_ROWS, _ODD_COLUMNS, _ODD_BLOCKS = 0.38, 0.3, 0.14
+"""The parts that an H100 reached where elements are loaded one by one: by warps, by threads whose results are
+neighbours, and by blocks."""
+_FEW_BLOCKS = 3.4e-4
+"""The part that each block reached where there were few."""
+_PARTS = 16
+"""Reduced elements that keep threads busy which share a result: twice as many where they are loaded one by one."""
 
 
-def _aligned(loops: Iterable[Loop]) -> bool:
-    return all(loop.steps[0] == 1 or loop.steps[0] % LANES == 0 for loop in loops)
+def _aligned(loops: Iterable[Loop], lanes: int) -> bool:
+    return all(loop.steps[0] == 1 or loop.steps[0] % lanes == 0 for loop in loops)
 
 
 def _reduce_bandwidth(problem: KernelProblem) -> float:
-    """Where the reduced elements are neighbours each result is a block's, which is little work where they are few."""
     kept, reduced = reduce_loops(problem)
     if not reduced:
         return _REACHED
     if kept and reduced[-1].steps[0] != 1:
-        fours = kept[-1].extent % 4 == 0 and all(loop.steps[0] in (1, 0) or loop.steps[0] % 4 == 0 for loop in kept)
-        return _REACHED if fours or kept[-1].steps[0] != 1 else _ODD_COLUMNS
-    results, count = max(problem.outputs[0].type.elements, 1), prod(loop.extent for loop in reduced)
-    one = len(reduced) == 1
+        return _across_bandwidth(kept, reduced)
+    return _along_bandwidth(problem, kept, reduced)
+
+
+def _across_bandwidth(kept: tuple[Loop, ...], reduced: tuple[Loop, ...]) -> float:
+    """Where results that lie side by side are of elements that do."""
+    count = prod(loop.extent for loop in reduced)
+    if kept[-1].steps[0] != 1 or (kept[-1].extent % 4 == 0 and _aligned((*kept, *reduced), 4)):
+        return _REACHED * min(1.0, count / _PARTS)
+    return _ODD_COLUMNS * min(1.0, count / (2 * _PARTS))
+
+
+def _along_bandwidth(problem: KernelProblem, kept: tuple[Loop, ...], reduced: tuple[Loop, ...]) -> float:
+    """Where the reduced elements are neighbours each result is a block's, which is little work where they are few."""
+    results, count, one = prod(loop.extent for loop in kept), prod(loop.extent for loop in reduced), len(reduced) == 1
     if one and count <= _FEW and results >= _MANY:
         return _SCATTERED
+    nbytes = problem.inputs[0].nbytes / max(results, 1)
     warps = one and results >= _MANY and count < _LONG
-    whole = one and count % LANES == 0 and _aligned(kept)
-    block = _BLOCK if reduced[-1].extent % LANES and not warps else _WIDE
-    reached = min(_REACHED, problem.inputs[0].nbytes / results / block)
-    if whole and (warps or count <= _SHORT):
-        return reached
-    return min(reached, _ODD_ROWS if warps else _ODD_BLOCKS * min(1.0, results / _AT_ONCE))
+    if one and count % LANES == 0 and _aligned(kept, LANES) and (warps or count <= _SHORT):
+        return min(_REACHED, nbytes / _WIDE)
+    if warps:
+        return min(_ODD_ROWS, nbytes / _ODD)
+    return min(_ODD_BLOCKS, nbytes / _BLOCK, _FEW_BLOCKS * results)
 
 
 def _reduce_latency(problem: KernelProblem) -> float:
