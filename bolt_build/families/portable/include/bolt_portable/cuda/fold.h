@@ -128,7 +128,8 @@ __device__ inline typename Fold::Total joined_block(typename Fold::Total total) 
 template <typename Total>
 __device__ inline Total fresh(const Total* from) {
   constexpr std::size_t aligned = alignof(Total);
-  using Word = std::conditional_t<aligned % 4 == 0, std::uint32_t, std::conditional_t<aligned == 2, std::uint16_t, std::uint8_t>>;
+  using Narrow = std::conditional_t<aligned == 2, std::uint16_t, std::uint8_t>;
+  using Word = std::conditional_t<aligned % 4 == 0, std::uint32_t, Narrow>;
   Word words[sizeof(Total) / sizeof(Word)];
 #pragma unroll
   for (std::size_t i = 0; i < sizeof(Total) / sizeof(Word); ++i) words[i] = __ldcg(reinterpret_cast<const Word*>(from) + i);

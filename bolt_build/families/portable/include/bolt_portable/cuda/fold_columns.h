@@ -83,7 +83,7 @@ struct FoldColumns {
     return all;
   }
 
-  /// Takes the reduced elements `first` and every `parts`-th behind it into the totals of `many` columns from element `begin` on.
+  /// Takes the reduced elements `first` and every `parts`-th behind it into totals of `many` columns from element `begin` on.
   __device__ void take(std::uint32_t begin, std::uint32_t many, std::uint32_t first, std::uint32_t end,
                        Total (&total)[lanes]) const {
     for (; first < end; first += parts * batch) {

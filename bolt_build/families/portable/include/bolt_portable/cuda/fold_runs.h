@@ -5,8 +5,8 @@
 
 namespace bolt::portable {
 
-/// `threads` threads have a result, of which `across` read a run side by side, `loads` words each at once. A run that is longer
-/// is several pieces. What a run's first and last word hold beside it is left out.
+/// `threads` threads have a result, of which `across` read a run side by side, `loads` words each at once. A longer run is
+/// several pieces. What a run's first and last word hold beside it is left out.
 template <int across, int threads, typename Fold, typename Results>
 struct FoldRuns {
   using Element = typename Fold::Element;
@@ -77,8 +77,8 @@ struct FoldRuns {
   }
 };
 
-/// Reduces runs of neighbours, the innermost reduced axis of `p`. `blocks` blocks share a result: one but where all threads of a
-/// block have it. Raises std::runtime_error where the tensor is too large, or the launch fails.
+/// Reduces runs of neighbours, the innermost reduced axis of `p`. `blocks` blocks share a result: one, but where all threads
+/// of a block have it. Raises std::runtime_error where the tensor is too large, or the launch fails.
 template <int across, int threads, typename Fold, typename Results>
 void fold_runs(const Run& r, const Reduce& p, Index blocks, const void* input, const Results& put) {
   using Runs = FoldRuns<across, threads, Fold, Results>;

@@ -7,7 +7,7 @@
 
 namespace bolt::portable {
 
-/// Of a block `across` threads have `lanes` neighbouring lines each, and the others parts of the same ones, one behind the other.
+/// Of a block `across` threads have `lanes` neighbouring lines each, and others parts of the same ones, one behind the other.
 /// A thread adds up its elements, takes what all parts in front have, and goes over its elements once more in registers.
 template <int lanes, int across, typename T, typename Function>
 struct ScanColumns {
@@ -97,8 +97,8 @@ struct ScanColumns {
   }
 };
 
-/// Lines of [outer, extent, inner], as `cumulative` of lines.h; one a thread where tensors do not begin where `lanes` elements may.
-/// Raises std::runtime_error where there are too many lines, or the launch fails.
+/// Lines of [outer, extent, inner], as `cumulative` of lines.h; one a thread where tensors do not begin where `lanes` elements
+/// may. Raises std::runtime_error where there are too many lines, or the launch fails.
 template <int lanes, int across, typename T, typename Function>
 void scan_columns(const Run& r, const Lines& p, bool exclusive, bool reverse, const void* input, void* output, int first) {
   using Columns = ScanColumns<lanes, across, T, Function>;

@@ -6,8 +6,8 @@
 
 namespace bolt::portable {
 
-/// `threads` threads have a line, a word each at a time; some words of a thread are under way at once. Of a line's first and last
-/// word what lies beside it counts as nothing, and is not stored. A `reverse` line is walked over from its last word on.
+/// `threads` threads have a line, a word each at a time; some words of a thread are under way at once. What lies beside a line
+/// in its first and last word counts as nothing, and is not stored. A `reverse` line is walked over from its last word on.
 template <int threads, bool reverse, typename T, typename Function>
 struct ScanRuns {
   using Value = typename Computed<T>::type;
@@ -46,8 +46,8 @@ struct ScanRuns {
   }
 
  private:
-  /// What comes of a word and all in front of it, element by element; `found` becomes that of all threads. Gives what stands in
-  /// front of the word.
+  /// What comes of a word and all in front of it, element by element; `found` becomes that of all threads. Gives what stands
+  /// in front of the word.
   __device__ Value scanned(const uint4& word, bool there, bool inside, std::uint32_t behind, Value& found, int turn,
                            Value (&after)[lanes]) const {
     const auto values = elements_of<T>(word);
@@ -100,8 +100,8 @@ struct ScanRuns {
   }
 };
 
-/// `outer` lines of `extent` neighbours by `threads` threads each, as `cumulative` of lines.h. Raises std::runtime_error where the
-/// tensor is too large, or the launch fails.
+/// `outer` lines of `extent` neighbours by `threads` threads each, as `cumulative` of lines.h. Raises std::runtime_error where
+/// the tensor is too large, or the launch fails.
 template <int threads, bool reverse, typename T, typename Function>
 void scan_runs(const Run& r, Index outer, Index extent, bool exclusive, const void* input, void* output, int first) {
   using Runs = ScanRuns<threads, reverse, T, Function>;

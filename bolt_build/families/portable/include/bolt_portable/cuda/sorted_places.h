@@ -42,8 +42,8 @@ struct KeySort {
   }
 
  private:
-  /// Makes runs of `run` keys of sorted ones of half as many, and so on. Every second run is sorted the other way round. Where a
-  /// thread's keys are all of one such run they are kept `turned`, so that the least is the first everywhere.
+  /// Makes runs of `run` keys of sorted ones of half as many, and so on. Every second run is sorted the other way round. Keys
+  /// of a thread that are all of one such run are kept `turned`, so that the least is the first everywhere.
   template <std::uint32_t run>
   __device__ void sort_runs(Key* memory, Key turned) {
     const std::uint32_t first = threadIdx.x % threads * each;
@@ -97,8 +97,8 @@ struct KeySort {
   }
 };
 
-/// Sorts lines of [outer, extent, inner] by `threads` threads each, which have `each` keys. Of lines that are longer those are
-/// selected before: where a thread `holds` more elements of its line by a warp, and where it holds none, 0, of lines of any length.
+/// Sorts lines of [outer, extent, inner] by `threads` threads each, which have `each` keys. Of lines that are longer keys are
+/// selected before: by a warp whose threads hold more, `holds` elements each, or, where they hold none, of any length.
 template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T>
 struct SortedPlaces {
   static constexpr bool selects = holds == 0;
@@ -174,8 +174,8 @@ struct SortedPlaces {
       keys[i] = i * threads + thread < extent ? key(read[i], i * threads + thread) : ~Key{0};
   }
 
-  /// Leaves the `count` least of a warp's keys in memory, maybe some more, and the greatest number there is behind them. They are
-  /// less than a bound, of which one bit after the other is found.
+  /// Leaves the `count` least of a warp's keys in memory, maybe some more, and the greatest number there is behind them. They
+  /// are less than a bound, of which one bit after the other is found.
   __device__ void select_held(const Key (&held)[holds], Key* memory) const {
     Key bound = 0;
     std::uint32_t own = 0, there = 0;
@@ -268,8 +268,8 @@ struct SortedPlaces {
   }
 };
 
-/// Places of the first `count` of each line, as `places` of lines.h. Raises std::runtime_error where there are too many lines, or
-/// the launch fails.
+/// Places of the first `count` of each line, as `places` of lines.h. Raises std::runtime_error where there are too many lines,
+/// or the launch fails.
 template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T>
 void sorted_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
   using Sorted = SortedPlaces<greatest, last, holds, threads, each, Key, T>;
