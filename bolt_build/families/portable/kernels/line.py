@@ -10,6 +10,7 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
 from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
+from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
 from bolt_build.families.reason import Reason
@@ -90,38 +91,72 @@ def _across(problem: KernelProblem) -> _Across:
     return _Across(0, 1, 1)
 
 
-_LINE, _READ_AGAIN, _HELD, _COLUMNS = 0.7e-6, 0.3, 0.7, 0.4
+_LINE, _READ_AGAIN, _COLUMNS = 0.7e-6, 0.3, 0.4
 """Seconds in which threads join sums of a line after its greatest. Parts of the bandwidth where lines are read again,
-from caches; where they are held; and where their elements are no neighbours."""
+from caches; and where their elements are no neighbours."""
+_HELD = {LANES: 0.7, 1: 0.54}
+"""The part of it where lines of neighbours are held in accesses of so many elements, as measured on an H100."""
 
 
 def _bandwidth(problem: KernelProblem) -> float:
     if _usual(problem) is not None:
-        return _HELD
+        return _HELD[_lanes(_line(problem)[1])]
     across = _function(problem) in _ENDINGS and _line(problem)[2] > 1 and _across(problem).loads > 0
     return _COLUMNS if across else _READ_AGAIN
 
 
-def _emit(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> StepCode:
+def _softmax(problem: KernelProblem, at: StepExpressions, name: str, how: tuple[object, ...]) -> StepCode:
+    """A call of a kernel whose template arguments after the ending are `how`."""
     outer, axis, inner = _line(problem)
-    function, given = _function(problem), f"{at.inputs[0]}, {at.outputs[0]}"
-    extents = {"outer": outer, "axis": axis, "inner": inner}
-    types = f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[problem.outputs[0].format.dtype]}"
-    if function not in _ENDINGS:
-        parameters = struct("bolt::portable::Line", **extents)
-        call = f"bolt::portable::line<bolt::portable::Hardmax, {types}>(r, {parameters}, {given});"
-        return StepCode(("bolt_portable/line.h",), None, "", call)
-    parameters, lanes = struct("bolt::portable::Softmax", **extents), _lanes(axis)
-    name, how = "softmax", (0, WARP, lanes) if tile is None else (tile.loads(axis, lanes), tile.threads, lanes)
-    if inner > 1:
-        across = _across(problem)
-        name, how = "softmax_across", (across.loads, across.parts, across.lanes)
-    numbers = ", ".join(map(str, how))
-    ending = f"bolt::portable::{_ENDINGS[function]}"
-    call = f"bolt::portable::{name}<{ending}, {numbers}, {types}>(r, {parameters}, {given});"
+    parameters = struct("bolt::portable::Softmax", outer=outer, axis=axis, inner=inner)
+    ending = f"bolt::portable::{_ENDINGS[_function(problem)]}"
+    arguments = ", ".join(map(str, (ending, *how, *_types(problem))))
+    call = f"bolt::portable::{name}<{arguments}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/softmax.h",), None, "", call)
 
 
+def _types(problem: KernelProblem) -> tuple[str, str]:
+    return COMPUTED[problem.inputs[0].format.dtype], COMPUTED[problem.outputs[0].format.dtype]
+
+
+def _emit(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> StepCode:
+    outer, axis, inner = _line(problem)
+    if _function(problem) not in _ENDINGS:
+        parameters = struct("bolt::portable::Line", outer=outer, axis=axis, inner=inner)
+        types = ", ".join(_types(problem))
+        call = (
+            f"bolt::portable::line<bolt::portable::Hardmax, {types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+        )
+        return StepCode(("bolt_portable/line.h",), None, "", call)
+    if inner > 1:
+        across = _across(problem)
+        return _softmax(problem, at, "softmax_across", (across.loads, across.parts, across.lanes))
+    lanes = _lanes(axis)
+    how = (0, WARP, lanes) if tile is None else (tile.loads(axis, lanes), tile.threads, lanes)
+    return _softmax(problem, at, "softmax", how)
+
+
+_FEW = 4
+"""Neighbours of an access that is as fast as whole ones, where lines side by side are a multiple of it."""
+
+
+def _serves_staged(problem: KernelProblem) -> bool:
+    """Lines of which no access divides what lies side by side."""
+    if not isinstance(problem.op, Line | Softmax) or _function(problem) not in _ENDINGS:
+        return False
+    _, axis, inner = _line(problem)
+    return inner % _FEW != 0 if inner > 1 else axis % LANES != 0
+
+
+def _lines(problem: KernelProblem) -> Lines:
+    return Lines(*_line(problem), problem.inputs[0].format.dtype.nbytes, problem.outputs[0].format.dtype.nbytes)
+
+
+def _emit_staged(problem: KernelProblem, tile: StagedTile, at: StepExpressions) -> StepCode:
+    return _softmax(problem, at, "softmax_staged", (tile.text(_lines(problem)),))
+
+
+_STAGED = staged(_serves_staged, _lines, lambda problem: None, _emit_staged)
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = tuple(
     Rule(
@@ -133,6 +168,7 @@ RULES = tuple(
         gpu_latency=lambda problem: _LINE,
         in_place=(0,),
         plain=_PLAIN,
+        forms=(_STAGED,),
     )
     for op in (Softmax, Line)
 )

@@ -1,4 +1,4 @@
-"""Reductions over axes, local response normalisation."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.cxx import literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, refuse_stages
-from bolt_build.families.common.geometry import MOST_AXES, Loop, around
+from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.portable.kernels import fold_columns, fold_runs
 from bolt_build.families.portable.kernels.folds import reduce_loops, reduce_mode, reduce_struct
 from bolt_build.families.portable.kernels.rows import LANES
-from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
+from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue
 from bolt_build.families.portable.typed import ctype, is_computed
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
-from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.reduce import Reduce
 
 
@@ -72,28 +70,6 @@ def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:
         f"{at.outputs[0]}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/reduce.h",), None, "", call)
-
-
-def _refuse_lrn(problem: KernelProblem) -> str | None:
-    return computed_only(problem) or no_epilogue(problem)
-
-
-def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op = problem.op
-    assert isinstance(op, Lrn)
-    outer, channels, inner = around(problem.outputs[0], 1)
-    parameters = struct(
-        "bolt::portable::Lrn",
-        outer=outer,
-        channels=channels,
-        inner=inner,
-        size=op.size,
-        alpha=literal(op.alpha),
-        beta=literal(op.beta),
-        bias=literal(op.bias),
-    )
-    call = f"bolt::portable::lrn<{_types(problem)}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
-    return StepCode(("bolt_portable/lrn.h",), None, "", call)
 
 
 _MANY, _LONG, _FEW, _SHORT = 2048, 16384, 16, 2048
@@ -172,5 +148,4 @@ RULES = (
         layouts=_reduce_layouts,
         forms=(fold_runs.FORM, fold_columns.FORM),
     ),
-    Rule(Lrn, _refuse_lrn, _emit_lrn, lambda problem: 0.02),
 )  # fmt: skip

@@ -44,6 +44,12 @@ struct SpecialFunctions {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
   }
+  /// The logarithm to base 2, to 2^-22 of the larger of itself and 1.
+  static __device__ float log2(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
   /// 1 / x to 1 unit in the last place.
   static __device__ float reciprocal(float x) {
     float y;

@@ -14,10 +14,15 @@ struct Softmax {
 struct Shares {
   static BOLT_HD float of(float sum) { return 1.0f / sum; }
   static BOLT_HD float finish(float x, float top, float of) { return exponential(x - top) * of; }
+  /// Whether `end` takes the exponential of the difference, or the difference.
+  static constexpr bool of_power = true;
+  static BOLT_HD float end(float power, float of) { return power * of; }
 };
 struct LogShares {
   static BOLT_HD float of(float sum) { return std::log(sum); }
   static BOLT_HD float finish(float x, float top, float of) { return x - top - of; }
+  static constexpr bool of_power = false;
+  static BOLT_HD float end(float below, float of) { return below - of; }
 };
 
 /// One line along the axis, `stride` elements between neighbours. The output may be the input.
@@ -37,6 +42,7 @@ BOLT_HD inline void softmax_line(const In* in, Out* out, Index count, Index stri
 
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/softmax.h"
+#include "bolt_portable/cuda/softmax_staged.h"
 #else
 #include "bolt_portable/parallel.h"
 

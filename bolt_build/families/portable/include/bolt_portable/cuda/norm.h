@@ -1,5 +1,6 @@
 // CUDA drivers of norm.h: rows of neighbours in registers, of a few threads, a warp or a block each; slabs of neighbouring
-// channels in shared memory, or read once more from L2; other neighbouring statistics a few at a time; any other a block each.
+// channels in shared memory, or read once more from L2; lines of any extent through shared memory; other neighbouring statistics
+// a few at a time; any other a block each.
 #pragma once
 
 #include "bolt_portable/cuda/norm_batches.h"
@@ -7,6 +8,7 @@
 #include "bolt_portable/cuda/norm_held.h"
 #include "bolt_portable/cuda/norm_passes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
+#include "bolt_portable/cuda/norm_staged.h"
 #include "bolt_portable/cuda/norm_turns.h"
 
 namespace bolt::portable {
@@ -256,6 +258,20 @@ void norm_in_turns(const Run& r, const Norm& p, Index blocks, const void* input,
     norm_turns<loads, threads, keeps, early, Statistic>(r, p, blocks, in, out, end);
   else
     norm_anywhere<Statistic>(r, p, in, out, end);
+}
+
+/// The same of lines that go through shared memory.
+template <typename Shape, StagedOperands operands, bool early, typename Statistic, typename In, typename Scale, typename Bias,
+          typename Out, typename Epilogue>
+void norm_staged(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
+                 const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (aligned_to_16(in, out))
+    norm_of_lines<Shape, operands, early, Statistic>(r, p, in, out, end);
+  else
+    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }
 
 /// The same of rows of neighbours, several at once.

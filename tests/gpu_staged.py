@@ -1,0 +1,80 @@
+"""Lines of odd extents in shared memory: normalisations, softmax and its logarithm, and local response normalisation; of
+neighbours and side by side, of one thread and of many, with ragged ends, in place, in and out of single precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer
+from families_layers import RELU, norm, one, stage
+from gpu_harness import TARGET, Trial, trials_of
+from gpu_products import TOLERANCE
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.staged import StagedTile
+from bolt_build.graph.ops.line import Line
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.normalization import Lrn
+from bolt_build.graph.ops.softmax import Softmax
+
+PORTABLE = Portable()
+LAST, CHANNELS = Norm("variance", (2,), 1e-5), Norm("variance", (1,), 1e-5)
+
+
+def logits(label: str, op: Softmax | Line, *shape: int) -> Layer:
+    return Layer(label, op, (Input(shape, low=-6, high=6),))
+
+
+LAYERS: tuple[tuple[Layer, tuple[StagedTile, ...]], ...] = (
+    (norm("staged-333", LAST, (3, 23, 333), (333,)), (StagedTile(16, 16, 128), StagedTile(32, 8, 256))),
+    (norm("staged-1501", LAST, (2, 5, 1501), (5, 1)), (StagedTile(128, 3, 128), StagedTile(256, 4, 256))),
+    (
+        Layer("staged-chain", LAST, (Input((5, 7, 90)), Input((90,)), Input((90,)), Input((5, 7, 90))),
+              (stage("add", 3), RELU)),
+        (StagedTile(4, 32, 128), StagedTile(8, 16, 128)),
+    ),
+    (Layer("staged-rms", Norm("rms", (2,), 1e-5), (Input((3, 3, 1025)), Input((1025,), True))),
+     (StagedTile(32, 4, 128),)),
+    (norm("staged-l2", Norm("l2", (2,)), (3, 41, 21)), (StagedTile(1, 128, 128),)),
+    (norm("staged-across", CHANNELS, (2, 96, 7, 9), (96, 1, 1)), (StagedTile(4, 64, 256), StagedTile(8, 32, 128))),
+    (
+        Layer("staged-across-chain", CHANNELS, (Input((2, 30, 5, 19)), Input((30, 1, 1)), Input((30, 1, 1)),
+              Input((2, 30, 5, 19)), Input((30, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
+        (StagedTile(1, 128, 128),),
+    ),
+    (norm("staged-across-l2", Norm("l2", (1,)), (2, 256, 5, 13)), (StagedTile(8, 64, 128), StagedTile(16, 32, 256))),
+    (logits("staged-softmax-49", Softmax(1), 301, 49), (StagedTile(4, 64, 128), StagedTile(8, 32, 256))),
+    (logits("staged-softmax-1001", Softmax(1), 13, 1001), (StagedTile(32, 4, 128), StagedTile(128, 5, 128))),
+    (logits("staged-log-21", Line("log_softmax", 1), 301, 21), (StagedTile(1, 128, 128),)),
+    (logits("staged-softmax-197", Softmax(1), 2, 197, 35), (StagedTile(8, 32, 128), StagedTile(16, 32, 512))),
+    (logits("staged-log-across", Line("log_softmax", 1), 3, 21, 77), (StagedTile(1, 128, 128), StagedTile(2, 64, 128))),
+    (logits("staged-softmax-even", Softmax(1), 2, 21, 50), (StagedTile(1, 128, 128),)),
+    (one("staged-lrn", Lrn(5, 1e-2, 0.75, 1.0), (2, 96, 5, 11)), (StagedTile(4, 32, 128), StagedTile(32, 8, 256))),
+    (one("staged-lrn-even", Lrn(4, 0.3, 0.5, 2.0), (2, 19, 4, 8)), (StagedTile(2, 64, 128), StagedTile(8, 32, 256))),
+    (one("staged-lrn-one", Lrn(1, 0.3, 1.2, 0.7), (3, 7, 7, 5)), (StagedTile(1, 128, 128),)),
+)  # fmt: skip
+"""And kernels that prediction would not put first."""
+SINGLE = ("staged-333", "staged-across", "staged-softmax-197", "staged-log-21", "staged-lrn-even")
+
+
+def staged_trials() -> list[Trial]:
+    """In half precision, some in single too: what prediction puts first of each layout, and those that are stated."""
+    found = []
+    for layer, tiles in LAYERS:
+        for precision in (DType.F16, DType.F32) if layer.label in SINGLE else (DType.F16,):
+            half = precision is DType.F16
+            of = replace(layer, precision=precision, tolerance=TOLERANCE if half else 2e-5)
+            of = of if half else replace(of, label=f"single-{of.label}")
+            trials = trials_of(of, "portable", 9)
+            first = {}
+            for trial in trials:
+                if dict(trial.candidate.parameters)["algorithm"] == "staged":
+                    first.setdefault((trial.step, trial.shared), trial)
+            found += first.values()
+            for tile in tiles:
+                candidate = Candidate("portable", (("algorithm", "staged"), *tile.parameters))
+                legal = (t for t in first.values() if PORTABLE.refuse(t.step.problem, candidate, TARGET) is None)
+                found += [replace(trial, candidate=candidate) for trial in legal if trial.shared is None]
+    return list({trial.label: trial for trial in found}.values())
