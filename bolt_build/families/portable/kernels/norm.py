@@ -12,6 +12,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import (
     norm_batches,
     norm_held,
+    norm_images,
     norm_passes,
     norm_slabs,
     norm_staged,
@@ -128,6 +129,7 @@ RULES = (
             norm_turns.FORM,
             norm_batches.FORM,
             norm_staged.FORM,
+            norm_images.FORM,
         ),
     ),
 )

@@ -6,6 +6,7 @@
 #include "bolt_portable/cuda/norm_batches.h"
 #include "bolt_portable/cuda/norm_columns.h"
 #include "bolt_portable/cuda/norm_held.h"
+#include "bolt_portable/cuda/norm_images.h"
 #include "bolt_portable/cuda/norm_passes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
 #include "bolt_portable/cuda/norm_staged.h"
@@ -270,6 +271,19 @@ void norm_staged(const Run& r, const Norm& p, const void* input, const void* sca
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (aligned_to_16(in, out))
     norm_of_lines<Shape, operands, early, Statistic>(r, p, in, out, end);
+  else
+    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
+/// The same of images whose pixels have `channels` of any extent.
+template <typename Shape, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_images(const Run& r, const Norm& p, const Norm& images, const NormLoop& channels, const void* input,
+                    const void* scale, const void* bias, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (in_lanes(in, wide) && in_lanes(out, wide))
+    norm_images<Shape, Statistic>(r, images, channels, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }

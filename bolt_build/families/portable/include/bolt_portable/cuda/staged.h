@@ -54,8 +54,8 @@ struct Stage {
       if (from + chunk <= total) {
         copy<8>(reinterpret_cast<std::uint16_t*>(to), reinterpret_cast<const std::uint16_t*>(in + from), true);
       } else {
-        for (int i = 0; i < chunk; ++i)
-          if (from + i < total) to[i] = in[from + i];
+#pragma unroll 1
+        for (int i = 0; i < chunk && from + i < total; ++i) to[i] = in[from + i];
       }
     }
     commit();
@@ -77,8 +77,8 @@ struct Stage {
       if (begin >= 0 && begin + chunk <= end) {
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
       } else {
-        for (int i = 0; i < chunk; ++i)
-          if (begin + i >= 0 && begin + i < end) to[i] = from[i];
+#pragma unroll 1
+        for (int i = begin < 0 ? -begin : 0; i < chunk && begin + i < end; ++i) to[i] = from[i];
       }
     }
   }

@@ -1,0 +1,237 @@
+"""How a GPU normalises images channels last whose pixels have any number of channels: as runs of memory, which the shared
+memory of a block or a cluster of blocks keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, gcd, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.norm_loops import (
+    loop_text,
+    loops_of,
+    norm_text,
+    pointers_text,
+    types_text,
+)
+from bolt_build.families.portable.kernels.norm_nest import element_bytes
+from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Gpu, Target
+
+CLUSTERS, THREADS = (1, 2, 4, 8), (256, 512, 1024)
+"""Blocks of a cluster, and threads of a block."""
+_PART = 12
+"""Bytes of what a thread or a block has of a statistic (`ImagePart`)."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """`kept` are the loops over images, each of so many pixels (`many`) of `channels`, of which `group` neighbouring ones
+    have one statistic."""
+
+    kept: tuple[Loop, ...]
+    many: int
+    channels: Loop
+    group: int
+
+    @property
+    def images(self) -> int:
+        return prod(loop.extent for loop in self.kept)
+
+    @property
+    def length(self) -> int:
+        """Elements of an image."""
+        return self.many * self.channels.extent
+
+    @property
+    def period(self) -> int:
+        """Loads after which channels repeat."""
+        return self.channels.extent // gcd(self.channels.extent, LANES)
+
+    @property
+    def loads(self) -> int:
+        """Of an image, which may begin inside of one."""
+        return ceil((self.length + (LANES - 1 if self.length % LANES else 0)) / LANES)
+
+    @property
+    def statistics(self) -> int:
+        return self.channels.extent // self.group
+
+    @property
+    def span(self) -> int:
+        """Statistics that one load may be of."""
+        return min(self.statistics, LANES if self.group == 1 else (LANES - 2) // self.group + 2)
+
+
+def images_of(problem: KernelProblem) -> Images | None:
+    """The images of a normalisation over positions; None where its elements are not such."""
+    loops = loops_of(problem)
+    (*outer, last), (*positions, inner) = loops.kept, loops.reduced
+    whole = tuple(step * inner.extent for step in inner.steps)
+    if last.steps[0] == 1 and last.extent > 1:
+        kept, around, channels, group = outer, loops.reduced, last, 1
+    elif inner.steps[0] == 1 and positions and last.steps == whole:
+        kept, around, channels = outer, tuple(positions), Loop(last.extent * inner.extent, inner.steps)
+        group = inner.extent
+    elif inner.steps[0] == 1 and positions:
+        kept, around, channels, group = list(loops.kept), tuple(positions), inner, inner.extent
+    else:
+        return None
+    if len(around) != 1 or around[0].steps[0] != channels.extent or any(around[0].steps[1:3]):
+        return None
+    return Images(tuple(kept) or (Loop(1, (0, 0, 0, 0)),), around[0].extent, channels, group)
+
+
+@dataclass(frozen=True)
+class ImageTile:
+    """The `cluster` blocks of so many `threads` share an image. Shared memory keeps so many loads of each one's share
+    (`kept`); others are read again."""
+
+    cluster: int
+    threads: int
+    kept: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("cluster", self.cluster), ("threads", self.threads), ("kept", self.kept)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> ImageTile:
+        return ImageTile(*(reader.number(name) for name in ("cluster", "threads", "kept")))
+
+    def active(self, of: Images) -> int:
+        """Threads that have loads: those of whole periods."""
+        return self.threads // of.period * of.period
+
+    def share(self, of: Images) -> int:
+        """Loads of a block."""
+        return ceil(ceil(of.loads / self.cluster) / of.period) * of.period
+
+    def shared(self, of: Images, element: int) -> int:
+        """Bytes of shared memory of a block (`NormImages`)."""
+        return self.kept * LANES * element + _PART * (self.active(of) * of.span + 2 * of.statistics)
+
+
+def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[ImageTile]:
+    """Blocks that keep their share whole, if they can, or as much of it as leaves room for one or two of them."""
+    found = dict[ImageTile, None]()
+    for cluster in CLUSTERS:
+        for threads in (each for each in THREADS if each >= of.period):
+            bare = ImageTile(cluster, threads, 1)
+            share, active = bare.share(of), bare.active(of)
+            for blocks in (1, 2):
+                room = gpu.shared_memory // blocks - 1024 * (blocks > 1) - bare.shared(of, 0)
+                again = max(0, ceil((share - room // (LANES * element)) / active)) * active
+                if room > 0 and again < share:
+                    found[ImageTile(cluster, threads, share - again)] = None
+    yield from found
+
+
+def _serves(problem: KernelProblem) -> bool:
+    """Pixels that are whole loads have other kernels."""
+    if not isinstance(problem.op, Norm):
+        return False
+    images = images_of(problem)
+    return images is not None and images.channels.extent % LANES != 0
+
+
+def _images(problem: KernelProblem) -> Images:
+    images = images_of(problem)
+    assert images is not None, problem
+    return images
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    images = _images(problem)
+    if images.period > THREADS[-1]:
+        what = "channels repeat after {} loads, a block has {} threads at most"
+        return Reason(what, images.period, THREADS[-1])
+    if images.length >= 1 << 31:
+        return Reason("{} elements of an image are too many to be counted", images.length)
+    return None
+
+
+def refuse_tile(tile: ImageTile, of: Images, element: int, gpu: Gpu) -> str | None:
+    """Why no kernel normalises images so on this GPU, None where one does."""
+    if tile.cluster not in CLUSTERS or tile.threads not in THREADS:
+        return "there are kernels of 1, 2, 4 or 8 blocks, and of 256, 512 or 1024 threads"
+    if tile.cluster > 1 and not gpu.warpgroup_mma:
+        return "blocks form clusters from sm_90 on"
+    if tile.threads < of.period:
+        return Reason("channels repeat after {} loads, a block has {} threads", of.period, tile.threads)
+    share, active = tile.share(of), tile.active(of)
+    if tile.kept > share or (share - tile.kept) % active:
+        what = "of {} loads of a block not {} are kept, where its threads have {} at once"
+        return Reason(what, share, tile.kept, active)
+    if tile.cluster > 1 and (tile.cluster - 1) * share >= of.loads:
+        return Reason("{} loads are not the shares of {} blocks", of.loads, tile.cluster)
+    return refuse_shared(tile.shared(of, element), gpu)
+
+
+_REACHED, _AGAIN, _ALONE = 0.75, 0.6, 0.4
+"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that is reached; what a byte that is read again takes of
+one that is read from memory, for L2 has kept some; and the part of a block's time in which it asks for nothing."""
+_WAITS, _CLUSTER, _REGISTERS = 4.0e-6, 0.3e-6, 80
+"""Guesses at the seconds in which a block's threads put statistics together, and a cluster's blocks wait for each other;
+and registers of a thread."""
+_RATE, _OF_A_LOAD, _BESIDE = 0.8 * 128 * 1.7e9, 90, 1500
+"""Instructions that a multiprocessor's threads begin a second, of a load, and of a thread beside them, counted in the
+kernels' code."""
+
+
+def _seconds(problem: KernelProblem, tile: ImageTile, target: Target) -> float:
+    gpu, of, element = target.gpu, _images(problem), element_bytes(problem)
+    assert gpu is not None, "images are for GPUs"
+    share, active = tile.share(of), tile.active(of)
+    resident = beside(tile.threads, _REGISTERS, tile.shared(of, element), gpu)
+    blocks = of.images * tile.cluster
+    there = min(float(resident), blocks / gpu.sms)
+    rounds = blocks / (resident * gpu.sms)
+    full = rounds / ceil(rounds) if rounds > 1 else 1.0
+    reached = _REACHED * min(1.0, there) * max(there, 1.0) / (max(there, 1.0) + _ALONE) * (1 + _ALONE / 2) * full
+    again = (share - tile.kept) / share * problem.inputs[0].nbytes * _AGAIN
+    memory = moved(problem.nbytes + again, target) / reached
+    issued = blocks * (share * _OF_A_LOAD * tile.threads / active + tile.threads * _BESIDE)
+    issued /= min(there, 1.0) * gpu.sms * _RATE
+    waits = OVERLAPPED * target.launch_seconds + _WAITS + (_CLUSTER if tile.cluster > 1 else 0.0)
+    return float(max(memory, issued) + waits)
+
+
+def _emit(problem: KernelProblem, tile: ImageTile, at: StepExpressions) -> StepCode:
+    op, of, loops = problem.op, _images(problem), loops_of(problem)
+    assert isinstance(op, Norm)
+    share = tile.share(of)
+    sizes = (of.channels.extent, of.group, of.length, tile.cluster, share, share - tile.kept, tile.threads)
+    shape = f"bolt::portable::ImageShape<{', '.join(map(str, sizes))}>"
+    call = (
+        f"bolt::portable::norm_in_images<{shape}, {types_text(problem)}>(r, "
+        f"{norm_text(loops.kept, loops.reduced, op.epsilon)}, {norm_text(of.kept, (), op.epsilon)}, "
+        f"{loop_text(of.channels)}, {pointers_text(problem, at)}, {chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/norm.h",), None, "", call)
+
+
+FORM: Form[ImageTile] = Form(
+    "images",
+    _serves,
+    _refuse,
+    lambda problem, gpu: tiles(_images(problem), element_bytes(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, _images(problem), element_bytes(problem), gpu),
+    _seconds,
+    ImageTile.read,
+    _emit,
+)
+"""How a GPU normalises them."""
