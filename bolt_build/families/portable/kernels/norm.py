@@ -11,6 +11,7 @@ from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import (
     norm_batches,
+    norm_gathered,
     norm_held,
     norm_images,
     norm_passes,
@@ -130,6 +131,7 @@ RULES = (
             norm_batches.FORM,
             norm_staged.FORM,
             norm_images.FORM,
+            norm_gathered.FORM,
         ),
     ),
 )

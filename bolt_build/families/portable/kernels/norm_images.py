@@ -29,7 +29,7 @@ from bolt_build.targets import Gpu, Target
 
 CLUSTERS, THREADS = (1, 2, 4, 8), (256, 512, 1024)
 """Blocks of a cluster, and threads of a block."""
-_PART = 12
+PART = 12
 """Bytes of what a thread or a block has of a statistic (`ImagePart`)."""
 
 
@@ -122,7 +122,7 @@ class ImageTile:
 
     def shared(self, of: Images, element: int) -> int:
         """Bytes of shared memory of a block (`NormImages`)."""
-        return self.kept * LANES * element + _PART * (self.active(of) * of.span + 2 * of.statistics)
+        return self.kept * LANES * element + PART * (self.active(of) * of.span + 2 * of.statistics)
 
 
 def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[ImageTile]:
@@ -140,7 +140,7 @@ def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[ImageTile]:
     yield from found
 
 
-def _serves(problem: KernelProblem) -> bool:
+def serves(problem: KernelProblem) -> bool:
     """Pixels that are whole loads have other kernels."""
     if not isinstance(problem.op, Norm):
         return False
@@ -148,14 +148,15 @@ def _serves(problem: KernelProblem) -> bool:
     return images is not None and images.channels.extent % LANES != 0
 
 
-def _images(problem: KernelProblem) -> Images:
+def images_for(problem: KernelProblem) -> Images:
+    """The images of a problem that is served."""
     images = images_of(problem)
     assert images is not None, problem
     return images
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    images = _images(problem)
+def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    images = images_for(problem)
     if images.period > THREADS[-1]:
         what = "channels repeat after {} loads, a block has {} threads at most"
         return Reason(what, images.period, THREADS[-1])
@@ -193,7 +194,7 @@ kernels' code."""
 
 
 def _seconds(problem: KernelProblem, tile: ImageTile, target: Target) -> float:
-    gpu, of, element = target.gpu, _images(problem), element_bytes(problem)
+    gpu, of, element = target.gpu, images_for(problem), element_bytes(problem)
     assert gpu is not None, "images are for GPUs"
     share, active = tile.share(of), tile.active(of)
     resident = beside(tile.threads, _REGISTERS, tile.shared(of, element), gpu)
@@ -210,28 +211,34 @@ def _seconds(problem: KernelProblem, tile: ImageTile, target: Target) -> float:
     return float(max(memory, issued) + waits)
 
 
-def _emit(problem: KernelProblem, tile: ImageTile, at: StepExpressions) -> StepCode:
-    op, of, loops = problem.op, _images(problem), loops_of(problem)
+def call_text(
+    problem: KernelProblem, function: str, blocks: int, share: int, kept: int, threads: int, at: StepExpressions
+) -> str:
+    """A call of a kernel of images that are cut so (`ImageShape`)."""
+    op, of, loops = problem.op, images_for(problem), loops_of(problem)
     assert isinstance(op, Norm)
-    share = tile.share(of)
-    sizes = (of.channels.extent, of.group, of.length, tile.cluster, share, share - tile.kept, tile.threads)
+    sizes = (of.channels.extent, of.group, of.length, blocks, share, share - kept, threads)
     shape = f"bolt::portable::ImageShape<{', '.join(map(str, sizes))}>"
-    call = (
-        f"bolt::portable::norm_in_images<{shape}, {types_text(problem)}>(r, "
+    return (
+        f"bolt::portable::{function}<{shape}, {types_text(problem)}>(r, "
         f"{norm_text(loops.kept, loops.reduced, op.epsilon)}, {norm_text(of.kept, (), op.epsilon)}, "
         f"{loop_text(of.channels)}, {pointers_text(problem, at)}, {chain(problem, at)});"
     )
+
+
+def _emit(problem: KernelProblem, tile: ImageTile, at: StepExpressions) -> StepCode:
+    share = tile.share(images_for(problem))
+    call = call_text(problem, "norm_in_images", tile.cluster, share, tile.kept, tile.threads, at)
     return StepCode(("bolt_portable/norm.h",), None, "", call)
 
 
 FORM: Form[ImageTile] = Form(
     "images",
-    _serves,
-    _refuse,
-    lambda problem, gpu: tiles(_images(problem), element_bytes(problem), gpu),
-    lambda problem, tile, gpu: refuse_tile(tile, _images(problem), element_bytes(problem), gpu),
+    serves,
+    refuse,
+    lambda problem, gpu: tiles(images_for(problem), element_bytes(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, images_for(problem), element_bytes(problem), gpu),
     _seconds,
     ImageTile.read,
     _emit,
 )
-"""How a GPU normalises them."""

@@ -283,9 +283,23 @@ void norm_in_images(const Run& r, const Norm& p, const Norm& images, const NormL
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (in_lanes(in, wide) && in_lanes(out, wide))
-    norm_images<Shape, Statistic>(r, images, channels, in, out, end);
+    norm_images<Shape, ImagePhase::all, Statistic>(r, images, channels, in, out, nullptr, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
+/// The same by two kernels: statistics of parts of images are in scratch memory between them.
+template <typename Shape, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_two(const Run& r, const Norm& p, const Norm& images, const NormLoop& channels, const void* input, const void* scale,
+                 const void* bias, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (!in_lanes(in, wide) || !in_lanes(out, wide))
+    return norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+  ImagePart* const found = static_cast<ImagePart*>(r.scratch());
+  norm_images<Shape, ImagePhase::gather, Statistic>(r, images, channels, in, out, found, end);
+  norm_images<Shape, ImagePhase::normalise, Statistic>(r, images, channels, in, out, found, end);
 }
 
 /// The same of rows of neighbours, several at once.

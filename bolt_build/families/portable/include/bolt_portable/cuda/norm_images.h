@@ -9,12 +9,11 @@
 namespace bolt::portable {
 
 /// How images of `length` elements are cut, whose pixels have so many `channels`, of which `group` neighbouring ones have one
-/// statistic. An image is a run of loads of `wide` elements, from the first that it has a part of. Each of the `cluster` blocks
-/// of `threads` threads has `share` of them, and keeps all but the first `again` in shared memory. Channels of loads
-/// repeat after `period` loads, and shares are multiples of that: so each thread has the same channels in all of its loads.
-template <int channels_, int group_, int length_, int cluster_, int share_, int again_, int threads_>
+/// statistic. An image is a run of loads of `wide` elements, from the first that it has a part of. Each of its `blocks`, of
+/// `threads` threads, has `share` of them, and keeps all but the first `again` in shared memory. Channels of loads repeat after `period` loads, and shares are multiples of that: so each thread has the same channels in all of its loads.
+template <int channels_, int group_, int length_, int blocks_, int share_, int again_, int threads_>
 struct ImageShape {
-  static constexpr int channels = channels_, group = group_, length = length_, cluster = cluster_, share = share_, again = again_,
+  static constexpr int channels = channels_, group = group_, length = length_, blocks = blocks_, share = share_, again = again_,
                        threads = threads_;
   static constexpr int common = channels % 8 == 0 ? 8 : channels % 4 == 0 ? 4 : channels % 2 == 0 ? 2 : 1;
   static constexpr int period = channels / common, active = threads / period * period;
@@ -32,19 +31,24 @@ struct ImagePart {
 };
 template <typename Statistic>
 __device__ inline ImagePart put_together(const ImagePart& a, const ImagePart& b) {
-  if (!(b.many > 0.0f)) return a;
-  if (!(a.many > 0.0f)) return b;
-  const float2 both = norm_together<Statistic>({a.mean, a.sum}, a.many, {b.mean, b.sum}, b.many);
-  return {a.many + b.many, both.x, both.y};
+  const float many = a.many + b.many, part = many > 0.0f ? __fdividef(b.many, many) : 0.0f;
+  if constexpr (!Statistic::centred) return {many, 0.0f, a.sum + b.sum};
+  const float apart = b.mean - a.mean;
+  return {many, a.mean + apart * part, a.sum + b.sum + apart * apart * a.many * part};
 }
+
+/// What a kernel does with images: all, in clusters; or one gathers what each block has of their statistics, and another one
+/// normalises what is read again. The other's blocks begin with the image that was gathered last, of which L2 has most.
+enum class ImagePhase { all, gather, normalise };
 
 /// Elements are read from memory once and stored once, but for those that shared memory has no room for, which are read again
 /// when their statistics are known. A thread sums distances from its first element of each channel, and their squares,
 /// as in norm_slabs.h. What threads, warps and blocks have is put together by Chan's formula, always in the same order.
-template <typename Shape, typename Statistic, typename In, typename Out, typename End>
+template <typename Shape, ImagePhase phase, typename Statistic, typename In, typename Out, typename End>
 struct NormImages {
   static constexpr int span = Shape::span, statistics = Shape::statistics, channels = Shape::channels;
-  static constexpr int kept = Shape::share - Shape::again;
+  static constexpr int kept = Shape::share - Shape::again, turns = 4;
+  static constexpr bool clusters = phase == ImagePhase::all && Shape::blocks > 1;
   static constexpr int bytes = kept * wide * static_cast<int>(sizeof(In)) +
                                static_cast<int>(sizeof(ImagePart)) * (Shape::active * span + 2 * statistics);
 
@@ -53,6 +57,7 @@ struct NormImages {
   float epsilon;
   const In* in;
   Out* out;
+  ImagePart* found;  ///< [image][block][statistic], of what is gathered
   Index total;
   End end;
 
@@ -62,8 +67,8 @@ struct NormImages {
     ImagePart* const partial = reinterpret_cast<ImagePart*>(held + kept * wide);
     ImagePart* const ours = partial + Shape::active * span;
     ImagePart* const all = ours + statistics;
-    const int rank = blockIdx.x % Shape::cluster, thread = threadIdx.x;
-    const std::uint32_t image = blockIdx.x / Shape::cluster;
+    const std::uint32_t block = phase == ImagePhase::normalise ? gridDim.x - 1 - blockIdx.x : blockIdx.x, image = block / Shape::blocks;
+    const int rank = block % Shape::blocks, thread = threadIdx.x;
     await_earlier();
     const Index first = Index{image} * Shape::length;
     const int skew = Shape::even ? 0 : static_cast<int>(first % wide);
@@ -71,50 +76,7 @@ struct NormImages {
     const int begin = rank * Shape::share * wide - skew;
     const int loads = min(Shape::share, (Shape::length - begin + wide - 1) / wide), stop = thread < Shape::active ? loads : 0;
     const In* const from = in + first + begin;
-    for (int k = Shape::again + thread; k < stop; k += Shape::active) fetch(held + (k - Shape::again) * wide, from + k * wide, first + begin + k * wide);
-    commit();
-
-    ImagePart own[wide];
-    float pivot[wide] = {};
-    int seen = 0;
-#pragma unroll
-    for (int i = 0; i < wide; ++i) own[i] = {0.0f, 0.0f, 0.0f};
-    const auto add = [&](int k, const float (&x)[wide]) {
-      const int at = begin + k * wide;
-#pragma unroll
-      for (int i = 0; i < wide; ++i) {
-        if (!Shape::even && (at + i < 0 || at + i >= Shape::length)) continue;
-        if constexpr (Statistic::centred) {
-          if (Shape::even ? seen == 0 : own[i].many == 0.0f) pivot[i] = x[i];
-          const float apart = x[i] - pivot[i];
-          own[i].mean += apart;
-          own[i].sum += apart * apart;
-        } else {
-          own[i].sum += Statistic::term(x[i]);
-        }
-        if (!Shape::even) own[i].many += 1.0f;
-      }
-      ++seen;
-    };
-#pragma unroll 2
-    for (int k = thread; k < min(stop, Shape::again); k += Shape::active) {
-      float x[wide];
-      read(from + k * wide, first + begin + k * wide, x);
-      add(k, x);
-    }
-    settle<0>();  // a thread reads what it has copied itself
-#pragma unroll 2
-    for (int k = Shape::again + thread; k < stop; k += Shape::active) {
-      float x[wide];
-      load_wide(held + (k - Shape::again) * wide, x);
-      add(k, x);
-    }
-
-    if constexpr (Shape::even)
-#pragma unroll
-      for (int i = 0; i < wide; ++i) own[i].many = static_cast<float>(seen);
-
-    // Channels of a thread's loads, and which of the block's statistics theirs are.
+    // Channels of a thread's loads, and which statistics theirs are.
     int channel[wide], statistic[wide];
     const int offset = Shape::even ? 0 : (channels - skew % channels) % channels;
 #pragma unroll
@@ -122,8 +84,20 @@ struct NormImages {
       channel[i] = (thread * wide + i + offset) % channels;
       statistic[i] = channel[i] / Shape::group;
     }
-    gather(own, pivot, statistic, partial, ours);
-    join(ours, all);
+    if constexpr (phase != ImagePhase::normalise) {
+      ImagePart own[wide];
+      float pivot[wide] = {};
+      sum_up(held, from, first, begin, stop, own, pivot);
+      gather(own, pivot, statistic, offset, partial, ours);
+    }
+    if constexpr (phase == ImagePhase::gather) {
+      for (int at = threadIdx.x; at < statistics; at += Shape::threads) found[Index{block} * statistics + at] = ours[at];
+      return;
+    }
+    if constexpr (phase == ImagePhase::normalise)
+      join(found + Index{image} * Shape::blocks * statistics, all);
+    else
+      join_cluster(ours, all);
 
     const NormAt start = along(NormAt{}, images, image);
     float mean[wide], factor[wide], bias[wide];
@@ -158,17 +132,29 @@ struct NormImages {
       load_wide(held + (k - Shape::again) * wide, x);
       finish(k, x);
     }
-    // What was read last is in caches first.
-    for (int k = (min(stop, Shape::again) - thread - 1 + Shape::active) / Shape::active * Shape::active + thread - Shape::active; k >= thread;
-         k -= Shape::active) {
-      float x[wide];
-      read(from + k * wide, first + begin + k * wide, x);
-      finish(k, x);
+    // What was read last is in caches first. Some loads of a thread are under way at once.
+    constexpr int batch = 4;
+    for (int left = (min(stop, Shape::again) - thread + Shape::active - 1) / Shape::active; left > 0; left -= batch) {
+      float x[batch][wide];
+#pragma unroll
+      for (int i = 1; i <= batch; ++i)
+        if (const int k = thread + (left - i) * Shape::active; i <= left) read(from + k * wide, first + begin + k * wide, x[i - 1]);
+#pragma unroll
+      for (int i = 1; i <= batch; ++i)
+        if (i <= left) finish(thread + (left - i) * Shape::active, x[i - 1]);
     }
-    if constexpr (Shape::cluster > 1) cluster_wait();  // others may still read this block's statistics
+    if constexpr (clusters) cluster_wait();  // others may still read this block's statistics
   }
 
  private:
+  /// Calls with(load) for those of this thread that one of `turns` groups of copies has.
+  template <typename With>
+  __device__ static void of_turn(int turn, int stop, const With& with) {
+    constexpr int each = ((kept + Shape::active - 1) / Shape::active + turns - 1) / turns * Shape::active;
+    const int begin = Shape::again + turn * each, end = min(stop, begin + each);
+#pragma unroll 2
+    for (int k = begin + static_cast<int>(threadIdx.x); k < end; k += Shape::active) with(k);
+  }
   /// Copies a load to shared memory; `at` is its first element. Behind the tensor's last one nothing is read.
   __device__ void fetch(In* to, const In* from, Index at) const {
     if (Shape::even || at + wide <= total) {
@@ -189,9 +175,65 @@ struct NormImages {
     }
   }
 
+  /// Sums of this thread's elements of each channel, while those that are kept come to shared memory.
+  __device__ void sum_up(In* held, const In* from, Index first, int begin, int stop, ImagePart (&own)[wide], float (&pivot)[wide]) const {
+#pragma unroll 1
+    for (int turn = 0; turn < turns; ++turn) {
+      of_turn(turn, stop, [&](int k) { fetch(held + (k - Shape::again) * wide, from + k * wide, first + begin + k * wide); });
+      commit();
+    }
+
+    int seen = 0;
+#pragma unroll
+    for (int i = 0; i < wide; ++i) own[i] = {0.0f, 0.0f, 0.0f};
+    const auto add = [&](int k, const float (&x)[wide]) {
+      const int at = begin + k * wide;
+#pragma unroll
+      for (int i = 0; i < wide; ++i) {
+        if (!Shape::even && (at + i < 0 || at + i >= Shape::length)) continue;
+        if constexpr (Statistic::centred) {
+          if (Shape::even ? seen == 0 : own[i].many == 0.0f) pivot[i] = x[i];
+          const float apart = x[i] - pivot[i];
+          own[i].mean += apart;
+          own[i].sum += apart * apart;
+        } else {
+          own[i].sum += Statistic::term(x[i]);
+        }
+        if (!Shape::even) own[i].many += 1.0f;
+      }
+      ++seen;
+    };
+#pragma unroll 4
+    for (int k = threadIdx.x; k < min(stop, Shape::again); k += Shape::active) {
+      float x[wide];
+      read(from + k * wide, first + begin + k * wide, x);
+      add(k, x);
+    }
+    // A thread adds up what it has copied itself, while the rest is on its way.
+    const auto add_turn = [&](int turn) {
+      of_turn(turn, stop, [&](int k) {
+        float x[wide];
+        load_wide(held + (k - Shape::again) * wide, x);
+        add(k, x);
+      });
+    };
+    settle<3>();
+    add_turn(0);
+    settle<2>();
+    add_turn(1);
+    settle<1>();
+    add_turn(2);
+    settle<0>();
+    add_turn(3);
+
+    if constexpr (Shape::even)
+#pragma unroll
+      for (int i = 0; i < wide; ++i) own[i].many = static_cast<float>(seen);
+  }
+
   /// Puts what the block's threads have together: first of a thread's channels, then a warp has a statistic of all threads.
-  __device__ void gather(ImagePart (&own)[wide], const float (&pivot)[wide], const int (&statistic)[wide], ImagePart* partial,
-                         ImagePart* ours) const {
+  __device__ void gather(ImagePart (&own)[wide], const float (&pivot)[wide], const int (&statistic)[wide], int offset,
+                         ImagePart* partial, ImagePart* ours) const {
     ImagePart entries[span];
 #pragma unroll
     for (int e = 0; e < span; ++e) entries[e] = {0.0f, 0.0f, 0.0f};
@@ -211,7 +253,6 @@ struct NormImages {
 #pragma unroll
       for (int e = 0; e < span; ++e) partial[threadIdx.x * span + e] = entries[e];
     __syncthreads();
-    const int offset = Shape::even ? 0 : first_channel();
     for (int at = threadIdx.x / 32; at < statistics; at += Shape::threads / 32) {
       ImagePart sum{0.0f, 0.0f, 0.0f};
 #pragma unroll 4
@@ -219,12 +260,7 @@ struct NormImages {
         const int entry = entry_of(at, (thread * wide + offset) % channels / Shape::group);
         if (entry < span) sum = put_together<Statistic>(sum, partial[thread * span + entry]);
       }
-#pragma unroll
-      for (int distance = 16; distance > 0; distance /= 2) {
-        const ImagePart other{__shfl_down_sync(0xffffffffu, sum.many, distance), __shfl_down_sync(0xffffffffu, sum.mean, distance),
-                              __shfl_down_sync(0xffffffffu, sum.sum, distance)};
-        sum = put_together<Statistic>(sum, other);
-      }
+      sum = over_warp_together(sum);
       if (threadIdx.x % 32 == 0) ours[at] = sum;
     }
     __syncthreads();
@@ -233,26 +269,48 @@ struct NormImages {
   __device__ static int entry_of(int statistic, int first) {
     return statistic >= first ? statistic - first : statistic - first + statistics;
   }
-  /// The channel with which the share of any block begins.
-  __device__ static int first_channel() {
-    const Index first = Index{blockIdx.x / Shape::cluster} * Shape::length;
-    return (channels - static_cast<int>(first % wide) % channels) % channels;
+  /// What the threads of a warp have of a statistic, in the first of them.
+  __device__ static ImagePart over_warp_together(ImagePart sum) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const ImagePart other{__shfl_down_sync(0xffffffffu, sum.many, distance), __shfl_down_sync(0xffffffffu, sum.mean, distance),
+                            __shfl_down_sync(0xffffffffu, sum.sum, distance)};
+      sum = put_together<Statistic>(sum, other);
+    }
+    return sum;
+  }
+  /// Mean and factor of a statistic.
+  __device__ ImagePart known(const ImagePart& sum) const {
+    return {sum.many, Statistic::centred ? sum.mean : 0.0f, Statistic::factor(sum.sum, sum.many, epsilon)};
   }
 
   /// Mean and factor of each statistic, of all blocks of the cluster.
-  __device__ void join(ImagePart* ours, ImagePart* all) const {
-    if constexpr (Shape::cluster > 1) cluster_meet();
+  __device__ void join_cluster(ImagePart* ours, ImagePart* all) const {
+    if constexpr (clusters) cluster_meet();
     for (int at = threadIdx.x; at < statistics; at += Shape::threads) {
       ImagePart sum = ours[at];
-      if constexpr (Shape::cluster > 1) {
+      if constexpr (clusters) {
         sum = {0.0f, 0.0f, 0.0f};
-        for (int other = 0; other < Shape::cluster; ++other)
-          sum = put_together<Statistic>(sum, {of_block(&ours[at].many, other), of_block(&ours[at].mean, other), of_block(&ours[at].sum, other)});
+        for (int other = 0; other < Shape::blocks; ++other)
+          sum = put_together<Statistic>(
+              sum, {of_block(&ours[at].many, other), of_block(&ours[at].mean, other), of_block(&ours[at].sum, other)});
       }
-      all[at] = {sum.many, Statistic::centred ? sum.mean : 0.0f, Statistic::factor(sum.sum, sum.many, epsilon)};
+      all[at] = known(sum);
     }
     __syncthreads();
-    if constexpr (Shape::cluster > 1) cluster_arrive();
+    if constexpr (clusters) cluster_arrive();
+  }
+  /// The same of what the blocks of an image have gathered.
+  __device__ void join(const ImagePart* parts, ImagePart* all) const {
+    for (int at = threadIdx.x / 32; at < statistics; at += Shape::threads / 32) {
+      ImagePart sum{0.0f, 0.0f, 0.0f};
+#pragma unroll 4
+      for (int part = threadIdx.x % 32; part < Shape::blocks; part += 32)
+        sum = put_together<Statistic>(sum, parts[part * statistics + at]);
+      sum = over_warp_together(sum);
+      if (threadIdx.x % 32 == 0) all[at] = known(sum);
+    }
+    __syncthreads();
   }
 };
 
@@ -261,19 +319,19 @@ __global__ void __launch_bounds__(threads) norm_images_kernel(const Images image
   images();
 }
 
-/// Queues the blocks of all images. Raises std::runtime_error where the launch fails.
-template <typename Shape, typename Statistic, typename In, typename Out, typename End>
-void norm_images(const Run& r, const Norm& p, const NormLoop& channels, const In* in, Out* out, const End& end) {
-  using Images = NormImages<Shape, Statistic, In, Out, End>;
+/// Queues one kernel for all images. Raises std::runtime_error where the launch fails.
+template <typename Shape, ImagePhase phase, typename Statistic, typename In, typename Out, typename End>
+void norm_images(const Run& r, const Norm& p, const NormLoop& channels, const In* in, Out* out, ImagePart* found, const End& end) {
+  using Images = NormImages<Shape, phase, Statistic, In, Out, End>;
   const Index images = trips(p.kept, p.kept_rank);
-  const std::uint32_t blocks = counted(images * Shape::cluster, "normalisation");
+  const std::uint32_t blocks = counted(images * Shape::blocks, "normalisation");
   if (blocks == 0) return;
   Launch how{.blocks = blocks, .threads = Shape::threads, .shared = Images::bytes, .overlap = r.overlap};
-  how.cluster = Shape::cluster;
+  how.cluster = Images::clusters ? Shape::blocks : 1;
   how.stream = r.stream;
-  how.beside = r.overlap;
+  how.beside = r.overlap && Images::kept > 0;
   queue("a normalisation kernel", how, norm_images_kernel<Images, Shape::threads>,
-        Images{norm_walk(p.kept, p.kept_rank), channels, p.epsilon, in, out, images * Shape::length, end});
+        Images{norm_walk(p.kept, p.kept_rank), channels, p.epsilon, in, out, found, images * Shape::length, end});
 }
 
 }  // namespace bolt::portable

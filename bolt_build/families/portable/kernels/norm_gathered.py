@@ -1,0 +1,124 @@
+"""How a GPU without clusters, or with images that no cluster keeps, normalises images of any number of channels: one kernel
+gathers statistics of their parts, and another one normalises what it reads again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.norm_images import (
+    PART,
+    THREADS,
+    Images,
+    call_text,
+    images_for,
+    refuse,
+    serves,
+)
+from bolt_build.families.portable.kernels.norm_nest import element_bytes
+from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+_BYTES = (32 << 10, 64 << 10, 128 << 10)
+"""Parts of an image that are tried."""
+
+
+@dataclass(frozen=True)
+class GatherTile:
+    """An image is cut in so many `parts`, each of which a block of so many `threads` gathers, and one normalises."""
+
+    parts: int
+    threads: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("parts", self.parts), ("threads", self.threads)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> GatherTile:
+        return GatherTile(reader.number("parts"), reader.number("threads"))
+
+    def active(self, of: Images) -> int:
+        """Threads that have loads: those of whole periods."""
+        return self.threads // of.period * of.period
+
+    def share(self, of: Images) -> int:
+        """Loads of a part: as many for each thread."""
+        return ceil(ceil(of.loads / self.parts) / self.active(of)) * self.active(of)
+
+    def shared(self, of: Images) -> int:
+        """Bytes of shared memory of a block."""
+        return PART * (self.active(of) * of.span + 2 * of.statistics)
+
+
+def tiles(of: Images, element: int) -> Iterator[GatherTile]:
+    found = dict[GatherTile, None]()
+    for threads in (each for each in THREADS if each >= of.period):
+        active = GatherTile(1, threads).active(of)
+        for wanted in _BYTES:
+            share = max(1, round(wanted / (active * LANES * element))) * active
+            found[GatherTile(ceil(of.loads / share), threads)] = None
+    yield from found
+
+
+def refuse_tile(tile: GatherTile, of: Images, gpu: Gpu) -> str | None:
+    """Why no kernels normalise images so on this GPU, None where they do."""
+    if tile.threads not in THREADS:
+        return "there are kernels of 256, 512 or 1024 threads"
+    if tile.threads < of.period:
+        return Reason("channels repeat after {} loads, a block has {} threads", of.period, tile.threads)
+    if ceil(of.loads / tile.share(of)) != tile.parts:
+        return Reason("{} loads are not cut in {} parts of as many for each thread", of.loads, tile.parts)
+    return refuse_shared(tile.shared(of), gpu)
+
+
+_REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.78, 0.5, 0.35, 0.85
+"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
+it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
+_WAITS, _REGISTERS, _FILLED = 3.0e-6, 72, 1024
+"""A guess at the seconds in which statistics are put together, and until the second kernel's first loads come; registers
+of a thread; and threads of a multiprocessor below which memory waits."""
+
+
+def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
+    gpu, of, read = target.gpu, images_for(problem), problem.inputs[0].nbytes
+    assert gpu is not None, "kernels that gather are for GPUs"
+    resident = beside(tile.threads, _REGISTERS, tile.shared(of), gpu)
+    blocks = of.images * tile.parts
+    there = min(float(resident), blocks / gpu.sms)
+    used = tile.active(of) / tile.threads
+    reached = _REACHED * min(1.0, there * tile.threads * used / _FILLED) ** 0.7
+    rounds = blocks / (resident * gpu.sms)
+    reached *= rounds / ceil(rounds) if rounds > 1 else 1.0
+    again = read * (_FROM_CACHE if read <= _KEPT * gpu.l2 else _AGAIN)
+    return float(moved(problem.nbytes + again, target) / reached + (1 + OVERLAPPED) * target.launch_seconds + _WAITS)
+
+
+def _emit(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -> StepCode:
+    of = images_for(problem)
+    scratch = PART * of.images * tile.parts * of.statistics
+    call = call_text(problem, "norm_in_two", tile.parts, tile.share(of), 0, tile.threads, at)
+    return StepCode(("bolt_portable/norm.h",), "bolt::portable::PassedNorm", str(scratch), call)
+
+
+FORM: Form[GatherTile] = Form(
+    "gathered",
+    serves,
+    refuse,
+    lambda problem, gpu: tiles(images_for(problem), element_bytes(problem)),
+    lambda problem, tile, gpu: refuse_tile(tile, images_for(problem), gpu),
+    _seconds,
+    GatherTile.read,
+    _emit,
+)
