@@ -33,6 +33,7 @@ from gpu_gated import gated_trials
 from gpu_grouped_layers import grouped_trials
 from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
+from gpu_images import image_trials
 from gpu_lines import line_trials
 from gpu_moves import move_trials
 from gpu_normed import normed_trials
@@ -53,6 +54,7 @@ from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
 from gpu_slabs import slabs
 from gpu_squeezes import squeezes
+from gpu_staged import staged_trials
 from gpu_stems import stem_trials
 from gpu_volumes import volume_trials
 from shared_folders import entered
@@ -326,6 +328,8 @@ def of_warps() -> list[Trial]:
         + squeezes()
         + row_sums()
         + slabs()
+        + staged_trials()
+        + image_trials()
         + grouped_trials()
         + averages()
         + chain_trials()
@@ -377,6 +381,7 @@ def _of_small_layers() -> list[Trial]:
     )
     found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
     found += fold_trials()
+    found += staged_trials() + image_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials()

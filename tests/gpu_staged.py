@@ -1,8 +1,10 @@
-"""Lines of odd extents in shared memory: normalisations, softmax and its logarithm, and local response normalisation; of
-neighbours and side by side, of one thread and of many, with ragged ends, in place, in and out of single precision."""
+"""Lines of odd extents in shared memory: normalisations, softmax and its logarithm, and local response
+normalisation; of neighbours and side by side, of one thread and of many, with ragged ends, in place, in and out of
+single precision."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from families_harness import Input, Layer
@@ -13,6 +15,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.form import Tile
 from bolt_build.families.portable.kernels.staged import StagedTile
 from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.norm import Norm
@@ -60,21 +63,33 @@ SINGLE = ("staged-333", "staged-across", "staged-softmax-197", "staged-log-21", 
 
 
 def staged_trials() -> list[Trial]:
-    """In half precision, some in single too: what prediction puts first of each layout, and those that are stated."""
+    """What prediction puts first of each layout, and kernels that are stated."""
+    return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"})
+
+
+def stated_trials(
+    layers: Sequence[tuple[Layer, Sequence[Tile]]], single: Sequence[str], forms: Mapping[type[Tile], str]
+) -> list[Trial]:
+    """Layers in half precision, and those of `single` in single too: of each layout and each type of the output, what
+    prediction puts first of the `forms`, in every sharing of memory; and the stated tiles where the output is as wide
+    as the input."""
     found = []
-    for layer, tiles in LAYERS:
-        for precision in (DType.F16, DType.F32) if layer.label in SINGLE else (DType.F16,):
-            half = precision is DType.F16
-            of = replace(layer, precision=precision, tolerance=TOLERANCE if half else 2e-5)
-            of = of if half else replace(of, label=f"single-{of.label}")
-            trials = trials_of(of, "portable", 9)
-            first = {}
-            for trial in trials:
-                if dict(trial.candidate.parameters)["algorithm"] == "staged":
-                    first.setdefault((trial.step, trial.shared), trial)
-            found += first.values()
-            for tile in tiles:
-                candidate = Candidate("portable", (("algorithm", "staged"), *tile.parameters))
-                legal = (t for t in first.values() if PORTABLE.refuse(t.step.problem, candidate, TARGET) is None)
-                found += [replace(trial, candidate=candidate) for trial in legal if trial.shared is None]
+    both = [(layer, tiles, precision) for layer, tiles in layers for precision in (DType.F16, DType.F32)]
+    for layer, tiles, precision in both:
+        if precision is DType.F16:
+            of = replace(layer, precision=precision, tolerance=TOLERANCE)
+        elif layer.label in single:
+            of = replace(layer, precision=precision, tolerance=2e-5, label=f"single-{layer.label}")
+        else:
+            continue
+        first: dict[object, Trial] = {}
+        for trial in trials_of(of, "portable", 19):
+            if dict(trial.candidate.parameters)["algorithm"] in forms.values():
+                first.setdefault((trial.step, trial.shared), trial)
+        found += first.values()
+        alone = [t for t in first.values() if t.shared is None and t.step.problem.outputs[0].format.dtype is precision]
+        for tile in tiles:
+            candidate = Candidate("portable", (("algorithm", forms[type(tile)]), *tile.parameters))
+            legal = (t for t in alone if PORTABLE.refuse(t.step.problem, candidate, TARGET) is None)
+            found += [replace(trial, candidate=candidate) for trial in legal]
     return list({trial.label: trial for trial in found}.values())

@@ -63,8 +63,8 @@ def _emit_staged(problem: KernelProblem, tile: StagedTile, at: StepExpressions) 
 
 
 _WIDE, _CACHED = 0.4, 0.14
-"""Parts of the bandwidth where a thread has eight neighbouring channels, a guess; and where each element is read once for
-every window that it is in, as measured on an H100."""
+"""Parts of the bandwidth where a thread has eight neighbouring channels, a guess; and where each element is read
+once for every window that it is in, as measured on an H100."""
 
 
 def _bandwidth(problem: KernelProblem) -> float:

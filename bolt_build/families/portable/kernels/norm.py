@@ -88,7 +88,8 @@ def _bandwidth(problem: KernelProblem) -> float:
 
 
 _NARROWER = {LANES: 1.0, 4: 1.0, 2: 0.7, 1: 0.5}
-"""What is left of that where an access has so many elements, as an H100 measured it of four and of one, and a guess of two."""
+"""What is left of that where an access has so many elements, as an H100 measured it of four and of one, and a guess
+of two."""
 
 
 _READINGS, _STEP, _UNROLLED = 3, 2.4e-7, 4

@@ -1,5 +1,5 @@
-"""How a GPU without clusters, or with images that no cluster keeps, normalises images of any number of channels: one kernel
-gathers statistics of their parts, and another one normalises what it reads again."""
+"""How a GPU without clusters, or with images that no cluster keeps, normalises images of any number of channels: one
+kernel gathers statistics of their parts, and another one normalises what it reads again."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bolt_build.families.portable.kernels.norm_images import (
     images_for,
     refuse,
     serves,
+    threads_for,
 )
 from bolt_build.families.portable.kernels.norm_nest import element_bytes
 from bolt_build.families.portable.kernels.rows import LANES
@@ -64,7 +65,7 @@ class GatherTile:
 
 def tiles(of: Images, element: int) -> Iterator[GatherTile]:
     found = dict[GatherTile, None]()
-    for threads in (each for each in THREADS if each >= of.period):
+    for threads in threads_for(of):
         active = GatherTile(1, threads).active(of)
         for wanted in _BYTES:
             share = max(1, round(wanted / (active * LANES * element))) * active
@@ -86,9 +87,10 @@ def refuse_tile(tile: GatherTile, of: Images, gpu: Gpu) -> str | None:
 _REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.78, 0.5, 0.35, 0.85
 """Guesses, for no GPU has timed it: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
 it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
-_WAITS, _REGISTERS, _FILLED = 3.0e-6, 72, 1024
-"""A guess at the seconds in which statistics are put together, and until the second kernel's first loads come; registers
-of a thread; and threads of a multiprocessor below which memory waits."""
+_WAITS, _REGISTERS, _FILLED, _TAIL = 3.0e-6, 72, 1024, 0.25
+"""Guesses: the seconds in which statistics are put together, and until the second kernel's first loads come;
+registers of a thread; threads of a multiprocessor below which memory waits; and the part of a round of blocks that
+the last ones take alone."""
 
 
 def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
@@ -100,7 +102,7 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     used = tile.active(of) / tile.threads
     reached = _REACHED * min(1.0, there * tile.threads * used / _FILLED) ** 0.7
     rounds = blocks / (resident * gpu.sms)
-    reached *= rounds / ceil(rounds) if rounds > 1 else 1.0
+    reached *= rounds / (rounds + _TAIL)
     again = read * (_FROM_CACHE if read <= _KEPT * gpu.l2 else _AGAIN)
     return float(moved(problem.nbytes + again, target) / reached + (1 + OVERLAPPED) * target.launch_seconds + _WAITS)
 

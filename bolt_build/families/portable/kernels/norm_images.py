@@ -1,5 +1,5 @@
-"""How a GPU normalises images channels last whose pixels have any number of channels: as runs of memory, which the shared
-memory of a block or a cluster of blocks keeps."""
+"""How a GPU normalises images channels last whose pixels have any number of channels: as runs of memory, which the
+shared memory of a block or a cluster of blocks keeps."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ PART = 12
 
 @dataclass(frozen=True)
 class Images:
-    """`kept` are the loops over images, each of so many pixels (`many`) of `channels`, of which `group` neighbouring ones
-    have one statistic."""
+    """`kept` are the loops over images, each of so many pixels (`many`) of `channels`, of which `group` neighbouring
+    ones have one statistic."""
 
     kept: tuple[Loop, ...]
     many: int
@@ -125,11 +125,16 @@ class ImageTile:
         return self.kept * LANES * element + PART * (self.active(of) * of.span + 2 * of.statistics)
 
 
+def threads_for(of: Images) -> tuple[int, ...]:
+    """Threads of blocks that are tried: of the largest a thread has few registers."""
+    return tuple(each for each in THREADS if each >= of.period)[:2]
+
+
 def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[ImageTile]:
     """Blocks that keep their share whole, if they can, or as much of it as leaves room for one or two of them."""
     found = dict[ImageTile, None]()
     for cluster in CLUSTERS:
-        for threads in (each for each in THREADS if each >= of.period):
+        for threads in threads_for(of):
             bare = ImageTile(cluster, threads, 1)
             share, active = bare.share(of), bare.active(of)
             for blocks in (1, 2):
@@ -183,11 +188,12 @@ def refuse_tile(tile: ImageTile, of: Images, element: int, gpu: Gpu) -> str | No
 
 
 _REACHED, _AGAIN, _ALONE = 0.75, 0.6, 0.4
-"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that is reached; what a byte that is read again takes of
-one that is read from memory, for L2 has kept some; and the part of a block's time in which it asks for nothing."""
+"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that is reached; what a byte that is read again
+takes of one that is read from memory, for L2 has kept some; and the part of a block's time in which it asks for
+nothing."""
 _WAITS, _CLUSTER, _REGISTERS = 4.0e-6, 0.3e-6, 80
-"""Guesses at the seconds in which a block's threads put statistics together, and a cluster's blocks wait for each other;
-and registers of a thread."""
+"""Guesses at the seconds in which a block's threads put statistics together, and a cluster's blocks wait for each
+other; and registers of a thread."""
 _RATE, _OF_A_LOAD, _BESIDE = 0.8 * 128 * 1.7e9, 90, 1500
 """Instructions that a multiprocessor's threads begin a second, of a load, and of a thread beside them, counted in the
 kernels' code."""

@@ -30,9 +30,9 @@ _LEAST_SIDE_BY_SIDE = 16
 
 @dataclass(frozen=True)
 class Lines:
-    """`groups` of `inner` lines that lie side by side, whose `count` elements lie as far apart; lines of neighbours have
-    `inner` 1. Elements are `read` and `stored` in so many bytes. A block has `floats` for each element of a line
-    beside it, and a thread `around` elements beside its own."""
+    """`groups` of `inner` lines that lie side by side, whose `count` elements lie as far apart; lines of neighbours
+    have `inner` 1. Elements are `read` and `stored` in so many bytes. A block has `floats` for each element of a
+    line beside it, and a thread `around` elements beside its own."""
 
     groups: int
     count: int
@@ -149,11 +149,12 @@ def refuse_tile(tile: StagedTile, of: Lines, gpu: Gpu) -> str | None:
 
 
 _REACHED, _UNDER_WAY, _EDGE = 0.75, 48 << 10, 16
-"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that whole accesses reach; bytes of shared memory of a
-multiprocessor below which memory waits; and bytes at the edges of runs that L2 gives twice."""
+"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that whole accesses reach; bytes of shared memory
+of a multiprocessor below which memory waits; and bytes at the edges of runs that L2 gives twice."""
 _ALONE, _TAIL, _THREADS = 0.4, 0.25, 1024
-"""Guesses: the part of a block's time in which it asks for nothing, which others of a multiprocessor fill; the part of a
-round of blocks that the last ones take alone; and threads of a multiprocessor below which they wait for each other."""
+"""Guesses: the part of a block's time in which it asks for nothing, which others of a multiprocessor fill; the part
+of a round of blocks that the last ones take alone; and threads of a multiprocessor below which they wait for each
+other."""
 _RATE, _OF_SHARED = 0.8 * 128 * 1.7e9, 4
 """Instructions that a multiprocessor's threads begin a second, of which an access to shared memory takes the place of
 so many."""
