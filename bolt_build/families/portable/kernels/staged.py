@@ -121,7 +121,7 @@ def _of_columns(of: Lines, threads: int, block: int) -> Iterator[StagedTile]:
     if threads > WARP:
         return
     for wanted in _COLUMNS:
-        if wanted % across == 0 and wanted < 2 * of.inner:
+        if wanted % across == 0 and (wanted < 2 * of.inner or wanted == max(across, _COLUMNS[0])):
             yield StagedTile(threads, wanted, block)
 
 

@@ -1,0 +1,151 @@
+"""Images of any number of channels as runs of memory: what a GPU keeps of them, that each load is one thread's, and
+what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from families_harness import Input, Layer, graph_with
+from families_layers import norm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.form import Tile
+from bolt_build.families.portable.kernels import norm_gathered, norm_images
+from bolt_build.families.portable.kernels.norm_gathered import GatherTile
+from bolt_build.families.portable.kernels.norm_images import Images, ImageTile, images_of
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import target_named
+
+FAMILY, H100, A100 = Portable(), target_named("h100"), target_named("a100")
+FORMS = {ImageTile: "images", GatherTile: "gathered"}
+
+
+def problem(layer: Layer, target: str = "h100") -> KernelProblem:
+    graph, node = graph_with(replace(layer, precision=DType.F16))
+    found = FAMILY.propose(graph, node, target_named(target), DType.F16)[0]
+    of = (each.steps[0].problem for each in found)
+    return next(each for each in of if each.inputs[0].format.layout is Layout.CHANNELS_LAST)
+
+
+def of_groups(*shape: int, groups: int, target: str = "h100") -> KernelProblem:
+    """With a scale and a bias of each channel."""
+    op = Norm("variance", (1, 2, 3) if groups < shape[1] else (2, 3), 1e-5, groups if groups < shape[1] else 1)
+    return problem(norm("n", op, shape, (shape[1], 1, 1)), target)
+
+
+def first(asked: KernelProblem) -> dict[str, int | str]:
+    return dict(FAMILY.candidates(asked, target_named(asked.target))[0][0].parameters)
+
+
+def candidate(tile: Tile) -> Candidate:
+    return Candidate("portable", (("algorithm", FORMS[type(tile)]), *tile.parameters))
+
+
+def test_a_cluster_keeps_images_of_odd_channels() -> None:
+    """33 channels of 112 x 112 pixels are 828 KB in fp16, of which each of eight blocks keeps an eighth; two such
+    blocks have room on a multiprocessor."""
+    asked = of_groups(32, 33, 112, 112, groups=3)
+    assert first(asked) == {"algorithm": "images", "cluster": 8, "threads": 256, "kept": 6468}
+    images = images_of(asked)
+    assert images == Images((Loop(32, (413952, 0, 0, 0)),), 12544, Loop(33, (1, 1, 1, 0)), 11)
+    assert (images.period, images.statistics, images.span) == (33, 3, 2)
+    assert 2 * ImageTile(8, 256, 6468).shared(images, 2) < 227 << 10
+    assert first(of_groups(32, 90, 56, 56, groups=9))["algorithm"] == "images"
+
+
+def test_gpus_without_clusters_gather_parts_first() -> None:
+    assert first(of_groups(32, 33, 112, 112, groups=3, target="a100"))["algorithm"] == "gathered"
+    assert first(of_groups(32, 90, 56, 56, groups=9, target="a100"))["algorithm"] == "gathered"
+
+
+def test_each_channel_by_itself_and_all_together_are_images_too() -> None:
+    each = images_of(of_groups(32, 21, 57, 57, groups=21))
+    assert each is not None
+    assert (each.group, each.statistics, each.span, each.many) == (1, 21, 8, 3249)
+    together = images_of(problem(norm("n", Norm("variance", (1, 2, 3), 1e-5), (4, 12, 9, 9), (12, 1, 1))))
+    assert together is not None
+    assert (together.group, together.statistics, together.span) == (12, 1, 1)
+
+
+def test_channels_that_are_whole_loads_have_the_kernels_that_they_had() -> None:
+    candidates, refusals = FAMILY.candidates(of_groups(32, 96, 57, 57, groups=3), H100)
+    stated = [dict(each.parameters)["algorithm"] for each in candidates]
+    assert not {"images", "gathered"} & set(stated)
+    assert not any(str(each.reason).startswith(("images", "gathered")) for each in refusals)
+
+
+def call(asked: KernelProblem, tile: Tile) -> tuple[str | None, str, str]:
+    """What a plan holds of it, and the function and its first template arguments."""
+    assert FAMILY.refuse(asked, candidate(tile), H100) is None
+    inputs = tuple(f"x{index}" for index in range(len(asked.inputs)))
+    code = FAMILY.emit(asked, candidate(tile), H100, StepExpressions(inputs, ("y",), inputs))
+    return code.member_type, code.member_arguments, code.call.removeprefix("bolt::portable::").split(", bolt::p")[0]
+
+
+def test_the_compiler_knows_images_and_how_they_are_cut() -> None:
+    asked = of_groups(32, 33, 112, 112, groups=3)
+    shape = "bolt::portable::ImageShape<33, 11, 413952"
+    assert call(asked, ImageTile(8, 256, 6468)) == (None, "", f"norm_in_images<{shape}, 8, 6468, 0, 256>")
+    assert call(asked, ImageTile(4, 256, 12936)) == (None, "", f"norm_in_images<{shape}, 4, 12936, 0, 256>")
+    # 231 of 256 threads have loads: shares of nine for each, of which nothing is kept.
+    member, scratch, function = call(asked, GatherTile(25, 256))
+    assert (member, function) == ("bolt::portable::PassedNorm", f"norm_in_two<{shape}, 25, 2079, 2079, 256>")
+    assert int(scratch) == 32 * 25 * 3 * 12
+
+
+REFUSED: list[tuple[Tile, str]] = [
+    (ImageTile(3, 256, 6468), "there are kernels of 1, 2, 4 or 8 blocks, and of 256, 512 or 1024 threads"),
+    (ImageTile(8, 256, 6467), "of 6468 loads of a block not 6467 are kept, where its threads have 231 at once"),
+    (ImageTile(1, 256, 51744), "takes 833520 bytes of shared memory, a block has 232448"),
+    (GatherTile(25, 128), "there are kernels of 256, 512 or 1024 threads"),
+    (GatherTile(24, 256), "51744 loads are not cut in 24 parts of as many for each thread"),
+]
+
+
+@pytest.mark.parametrize(("tile", "reason"), REFUSED)
+def test_tiles_that_no_kernel_has(tile: Tile, reason: str) -> None:
+    assert FAMILY.refuse(of_groups(32, 33, 112, 112, groups=3), candidate(tile), H100) == reason
+
+
+def test_images_that_no_kernel_has() -> None:
+    wide = of_groups(2, 1031, 9, 9, groups=1031)
+    why = "channels repeat after 1031 loads, a block has 1024 threads at most"
+    told = {str(each.reason) for each in FAMILY.candidates(wide, H100)[1]}
+    assert {f"images: {why}", f"gathered: {why}"} <= told
+    ninety = of_groups(32, 90, 56, 56, groups=9, target="a100")
+    clusters = FAMILY.refuse(ninety, candidate(ImageTile(8, 256, 4410)), A100)
+    assert clusters == "blocks form clusters from sm_90 on"
+    few = FAMILY.refuse(of_groups(4, 33, 4, 4, groups=3), candidate(ImageTile(4, 256, 33)), H100)
+    assert few == "66 loads are not the shares of 4 blocks"
+
+
+def test_scales_of_pixels_are_not_those_of_channels() -> None:
+    both = (Input((2, 33, 8, 8)), Input((33, 8, 8), True), Input((33, 8, 8), True))
+    assert images_of(problem(Layer("n", Norm("variance", (1, 2, 3), 1e-5, 3), both))) is None
+
+
+@given(st.integers(1, 700), st.integers(1, 12), st.integers(1, 40), st.integers(1, 5000))
+@settings(max_examples=200, deadline=None)
+def test_blocks_have_all_loads_and_begin_with_the_same_channels(each: int, groups: int, images: int, many: int) -> None:
+    channels = min(each * groups, 1024)
+    group = each if each * groups <= 1024 else channels
+    of = Images((Loop(images, (channels * many, 0, 0, 0)),), many, Loop(channels, (1, 1, 1, 0)), group)
+    gpu = H100.gpu
+    assert gpu is not None
+    kept = [tile for tile in norm_images.tiles(of, 2, gpu) if norm_images.refuse_tile(tile, of, 2, gpu) is None]
+    for tile in kept:
+        assert tile.share(of) * tile.cluster >= of.loads
+        assert tile.share(of) * 8 % channels == 0
+        assert tile.active(of) % of.period == 0
+    cut = [tile for tile in norm_gathered.tiles(of, 2) if norm_gathered.refuse_tile(tile, of, gpu) is None]
+    for part in cut:
+        assert part.share(of) * part.parts >= of.loads
+        assert part.share(of) * 8 % channels == 0
+    assert of.period > 1024 or channels % group or (kept and cut)

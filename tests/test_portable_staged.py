@@ -1,0 +1,169 @@
+"""Lines of odd extents in a GPU's shared memory: which problems have them, how they are cut, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from families_harness import Input, Layer, graph_with
+from families_layers import norm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.staged import Lines, StagedTile, refuse_lines, refuse_tile, tiles
+from bolt_build.graph.ir import Layout, Op
+from bolt_build.graph.ops.line import Line
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.normalization import Lrn
+from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.targets import target_named
+
+FAMILY, H100, T4 = Portable(), target_named("h100"), target_named("t4")
+LAST, CHANNELS = Norm("variance", (2,), 1e-5), Norm("variance", (1,), 1e-5)
+WINDOW = Lrn(5, 1e-4, 0.75, 1.0)
+
+
+def problem(layer: Layer, layout: Layout = Layout.ROW, target: str = "h100") -> KernelProblem:
+    graph, node = graph_with(replace(layer, precision=DType.F16))
+    found = FAMILY.propose(graph, node, target_named(target), DType.F16)[0]
+    return next(each.steps[0].problem for each in found if each.steps[0].problem.inputs[0].format.layout is layout)
+
+
+def of(op: Op, *shape: int) -> KernelProblem:
+    return problem(Layer("line", op, (Input(shape),)))
+
+
+def first(asked: KernelProblem) -> Candidate:
+    return FAMILY.candidates(asked, target_named(asked.target))[0][0]
+
+
+def algorithm(asked: KernelProblem) -> int | str:
+    return dict(first(asked).parameters)["algorithm"]
+
+
+ODD = {
+    "rows of 333": problem(norm("n", LAST, (32, 1024, 333), (333,))),
+    "rows of 1025": problem(norm("n", LAST, (32, 512, 1025), (1025,))),
+    "rows of 90": problem(norm("n", LAST, (32, 4096, 90), (90,))),
+    "signals of 1501": problem(norm("n", LAST, (32, 512, 1501), (512, 1))),
+    "lengths of rows": of(Norm("l2", (2,)), 32, 512, 513),
+    "lengths of channels": of(Norm("l2", (1,)), 32, 256, 57, 57),
+    "channels of odd planes": problem(norm("n", CHANNELS, (32, 96, 57, 57), (96, 1, 1))),
+    "49 keys": of(Softmax(2), 32, 3072, 49),
+    "1001 classes": of(Softmax(2), 32, 512, 1001),
+    "logarithms": of(Line("log_softmax", 2), 32, 512, 1001),
+    "21 classes of pixels": of(Softmax(1), 32, 21, 257, 257),
+    "21 classes, last": problem(Layer("s", Softmax(1), (Input((32, 21, 257, 257)),)), Layout.CHANNELS_LAST),
+    "a middle axis": of(Softmax(2), 32, 12, 197, 197),
+    "responses of planes": of(WINDOW, 32, 96, 55, 55),
+    "responses, channels last": problem(Layer("l", WINDOW, (Input((32, 96, 55, 55)),)), Layout.CHANNELS_LAST),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_lines_of_odd_extents_are_staged_without_a_lock(name: str) -> None:
+    assert algorithm(ODD[name]) == "staged"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        problem(norm("n", LAST, (32, 1024, 768), (768,))),
+        problem(norm("n", LAST, (32, 4096, 180), (180,))),
+        of(Norm("l2", (1,)), 32, 256, 56, 56),
+        of(Softmax(2), 32, 512, 1000),
+        of(Softmax(1), 32, 24, 128, 128),
+        of(Line("hardmax", 2), 32, 512, 1001),
+    ],
+    ids=["768", "180", "planes of 56", "1000", "planes of 128", "hardmax"],
+)
+def test_what_accesses_divide_has_the_kernels_that_it_had(asked: KernelProblem) -> None:
+    candidates, refusals = FAMILY.candidates(asked, H100)
+    assert not any("staged" in str(each) for each in (*candidates, *(refusal.what for refusal in refusals)))
+
+
+def call(asked: KernelProblem, tile: StagedTile) -> str:
+    candidate = Candidate("portable", (("algorithm", "staged"), *tile.parameters))
+    assert FAMILY.refuse(asked, candidate, H100) is None
+    inputs = tuple(f"x{index}" for index in range(len(asked.inputs)))
+    return FAMILY.emit(asked, candidate, H100, StepExpressions(inputs, ("y",), inputs)).call
+
+
+def test_the_compiler_knows_extents_and_the_cut() -> None:
+    """Constant scales of elements are asked for before the kernel waits, those of lines are not."""
+    space = "bolt::portable"
+    assert call(ODD["rows of 333"], StagedTile(16, 32, 256)).startswith(
+        f"{space}::norm_staged<{space}::StagedShape<333, 1, 32, 16, 256>, {space}::StagedOperands::of_elements, true, "
+    )
+    assert call(ODD["signals of 1501"], StagedTile(128, 3, 128)).startswith(
+        f"{space}::norm_staged<{space}::StagedShape<1501, 1, 3, 128, 128>, {space}::StagedOperands::of_lines, false, "
+    )
+    assert call(ODD["a middle axis"], StagedTile(8, 64, 256)) == (
+        f"{space}::softmax_staged<{space}::Shares, {space}::StagedShape<197, 197, 64, 8, 256>, {space}::f16, "
+        f"{space}::f16>(r, {space}::Softmax{{.outer = 384, .axis = 197, .inner = 197}}, x0, y);"
+    )
+    assert call(ODD["logarithms"], StagedTile(32, 4, 128)).startswith(f"{space}::softmax_staged<{space}::LogShares, ")
+    assert call(ODD["responses of planes"], StagedTile(4, 64, 256)).startswith(
+        f"{space}::lrn_staged<{space}::StagedShape<96, 3025, 64, 4, 256>, 5, {space}::f16, "
+    )
+
+
+REFUSED = [
+    ("rows of 333", StagedTile(3, 32, 96), "there are blocks of 128, 256 or 512 threads, of which a line has up to 32"
+     " or, of neighbours, all"),
+    ("a middle axis", StagedTile(256, 1, 256), "there are blocks of 128, 256 or 512 threads, of which a line has up to"
+     " 32 or, of neighbours, all"),
+    ("rows of 333", StagedTile(32, 12, 256), "12 lines are not taken 8 at a time"),
+    ("rows of 1025", StagedTile(16, 16, 256), "1025 elements are 65 of each of 16 threads, which hold 36 at most"),
+    ("lengths of channels", StagedTile(8, 512, 256), "takes 268288 bytes of shared memory, a block has 232448"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "tile", "reason"), REFUSED)
+def test_tiles_that_no_kernel_has(name: str, tile: StagedTile, reason: str) -> None:
+    candidate = Candidate("portable", (("algorithm", "staged"), *tile.parameters))
+    assert FAMILY.refuse(ODD[name], candidate, H100) == reason
+
+
+def reasons(asked: KernelProblem) -> list[str]:
+    return [str(each.reason) for each in FAMILY.candidates(asked, H100)[1] if "staged" in str(each.reason)]
+
+
+def test_lines_that_no_kernel_has() -> None:
+    assert reasons(of(Softmax(1), 64, 21, 7)) == ["staged: 7 lines side by side are fewer than 16"]
+    assert reasons(of(Softmax(1), 4, 20001)) == [
+        "staged: lines of 20001 elements are longer than the 18432 that the threads of one hold"
+    ]
+    assert reasons(of(Lrn(17, 1e-4, 0.75, 1.0), 2, 64, 7, 9)) == ["staged: windows of 17 channels are wider than 16"]
+    both = (Input((4, 6, 90)), Input((6, 90), True), Input((6, 90), True))
+    assert reasons(problem(Layer("n", LAST, both))) == [
+        "staged: scales or biases are neither the same for all lines nor for all elements of one"
+    ]
+
+
+@given(st.integers(1, 5000), st.one_of(st.just(1), st.integers(16, 70000)), st.sampled_from((2, 4)), st.integers(0, 2))
+@settings(max_examples=200, deadline=None)
+def test_every_gpu_has_a_kernel_for_lines_that_are_not_refused(
+    count: int, inner: int, nbytes: int, floats: int
+) -> None:
+    """And each of them has all elements of its lines in registers, and all of its lines in shared memory."""
+    lines = Lines(12, count, inner, nbytes, nbytes, floats)
+    for target in (H100, T4):
+        gpu = target.gpu
+        assert gpu is not None
+        legal = [tile for tile in tiles(lines) if refuse_tile(tile, lines, gpu) is None]
+        for tile in legal:
+            assert tile.loads(lines) * tile.threads >= count
+            assert tile.across * tile.threads == tile.block
+            assert tile.shared(lines) >= min(tile.lines, inner if inner > 1 else tile.lines) * count * nbytes
+        small = tile_bytes(lines) <= gpu.shared_memory
+        assert not small or refuse_lines(lines) is not None or legal
+
+
+def tile_bytes(lines: Lines) -> int:
+    """Of the least lines that a block may have."""
+    side_by_side = 32 if lines.are_columns else 128
+    return lines.count * (side_by_side + 8) * lines.read * 2 + 8 * lines.count + 8192
