@@ -111,15 +111,14 @@ def test_the_compiler_knows_extents_and_the_cut() -> None:
     )
 
 
+NO_BLOCK = "there are blocks of 128, 256 or 512 threads, of which a line has up to 32 or, of neighbours, all"
 REFUSED = [
-    ("rows of 333", StagedTile(3, 32, 96), "there are blocks of 128, 256 or 512 threads, of which a line has up to 32"
-     " or, of neighbours, all"),
-    ("a middle axis", StagedTile(256, 1, 256), "there are blocks of 128, 256 or 512 threads, of which a line has up to"
-     " 32 or, of neighbours, all"),
+    ("rows of 333", StagedTile(3, 32, 96), NO_BLOCK),
+    ("a middle axis", StagedTile(256, 1, 256), NO_BLOCK),
     ("rows of 333", StagedTile(32, 12, 256), "12 lines are not taken 8 at a time"),
     ("rows of 1025", StagedTile(16, 16, 256), "1025 elements are 65 of each of 16 threads, which hold 36 at most"),
     ("lengths of channels", StagedTile(8, 512, 256), "takes 268288 bytes of shared memory, a block has 232448"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "tile", "reason"), REFUSED)
