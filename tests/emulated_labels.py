@@ -165,6 +165,7 @@ FURTHER = (
     "staged-lrn-even-portable-stagedx8x32x256-f16/channels_last-f16",
     "images-33-portable-imagesx8x256x66-f16",
     "images-chain-portable-gatheredx2x256-f16",
+    "planes-chain-portable-imagesx4x256x101-f16/row-f16/row",
     "slide-max-stem-portable-slidingx8x4x2x2x4x8-f16/channels_last-f16/channels_last",
     "slide-odd-channels-portable-slidingx1x4x1x2x9x5-f16/channels_last-f16/channels_last",
     "f16-heads-cosine-portable-direct-f16/row-f16/row",

@@ -27,11 +27,11 @@ FAMILY, H100, A100 = Portable(), target_named("h100"), target_named("a100")
 FORMS = {ImageTile: "images", GatherTile: "gathered"}
 
 
-def problem(layer: Layer, target: str = "h100") -> KernelProblem:
+def problem(layer: Layer, target: str = "h100", layout: Layout = Layout.CHANNELS_LAST) -> KernelProblem:
     graph, node = graph_with(replace(layer, precision=DType.F16))
     found = FAMILY.propose(graph, node, target_named(target), DType.F16)[0]
     of = (each.steps[0].problem for each in found)
-    return next(each for each in of if each.inputs[0].format.layout is Layout.CHANNELS_LAST)
+    return next(each for each in of if each.inputs[0].format.layout is layout)
 
 
 def of_groups(*shape: int, groups: int, target: str = "h100") -> KernelProblem:
@@ -74,6 +74,23 @@ def test_each_channel_by_itself_and_all_together_are_images_too() -> None:
     assert (together.group, together.statistics, together.span) == (12, 1, 1)
 
 
+def test_planes_of_odd_extents_need_no_other_layout() -> None:
+    """Groups of 32 planes of 57 x 57 elements are runs of memory too, in which each plane has its own scale."""
+    groups = norm("n", Norm("variance", (1, 2, 3), 1e-5, 3), (32, 96, 57, 57), (96, 1, 1))
+    asked = problem(groups, layout=Layout.ROW)
+    images = images_of(asked)
+    kept = (Loop(32, (311904, 0, 0, 0)), Loop(3, (103968, 32, 32, 0)))
+    assert images == Images(kept, 32, Loop(32, (3249, 1, 1, 0)), 1, 3249)
+    assert (images.period, images.statistics, images.span) == (1, 1, 1)
+    assert first(asked)["algorithm"] == "images"
+    shape = "bolt::portable::ImageShape<1, 1, 3249, 103968"
+    assert call(asked, ImageTile(2, 256, 6498)) == (None, "", f"norm_in_images<{shape}, 2, 6498, 0, 256>")
+    lines = norm("n", Norm("variance", (2, 3), 1e-5), (32, 21, 257, 257), (21, 1, 1))
+    of_lines = images_of(problem(lines, layout=Layout.ROW))
+    assert of_lines is not None
+    assert (of_lines.images, of_lines.many, of_lines.plane, of_lines.length) == (672, 1, 66049, 66049)
+
+
 def test_channels_that_are_whole_loads_have_the_kernels_that_they_had() -> None:
     candidates, refusals = FAMILY.candidates(of_groups(32, 96, 57, 57, groups=3), H100)
     stated = [dict(each.parameters)["algorithm"] for each in candidates]
@@ -91,7 +108,7 @@ def call(asked: KernelProblem, tile: Tile) -> tuple[str | None, str, str]:
 
 def test_the_compiler_knows_images_and_how_they_are_cut() -> None:
     asked = of_groups(32, 33, 112, 112, groups=3)
-    shape = "bolt::portable::ImageShape<33, 11, 413952"
+    shape = "bolt::portable::ImageShape<33, 11, 0, 413952"
     assert call(asked, ImageTile(8, 256, 6468)) == (None, "", f"norm_in_images<{shape}, 8, 6468, 0, 256>")
     assert call(asked, ImageTile(4, 256, 12936)) == (None, "", f"norm_in_images<{shape}, 4, 12936, 0, 256>")
     # 231 of 256 threads have loads: shares of nine for each, of which nothing is kept.
@@ -124,6 +141,13 @@ def test_images_that_no_kernel_has() -> None:
     assert clusters == "blocks form clusters from sm_90 on"
     few = FAMILY.refuse(of_groups(4, 33, 4, 4, groups=3), candidate(ImageTile(4, 256, 33)), H100)
     assert few == "66 loads are not the shares of 4 blocks"
+
+
+def test_planes_that_are_shorter_than_a_load_are_refused() -> None:
+    groups = norm("n", Norm("variance", (1, 2, 3), 1e-5, 3), (32, 96, 2, 3), (96, 1, 1))
+    told = {str(each.reason) for each in FAMILY.candidates(problem(groups, layout=Layout.ROW), H100)[1]}
+    why = "planes of 6 elements are shorter than the 8 of a load"
+    assert {f"images: {why}", f"gathered: {why}"} <= told
 
 
 def test_scales_of_pixels_are_not_those_of_channels() -> None:

@@ -18,6 +18,7 @@ from bolt_build.families.portable.kernels.norm_images import (
     Images,
     call_text,
     images_for,
+    of_statistics,
     refuse,
     serves,
     threads_for,
@@ -60,7 +61,7 @@ class GatherTile:
 
     def shared(self, of: Images) -> int:
         """Bytes of shared memory of a block."""
-        return PART * (self.active(of) * of.span + 2 * of.statistics)
+        return of_statistics(of, self.active(of))
 
 
 def tiles(of: Images, element: int) -> Iterator[GatherTile]:

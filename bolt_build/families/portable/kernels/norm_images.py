@@ -1,5 +1,5 @@
-"""How a GPU normalises images channels last whose pixels have any number of channels: as runs of memory, which the
-shared memory of a block or a cluster of blocks keeps."""
+"""How a GPU normalises images whose pixels have any number of channels, or whose planes any extent: as runs of memory,
+which the shared memory of a block or a cluster of blocks keeps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bolt_build.families.common.geometry import Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_loops import (
+    Loops,
     loop_text,
     loops_of,
     norm_text,
@@ -35,13 +36,15 @@ PART = 12
 
 @dataclass(frozen=True)
 class Images:
-    """`kept` are the loops over images, each of so many pixels (`many`) of `channels`, of which `group` neighbouring
-    ones have one statistic."""
+    """`kept` are the loops over images. Channels last they have so many pixels (`many`) of `channels`, of which `group`
+    neighbouring ones have one statistic. Others have one statistic, and so many channels (`many`) in planes of `plane`
+    elements each; lines of neighbours are images of one plane."""
 
     kept: tuple[Loop, ...]
     many: int
     channels: Loop
     group: int
+    plane: int = 0
 
     @property
     def images(self) -> int:
@@ -50,12 +53,17 @@ class Images:
     @property
     def length(self) -> int:
         """Elements of an image."""
-        return self.many * self.channels.extent
+        return self.many * (self.plane or self.width)
+
+    @property
+    def width(self) -> int:
+        """Channels of a pixel; of planes, whose statistic is of all, one."""
+        return 1 if self.plane else self.channels.extent
 
     @property
     def period(self) -> int:
         """Loads after which channels repeat."""
-        return self.channels.extent // gcd(self.channels.extent, LANES)
+        return self.width // gcd(self.width, LANES)
 
     @property
     def loads(self) -> int:
@@ -64,7 +72,7 @@ class Images:
 
     @property
     def statistics(self) -> int:
-        return self.channels.extent // self.group
+        return self.width // self.group
 
     @property
     def span(self) -> int:
@@ -75,6 +83,21 @@ class Images:
 def images_of(problem: KernelProblem) -> Images | None:
     """The images of a normalisation over positions; None where its elements are not such."""
     loops = loops_of(problem)
+    return _in_planes(loops) or _in_pixels(loops)
+
+
+def _in_planes(loops: Loops) -> Images | None:
+    """Runs of planes that have one statistic, with a scale and a bias of each plane."""
+    *channels, plane = loops.reduced
+    if plane.steps[0] != 1 or any(plane.steps[1:3]) or len(channels) > 1:
+        return None
+    along = channels[0] if channels else Loop(1, (plane.extent, 0, 0, 0))
+    if along.steps[0] != plane.extent:
+        return None
+    return Images(loops.kept, along.extent, along, 1, plane.extent)
+
+
+def _in_pixels(loops: Loops) -> Images | None:
     (*outer, last), (*positions, inner) = loops.kept, loops.reduced
     whole = tuple(step * inner.extent for step in inner.steps)
     if last.steps[0] == 1 and last.extent > 1:
@@ -89,6 +112,12 @@ def images_of(problem: KernelProblem) -> Images | None:
     if len(around) != 1 or around[0].steps[0] != channels.extent or any(around[0].steps[1:3]):
         return None
     return Images(tuple(kept) or (Loop(1, (0, 0, 0, 0)),), around[0].extent, channels, group)
+
+
+def of_statistics(of: Images, active: int) -> int:
+    """Bytes of shared memory of a block of so many `active` threads, beside elements (`NormImages`)."""
+    planes = of.many if of.plane else 0
+    return 8 * planes + PART * (active * of.span + 2 * of.statistics)
 
 
 @dataclass(frozen=True)
@@ -122,7 +151,7 @@ class ImageTile:
 
     def shared(self, of: Images, element: int) -> int:
         """Bytes of shared memory of a block (`NormImages`)."""
-        return self.kept * LANES * element + PART * (self.active(of) * of.span + 2 * of.statistics)
+        return self.kept * LANES * element + of_statistics(of, self.active(of))
 
 
 def threads_for(of: Images) -> tuple[int, ...]:
@@ -146,11 +175,12 @@ def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[ImageTile]:
 
 
 def serves(problem: KernelProblem) -> bool:
-    """Pixels that are whole loads have other kernels."""
-    if not isinstance(problem.op, Norm):
+    """Pixels and planes that are whole loads have other kernels, and lines that registers have room for."""
+    if not isinstance(problem.op, Norm) or (images := images_of(problem)) is None:
         return False
-    images = images_of(problem)
-    return images is not None and images.channels.extent % LANES != 0
+    if images.plane and images.many == 1 and loops_of(problem).in_registers[0]:
+        return False
+    return (images.plane or images.width) % LANES != 0
 
 
 def images_for(problem: KernelProblem) -> Images:
@@ -165,6 +195,8 @@ def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if images.period > THREADS[-1]:
         what = "channels repeat after {} loads, a block has {} threads at most"
         return Reason(what, images.period, THREADS[-1])
+    if 0 < images.plane < LANES:
+        return Reason("planes of {} elements are shorter than the {} of a load", images.plane, LANES)
     if images.length >= 1 << 31:
         return Reason("{} elements of an image are too many to be counted", images.length)
     return None
@@ -223,7 +255,7 @@ def call_text(
     """A call of a kernel of images that are cut so (`ImageShape`)."""
     op, of, loops = problem.op, images_for(problem), loops_of(problem)
     assert isinstance(op, Norm)
-    sizes = (of.channels.extent, of.group, of.length, blocks, share, share - kept, threads)
+    sizes = (of.width, of.group, of.plane, of.length, blocks, share, share - kept, threads)
     shape = f"bolt::portable::ImageShape<{', '.join(map(str, sizes))}>"
     return (
         f"bolt::portable::{function}<{shape}, {types_text(problem)}>(r, "

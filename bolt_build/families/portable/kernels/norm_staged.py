@@ -18,14 +18,17 @@ _FEW = 4
 
 
 def _serves(problem: KernelProblem) -> bool:
-    """Rows and columns of which no access divides both sides."""
+    """Rows and columns of which no access divides both sides, and rows of whole ones that registers have no room
+    for."""
     if not isinstance(problem.op, Norm):
         return False
     loops = loops_of(problem)
     (*outer, last), inner = loops.reduced, loops.reduced[-1].steps[0]
     if outer or not last.extent:
         return False
-    return last.extent % _FEW != 0 if inner == 1 else inner % LANES != 0
+    if inner > 1:
+        return inner % LANES != 0
+    return last.extent % LANES != 0 and (last.extent % _FEW != 0 or not loops.in_registers[0])
 
 
 def _of_elements(loops: Loops) -> bool:

@@ -275,7 +275,7 @@ void norm_staged(const Run& r, const Norm& p, const void* input, const void* sca
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }
 
-/// The same of images whose pixels have `channels` of any extent.
+/// The same of images whose pixels have any number of `channels`, or whose planes are of any extent.
 template <typename Shape, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
 void norm_in_images(const Run& r, const Norm& p, const Norm& images, const NormLoop& channels, const void* input,
                     const void* scale, const void* bias, void* output, const Epilogue& epilogue) {

@@ -11,9 +11,12 @@ namespace bolt::portable {
 /// How images of `length` elements are cut, whose pixels have so many `channels`, of which `group` neighbouring ones have one
 /// statistic. An image is a run of loads of `wide` elements, from the first that it has a part of. Each of its `blocks`, of
 /// `threads` threads, has `share` of them, and keeps all but the first `again` in shared memory. Channels of loads repeat after `period` loads, and shares are multiples of that: so each thread has the same channels in all of its loads.
-template <int channels_, int group_, int length_, int blocks_, int share_, int again_, int threads_>
+///
+/// Images in planes of `plane` elements (0: channels last) that have one statistic are of one channel here; each plane has its
+/// own scale and bias.
+template <int channels_, int group_, int plane_, int length_, int blocks_, int share_, int again_, int threads_>
 struct ImageShape {
-  static constexpr int channels = channels_, group = group_, length = length_, blocks = blocks_, share = share_, again = again_,
+  static constexpr int channels = channels_, group = group_, plane = plane_, length = length_, blocks = blocks_, share = share_, again = again_,
                        threads = threads_;
   static constexpr int common = channels % 8 == 0 ? 8 : channels % 4 == 0 ? 4 : channels % 2 == 0 ? 2 : 1;
   static constexpr int period = channels / common, active = threads / period * period;
@@ -22,6 +25,8 @@ struct ImageShape {
   static constexpr int of_a_load = group == 1 ? wide : (wide - 2) / group + 2;
   static constexpr int span = of_a_load < statistics ? of_a_load : statistics;
   static constexpr bool even = length % wide == 0;
+  static constexpr int planes = plane > 0 ? length / plane : 0;
+  static_assert(plane == 0 || (plane >= wide && channels == 1), "a load is of two planes at most");
   static_assert(active > 0 && share % period == 0 && again % active == 0 && again <= share);
 };
 
@@ -49,7 +54,7 @@ struct NormImages {
   static constexpr int span = Shape::span, statistics = Shape::statistics, channels = Shape::channels;
   static constexpr int kept = Shape::share - Shape::again, turns = 4;
   static constexpr bool clusters = phase == ImagePhase::all && Shape::blocks > 1;
-  static constexpr int bytes = kept * wide * static_cast<int>(sizeof(In)) +
+  static constexpr int bytes = kept * wide * static_cast<int>(sizeof(In)) + static_cast<int>(sizeof(float2)) * Shape::planes +
                                static_cast<int>(sizeof(ImagePart)) * (Shape::active * span + 2 * statistics);
 
   Walk<4> images;
@@ -64,7 +69,8 @@ struct NormImages {
   __device__ void operator()() const {
     extern __shared__ __align__(16) unsigned char norm_memory[];
     In* const held = reinterpret_cast<In*>(norm_memory);
-    ImagePart* const partial = reinterpret_cast<ImagePart*>(held + kept * wide);
+    float2* const of_planes = reinterpret_cast<float2*>(held + kept * wide);
+    ImagePart* const partial = reinterpret_cast<ImagePart*>(of_planes + Shape::planes);
     ImagePart* const ours = partial + Shape::active * span;
     ImagePart* const all = ours + statistics;
     const std::uint32_t block = phase == ImagePhase::normalise ? gridDim.x - 1 - blockIdx.x : blockIdx.x, image = block / Shape::blocks;
@@ -104,17 +110,36 @@ struct NormImages {
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
       mean[i] = all[statistic[i]].mean;
-      factor[i] = all[statistic[i]].sum * load(end.scale + start.scale + channel[i] * along_channels.scale);
-      bias[i] = load(end.bias + start.bias + channel[i] * along_channels.bias);
+      factor[i] = all[statistic[i]].sum;
+      if constexpr (Shape::plane == 0) {
+        factor[i] *= load(end.scale + start.scale + channel[i] * along_channels.scale);
+        bias[i] = load(end.bias + start.bias + channel[i] * along_channels.bias);
+      }
+    }
+    if constexpr (Shape::plane > 0) {
+      for (int c = thread; c < Shape::planes; c += Shape::threads)
+        of_planes[c] = {factor[0] * load(end.scale + start.scale + c * along_channels.scale),
+                        load(end.bias + start.bias + c * along_channels.bias)};
+      __syncthreads();
     }
     const auto finish = [&](int k, float (&x)[wide]) {
       const int at = begin + k * wide;
       const bool whole = Shape::even || (at >= 0 && at + wide <= Shape::length);
       Index operand[wide];
+      if constexpr (Shape::plane == 0) {
 #pragma unroll
-      for (int i = 0; i < wide; ++i) {
-        x[i] = (x[i] - mean[i]) * factor[i] + bias[i];
-        operand[i] = start.channel + channel[i] * along_channels.channel;
+        for (int i = 0; i < wide; ++i) {
+          x[i] = (x[i] - mean[i]) * factor[i] + bias[i];
+          operand[i] = start.channel + channel[i] * along_channels.channel;
+        }
+      } else {
+        const int near = max(at, 0) / Shape::plane, far = min(near + 1, Shape::planes - 1), first_far = (near + 1) * Shape::plane - at;
+        const float2 of_near = of_planes[near], of_far = of_planes[far];
+#pragma unroll
+        for (int i = 0; i < wide; ++i) {
+          x[i] = (x[i] - mean[i]) * (i < first_far ? of_near.x : of_far.x) + (i < first_far ? of_near.y : of_far.y);
+          operand[i] = start.channel + (i < first_far ? near : far) * along_channels.channel;
+        }
       }
       epilogue_flat<wide>(end.epilogue, x, first + at, total - 1, operand, whole);
       Out* const to = out + first + at;
