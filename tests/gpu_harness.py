@@ -77,11 +77,17 @@ class Trial:
 
 
 def trials_of(
-    layer: Layer, family: str, candidates: int = 1, *, kind: str | None = None, large: bool = False
+    layer: Layer,
+    family: str,
+    candidates: int = 1,
+    *,
+    kind: str | None = None,
+    large: bool = False,
+    without: Sequence[str] = (),
 ) -> list[Trial]:
     """Every alternative of the family for the layer, each with its first `candidates`, shared memory included.
 
-    `kind` is a parameter that the candidates must have.
+    `kind` is a parameter that the candidates must have, `without` are algorithms that other trials are of.
     """
     graph, node = graph_with(layer)
     (offering,) = [f for f in load(TARGET) if f.name == family]
@@ -89,7 +95,9 @@ def trials_of(
     for alternative in offering.propose(graph, node, TARGET, layer.precision)[0]:
         (step,) = alternative.steps
         legal = offering.candidates(step.problem, TARGET)[0]
-        for candidate in [c for c in legal if kind is None or kind in dict(c.parameters)][:candidates]:
+        stated = [(c, dict(c.parameters)) for c in legal]
+        wanted = [c for c, of in stated if (kind is None or kind in of) and of.get("algorithm") not in without]
+        for candidate in wanted[:candidates]:
             shares = [None] if large else [None, *(pair[0] for pair in step.may_share)]
             found += [Trial(layer, step, candidate, shared, large) for shared in shares]
     return found

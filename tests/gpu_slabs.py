@@ -142,7 +142,7 @@ def slabs() -> list[Trial]:
     found = []
     for layer in LAYERS:
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
-        trials = trials_of(half, "portable", 4)
+        trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered"))
         both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-", "batch-"))
         trials = [each for each in trials if both or each.step.problem.inputs[0].format.layout is not Layout.ROW]
         plain = [
