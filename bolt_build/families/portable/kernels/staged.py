@@ -85,7 +85,8 @@ class StagedTile:
         chunk = _ACCESS // of.read
         runs, run = (of.count, self.lines) if of.are_columns else (1, self.lines * of.count)
         even = run % chunk == 0 and (of.inner % chunk == 0 or not of.are_columns)
-        partial = 8 * self.block if of.are_columns and self.threads > 1 else 4 * self.block // WARP
+        of_warps = 4 * self.block // WARP if self.threads > WARP else 0
+        partial = 8 * self.block if of.are_columns and self.threads > 1 else of_warps
         return runs * ceil((run + (0 if even else chunk - 1)) / chunk) * _ACCESS + 4 * of.floats * of.count + partial
 
     def blocks(self, of: Lines) -> int:

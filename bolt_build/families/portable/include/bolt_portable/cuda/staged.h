@@ -16,6 +16,8 @@ struct StagedShape {
   static constexpr int loads = (count + threads - 1) / threads;
   /// Blocks of as many neighbouring lines as lie side by side.
   static constexpr int tiles = columns ? (inner + lines - 1) / lines : 1;
+  /// Floats of shared memory in which threads leave parts of sums: of every thread twice, or of every warp.
+  static constexpr int partials = columns && threads > 1 ? 2 * block : threads > 32 ? block / 32 : 0;
   static_assert(across * threads == block && (columns || threads <= 32 || threads == block));
 };
 
@@ -85,23 +87,29 @@ struct Stage {
 };
 
 /// What `step` makes of the values that the threads of a line have, in each of them. All of the block must call,
-/// with 0 and then 1 as `call`.
+/// with 0 and then 1 as `call`. Parts of sums are the first that a block has in shared memory.
 template <typename Shape, typename Step>
 __device__ inline float over_line(float value, int call, const Step& step) {
   if constexpr (Shape::threads == 1) {
     return value;
   } else if constexpr (!Shape::columns && Shape::threads <= 32) {
     return over_warp<Shape::threads>(value, step);
-  } else if constexpr (!Shape::columns) {
-    return over_block<Shape::block>(value, step);
   } else {
-    __shared__ float partial[2][Shape::threads][Shape::across];
-    const int line = threadIdx.x % Shape::across;
-    partial[call][threadIdx.x / Shape::across][line] = value;
+    extern __shared__ __align__(16) unsigned char staged_memory[];
+    float* const partial = reinterpret_cast<float*>(staged_memory) + (Shape::columns ? call * Shape::block : 0);
+    constexpr int apart = Shape::columns ? Shape::across : 1, parts = Shape::columns ? Shape::threads : Shape::block / 32;
+    const int line = Shape::columns ? threadIdx.x % apart : 0;
+    if constexpr (Shape::columns) {
+      partial[threadIdx.x] = value;
+    } else {
+      value = over_warp(value, step);
+      __syncthreads();  // an earlier call may still be read
+      if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    }
     __syncthreads();
-    value = partial[call][0][line];
+    value = partial[line];
 #pragma unroll
-    for (int other = 1; other < Shape::threads; ++other) value = step(value, partial[call][other][line]);
+    for (int other = 1; other < parts; ++other) value = step(value, partial[other * apart + line]);
     return value;
   }
 }
@@ -133,7 +141,7 @@ struct StagedLine {
 template <typename Shape, typename Function, typename In, typename Out>
 struct StagedLines {
   using Held = Stage<Shape, In>;
-  static constexpr int bytes = Held::bytes + 4 * Function::floats;
+  static constexpr int bytes = 4 * Shape::partials + Held::bytes + 4 * Function::floats;
 
   Function function;
   const In* in;
@@ -143,8 +151,8 @@ struct StagedLines {
 
   __device__ void operator()() const {
     extern __shared__ __align__(16) unsigned char staged_memory[];
-    In* const held = reinterpret_cast<In*>(staged_memory);
-    float* const floats = reinterpret_cast<float*>(staged_memory + Held::bytes);
+    In* const held = reinterpret_cast<In*>(staged_memory + 4 * Shape::partials);
+    float* const floats = reinterpret_cast<float*>(held + Held::runs * Held::pitch);
     if constexpr (Function::early) function.begin(floats);
     await_earlier();
     if constexpr (!Function::early) function.begin(floats);
