@@ -159,9 +159,9 @@ other."""
 _RATE, _OF_SHARED = 0.8 * 128 * 1.7e9, 4
 """Instructions that a multiprocessor's threads begin a second, of which an access to shared memory takes the place of
 so many."""
-_ELEMENT, _AROUND, _LINE, _STEP = 16, 4, 60, 3
-"""Instructions of an element, of one around it, of a thread of a line, and of a step of its two sums: counted in the
-kernels' code."""
+_ELEMENT, _AROUND, _EDGES, _LINE, _STEP = 16, 1, 6, 60, 3
+"""Instructions of an element, of one around it, of one beside a thread's own, of a thread of a line, and of a step
+of its two sums: counted in the kernels' code."""
 _WAITS = 1.0e-6
 """A guess at the seconds from a block's first load to its last store, which the last blocks take after all others."""
 _OTHERS = 30
@@ -192,7 +192,8 @@ def _issued(tile: StagedTile, of: Lines) -> float:
         steps = shared = 6 + tile.block // WARP
     sums = 0 if halo else 2
     accesses = (2 * loads + halo) * _ways(tile, of) + loads * of.floats + sums * shared
-    return max(_ELEMENT * loads + _AROUND * halo * (loads + 1) + _LINE + _STEP * sums * steps, _OF_SHARED * accesses)
+    own = (_ELEMENT + _AROUND * halo) * loads + _EDGES * halo
+    return max(own + _LINE + _STEP * sums * steps, _OF_SHARED * accesses)
 
 
 def _reached(tile: StagedTile, of: Lines, gpu: Gpu) -> float:
