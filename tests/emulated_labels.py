@@ -40,7 +40,8 @@ READ_APART = tuple(
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; gated
 # products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers;
 # poolings whose windows slide; images that are resampled; integers in whole accesses; reductions, places and running
-# sums of rows that begin anywhere; moves in whole accesses, in halves of them and one by one.
+# sums of rows that begin anywhere; moves in whole accesses, in halves of them and one by one; axes in another order,
+# through tiles.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
@@ -87,6 +88,8 @@ LABELS = (
     "move-pad-constant-windows-portable-direct-f16/row-f16/row",
     "move-pad-reflect-odd-portable-direct-f16/channels_last-f16/channels_last",
     "move-add-chain-odd-portable-direct-f16/row-f16/row",
+    "permute-space-to-depth-portable-permutedx1x1x2x108x7x0x0x1x21x3-f16/row-f16/row-rows15-between24",
+    "permute-images-portable-permuted",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
@@ -147,6 +150,11 @@ IN_BF16 = (
 
 # Other tiles and shapes of the same forms, which `pytest -m large` runs.
 FURTHER = (
+    "permute-patches-portable-permutedx1x1x1x16x16x3x0x0x0x17x1x272-f16/row-f16/row",
+    "permute-scores-portable-permutedx5x16x16x401x25x1-f16/row-f16/row",
+    "permute-shuffled-portable-permuted",
+    "permute-i64-portable-permuted",
+    "permute-bytes-portable-permuted",
     "slab-2-data-portable-direct-f16/channels_last-f16",
     "slab-groups-portable-direct-f16/row-f16",
     "at-mask-keys-attention-warpx",

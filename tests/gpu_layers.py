@@ -42,6 +42,7 @@ from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pair_products import pair_products
 from gpu_pair_sums import pair_sums
 from gpu_pairs import pooling, ranked, with_pooled_tiles
+from gpu_permuted import permuted_trials
 from gpu_pools import plain, sliding_pools
 from gpu_prenorm import prenorm_trials
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
@@ -375,7 +376,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
     found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
-    found += pair_sums() + pair_products()
+    found += pair_sums() + pair_products() + permuted_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )

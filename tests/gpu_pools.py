@@ -97,9 +97,14 @@ def candidate(tile: SlidingTile) -> Candidate:
 
 
 def plain(trials: list[Trial]) -> list[Trial]:
-    """The same; poolings, reductions and what walks along lines with the plain kernel whatever is predicted."""
+    """The same; poolings, reductions, moves and what walks along lines with the plain kernel whatever is predicted."""
     cut = Pool | LpPool | Reduce | Places | CumSum | CumProd
-    return [replace(each, candidate=DIRECT) if isinstance(each.step.problem.op, cut) else each for each in trials]
+
+    def others(trial: Trial) -> bool:
+        algorithm = dict(trial.candidate.parameters).get("algorithm")
+        return isinstance(trial.step.problem.op, cut) or algorithm in ("permuted", "tiled", "lines", "slices")
+
+    return [replace(each, candidate=DIRECT) if others(each) else each for each in trials]
 
 
 def _stated(layer: Layer, tiles: tuple[SlidingTile, ...], rows: SlidingTile) -> Iterator[Trial]:

@@ -36,6 +36,14 @@ class Reader:
             raise ValueError(f"{name} is one of {', '.join(values)}, not {value!r}")
         return values[value]
 
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Several numbers from 0 on, written with an x between them."""
+        value = self._left.pop(name, None)
+        parts = str(value).split("x") if isinstance(value, int | str) else []
+        if not parts or not all(part.isdecimal() for part in parts):
+            raise ValueError(f"{name} is several numbers with an x between them, not {value!r}")
+        return tuple(map(int, parts))
+
     def end(self) -> None:
         if self._left:
             raise ValueError(f"has no {', '.join(self._left)}")

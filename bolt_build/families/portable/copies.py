@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from bolt_build.families.base import KernelProblem, Operand, memory_axes
+from bolt_build.dtypes import DType
+from bolt_build.families.base import PART_ALIGNMENT, KernelProblem, Operand, memory_axes
+from bolt_build.families.common.element_types import COMPUTED, MOVED
 from bolt_build.families.common.geometry import Loop, merged, strides
 from bolt_build.families.common.stages import aligned
 from bolt_build.graph.ops.expand import Expand
@@ -19,9 +21,22 @@ _TURNED, _STAGED, _APART = 0.25e-6, 0.9e-6, 1.0e-6
 by one. Fitted, as the parts are, to 150 times of an H200."""
 _LAUNCH, _TOGETHER = 0.9e-6, 32
 """Seconds of a further launch of a concatenation, and parts that one launch copies (`ConcatCopies`)."""
-_TILE, _BLOCK, _RUN, _LINE = 8, 4, 8, 128
+_TILE, _BLOCK, _RUN, _LINE, _MANY, _PIXELS = 8, 4, 8, 128, 512, 512
 """From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
-below which threads copy one by one, and of one that is in no whole blocks."""
+below which threads copy one by one, and of one that is in no whole blocks; pixels of few colours from which on strips
+and blocks of threads have enough of them."""
+_CONVERTED = {**COMPUTED, DType.F64: "double"}
+"""Element types that a copy converts between."""
+
+
+def copied_types(source: Operand, output: Operand) -> str | None:
+    """Template arguments of a copy between these element types; None where there is no such conversion."""
+    a, b = source.format.dtype, output.format.dtype
+    if a is b:
+        return f"{MOVED[a.nbytes]}, {MOVED[a.nbytes]}"
+    if a in _CONVERTED and b in _CONVERTED:
+        return f"{_CONVERTED[a]}, {_CONVERTED[b]}"
+    return None
 
 
 def copy_bandwidth(problem: KernelProblem) -> float:
@@ -37,8 +52,13 @@ def concat_latency(problem: KernelProblem) -> float:
     return _LAUNCH * (ceil(len(problem.inputs) / _TOGETHER) - 1)
 
 
-def _reached(problem: KernelProblem) -> tuple[float, float]:
-    """Part of the bandwidth, and seconds beside it."""
+def in_whole_accesses(problem: KernelProblem) -> bool:
+    """True where threads of the plain kernel move rows, or turn blocks of them in registers, in whole accesses."""
+    return _part(problem)[0] >= _BLOCKS
+
+
+def _part(problem: KernelProblem) -> tuple[float, float]:
+    """Part of the bandwidth that elements of half precision reach, and seconds beside it."""
     loops, _ = copy_loops(problem)
     inner = loops[-1]
     if inner.steps[0] in (0, 1):
@@ -49,14 +69,48 @@ def _reached(problem: KernelProblem) -> tuple[float, float]:
     turned = next((loop for loop in reversed(loops[:-1]) if loop.steps[0] == 1), None)
     if turned is not None and turned is not loops[-2] and turned.extent < _TILE:
         turned = None
-    extents = (inner.extent, inner.extent if turned is None else turned.extent)
-    # Of few columns the kernel takes whole pixels, so that only the other side counts.
-    few = min(extents) <= _BLOCK and max(extents) % _BLOCK == 0
-    if turned is not None and (few or all(extent % _BLOCK == 0 for extent in extents)):
-        reached, latency = _BLOCKS, _TURNED
-    else:
-        reached = _SCATTERED if inner.steps[0] < _TILE or turned is None else _TRANSPOSED
-        latency = _STAGED if turned is not None else _APART
+    if turned is None:
+        return _SCATTERED, _APART
+    if _interleaves(loops, turned) or _in_blocks(loops, turned):
+        return _BLOCKS, _TURNED
+    # Shorter rows go through shared memory where they are whole pixels, and many.
+    tiled = inner.extent >= _TILE or (turned.steps[1] == inner.extent and turned.extent >= _MANY)
+    return _TRANSPOSED if tiled and inner.steps[0] >= _TILE else _SCATTERED, _STAGED
+
+
+def _in_blocks(loops: tuple[Loop, ...], turned: Loop) -> bool:
+    """Whether the rows `turned` and the columns are whole accesses, wherever they begin."""
+    inner = loops[-1]
+    whole = inner.extent >= _TILE and all(loop.extent % _BLOCK == 0 for loop in (inner, turned))
+    return whole and all(
+        (loop is turned or loop.steps[0] % _BLOCK == 0) and (loop is inner or loop.steps[1] % _BLOCK == 0)
+        for loop in loops
+    )
+
+
+def _interleaves(loops: tuple[Loop, ...], turned: Loop) -> bool:
+    """Whether few colours become whole pixels, or whole pixels planes, in threads of four pixels each."""
+    inner = loops[-1]
+    for beside, along, side in ((inner, turned, 1), (turned, inner, 0)):
+        if beside.extent > _BLOCK or along.steps[side] != beside.extent:
+            continue
+        # Of fewer pixels most threads of a block have none.
+        fits = along.extent % _BLOCK == 0 and along.extent >= _PIXELS
+        for loop in loops:
+            fits = fits and all(
+                loop is along or (loop is beside and each == side) or loop.steps[each] % _BLOCK == 0 for each in (0, 1)
+            )
+        if fits:
+            return True
+    return False
+
+
+def _reached(problem: KernelProblem) -> tuple[float, float]:
+    """Part of the bandwidth, and seconds beside it."""
+    loops, _ = copy_loops(problem)
+    reached, latency = _part(problem)
+    if loops[-1].steps[0] in (0, 1):
+        return reached, latency
     # Elements take as long in fp32 as in half precision, so more bytes are a larger part.
     width = problem.nbytes / max(problem.outputs[0].type.elements, 1)
     return min(1.0, reached * width / 4), latency
@@ -65,6 +119,21 @@ def _reached(problem: KernelProblem) -> tuple[float, float]:
 def copy_loops(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[tuple[Loop, ...], int]:
     """Loops of a copy with the steps of input and output, and the input's offset. Rows of the input lie `given`
     elements apart, those of the output `pitch` (0: dense)."""
+    loops, offset = _nest(problem, given, pitch)
+    return merged(loops, 2), offset
+
+
+def rows_kept(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[tuple[Loop, ...], int]:
+    """The same, in loops that are as many wherever rows lie: none goes over several rows of a side."""
+    source, output = problem.inputs[0], problem.outputs[0]
+    loops, offset = _nest(problem, given, pitch)
+    apart, _ = _nest(problem, source.row + PART_ALIGNMENT, output.row + PART_ALIGNMENT)
+    both = merged((Loop(one.extent, (*one.steps, *other.steps)) for one, other in zip(loops, apart, strict=True)), 4)
+    return tuple(Loop(loop.extent, loop.steps[:2]) for loop in both), offset
+
+
+def _nest(problem: KernelProblem, given: int, pitch: int) -> tuple[list[Loop], int]:
+    """A loop for each axis of the output, or for each part of one."""
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
     steps, offset, to = strides(source, given), 0, strides(output, pitch)
     if isinstance(op, Rearrange):
@@ -79,12 +148,12 @@ def copy_loops(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[
         offset = sum(begin * step for begin, step in zip(op.begin, steps, strict=True))
         steps = tuple(step * by for step, by in zip(steps, op.step, strict=True))
     order = memory_axes(len(output.shape), output.format.layout)
-    return merged((Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order), 2), offset
+    return [Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order], offset
 
 
 def _rearranged_loops(
     op: Rearrange, source: Operand, output: Operand, given: tuple[int, ...], to: tuple[int, ...]
-) -> tuple[tuple[Loop, ...], int]:
+) -> tuple[list[Loop], int]:
     """The same of elements that change places between axes, each of which may be several loops; `given` and `to` are
     the steps of whole axes."""
     cut, joined = axes_of(source.shape, op.split), op.joined
@@ -112,4 +181,4 @@ def _rearranged_loops(
             beginning %= left
             loops.append(Loop(inner // left, (steps[part], to[axis] * left)))
             inner = min(inner, left)
-    return merged(loops, 2), offset
+    return loops, offset

@@ -146,7 +146,8 @@ class RuleFamily:
         if same_bytes(shape, source, to):
             return problem, 0.0
         # A step that nothing in the graph asks for is to be worth its whole launch.
-        return problem, _seconds(rule, problem, target) + (1 - OVERLAPPED) * target.launch_seconds
+        best = self.candidates(problem, target)[0][0]
+        return problem, self.predict(problem, best, target) + (1 - OVERLAPPED) * target.launch_seconds
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         return _candidates(self, problem, target)

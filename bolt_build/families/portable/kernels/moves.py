@@ -16,9 +16,16 @@ from bolt_build.families.base import (
     same_bytes,
 )
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
-from bolt_build.families.common.element_types import COMPUTED, MOVED
+from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around
-from bolt_build.families.portable.copies import concat_latency, copy_bandwidth, copy_latency, copy_loops
+from bolt_build.families.portable.copies import (
+    concat_latency,
+    copied_types,
+    copy_bandwidth,
+    copy_latency,
+    copy_loops,
+)
+from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
 from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_pointwise
 from bolt_build.families.reason import Reason
@@ -27,22 +34,9 @@ from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
 
-_CONVERTED = {**COMPUTED, DType.F64: "double"}
-"""Element types that a copy converts between."""
-
 
 def _as_fast_as_memory(problem: KernelProblem) -> float:
     return 1.0
-
-
-def _types(source: Operand, output: Operand) -> str | None:
-    """Template arguments of a copy between these element types; None where there is no such conversion."""
-    a, b = source.format.dtype, output.format.dtype
-    if a is b:
-        return f"{MOVED[a.nbytes]}, {MOVED[a.nbytes]}"
-    if a in _CONVERTED and b in _CONVERTED:
-        return f"{_CONVERTED[a]}, {_CONVERTED[b]}"
-    return None
 
 
 def _refuse_rearranged(problem: KernelProblem) -> str | None:
@@ -64,7 +58,7 @@ def _refuse_copy(problem: KernelProblem) -> str | None:
     if (reason := no_epilogue(problem)) is not None:
         return reason
     source, output = problem.inputs[0], problem.outputs[0]
-    if _types(source, output) is None:
+    if copied_types(source, output) is None:
         return f"does not convert {source.format.dtype.value} to {output.format.dtype.value}"
     count = len(copy_loops(problem)[0])
     return Reason("copies in {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
@@ -73,7 +67,7 @@ def _refuse_copy(problem: KernelProblem) -> str | None:
 def _rows_apart(problem: KernelProblem) -> bool:
     """True where a copy's strides can lead over rows that lie apart on both sides."""
     source, output = problem.inputs[0], problem.outputs[0]
-    if source.constant or _types(source, output) is None or not (source.shape and output.shape):
+    if source.constant or copied_types(source, output) is None or not (source.shape and output.shape):
         return False
     loops, _ = copy_loops(problem, source.row + PART_ALIGNMENT, output.row + PART_ALIGNMENT)
     return len(loops) <= MOST_AXES
@@ -94,7 +88,7 @@ def _emit_copy(problem: KernelProblem, at: StepExpressions) -> StepCode:
         in_offset=offset,
         out_offset=0,
     )
-    types = _types(problem.inputs[0], problem.outputs[0])
+    types = copied_types(problem.inputs[0], problem.outputs[0])
     call = f"bolt::portable::strided_copy<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/move.h",), None, "", call)
 
@@ -225,7 +219,7 @@ def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 def _is_plain_copy(problem: KernelProblem) -> bool:
     """True where a strided copy makes the output's element type of the input's."""
-    return _types(problem.inputs[0], problem.outputs[0]) is not None
+    return copied_types(problem.inputs[0], problem.outputs[0]) is not None
 
 
 def _refuse_cast(problem: KernelProblem) -> str | None:
@@ -256,6 +250,7 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=copy_bandwidth,
         gpu_latency=copy_latency,
+        forms=(PERMUTED,),
         is_view=is_same_bytes,
     ),
     Rule(
@@ -268,6 +263,7 @@ RULES = (
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
+        forms=(PERMUTED,),
     ),
     Rule(
         Transpose,
@@ -280,6 +276,7 @@ RULES = (
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
+        forms=(PERMUTED,),
     ),
     Rule(
         Rearrange,
@@ -293,6 +290,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
+        forms=(PERMUTED,),
     ),
     Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=copy_bandwidth, gpu_latency=copy_latency),
     Rule(

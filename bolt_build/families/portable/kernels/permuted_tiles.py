@@ -1,0 +1,186 @@
+"""Tiles of a copy that changes the order of axes: what one is of each loop, and where it lies in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, prod
+
+from bolt_build.families.common.geometry import Loop
+
+THREADS = 256
+"""Of a block."""
+BANKS, BANK_BYTES, WARP = 32, 4, 32
+"""Of shared memory: an access of a warp is as many as it has words of one bank."""
+_RUNS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+"""Elements of a run that are tried on each side."""
+_STEP = 8
+"""What parts of an axis may be multiples of, so that runs begin where words do."""
+_PADS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 18, 20, 24, 32)
+"""Elements between neighbours of an axis that are left free for the sake of banks."""
+_ENOUGH = 1.15
+"""Accesses that one takes from which on another padding is not looked for."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Elements that follow each other on one side: of which `loops`, the innermost first, and how many."""
+
+    loops: tuple[int, ...]
+    length: int
+
+
+def ordered(loops: Sequence[Loop], side: int) -> list[int]:
+    """Loops of a side from the innermost in its memory on."""
+    return sorted(range(len(loops)), key=lambda i: loops[i].steps[side])
+
+
+def run_of(loops: Sequence[Loop], cut: Sequence[int], side: int) -> Run:
+    """The run of a tile of `cut` elements along each loop."""
+    found, length = list[int](), 1
+    for i in ordered(loops, side):
+        if cut[i] == 1:
+            continue
+        if loops[i].steps[side] != length:
+            break
+        found.append(i)
+        length *= cut[i]
+    return Run(tuple(found), length)
+
+
+@dataclass(frozen=True)
+class Side:
+    """How the threads of a block go through a tile along one side, as the kernel does (`TileSide`): loops of (extent,
+    step in shared memory), the innermost first; threads along each; turns; and elements of a word."""
+
+    loops: tuple[tuple[int, int], ...]
+    box: tuple[int, ...]
+    turns: int
+    lanes: int
+
+
+def side_of(loops: Sequence[Loop], cut: Sequence[int], near: Sequence[int], side: int, nbytes: int, even: bool) -> Side:
+    """Loops that follow each other on the side and in shared memory are one."""
+    kept = list[list[int]]()
+    for i in reversed(ordered(loops, side)):
+        far, own = loops[i].steps[side], cut[i]
+        if own == 1:
+            continue
+        if kept and (kept[-1][1], kept[-1][2]) == (own * far, own * near[i]) and loops[i].extent % own == 0:
+            kept[-1] = [kept[-1][0] * own, far, near[i]]
+        else:
+            kept.append([own, far, near[i]])
+    few = max(1, BANK_BYTES // nbytes)
+    lanes = few if even and kept[-1][1] == 1 and kept[-1][0] % few == 0 else 1
+    room, turns, box = THREADS, 1, list[int]()
+    for extent, _, _ in reversed(kept):
+        many = extent if box else extent // lanes
+        parts = ceil(many / min(many, room))
+        box.append(ceil(many / parts))
+        turns *= parts
+        room = 1 if parts > 1 else room // box[-1]
+    return Side(tuple((extent, step) for extent, _, step in reversed(kept)), tuple(box), turns, lanes)
+
+
+def is_even(loops: Sequence[Loop], cut: Sequence[int], side: int, nbytes: int, offset: int) -> bool:
+    """Whether runs of all tiles begin and end where words of four bytes do, if the side's first element does."""
+    run, few = run_of(loops, cut, side).loops, max(1, BANK_BYTES // nbytes)
+    steps = [offset]
+    for i, (loop, own) in enumerate(zip(loops, cut, strict=True)):
+        steps += [own * loop.steps[side]] if own < loop.extent else []
+        steps += [loop.steps[side]] if own > 1 and i not in run else []
+        steps += [loop.extent * loop.steps[side]] if i in run and loop.extent % own else []
+    return all(step % few == 0 for step in steps)
+
+
+def _along(loops: Sequence[Loop], side: int, wanted: int, step: int) -> list[int]:
+    """What a run of about `wanted` elements takes of each loop; parts of one are even, or multiples of `step`."""
+    cut, length = [1] * len(loops), 1
+    for i in ordered(loops, side):
+        loop = loops[i]
+        if loop.steps[side] != length or length >= wanted:
+            break
+        parts = ceil(loop.extent * length / wanted)
+        cut[i] = min(loop.extent, ceil(ceil(loop.extent / parts) / step) * step)
+        length *= cut[i]
+        if cut[i] < loop.extent:
+            break
+    return cut
+
+
+def cuts(loops: Sequence[Loop], most: int) -> Iterator[tuple[int, ...]]:
+    """Tiles of at most so many elements that are runs of some length on both sides."""
+    seen = set[tuple[int, ...]]()
+    for given, made in product(_RUNS, _RUNS):
+        for step in (1, _STEP):
+            sides = (_along(loops, 0, given, step), _along(loops, 1, made, step))
+            cut = tuple(map(max, *sides))
+            if cut not in seen and 1 < prod(cut) <= most:
+                seen.add(cut)
+                yield cut
+
+
+def size_of(cut: Sequence[int], near: Sequence[int]) -> int:
+    """Elements of shared memory."""
+    return sum((own - 1) * step for own, step in zip(cut, near, strict=True)) + 1
+
+
+def are_apart(cut: Sequence[int], near: Sequence[int]) -> bool:
+    """Whether no two elements share a place in shared memory: every step leads over all that smaller ones reach."""
+    reach = 0
+    for step, own in sorted((step, own) for step, own in zip(near, cut, strict=True) if own > 1):
+        if step <= reach:
+            return False
+        reach += (own - 1) * step
+    return True
+
+
+def conflicts(side: Side, nbytes: int) -> float:
+    """Accesses to shared memory that one of a warp takes, in the mean of some warps."""
+    wide = max(BANK_BYTES, nbytes)
+    threads, banks = WARP * BANK_BYTES // wide, BANKS * BANK_BYTES // wide
+    busy, found = prod(side.box), list[int]()
+    for first in range(0, max(1, busy - threads + 1), 2 * threads):
+        held = [set[int]() for _ in range(banks)]
+        for thread in range(first, min(first + threads, busy)):
+            place, item = 0, thread
+            for inner, ((_, step), box) in enumerate(zip(side.loops, side.box, strict=True)):
+                item, index = divmod(item, box)
+                place += index * step * (1 if inner else side.lanes)
+            word = place * nbytes // wide
+            held[word % banks].add(word)
+        found.append(max(map(len, held)))
+    return sum(found) / len(found)
+
+
+def dense(loops: Sequence[Loop], cut: Sequence[int], gaps: Sequence[int] = ()) -> tuple[int, ...]:
+    """Steps in shared memory as in the input, with gaps behind the elements of each loop's neighbours."""
+    found, step = [0] * len(cut), 1
+    for place, i in enumerate(i for i in ordered(loops, 0) if cut[i] > 1):
+        found[i] = step = step + (gaps[place] if gaps else 0)
+        step *= cut[i]
+    return tuple(found)
+
+
+def placed(loops: Sequence[Loop], cut: Sequence[int], nbytes: int, even: bool) -> tuple[int, ...]:
+    """Steps in shared memory: as in the input, with gaps behind an axis or two where the output's order would have
+    threads of a warp meet in one bank. `even`: of the output's runs."""
+    gaps = [0] * sum(own > 1 for own in cut)
+
+    def met() -> float:
+        return conflicts(side_of(loops, cut, dense(loops, cut, gaps), 1, nbytes, even), nbytes)
+
+    best = met()
+    for place in range(1, len(gaps)):
+        if best <= _ENOUGH:
+            break
+        kept = 0
+        for gap in _PADS:
+            gaps[place] = gap
+            if (taken := met()) < 0.9 * best:
+                best, kept = taken, gap
+            if best <= _ENOUGH:
+                break
+        gaps[place] = kept
+    return dense(loops, cut, gaps)

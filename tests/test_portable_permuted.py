@@ -1,0 +1,167 @@
+"""Copies that bring axes into another order through tiles: what candidates state, what is refused and why, which is
+offered first, and that the plain kernel stays."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.portable.copies import copy_loops, rows_kept
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.permuted import FORM, PermutedTile
+from bolt_build.families.portable.kernels.permuted_tiles import are_apart, conflicts, cuts, dense, run_of, side_of
+from bolt_build.graph.ir import Layout, Op
+from bolt_build.graph.ops.shape import Convert, Slice, Transpose
+from bolt_build.targets import HOST, target_named
+
+FAMILY, H100 = Portable(), target_named("h100")
+ROW, LAST = Layout.ROW, Layout.CHANNELS_LAST
+DIRECT = Candidate("portable", (("algorithm", "direct"),))
+Shape = tuple[int, ...]
+
+
+def moved(op: Op, shape: Shape, out: Shape, *, dtype: DType = DType.F16, to: Layout = ROW) -> KernelProblem:
+    given, made = Operand(shape, TensorFormat(dtype, ROW)), Operand(out, TensorFormat(dtype, to))
+    return KernelProblem(op, (given,), (made,), (), DType.F16, "h100")
+
+
+def turned(shape: Shape, *perm: int, dtype: DType = DType.F16) -> KernelProblem:
+    return moved(Transpose(perm), shape, tuple(shape[axis] for axis in perm), dtype=dtype)
+
+
+BOXES = turned((32, 3, 85, 40, 40), 0, 1, 3, 4, 2)
+"""Loops of 96 planes, 40 rows and 40 columns of boxes, and 85 numbers."""
+
+
+def stated(tile: PermutedTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "permuted"), *tile.parameters))
+
+
+@pytest.mark.parametrize(
+    ("cut", "near", "reason"),
+    [
+        ((1, 2, 40, 85), (0, 41, 1, 82), None),
+        ((1, 1, 1, 85), (0, 0, 0, 1), "elements of a tile are neighbours on one side alone"),
+        ((2, 40, 85), (41, 1, 82), "a tile states 3 loops and 3 steps of 4"),
+        ((1, 2, 41, 85), (0, 41, 1, 82), "a tile has at least one element of each loop, and at most all"),
+        ((1, 0, 40, 85), (0, 41, 1, 82), "a tile has at least one element of each loop, and at most all"),
+        ((1, 2, 40, 85), (0, 40, 1, 79), "elements of a tile would share a place in shared memory"),
+        ((1, 2, 40, 85), (0, 0, 1, 82), "elements of a tile would share a place in shared memory"),
+        ((8, 2, 40, 85), (6970, 41, 1, 82), "takes 111518 bytes of shared memory, a block has 49152"),
+    ],
+)  # fmt: skip
+def test_a_tile_that_no_kernel_has_is_refused_with_its_reason(cut: Shape, near: Shape, reason: str | None) -> None:
+    assert FAMILY.refuse(BOXES, stated(PermutedTile(cut, near)), H100) == reason
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (turned((32, 196, 768), 0, 2, 1), "permuted: threads of the plain kernel have whole accesses"),
+        (moved(Convert(), (32, 3, 224, 224), (32, 3, 224, 224), to=LAST),
+         "permuted: threads of the plain kernel have whole accesses"),
+        (turned((32, 12, 197, 64), 0, 2, 1, 3), "permuted: threads of the plain kernel have whole accesses"),
+    ],
+)  # fmt: skip
+def test_what_the_plain_kernel_moves_in_whole_accesses_is_left_to_it(problem: KernelProblem, reason: str) -> None:
+    candidates, refusals = FAMILY.candidates(problem, H100)
+    assert candidates == (DIRECT,)
+    assert [str(refusal.reason) for refusal in refusals] == [reason]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        BOXES,
+        turned((32, 3, 14, 16, 14, 16), 0, 2, 4, 3, 5, 1),
+        turned((32, 3, 16, 14, 16, 14), 0, 2, 4, 1, 3, 5),
+        turned((32, 12, 197, 197), 0, 1, 3, 2),
+        turned((32, 299, 299, 3), 0, 3, 1, 2),
+        moved(Convert(), (32, 27, 113, 113), (32, 27, 113, 113), to=LAST),
+    ],
+)
+def test_without_a_lock_axes_that_no_access_divides_go_through_tiles(problem: KernelProblem) -> None:
+    """And are predicted to take at most twice as long as their bytes."""
+    first, *others = FAMILY.candidates(problem, H100)[0]
+    assert dict(first.parameters)["algorithm"] == "permuted"
+    assert DIRECT in others
+    assert FAMILY.predict(problem, first, H100) < 2 * problem.nbytes / H100.bandwidth
+
+
+def test_a_conversion_costs_what_its_fastest_kernel_takes() -> None:
+    given, made = TensorFormat(DType.F16, ROW), TensorFormat(DType.F16, LAST)
+    found = FAMILY.propose_conversion((32, 27, 113, 113), given, made, H100)
+    assert found is not None
+    problem, seconds = found
+    best = FAMILY.predict(problem, FAMILY.candidates(problem, H100)[0][0], H100)
+    assert best < seconds < best + H100.launch_seconds
+
+
+def test_hosts_have_the_plain_kernel_alone() -> None:
+    assert FAMILY.candidates(BOXES, HOST)[0] == (DIRECT,)
+
+
+def test_slices_have_no_such_kernel() -> None:
+    problem = moved(Slice((0, 0, 0), (32, 99, 99), (1, 2, 2)), (32, 198, 198), (32, 99, 99))
+    assert FAMILY.candidates(problem, H100)[0] == (DIRECT,)
+
+
+def test_a_candidate_states_all_of_its_tile_and_emission_asks_for_nothing_else() -> None:
+    tile = PermutedTile((1, 2, 40, 85), (0, 41, 1, 82))
+    assert FORM.tile_of(stated(tile)) == tile
+    call = FAMILY.emit(BOXES, stated(tile), H100, StepExpressions(("x",), ("y",), (None,))).call
+    assert call == (
+        "bolt::portable::permuted_copy<std::uint16_t, std::uint16_t, bolt::portable::PermutedTile<"
+        "bolt::portable::Numbers<1, 2, 40, 85>, bolt::portable::Numbers<0, 40, 1, 1600>, "
+        "bolt::portable::Numbers<0, 3400, 85, 1>, bolt::portable::Numbers<0, 41, 1, 82>, 0u>, true, true>(r, "
+        "bolt::portable::StridedCopy{.rank = 4, .extent = {96, 40, 40, 85}, .in = {136000, 40, 1, 1600}, "
+        ".out = {136000, 3400, 85, 1}, .in_offset = 0, .out_offset = 0}, x, y);"
+    )
+    for wrong in ("1x2x40", "1x2x40x-5", "", 7):
+        other = Candidate("portable", (("algorithm", "permuted"), ("tile", wrong), ("near", "0x41x1x82")))
+        assert FAMILY.refuse(BOXES, other, H100) is not None
+
+
+def test_a_tile_suits_its_problem_wherever_rows_lie() -> None:
+    """Loops are as many, so what was chosen for dense rows is what runs where rows lie apart."""
+    problem = turned((4, 6, 10, 12), 0, 2, 3, 1)
+    assert len(copy_loops(problem)[0]) == 3
+    dense_rows, apart = rows_kept(problem)[0], rows_kept(problem, 20, 16)[0]
+    assert [loop.extent for loop in dense_rows] == [loop.extent for loop in apart] == [4, 10, 12, 6]
+    assert [loop.steps for loop in apart] == [(1200, 1920), (20, 192), (1, 16), (200, 1)]
+
+
+axes = st.lists(st.integers(1, 6), min_size=2, max_size=4)
+
+
+@given(axes, st.data())
+@settings(max_examples=100, deadline=None)
+def test_elements_are_apart_where_no_two_share_a_place(cut: list[int], data: st.DataObject) -> None:
+    near = [data.draw(st.integers(0, 40)) for _ in cut]
+    places = [sum(i * step for i, step in zip(index, near, strict=True)) for index in product(*map(range, cut))]
+    if are_apart(cut, near):
+        assert len(set(places)) == prod(cut)
+
+
+@given(st.permutations(range(4)), st.lists(st.sampled_from((2, 3, 7, 16, 33)), min_size=4, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_every_tile_is_runs_of_both_sides_that_all_threads_go_through(order: list[int], extents: list[int]) -> None:
+    inside = {axis: prod(extents[axis + 1 :]) for axis in range(4)}
+    outside = {axis: prod(extents[each] for each in order[place + 1 :]) for place, axis in enumerate(order)}
+    loops = [Loop(extents[axis], (inside[axis], outside[axis])) for axis in order]
+    for cut in cuts(loops, 4096):
+        assert all(run_of(loops, cut, side).length >= min(extents) for side in (0, 1))
+        assert are_apart(cut, dense(loops, cut))
+        for side in (0, 1):
+            found = side_of(loops, cut, dense(loops, cut), side, 2, False)
+            assert prod(extent for extent, _ in found.loops) == prod(cut)
+            assert prod(found.box) <= 256
+            assert prod(found.box) * found.turns >= prod(cut)
+            assert 1 <= conflicts(found, 2) <= 32
