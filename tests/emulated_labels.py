@@ -90,6 +90,7 @@ LABELS = (
     "move-add-chain-odd-portable-direct-f16/row-f16/row",
     "permute-space-to-depth-portable-permutedx1x1x2x108x7x0x0x1x21x3-f16/row-f16/row-rows15-between24",
     "permute-images-portable-permuted",
+    "tiled-hidden-portable-tiledx3x2x361x1-bool/row-f16/row",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
@@ -150,6 +151,10 @@ IN_BF16 = (
 
 # Other tiles and shapes of the same forms, which `pytest -m large` runs.
 FURTHER = (
+    "tiled-hidden-portable-tiledx1083x4x2-bool/channels_last-f16/channels_last-shares1",
+    "tiled-one-hot-portable-tiledx70x8x8-i64/row-bool/row",
+    "tiled-mask-portable-tiledx1x1x181x1-f16/row-f16/row",
+    "tiled-narrows-portable-tiledx1000x4-f64",
     "permute-patches-portable-permutedx1x1x1x16x16x3x0x0x0x17x1x272-f16/row-f16/row",
     "permute-scores-portable-permutedx5x16x16x401x25x1-f16/row-f16/row",
     "permute-shuffled-portable-permuted",

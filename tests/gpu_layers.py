@@ -57,6 +57,7 @@ from gpu_slabs import slabs
 from gpu_squeezes import squeezes
 from gpu_staged import staged_trials
 from gpu_stems import stem_trials
+from gpu_tiled import tiled_trials
 from gpu_volumes import volume_trials
 from shared_folders import entered
 
@@ -376,7 +377,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
     found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
-    found += pair_sums() + pair_products() + permuted_trials()
+    found += pair_sums() + pair_products() + permuted_trials() + tiled_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )

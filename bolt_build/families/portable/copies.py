@@ -9,6 +9,7 @@ from bolt_build.families.base import PART_ALIGNMENT, KernelProblem, Operand, mem
 from bolt_build.families.common.element_types import COMPUTED, MOVED
 from bolt_build.families.common.geometry import Loop, merged, strides
 from bolt_build.families.common.stages import aligned
+from bolt_build.families.portable.typed import searched
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.rearrange import Rearrange, axes_of
 from bolt_build.graph.ops.shape import Slice, Transpose
@@ -25,6 +26,8 @@ _TILE, _BLOCK, _RUN, _LINE, _MANY, _PIXELS = 8, 4, 8, 128, 512, 512
 """From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
 below which threads copy one by one, and of one that is in no whole blocks; pixels of few colours from which on strips
 and blocks of threads have enough of them."""
+_WIDE = 0.5
+"""Part of the bandwidth where neighbouring threads store 64 bytes each, as measured on an H100."""
 _CONVERTED = {**COMPUTED, DType.F64: "double"}
 """Element types that a copy converts between."""
 
@@ -50,6 +53,38 @@ def copy_latency(problem: KernelProblem) -> float:
 
 def concat_latency(problem: KernelProblem) -> float:
     return _LAUNCH * (ceil(len(problem.inputs) / _TOGETHER) - 1)
+
+
+def expand_bandwidth(problem: KernelProblem) -> float:
+    """What a copy that repeats rows reaches: less where threads look for their elements one by one."""
+    return (
+        copy_bandwidth(problem)
+        if _in_lanes(problem)
+        else searched(8, 1, problem.nbytes / problem.outputs[0].type.elements)
+    )
+
+
+def cast_bandwidth(problem: KernelProblem) -> float:
+    """What a conversion reaches: less where a thread's elements are several accesses of one side, which lie apart from
+    those of its neighbours."""
+    widest = max(operand.format.dtype.nbytes for operand in (problem.inputs[0], problem.outputs[0]))
+    return min(copy_bandwidth(problem), _WIDE if widest > 4 and not is_same_type(problem) else 1.0)
+
+
+def is_same_type(problem: KernelProblem) -> bool:
+    return problem.inputs[0].format.dtype is problem.outputs[0].format.dtype
+
+
+def expands_whole(problem: KernelProblem) -> bool:
+    """True where repeated rows are whole accesses."""
+    return expand_bandwidth(problem) == 1.0
+
+
+def _in_lanes(problem: KernelProblem) -> bool:
+    """Whether rows of the output are whole accesses, of neighbours of the input."""
+    loops, _ = copy_loops(problem)
+    steps = (loop.steps[0] for loop in loops[:-1])
+    return loops[-1].steps[0] == 1 and all(each % _BLOCK == 0 for each in (loops[-1].extent, *steps))
 
 
 def in_whole_accesses(problem: KernelProblem) -> bool:

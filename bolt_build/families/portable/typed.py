@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, struct
@@ -66,3 +68,39 @@ def emit_pointwise(problem: KernelProblem, at: StepExpressions, function: str) -
     pointers = ", ".join((at.outputs[0], *at.inputs))
     call = f"bolt::portable::pointwise<{types}>(r, {pointwise_text(problem)}, {function}, {pointers});"
     return StepCode(("bolt_portable/pointwise.h",), None, "", call)
+
+
+_OWN, _SEARCHED = 40, 60
+"""Instructions of a thread of the plain kernel beside its elements, and for two rows of a tensor where it looks for
+elements one by one."""
+_EACH, _CLOCKS = 16, 1 / 15
+"""Instructions for such an element; and clocks of an H100's multiprocessor for a byte of memory. With both the parts of
+the bandwidth below are those that an H100 reached, to a quarter."""
+_RATE = 0.6 * 128
+"""Instructions of threads in a clock."""
+
+
+def searched(lanes: int, tensors: int, nbytes: float) -> float:
+    """Part of a GPU's bandwidth that a kernel reaches whose threads look for the elements of some tensors one by one,
+    for `lanes` neighbours of the output, each of which moves so many bytes."""
+    instructions = (_OWN + tensors * (_SEARCHED + _EACH * lanes)) / lanes
+    return min(1.0, nbytes * _CLOCKS * _RATE / instructions)
+
+
+def pointwise_bandwidth(problem: KernelProblem) -> float:
+    """Part of a GPU's bandwidth that the plain kernel reaches: all of it where each tensor is read in whole accesses,
+    or stands still in them."""
+    loops, elements = pointwise_loops(problem), max(problem.outputs[0].type.elements, 1)
+    widest = max(operand.format.dtype.nbytes for operand in (*problem.outputs, *problem.inputs))
+    lanes = 16 if widest == 1 else 8 if widest < 8 else 4
+    tensors = 0
+    for side in range(len(problem.inputs)):
+        dense = all(loop.steps[side] == prod(each.extent for each in loops[at + 1 :]) for at, loop in enumerate(loops))
+        alike = loops[-1].steps[side] == 0 and loops[-1].extent % lanes == 0
+        tensors += not (dense or alike)
+    return searched(lanes, tensors, problem.nbytes / elements) if tensors else 1.0
+
+
+def in_whole_points(problem: KernelProblem) -> bool:
+    """True where the plain kernel does all in whole accesses."""
+    return pointwise_bandwidth(problem) == 1.0

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.kernels.tiled import points_of, tiled_form
 from bolt_build.families.portable.rule import Rule
-from bolt_build.families.portable.typed import emit_pointwise, refuse_pointwise
+from bolt_build.families.portable.typed import (
+    emit_pointwise,
+    in_whole_points,
+    pointwise_bandwidth,
+    refuse_pointwise,
+)
 from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.logic import Ask, Bitwise, Compare, Logic, Where
 
@@ -41,8 +47,21 @@ def _fast(problem: KernelProblem) -> float:
     return 0.1
 
 
-RULES = (
-    *(Rule(op, refuse_pointwise, _emit, _fast, in_place=(0, 1)) for op in (Compare, Logic, Bitwise)),
-    Rule(Ask, refuse_pointwise, _emit, _fast, in_place=(0,)),
-    Rule(Where, refuse_pointwise, _emit, _fast, in_place=(0, 1, 2)),
-)
+_TILED = tiled_form(lambda problem: points_of(problem, _function(problem.op)), in_whole_points)
+
+
+def _rule(op: type[Op], inputs: int) -> Rule:
+    """Each of the inputs may have the output's memory."""
+    in_place = tuple(range(inputs))
+    return Rule(
+        op,
+        refuse_pointwise,
+        _emit,
+        _fast,
+        gpu_bandwidth=pointwise_bandwidth,
+        in_place=in_place,
+        forms=(_TILED,),
+    )
+
+
+RULES = (_rule(Compare, 2), _rule(Logic, 2), _rule(Bitwise, 2), _rule(Ask, 1), _rule(Where, 3))

@@ -19,20 +19,27 @@ from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around
 from bolt_build.families.portable.copies import (
+    cast_bandwidth,
     concat_latency,
     copied_types,
     copy_bandwidth,
     copy_latency,
     copy_loops,
+    expand_bandwidth,
+    expands_whole,
 )
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
+from bolt_build.families.portable.kernels.tiled import Points, copied_points, points_of, tiled_form
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
-from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_pointwise
+from bolt_build.families.portable.typed import ctype, emit_pointwise, pointwise_bandwidth, refuse_pointwise
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
+
+_CONVERT = "bolt::portable::typed::Convert{}"
+"""C++ of a conversion between any types."""
 
 
 def _as_fast_as_memory(problem: KernelProblem) -> float:
@@ -229,8 +236,18 @@ def _refuse_cast(problem: KernelProblem) -> str | None:
 def _emit_cast(problem: KernelProblem, at: StepExpressions) -> StepCode:
     if _is_plain_copy(problem):
         return _emit_copy(problem, at)
-    return emit_pointwise(problem, at, "bolt::portable::typed::Convert{}")
+    return emit_pointwise(problem, at, _CONVERT)
 
+
+def _cast_points(problem: KernelProblem) -> Points | None:
+    return copied_points(problem) if _is_plain_copy(problem) else points_of(problem, _CONVERT)
+
+
+def _cast_bandwidth(problem: KernelProblem) -> float:
+    return cast_bandwidth(problem) if _is_plain_copy(problem) else pointwise_bandwidth(problem)
+
+
+_TILED_CASTS = tiled_form(_cast_points, lambda problem: _cast_bandwidth(problem) == 1.0)
 
 RULES = (
     Rule(
@@ -248,9 +265,9 @@ RULES = (
         _refuse_cast,
         _emit_cast,
         _as_fast_as_memory,
-        gpu_bandwidth=copy_bandwidth,
+        gpu_bandwidth=_cast_bandwidth,
         gpu_latency=copy_latency,
-        forms=(PERMUTED,),
+        forms=(PERMUTED, _TILED_CASTS),
         is_view=is_same_bytes,
     ),
     Rule(
@@ -292,7 +309,15 @@ RULES = (
         reads_apart=_copy_apart,
         forms=(PERMUTED,),
     ),
-    Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=copy_bandwidth, gpu_latency=copy_latency),
+    Rule(
+        Expand,
+        _refuse_copy,
+        _emit_copy,
+        _as_fast_as_memory,
+        gpu_bandwidth=expand_bandwidth,
+        gpu_latency=copy_latency,
+        forms=(tiled_form(copied_points, expands_whole),),
+    ),
     Rule(
         Slice,
         _refuse_copy,

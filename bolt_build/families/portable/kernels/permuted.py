@@ -16,8 +16,6 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.copies import copied_types, in_whole_accesses, rows_kept
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.permuted_tiles import (
-    THREADS,
-    WARP,
     Side,
     are_apart,
     conflicts,
@@ -29,6 +27,7 @@ from bolt_build.families.portable.kernels.permuted_tiles import (
     side_of,
     size_of,
 )
+from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -184,7 +183,7 @@ def _seconds(problem: KernelProblem, tile: PermutedTile, target: Target) -> floa
     memory = moved(problem.nbytes, target) * copy.edges(tile.cut) / _REACHED
     issued = blocks * _instructions(copy, tile) / (target.rate("fp32") / 2) / _ISSUED
     waves = blocks / (gpu.sms * RESIDENT)
-    work = (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 1.0))
+    work = (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
     return float(max(work, _TILE) + OVERLAPPED * target.launch_seconds)
 
 

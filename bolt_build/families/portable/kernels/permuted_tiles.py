@@ -8,10 +8,9 @@ from itertools import product
 from math import ceil, prod
 
 from bolt_build.families.common.geometry import Loop
+from bolt_build.families.portable.kernels.tile_threads import WARP, threads_along
 
-THREADS = 256
-"""Of a block."""
-BANKS, BANK_BYTES, WARP = 32, 4, 32
+BANKS, BANK_BYTES = 32, 4
 """Of shared memory: an access of a warp is as many as it has words of one bank."""
 _RUNS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 """Elements of a run that are tried on each side."""
@@ -51,7 +50,7 @@ def run_of(loops: Sequence[Loop], cut: Sequence[int], side: int) -> Run:
 
 @dataclass(frozen=True)
 class Side:
-    """How the threads of a block go through a tile along one side, as the kernel does (`TileSide`): loops of (extent,
+    """How the threads of a block go through a tile along one side, as the kernel does: loops of (extent,
     step in shared memory), the innermost first; threads along each; turns; and elements of a word."""
 
     loops: tuple[tuple[int, int], ...]
@@ -73,14 +72,8 @@ def side_of(loops: Sequence[Loop], cut: Sequence[int], near: Sequence[int], side
             kept.append([own, far, near[i]])
     few = max(1, BANK_BYTES // nbytes)
     lanes = few if even and kept[-1][1] == 1 and kept[-1][0] % few == 0 else 1
-    room, turns, box = THREADS, 1, list[int]()
-    for extent, _, _ in reversed(kept):
-        many = extent if box else extent // lanes
-        parts = ceil(many / min(many, room))
-        box.append(ceil(many / parts))
-        turns *= parts
-        room = 1 if parts > 1 else room // box[-1]
-    return Side(tuple((extent, step) for extent, _, step in reversed(kept)), tuple(box), turns, lanes)
+    box, parts = threads_along([extent for extent, _, _ in reversed(kept)], lanes)
+    return Side(tuple((extent, step) for extent, _, step in reversed(kept)), box, prod(parts), lanes)
 
 
 def is_even(loops: Sequence[Loop], cut: Sequence[int], side: int, nbytes: int, offset: int) -> bool:

@@ -1,0 +1,285 @@
+"""How a GPU computes functions of a few tensors, element by element, where no whole access divides them or one stands
+still along an axis: through tiles of the output whose loops the compiler knows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cxx import braces, struct
+from bolt_build.families.common.geometry import MOST_AXES, Loop
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.copies import copied_types, copy_loops
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, threads_along
+from bolt_build.families.portable.typed import ctype, pointwise_loops
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+RESIDENT = 5
+"""Blocks of a multiprocessor that a kernel is compiled for."""
+LANES = (16, 8, 4, 2, 1)
+"""Elements of a word."""
+_ACCESS = 16
+"""Bytes of an access at most."""
+_SIZES = (256, 512, 1024, 2048, 4096, 8192)
+"""Elements of a tile that are tried."""
+_MOST_TURNS = 64
+"""Turns of a thread at most: each is code of its own."""
+_STILL = 32
+"""Elements of a loop along which an input stands still up to which a tile may have all of it."""
+_BLOCK, _SIDE, _TURN, _LOAD, _ELEMENT, _RAGGED = 60, 15, 2, 2, 4, 2
+"""Instructions of a thread for its tile, for where its words of a tensor stand, for a turn, for a load of one, for an
+element of the result, and for each axis that may end within a tile: counted in what nvcc makes, not measured."""
+_ISSUED, _REACHED, _HIDDEN = 0.7, 0.85, 0.3
+"""Parts of the rate of instructions, and of the bandwidth, at which tiles go; and the part of the shorter of both that
+the longer one does not hide: guesses."""
+_EDGE = 12
+"""Bytes at the ends of a warp's store, or of a run, that count as moved: a guess."""
+_TILE, _TAIL = 1.2e-6, 0.3
+"""Seconds from a block's first load to its last store, and the part of a wave for which the last blocks leave others
+without work: guesses."""
+_MEMORY_CLOCKS = 1 / 15
+"""Clocks of a multiprocessor for a byte of memory, of an H100: what tiles are compared with before their prediction."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Loops over the output with the steps of all tensors, the output's first; bytes of an element of each, and C++: of
+    their types, of the function and of where it is."""
+
+    loops: tuple[Loop, ...]
+    nbytes: tuple[int, ...]
+    types: str
+    function: str
+    header: str
+
+    def inner(self, side: int) -> int:
+        return self.loops[-1].steps[side]
+
+    def has_words(self, lanes: int) -> bool:
+        """Whether words of so many elements are of all tensors: neighbours, or one that stands still."""
+        for side, own in enumerate(self.nbytes):
+            if self.inner(side) not in (0, 1) or (side == 0 and lanes * own > _ACCESS) or lanes * own > 4 * _ACCESS:
+                return lanes == 1
+            if self.inner(side) == 1 and any(loop.steps[side] % lanes for loop in self.loops[:-1]):
+                return lanes == 1
+        return self.loops[-1].extent % lanes == 0
+
+    def tiles(self, cut: tuple[int, ...]) -> int:
+        return prod(ceil(loop.extent / own) for loop, own in zip(self.loops, cut, strict=True))
+
+    def parts(self, cut: tuple[int, ...], lanes: int) -> list[tuple[Loop, int]]:
+        """Turns of a thread along each loop of a tile, the innermost first."""
+        inside = [(loop, own) for loop, own in zip(self.loops, cut, strict=True) if own > 1][::-1]
+        _, turns = threads_along([own for _, own in inside], lanes)
+        return [(loop, parts) for (loop, _), parts in zip(inside, turns, strict=True)]
+
+    def instructions(self, cut: tuple[int, ...], lanes: int) -> float:
+        """Of all threads for a tile."""
+        parts = self.parts(cut, lanes)
+        turns = prod(each for _, each in parts)
+        ragged = sum(loop.extent % own > 0 for loop, own in zip(self.loops, cut, strict=True))
+        issued = _BLOCK + turns * (_TURN + lanes * _ELEMENT + _RAGGED * ragged)
+        for side, own in enumerate(self.nbytes):
+            words = turns if side == 0 else prod(each for loop, each in parts if loop.steps[side])
+            accesses = ceil(lanes * own / _ACCESS) if self.inner(side) == 1 else lanes if self.inner(side) else 1
+            issued += _SIDE + words * accesses * _LOAD
+        return float(THREADS * issued)
+
+    def edges(self, cut: tuple[int, ...], lanes: int) -> float:
+        """How many times the output's bytes are moved, with those at the ends of a warp's words and of runs."""
+        run = 1
+        for loop, own in zip(reversed(self.loops), reversed(cut), strict=True):
+            run *= own
+            if own < loop.extent:
+                break
+        return 1 + _EDGE / (min(WARP * lanes, run) * self.nbytes[0])
+
+
+@dataclass(frozen=True)
+class PointTile:
+    """So many elements of each loop, in words of `lanes`."""
+
+    cut: tuple[int, ...]
+    lanes: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("tile", "x".join(map(str, self.cut))), ("lanes", self.lanes)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> PointTile:
+        return PointTile(reader.numbers("tile"), reader.number("lanes"))
+
+
+def _sides(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
+    """Loops over a dense output, whose steps they state first."""
+    inside = [prod(loop.extent for loop in loops[place + 1 :]) for place in range(len(loops))]
+    return tuple(Loop(loop.extent, (step, *loop.steps)) for loop, step in zip(loops, inside, strict=True))
+
+
+def points_of(problem: KernelProblem, function: str, header: str = "bolt_portable/pointwise.h") -> Points:
+    """`function`, a C++ object of `header`, of the elements of all inputs."""
+    operands = (*problem.outputs, *problem.inputs)
+    types = ", ".join(ctype(operand.format.dtype) for operand in operands)
+    nbytes = tuple(operand.format.dtype.nbytes for operand in operands)
+    return Points(_sides(pointwise_loops(problem)), nbytes, types, function, header)
+
+
+def copied_points(problem: KernelProblem) -> Points | None:
+    """A copy to a dense output; None where its elements are no neighbours of the input, or not converted so."""
+    source, output = problem.inputs[0], problem.outputs[0]
+    types, (loops, offset) = copied_types(source, output), copy_loops(problem)
+    if types is None or offset or loops[-1].steps[0] not in (0, 1):
+        return None
+    given, made = types.split(", ")
+    nbytes = (output.format.dtype.nbytes, source.format.dtype.nbytes)
+    read = tuple(Loop(loop.extent, loop.steps[:1]) for loop in loops)
+    return Points(_sides(read), nbytes, f"{made}, {given}", "bolt::portable::Same{}", "bolt_portable/move.h")
+
+
+def _grown(points: Points, size: int, lanes: int, whole: int | None) -> tuple[int, ...]:
+    """About so many elements of the innermost loops, and all of one further outside."""
+    cut, left = [1] * len(points.loops), size
+    if whole is not None:
+        cut[whole] = points.loops[whole].extent
+        left = ceil(left / cut[whole])
+    for i in reversed(range(len(cut))):
+        if i == whole:
+            continue
+        extent, unit = points.loops[i].extent, lanes if i == len(cut) - 1 else 1
+        parts = ceil(extent / max(left, unit))
+        cut[i] = min(extent, ceil(ceil(extent / parts) / unit) * unit)
+        if cut[i] < extent:
+            break
+        left = ceil(left / extent)
+        if left <= 1:
+            break
+    return tuple(cut)
+
+
+@functools.lru_cache(maxsize=512)
+def _tiles(points: Points, gpu: Gpu) -> tuple[PointTile, ...]:
+    """The fastest first, by the clocks that they take of a multiprocessor."""
+    lanes = next(each for each in LANES if points.has_words(each))
+    moving = [side for side in range(1, len(points.nbytes)) if any(loop.steps[side] for loop in points.loops)]
+    stands = [
+        i
+        for i, loop in enumerate(points.loops[:-1])
+        if loop.extent <= _STILL and any(not loop.steps[side] for side in moving)
+    ]
+    elements = prod(loop.extent for loop in points.loops)
+
+    def clocks(tile: PointTile) -> float:
+        blocks = points.tiles(tile.cut)
+        memory = elements * points.nbytes[0] * points.edges(tile.cut, tile.lanes) * _MEMORY_CLOCKS
+        issued = blocks * points.instructions(tile.cut, tile.lanes) / (4 * WARP)
+        waves = blocks / (gpu.sms * RESIDENT)
+        return (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
+
+    found = {
+        PointTile(_grown(points, size * own, own, whole), own)
+        for own in {lanes, min(lanes, 2), min(lanes, 4)}
+        if points.has_words(own)
+        for size in _SIZES
+        for whole in (None, *stands)
+    }
+    return tuple(
+        sorted(
+            (each for each in found if _refuse_tile(points, each) is None), key=lambda e: (clocks(e), e.cut, e.lanes)
+        )
+    )
+
+
+def _refuse_tile(points: Points, tile: PointTile) -> str | None:
+    if len(points.loops) != len(tile.cut):
+        return Reason("a tile states {} loops of {}", len(tile.cut), len(points.loops))
+    if any(not 1 <= own <= loop.extent for own, loop in zip(tile.cut, points.loops, strict=True)):
+        return "a tile has at least one element of each loop, and at most all"
+    if prod(tile.cut) < 2:
+        return "a tile of one element is none"
+    if tile.lanes not in LANES or not points.has_words(tile.lanes) or tile.cut[-1] % tile.lanes:
+        return Reason("words of {} elements are not of all tensors", tile.lanes)
+    if (turns := prod(each for _, each in points.parts(tile.cut, tile.lanes))) > _MOST_TURNS:
+        return Reason("a thread would have {} turns, at most {} are code", turns, _MOST_TURNS)
+    return None
+
+
+def _seconds(points: Points, problem: KernelProblem, tile: PointTile, target: Target) -> float:
+    """What the bytes take, or what the instructions do, if that is longer."""
+    gpu = target.gpu
+    assert gpu is not None, "tiles are of GPUs"
+    blocks = points.tiles(tile.cut)
+    made = prod(loop.extent for loop in points.loops) * points.nbytes[0]
+    more = 1 + made / problem.nbytes * (points.edges(tile.cut, tile.lanes) - 1)
+    memory = moved(problem.nbytes, target) * more / _REACHED
+    issued = blocks * points.instructions(tile.cut, tile.lanes) / (target.rate("fp32") / 2) / _ISSUED
+    waves = blocks / (gpu.sms * RESIDENT)
+    work = (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
+    return float(max(work, _TILE) + OVERLAPPED * target.launch_seconds)
+
+
+def _emit(points: Points, tile: PointTile, at: StepExpressions) -> StepCode:
+    loops, count = points.loops, len(points.nbytes) - 1
+    steps = [
+        [loop.steps[side] if own > 1 else 0 for loop, own in zip(loops, tile.cut, strict=True)]
+        for side in range(count + 1)
+    ]
+    ragged = sum(1 << i for i, (loop, own) in enumerate(zip(loops, tile.cut, strict=True)) if loop.extent % own)
+    cut, *sides = (f"bolt::portable::Numbers<{', '.join(map(str, each))}>" for each in (tile.cut, *steps))
+    parameters = struct(
+        f"bolt::portable::Pointwise<{count}>",
+        rank=len(loops),
+        extent=braces(loop.extent for loop in loops),
+        step=braces(braces(loop.steps[side] for loop in loops) for side in range(1, count + 1)),
+    )
+    how = f"bolt::portable::PointTile<{cut}, {tile.lanes}, {ragged}u, {', '.join(sides)}>"
+    call = (
+        f"bolt::portable::tiled<{how}, {points.types}>(r, {parameters}, {points.function}, {at.outputs[0]}, "
+        f"{', '.join(at.inputs)});"
+    )
+    return StepCode(tuple(dict.fromkeys((points.header, "bolt_portable/cuda/tiled.h"))), None, "", call)
+
+
+def tiled_form(
+    points: Callable[[KernelProblem], Points | None], whole: Callable[[KernelProblem], bool]
+) -> Form[PointTile]:
+    """The form for problems of which `points` says what is computed, None of those that are no such, and which of
+    those the plain kernel has in `whole` accesses."""
+    known = functools.lru_cache(maxsize=512)(points)
+
+    def of(problem: KernelProblem) -> Points:
+        found = known(problem)
+        assert found is not None, "asked about problems that it serves"
+        return found
+
+    def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+        if whole(problem):
+            return "threads of the plain kernel have whole accesses"
+        loops = of(problem).loops
+        if len(loops) > MOST_AXES:
+            return Reason("broadcasts over {} loops, at most {} are supported", len(loops), MOST_AXES)
+        return None
+
+    def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[PointTile]:
+        yield from _tiles(of(problem), gpu)
+
+    return Form(
+        "tiled",
+        lambda problem: known(problem) is not None and problem.outputs[0].type.elements > 1,
+        refuse,
+        tiles,
+        lambda problem, tile, gpu: _refuse_tile(of(problem), tile),
+        lambda problem, tile, target: _seconds(of(problem), problem, tile, target),
+        PointTile.read,
+        lambda problem, tile, at: _emit(of(problem), tile, at),
+    )

@@ -1,0 +1,115 @@
+"""Functions of tensors through tiles of the output: what candidates state, what is refused and why, which is offered
+first, and what stays with the plain kernel."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.tiled import PointTile
+from bolt_build.graph.ir import Layout, Op
+from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.logic import Compare, Where
+from bolt_build.graph.ops.shape import Cast
+from bolt_build.targets import HOST, target_named
+
+FAMILY, H100 = Portable(), target_named("h100")
+DIRECT = Candidate("portable", (("algorithm", "direct"),))
+Given = tuple[tuple[int, ...], DType]
+
+
+def points(op: Op, made: Given, *inputs: Given) -> KernelProblem:
+    operands = [Operand(shape, TensorFormat(dtype, Layout.ROW)) for shape, dtype in (*inputs, made)]
+    return KernelProblem(op, tuple(operands[:-1]), (operands[-1],), (), DType.F16, "h100")
+
+
+SCORES = ((32, 12, 197, 197), DType.F16)
+HIDDEN = points(Where(), SCORES, ((32, 1, 197, 197), DType.BOOL), SCORES, ((1,), DType.F16))
+ONE_HOT = points(Compare("equal"), ((32, 512, 1000), DType.BOOL), ((32, 512, 1), DType.I64), ((1000,), DType.I64))
+
+
+def stated(tile: PointTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "tiled"), *tile.parameters))
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "reason"),
+    [
+        (HIDDEN, PointTile((1, 12, 681), 1), None),
+        (HIDDEN, PointTile((12, 681), 1), "a tile states 2 loops of 3"),
+        (HIDDEN, PointTile((1, 13, 681), 1), "a tile has at least one element of each loop, and at most all"),
+        (HIDDEN, PointTile((1, 1, 1), 1), "a tile of one element is none"),
+        (HIDDEN, PointTile((1, 12, 682), 2), "words of 2 elements are not of all tensors"),
+        (HIDDEN, PointTile((32, 12, 38809), 1), "a thread would have 58368 turns, at most 64 are code"),
+        (ONE_HOT, PointTile((17, 1000), 8), None),
+        (ONE_HOT, PointTile((17, 500), 8), "words of 8 elements are not of all tensors"),
+        (ONE_HOT, PointTile((17, 1000), 3), "words of 3 elements are not of all tensors"),
+    ],
+)
+def test_a_tile_that_no_kernel_has_is_refused_with_its_reason(
+    problem: KernelProblem, tile: PointTile, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem, stated(tile), H100) == reason
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        HIDDEN,
+        ONE_HOT,
+        points(Where(), SCORES, ((197, 197), DType.BOOL), SCORES, ((1,), DType.F16)),
+        points(Expand(SCORES[0]), SCORES, ((32, 1, 197, 197), DType.F16)),
+        points(Cast(DType.F64), ((32, 512, 1025), DType.F64), ((32, 512, 1025), DType.F16)),
+    ],
+)
+def test_without_a_lock_what_threads_would_look_for_one_by_one_goes_through_tiles(problem: KernelProblem) -> None:
+    """And is predicted to take at most twice as long as its bytes."""
+    first, *others = FAMILY.candidates(problem, H100)[0]
+    assert dict(first.parameters)["algorithm"] == "tiled"
+    assert DIRECT in others
+    assert FAMILY.predict(problem, first, H100) < 2 * problem.nbytes / H100.bandwidth
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        points(Where(), ((32, 512, 1024), DType.F16), ((32, 512, 1024), DType.BOOL), ((32, 512, 1024), DType.F16),
+               ((1,), DType.F16)),
+        points(Compare("less"), ((7, 33), DType.BOOL), ((7, 33), DType.F16), ((7, 33), DType.F16)),
+        points(Expand((32, 4, 8, 257, 64)), ((32, 4, 8, 257, 64), DType.F16), ((32, 4, 1, 257, 64), DType.F16)),
+        points(Cast(DType.I32), ((32, 512), DType.I32), ((32, 512), DType.I64)),
+    ],
+)  # fmt: skip
+def test_what_the_plain_kernel_has_in_whole_accesses_is_left_to_it(problem: KernelProblem) -> None:
+    candidates, refusals = FAMILY.candidates(problem, H100)
+    assert candidates == (DIRECT,)
+    assert "tiled: threads of the plain kernel have whole accesses" in [str(refusal.reason) for refusal in refusals]
+
+
+def test_hosts_have_the_plain_kernel_alone() -> None:
+    assert FAMILY.candidates(HIDDEN, HOST)[0] == (DIRECT,)
+
+
+def test_a_mask_of_all_heads_is_read_once_for_them() -> None:
+    """Some tile that is offered has all heads of its places."""
+    stated_cuts = [dict(each.parameters).get("tile") for each in FAMILY.candidates(HIDDEN, H100)[0] if each != DIRECT]
+    cuts = [tuple(map(int, str(cut).split("x"))) for cut in stated_cuts]
+    assert any(cut[1] == 12 for cut in cuts)
+    assert all(2 <= prod(cut) <= 64 * 256 * 8 for cut in cuts)
+
+
+def test_a_candidate_states_all_of_its_tile() -> None:
+    call = FAMILY.emit(HIDDEN, stated(PointTile((1, 12, 681), 1)), H100,
+                       StepExpressions(("m", "x", "v"), ("y",), (None, None, None))).call  # fmt: skip
+    assert call == (
+        "bolt::portable::tiled<bolt::portable::PointTile<bolt::portable::Numbers<1, 12, 681>, 1, 4u, "
+        "bolt::portable::Numbers<0, 38809, 1>, bolt::portable::Numbers<0, 0, 1>, bolt::portable::Numbers<0, 38809, 1>, "
+        "bolt::portable::Numbers<0, 0, 0>>, bolt::portable::f16, bolt::portable::boolean, bolt::portable::f16, "
+        "bolt::portable::f16>(r, "
+        "bolt::portable::Pointwise<3>{.rank = 3, .extent = {32, 12, 38809}, "
+        ".step = {{38809, 0, 1}, {465708, 38809, 1}, {0, 0, 0}}}, bolt::portable::typed::Where{}, y, m, x, v);"
+    )
