@@ -91,6 +91,7 @@ LABELS = (
     "permute-space-to-depth-portable-permutedx1x1x2x108x7x0x0x1x21x3-f16/row-f16/row-rows15-between24",
     "permute-images-portable-permuted",
     "tiled-hidden-portable-tiledx3x2x361x1-bool/row-f16/row",
+    "scatter-rows-portable-linesx2x72",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
@@ -151,6 +152,9 @@ IN_BF16 = (
 
 # Other tiles and shapes of the same forms, which `pytest -m large` runs.
 FURTHER = (
+    "scatter-odd-rows-portable-linesx1x16-f16/row-f16/row-shares0",
+    "scatter-few-columns-portable-lines",
+    "slices-tokens-portable-slicesx8",
     "tiled-hidden-portable-tiledx1083x4x2-bool/channels_last-f16/channels_last-shares1",
     "tiled-one-hot-portable-tiledx70x8x8-i64/row-bool/row",
     "tiled-mask-portable-tiledx1x1x181x1-f16/row-f16/row",

@@ -53,6 +53,7 @@ from gpu_resample import resample_trials
 from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
+from gpu_scatters import scatter_trials
 from gpu_slabs import slabs
 from gpu_squeezes import squeezes
 from gpu_staged import staged_trials
@@ -377,7 +378,8 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
     found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
-    found += pair_sums() + pair_products() + permuted_trials() + tiled_trials()
+    found += pair_sums() + pair_products() + permuted_trials()
+    found += tiled_trials() + scatter_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )

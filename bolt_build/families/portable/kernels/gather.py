@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
+from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around, strides
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+from bolt_build.targets import Gpu, Target
 
 _HEADER = ("bolt_portable/gather.h",)
 
@@ -32,8 +38,8 @@ def _refuse(problem: KernelProblem) -> str | None:
     )
 
 
-def _code(problem: KernelProblem, at: StepExpressions, function: str, parameters: str) -> StepCode:
-    types = f"{MOVED[problem.outputs[0].format.dtype.nbytes]}, {ctype(problem.inputs[1].format.dtype)}"
+def _code(problem: KernelProblem, at: StepExpressions, function: str, parameters: str, more: str = "") -> StepCode:
+    types = f"{MOVED[problem.outputs[0].format.dtype.nbytes]}, {ctype(problem.inputs[1].format.dtype)}{more}"
     call = f"bolt::portable::{function}<{types}>(r, {parameters}, {at.inputs[0]}, {at.inputs[1]}, {at.outputs[0]});"
     return StepCode(_HEADER, None, "", call)
 
@@ -85,19 +91,95 @@ def elements_along(data: Operand, indices: Operand, axis: int) -> str:
     )
 
 
-def _emit_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:
+def _tuples(problem: KernelProblem) -> str:
+    """C++ for which slices of the data the rows of indices name."""
     op, data, indices = problem.op, *problem.inputs
     assert isinstance(op, GatherND)
     first, depth = op.batch_dims, indices.shape[-1]
-    parameters = struct(
+    return struct(
         "bolt::portable::GatherND",
         batches=prod(data.shape[:first]),
         tuples=prod(indices.shape[first:-1]),
         inner=prod(data.shape[first + depth :]),
         extents=f"{{{depth}, {braces(data.shape[first : first + depth])}}}",
     )
-    return _code(problem, at, "gather_nd", parameters)
 
+
+def _emit_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    return _code(problem, at, "gather_nd", _tuples(problem))
+
+
+@dataclass(frozen=True)
+class WordTile:
+    """A thread moves `lanes` elements of a slice."""
+
+    lanes: int
+
+    @property
+    def parameters(self) -> Named:
+        return (("lanes", self.lanes),)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> WordTile:
+        return WordTile(reader.number("lanes"))
+
+
+def _slice_of(problem: KernelProblem) -> int:
+    """Neighbours that a row of indices names."""
+    assert isinstance(problem.op, GatherND)
+    return prod(problem.inputs[0].shape[problem.op.batch_dims + problem.inputs[1].shape[-1] :])
+
+
+def _words(problem: KernelProblem, gpu: Gpu) -> Iterator[WordTile]:
+    size, inner = problem.outputs[0].format.dtype.nbytes, _slice_of(problem)
+    yield from (WordTile(lanes) for lanes in (16, 8, 4, 2) if lanes * size <= _ACCESS and inner % lanes == 0)
+
+
+def _refuse_words(problem: KernelProblem, tile: WordTile, gpu: Gpu) -> str | None:
+    size, inner = problem.outputs[0].format.dtype.nbytes, _slice_of(problem)
+    if tile.lanes not in (2, 4, 8, 16) or tile.lanes * size > _ACCESS:
+        return Reason("words of {} elements are no accesses of {} bytes at most", tile.lanes, _ACCESS)
+    if inner % tile.lanes:
+        return Reason("slices of {} elements are no words of {}", inner, tile.lanes)
+    return None
+
+
+def _words_seconds(problem: KernelProblem, tile: WordTile, target: Target) -> float:
+    """What the rows that are taken need, or the instructions of all threads."""
+    made = problem.outputs[0]
+    memory = moved(2 * made.nbytes + problem.inputs[1].nbytes, target)
+    issued = made.type.elements / tile.lanes * _INSTRUCTIONS / (target.rate("fp32") / 2) / _ISSUED
+    return float(max(memory, issued) + _HIDDEN * min(memory, issued) + _INDEX + OVERLAPPED * target.launch_seconds)
+
+
+def _plain_seconds(problem: KernelProblem, target: Target) -> float:
+    """The same of a thread an element, which a GPU's plain kernel has. On a host as fast as memory."""
+    return _words_seconds(problem, WordTile(1), target)
+
+
+def _emit_words(problem: KernelProblem, tile: WordTile, at: StepExpressions) -> StepCode:
+    code = _code(problem, at, "gather_slices", _tuples(problem), f", {tile.lanes}")
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/scatter.h"))
+
+
+_INSTRUCTIONS, _ISSUED, _HIDDEN = 60, 0.6, 0.3
+"""Instructions of a thread for its word, the part of the rate at which they go, and the part of the shorter of both
+that the longer one does not hide: guesses, which an H100 meets with single elements."""
+
+SLICES: Form[WordTile] = Form(
+    "slices",
+    lambda problem: problem.outputs[0].type.elements > 0,
+    lambda problem, gpu: None if _slice_of(problem) % 2 == 0 else "slices are single elements, or odd",
+    _words,
+    _refuse_words,
+    _words_seconds,
+    WordTile.read,
+    _emit_words,
+)
 
 _INDEX = 0.7e-6
 """Seconds in which a GPU's elements wait for their indices, as measured on an H200."""
@@ -112,5 +194,13 @@ RULES = (
         gpu_latency=lambda problem: _INDEX,
         layouts=row_major,
     ),
-    Rule(GatherND, _refuse, _emit_nd, _as_fast_as_memory, layouts=row_major),
+    Rule(
+        GatherND,
+        _refuse,
+        _emit_nd,
+        _as_fast_as_memory,
+        gpu_seconds=_plain_seconds,
+        layouts=row_major,
+        forms=(SLICES,),
+    ),
 )

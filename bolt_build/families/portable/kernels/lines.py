@@ -10,6 +10,8 @@ from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.portable.kernels import scans
 from bolt_build.families.portable.kernels.gather import elements_along
 from bolt_build.families.portable.kernels.line_extents import lines_text
+from bolt_build.families.portable.kernels.scatter_lines import FORM as IN_LINES
+from bolt_build.families.portable.kernels.scatter_lines import UPDATES, updates_wait
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -18,10 +20,6 @@ from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 
 _HEADER = ("bolt_portable/lines.h",)
-_UPDATES = {
-    "none": "bolt::portable::Replace", "add": "bolt::portable::typed::Add", "mul": "bolt::portable::typed::Mul",
-    "max": "bolt::portable::typed::Max", "min": "bolt::portable::typed::Min",
-}  # fmt: skip
 
 
 def _slow(problem: KernelProblem) -> float:
@@ -90,7 +88,7 @@ def _refuse_scatter(problem: KernelProblem) -> str | None:
 
 def _scatter(problem: KernelProblem, at: StepExpressions, function: str, reduction: str, parameters: str) -> StepCode:
     data, indices, _ = problem.inputs
-    types = f"{_UPDATES[reduction]}, {ctype(data.format.dtype)}, {ctype(indices.format.dtype)}"
+    types = f"{UPDATES[reduction]}, {ctype(data.format.dtype)}, {ctype(indices.format.dtype)}"
     pointers = ", ".join((*at.inputs, *at.outputs))
     return StepCode(_HEADER, None, "", f"bolt::portable::{function}<{types}>(r, {parameters}, {pointers});")
 
@@ -150,7 +148,24 @@ RULES = (
         )
         for op in (CumSum, CumProd)
     ),
-    Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
-    Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),
+    Rule(
+        ScatterElements,
+        _refuse_scatter,
+        _emit_scatter_elements,
+        _slow,
+        gpu_latency=updates_wait,
+        layouts=row_major,
+        in_place=(0,),
+        forms=(IN_LINES,),
+    ),
+    Rule(
+        ScatterND,
+        _refuse_scatter,
+        _emit_scatter_nd,
+        _slow,
+        gpu_latency=updates_wait,
+        layouts=row_major,
+        in_place=(0,),
+    ),
     Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow),
 )

@@ -1,0 +1,74 @@
+"""Scatters whose lines lie in shared memory, with indices that repeat and some below zero; gathers of whole slices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer
+from gpu_harness import TARGET, Trial, trials_of
+from gpu_pools import DIRECT, PORTABLE
+from gpu_products import TOLERANCE
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate
+from bolt_build.families.portable.kernels.scatter_lines import LineTile
+from bolt_build.graph.ops.gather import GatherND
+from bolt_build.graph.ops.scatter import ScatterElements
+
+Shape = tuple[int, ...]
+
+
+def _scattered(label: str, axis: int, shape: Shape, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
+    """So many updates of each line, whose indices lie on both sides of zero."""
+    taken = (*shape[:axis], many, *shape[axis + 1 :])
+    indices = Input(taken, low=0.6 - shape[axis], high=shape[axis] - 0.6, dtype=DType.I64)
+    data, updates = (
+        Input(each, dtype=dtype) if dtype.is_float else Input(each, low=-90, high=90, dtype=dtype)
+        for each in (shape, taken)
+    )
+    precision = dtype if dtype.is_float else DType.F32
+    return Layer(f"scatter-{label}", ScatterElements(axis, how), (data, indices, updates), (), precision, TOLERANCE)
+
+
+def _named(label: str, batches: int, shape: Shape, tuples: Shape, depth: int) -> Layer:
+    most = min(shape[batches : batches + depth])
+    indices = Input((*shape[:batches], *tuples, depth), low=0.6 - most, high=most - 0.6, dtype=DType.I64)
+    return Layer(f"slices-{label}", GatherND(batches), (Input(shape), indices), (), DType.F16, TOLERANCE)
+
+
+SCATTERS = (
+    _scattered("rows", 1, (2, 19, 72), 33),
+    _scattered("odd-rows", 1, (2, 19, 71), 35),
+    _scattered("added", 1, (2, 13, 40), 50, "add"),
+    _scattered("columns", 2, (3, 7, 41), 20),
+    _scattered("few-columns", 1, (5, 30, 3), 17, "max"),
+    _scattered("integers", 0, (11, 5, 9), 16, "mul", DType.I64),
+)
+GATHERS = (
+    _named("tokens", 1, (2, 10, 24), (9,), 1),
+    _named("pairs", 0, (5, 6, 3, 4), (7,), 2),
+    _named("of-six", 1, (2, 10, 6), (3, 4), 1),
+)
+_TILES = {"scatter-rows": ((1, 24), (1, 72), (2, 72)), "scatter-columns": ((1, 1), (4, 1))}
+"""Other blocks than prediction would put first: with lines left over, with one."""
+
+
+def candidate(tile: LineTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "lines"), *tile.parameters), tile.settings)
+
+
+def scatter_trials() -> list[Trial]:
+    """Of each alternative the first kernel that is not the plain one, and some with other lines."""
+    found = []
+    for layer in SCATTERS:
+        for trial in trials_of(layer, "portable"):
+            legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
+            found.append(replace(trial, candidate=next(each for each in legal if each != DIRECT)))
+    for label, stated in _TILES.items():
+        trial = next(each for each in found if each.layer.label == label)
+        for outers, columns in stated:
+            other = candidate(LineTile(outers, columns))
+            if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
+                raise ValueError(f"{label}: {reason}")
+            found.append(replace(trial, candidate=other))
+    return found + [trial for layer in GATHERS for trial in trials_of(layer, "portable", kind="lanes")]
