@@ -16,7 +16,7 @@ from bolt_build.families.portable.kernels.tiled import PointTile
 from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Logic, Where
-from bolt_build.graph.ops.shape import Cast
+from bolt_build.graph.ops.shape import Cast, Pad
 
 Shape = tuple[int, ...]
 
@@ -45,6 +45,15 @@ LAYERS = (
     Layer("tiled-widens", Cast(DType.F64), (Input((7, 511), dtype=DType.F16),)),
     Layer("tiled-narrows", Cast(DType.F16), (Input((7, 512), dtype=DType.F64),), (), DType.F32, TOLERANCE),
 )
+PADS = tuple(
+    Layer(f"tiled-pad-{mode}-{name}", Pad(begin, end, mode, -1.5), (Input(shape),), (), DType.F16, TOLERANCE)
+    for mode in ("constant", "edge", "reflect", "wrap")
+    for name, begin, end, shape in (
+        ("odd", (0, 0, 3, 2), (0, 0, 2, 4), (2, 3, 9, 7)),
+        ("planes", (0, 0, 1, 1), (0, 0, 1, 1), (3, 4, 19, 30)),
+        ("crops", (1, -1, 2, -3), (0, 1, -4, 0), (2, 4, 9, 25)),
+    )
+)
 _TILES = {
     "tiled-hidden": (((1, 4, 100), 1), ((3, 2, 361), 1), ((2, 3, 7), 1)),
     "tiled-one-hot": (((9, 40), 2), ((70, 8), 8), ((5, 16), 4)),
@@ -69,4 +78,7 @@ def tiled_trials() -> list[Trial]:
             if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
                 raise ValueError(f"{label}: {reason}")
             found.append(replace(trial, candidate=other))
-    return found
+    found += [trial for layer in PADS for trial in trials_of(layer, "portable", kind="tile")]
+    other = next(each for each in found if each.layer.label == "tiled-pad-reflect-planes")
+    cut = Candidate("portable", (("algorithm", "tiled"), ("tile", "2x10x16")))
+    return [*found, replace(other, candidate=cut)]

@@ -14,7 +14,7 @@ from bolt_build.families.portable.kernels.tiled import PointTile
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Where
-from bolt_build.graph.ops.shape import Cast
+from bolt_build.graph.ops.shape import Cast, Pad
 from bolt_build.targets import HOST, target_named
 
 FAMILY, H100 = Portable(), target_named("h100")
@@ -113,3 +113,41 @@ def test_a_candidate_states_all_of_its_tile() -> None:
         "bolt::portable::Pointwise<3>{.rank = 3, .extent = {32, 12, 38809}, "
         ".step = {{38809, 0, 1}, {465708, 38809, 1}, {0, 0, 0}}}, bolt::portable::typed::Where{}, y, m, x, v);"
     )
+
+
+def padded(mode: str, shape: tuple[int, ...], around: tuple[int, ...]) -> KernelProblem:
+    made = tuple(extent + 2 * each for extent, each in zip(shape, around, strict=True))
+    return points(Pad(around, around, mode, 0.0), (made, DType.F16), (shape, DType.F16))
+
+
+@pytest.mark.parametrize(("mode", "algorithm"), [("reflect", "tiled"), ("edge", "tiled"), ("constant", "direct")])
+def test_odd_rows_are_padded_through_tiles_where_the_plain_kernel_was_measured_to_be_slow(
+    mode: str, algorithm: str
+) -> None:
+    legal = FAMILY.candidates(padded(mode, (32, 64, 62, 62), (0, 0, 1, 1)), H100)[0]
+    assert dict(legal[0].parameters)["algorithm"] == algorithm
+    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled"}
+
+
+def test_padding_in_whole_accesses_is_left_to_the_plain_kernel() -> None:
+    problem = padded("constant", (32, 28, 28, 192), (0, 2, 2, 0))
+    candidates, refusals = FAMILY.candidates(problem, H100)
+    assert candidates == (DIRECT,)
+    assert [str(refusal.reason) for refusal in refusals] == ["tiled: threads of the plain kernel have whole accesses"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "reason"),
+    [
+        ("2x64x64", None),
+        ("64x64", "a tile states 2 axes of 3"),
+        ("1x65x64", "a tile has at least one element of each axis, and at most all"),
+        ("1x1x1", "a tile of one element is none"),
+        ("8x64x64", "a thread would have 128 turns, at most 64 are code"),
+        ("60x1x64", None),
+        ("240x1x64", "a thread would have 61 places along its axes, at most 40"),
+    ],
+)
+def test_a_tile_in_which_no_kernel_pads_is_refused_with_its_reason(cut: str, reason: str | None) -> None:
+    candidate = Candidate("portable", (("algorithm", "tiled"), ("tile", cut)))
+    assert FAMILY.refuse(padded("edge", (32, 64, 62, 62), (0, 0, 1, 1)), candidate, H100) == reason

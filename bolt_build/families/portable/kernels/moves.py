@@ -28,8 +28,11 @@ from bolt_build.families.portable.copies import (
     expand_bandwidth,
     expands_whole,
 )
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
 from bolt_build.families.portable.kernels.tiled import Points, copied_points, points_of, tiled_form
+from bolt_build.families.portable.kernels.tiled_pads import PadTile
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
 from bolt_build.families.portable.typed import ctype, emit_pointwise, pointwise_bandwidth, refuse_pointwise
 from bolt_build.families.reason import Reason
@@ -224,6 +227,25 @@ def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/move.h",), None, "", call)
 
 
+def _emit_tiled_pad(problem: KernelProblem, tile: PadTile, at: StepExpressions) -> StepCode:
+    output = problem.outputs[0]
+    assert isinstance(problem.op, Pad)
+    dtype = ctype(output.format.dtype)
+    return tiled_pads.emit_tiled_pad(problem, tile, at, dtype, f"static_cast<{dtype}>({_padding(problem.op, output)})")
+
+
+_TILED_PADS: Form[PadTile] = Form(
+    "tiled",
+    lambda problem: problem.outputs[0].type.elements > 1,
+    tiled_pads.refuse,
+    tiled_pads.tiles,
+    tiled_pads.refuse_tile,
+    tiled_pads.seconds,
+    PadTile.read,
+    _emit_tiled_pad,
+)
+
+
 def _is_plain_copy(problem: KernelProblem) -> bool:
     """True where a strided copy makes the output's element type of the input's."""
     return copied_types(problem.inputs[0], problem.outputs[0]) is not None
@@ -342,5 +364,12 @@ RULES = (
         pitched=_along_rows,
         reads_apart=_parts_apart,
     ),
-    Rule(Pad, _refuse_pad, _emit_pad, _as_fast_as_memory),
+    Rule(
+        Pad,
+        _refuse_pad,
+        _emit_pad,
+        _as_fast_as_memory,
+        gpu_bandwidth=tiled_pads.pad_bandwidth,
+        forms=(_TILED_PADS,),
+    ),
 )

@@ -24,8 +24,8 @@ UPDATES = {
 }  # fmt: skip
 """C++ of what an update makes of an element."""
 _ROOM, _AHEAD, _AHEAD_WIDE, _RESIDENT = 24 << 10, 16, 10, 4
-"""Bytes of shared memory that a block has, updates of a line that a thread has asked for at once, the same of indices in
-64 bits, and blocks of a multiprocessor."""
+"""Bytes of shared memory that a block has, updates of a line that a thread has asked for at once, the same of indices
+in 64 bits, and blocks of a multiprocessor."""
 _COLUMNS = (8, 16, 32, 48, 64, 96, 128, 192, 256)
 """Neighbouring lines that are tried where there are more than a block has."""
 _WORDS = (16, 8, 4, 2, 1)

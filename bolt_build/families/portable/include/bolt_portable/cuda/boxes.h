@@ -26,6 +26,7 @@ struct TileLoops {
   int rank, threads, turns;
   int extent[most], box[most], parts[most];  ///< parts: turns along the loop
   int axis[most], inner[most];               ///< the axis that may end within the loop, and elements of it that a place has
+  int of[most];                              ///< the outermost axis of the loop
   Index step[sides][most];
 };
 
@@ -53,6 +54,7 @@ constexpr TileLoops<sizeof...(Steps)> tile_loops() {
     if (!follows) {
       made.extent[loop] = made.inner[loop] = 1;
       made.axis[loop] = is_ragged(ragged, axis) ? axis : made.no_axis;
+      made.of[loop] = axis;
     }
     made.extent[loop] *= extent;
     made.inner[loop] *= follows ? extent : 1;
@@ -124,6 +126,16 @@ struct TileThread {
     }
   }
 
+  /// Which of the turns along one loop a turn is of.
+  template <int loop, int inner = inmost>
+  static __device__ int part_of(int turn) {
+    constexpr int parts = loops.parts[inner];
+    if constexpr (inner > loop)
+      return part_of<loop, inner - 1>(turn / parts);
+    else
+      return turn % parts;
+  }
+
   /// Whether the word of a turn is there: along each loop in front of its end.
   template <int loop = inmost, typename Limits>
   __device__ bool has(int turn, const Limits& limit) const {
@@ -152,7 +164,14 @@ __device__ inline T settled(T value) {
   return value;
 }
 
-/// Which tile a block has, of so many along each axis: steps of whole tiles on each side, and elements that are there.
+/// A tile of a block: where it begins on each side and along each axis, and elements of it that are there.
+template <int rank, int sides>
+struct TilePlace {
+  Index at[sides] = {};
+  std::uint32_t origin[rank], limit[rank];
+};
+
+/// Which tile a block has, of so many along each axis, and steps of whole tiles on each side.
 template <int rank, int sides>
 struct TileBlocks {
   Divisor tiles[rank];
@@ -174,15 +193,18 @@ struct TileBlocks {
     return blocks;
   }
 
-  __device__ void find(std::uint32_t block, Index (&at)[sides], std::uint32_t (&limit)[rank]) const {
+  __device__ TilePlace<rank, sides> find(std::uint32_t block) const {
+    TilePlace<rank, sides> found;
 #pragma unroll
     for (int axis = rank - 1; axis >= 0; --axis) {
       const std::uint32_t outside = tiles[axis].quotient(block), index = block - outside * tiles[axis].by;
 #pragma unroll
-      for (int side = 0; side < sides; ++side) at[side] += index * step[side][axis];
-      limit[axis] = settled(min(cut[axis], extent[axis] - index * cut[axis]));
+      for (int side = 0; side < sides; ++side) found.at[side] += index * step[side][axis];
+      found.origin[axis] = index * cut[axis];
+      found.limit[axis] = settled(min(cut[axis], extent[axis] - found.origin[axis]));
       block = outside;
     }
+    return found;
   }
 };
 

@@ -58,12 +58,10 @@ struct Permutation {
 
   __device__ void operator()(std::uint32_t block) const {
     __shared__ __align__(16) In held[room];
-    std::uint32_t limit[rank];
-    Index at[2] = {};
-    blocks.find(block, at, limit);
-    read(in + at[0], held, limit);
+    const auto tile = blocks.find(block);
+    read(in + tile.at[0], held, tile.limit);
     __syncthreads();
-    write(out + at[1], held, limit);
+    write(out + tile.at[1], held, tile.limit);
   }
 
   __device__ void read(const In* source, In* held, const std::uint32_t (&limit)[rank]) const {

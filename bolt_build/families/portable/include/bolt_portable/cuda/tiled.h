@@ -113,12 +113,10 @@ struct TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> {
   bool aligned[sides];
 
   __device__ void operator()(std::uint32_t block) const {
-    Limits limit;
-    Index at[sides] = {};
-    blocks.find(block, at, limit);
+    const auto tile = blocks.find(block);
     const Thread thread;
-    finish(thread, limit, out + settled(at[0] + thread.template first<0>()),
-           TileInput<Tile, I + 1, ahead, In>(thread, in[I], at[I + 1], aligned[I + 1])...);
+    finish(thread, tile.limit, out + settled(tile.at[0] + thread.template first<0>()),
+           TileInput<Tile, I + 1, ahead, In>(thread, in[I], tile.at[I + 1], aligned[I + 1])...);
   }
 
   template <typename... Inputs>
