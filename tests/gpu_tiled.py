@@ -16,7 +16,7 @@ from bolt_build.families.portable.kernels.tiled import PointTile
 from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Logic, Where
-from bolt_build.graph.ops.shape import Cast, Pad
+from bolt_build.graph.ops.shape import Cast, Pad, Slice
 
 Shape = tuple[int, ...]
 
@@ -42,6 +42,8 @@ LAYERS = (
     _points("both", Logic("and"), _flags(2, 3, 35), _flags(2, 1, 35)),
     _points("mask", Expand((3, 5, 19, 19)), Input((3, 1, 19, 19))),
     _points("repeated-integers", Expand((3, 5, 2, 33)), _numbers(3, 1, 2, 33)),
+    _points("every-second", Slice((1, 0, 1), (2, 9, 15), (1, 2, 2)), Input((4, 19, 33))),
+    _points("backwards", Slice((0, 0, 40), (3, 7, 41), (1, 1, -1)), Input((3, 7, 41))),
     Layer("tiled-widens", Cast(DType.F64), (Input((7, 511), dtype=DType.F16),)),
     Layer("tiled-narrows", Cast(DType.F16), (Input((7, 512), dtype=DType.F64),), (), DType.F32, TOLERANCE),
 )
@@ -81,4 +83,6 @@ def tiled_trials() -> list[Trial]:
     found += [trial for layer in PADS for trial in trials_of(layer, "portable", kind="tile")]
     other = next(each for each in found if each.layer.label == "tiled-pad-reflect-planes")
     cut = Candidate("portable", (("algorithm", "tiled"), ("tile", "2x10x16")))
+    slices = [each for each in found if each.step.pitched and each.step.reads_apart]
+    found += [replace(each, pitch=each.step.problem.outputs[0].row + 8, between=24) for each in slices]
     return [*found, replace(other, candidate=cut)]

@@ -14,7 +14,7 @@ from bolt_build.families.portable.kernels.tiled import PointTile
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Where
-from bolt_build.graph.ops.shape import Cast, Pad
+from bolt_build.graph.ops.shape import Cast, Pad, Slice
 from bolt_build.targets import HOST, target_named
 
 FAMILY, H100 = Portable(), target_named("h100")
@@ -64,8 +64,10 @@ def test_a_tile_that_no_kernel_has_is_refused_with_its_reason(
         points(Where(), SCORES, ((197, 197), DType.BOOL), SCORES, ((1,), DType.F16)),
         points(Expand(SCORES[0]), SCORES, ((32, 1, 197, 197), DType.F16)),
         points(Cast(DType.F64), ((32, 512, 1025), DType.F64), ((32, 512, 1025), DType.F16)),
+        points(Slice((0, 0, 1000), (32, 512, 1001), (1, 1, -1)), ((32, 512, 1001), DType.F16),
+               ((32, 512, 1001), DType.F16)),
     ],
-)
+)  # fmt: skip
 def test_without_a_lock_what_threads_would_look_for_one_by_one_goes_through_tiles(problem: KernelProblem) -> None:
     """And is predicted to take at most twice as long as its bytes."""
     first, *others = FAMILY.candidates(problem, H100)[0]
@@ -111,7 +113,19 @@ def test_a_candidate_states_all_of_its_tile() -> None:
         "bolt::portable::Numbers<0, 0, 0>>, bolt::portable::f16, bolt::portable::boolean, bolt::portable::f16, "
         "bolt::portable::f16>(r, "
         "bolt::portable::Pointwise<3>{.rank = 3, .extent = {32, 12, 38809}, "
-        ".step = {{38809, 0, 1}, {465708, 38809, 1}, {0, 0, 0}}}, bolt::portable::typed::Where{}, y, m, x, v);"
+        ".step = {{38809, 0, 1}, {465708, 38809, 1}, {0, 0, 0}}}, {465708, 38809, 1}, bolt::portable::typed::Where{}, "
+        "y, m, x, v);"
+    )
+
+
+def test_a_slice_in_steps_begins_at_its_first_element_wherever_rows_lie() -> None:
+    problem = points(Slice((0, 8, 40), (4, 3, 20), (1, -2, -2)), ((4, 3, 20), DType.F16), ((4, 9, 41), DType.F16))
+    at = StepExpressions(("x",), ("y",), (None,), (32,), (64,))
+    assert FAMILY.emit(problem, stated(PointTile((4, 3, 20), 1)), H100, at).call == (
+        "bolt::portable::tiled<bolt::portable::PointTile<bolt::portable::Numbers<4, 3, 20>, 1, 0u, "
+        "bolt::portable::Numbers<96, 32, 1>, bolt::portable::Numbers<576, -128, -2>>, std::uint16_t, std::uint16_t>(r, "
+        "bolt::portable::Pointwise<1>{.rank = 3, .extent = {4, 3, 20}, .step = {{576, -128, -2}}}, {96, 32, 1}, "
+        "bolt::portable::Same{}, y, static_cast<const std::uint16_t*>(x) + 552);"
     )
 
 

@@ -27,11 +27,12 @@ from bolt_build.families.portable.copies import (
     copy_loops,
     expand_bandwidth,
     expands_whole,
+    in_whole_accesses,
 )
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
-from bolt_build.families.portable.kernels.tiled import Points, copied_points, points_of, tiled_form
+from bolt_build.families.portable.kernels.tiled import Points, copied_points, copied_rows, points_of, tiled_form
 from bolt_build.families.portable.kernels.tiled_pads import PadTile
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
 from bolt_build.families.portable.typed import ctype, emit_pointwise, pointwise_bandwidth, refuse_pointwise
@@ -261,8 +262,8 @@ def _emit_cast(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return emit_pointwise(problem, at, _CONVERT)
 
 
-def _cast_points(problem: KernelProblem) -> Points | None:
-    return copied_points(problem) if _is_plain_copy(problem) else points_of(problem, _CONVERT)
+def _cast_points(problem: KernelProblem, given: int, pitch: int) -> Points | None:
+    return copied_points(problem, given, pitch) if _is_plain_copy(problem) else points_of(problem, _CONVERT)
 
 
 def _cast_bandwidth(problem: KernelProblem) -> float:
@@ -351,6 +352,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
+        forms=(tiled_form(copied_rows, in_whole_accesses),),
     ),
     Rule(
         Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True

@@ -13,7 +13,7 @@ from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.portable.copies import copied_types, copy_loops
+from bolt_build.families.portable.copies import copied_types, copy_loops, rows_kept
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, threads_along
 from bolt_build.families.portable.typed import ctype, pointwise_loops
@@ -50,13 +50,14 @@ _MEMORY_CLOCKS = 1 / 15
 @dataclass(frozen=True)
 class Points:
     """Loops over the output with the steps of all tensors, the output's first; bytes of an element of each, and C++: of
-    their types, of the function and of where it is."""
+    their types, of the function and of where it is. The first element of the first input that is read is `offset`."""
 
     loops: tuple[Loop, ...]
     nbytes: tuple[int, ...]
     types: str
     function: str
     header: str
+    offset: int = 0
 
     def inner(self, side: int) -> int:
         return self.loops[-1].steps[side]
@@ -135,16 +136,26 @@ def points_of(problem: KernelProblem, function: str, header: str = "bolt_portabl
     return Points(_sides(pointwise_loops(problem)), nbytes, types, function, header)
 
 
-def copied_points(problem: KernelProblem) -> Points | None:
-    """A copy to a dense output; None where its elements are no neighbours of the input, or not converted so."""
+def _copied(problem: KernelProblem, loops: tuple[Loop, ...], offset: int) -> Points | None:
+    """A copy whose elements are neighbours in the output; None where they are not converted so."""
     source, output = problem.inputs[0], problem.outputs[0]
-    types, (loops, offset) = copied_types(source, output), copy_loops(problem)
-    if types is None or offset or loops[-1].steps[0] not in (0, 1):
+    types = copied_types(source, output)
+    if types is None or source.constant or loops[-1].steps[1] != 1:
         return None
-    given, made = types.split(", ")
+    read, made = types.split(", ")
     nbytes = (output.format.dtype.nbytes, source.format.dtype.nbytes)
-    read = tuple(Loop(loop.extent, loop.steps[:1]) for loop in loops)
-    return Points(_sides(read), nbytes, f"{made}, {given}", "bolt::portable::Same{}", "bolt_portable/move.h")
+    turned = tuple(Loop(loop.extent, loop.steps[::-1]) for loop in loops)
+    return Points(turned, nbytes, f"{made}, {read}", "bolt::portable::Same{}", "bolt_portable/move.h", offset)
+
+
+def copied_points(problem: KernelProblem, given: int, pitch: int) -> Points | None:
+    """A copy of dense rows."""
+    return _copied(problem, *copy_loops(problem, given, pitch))
+
+
+def copied_rows(problem: KernelProblem, given: int, pitch: int) -> Points | None:
+    """A copy in loops that are as many wherever rows lie."""
+    return _copied(problem, *rows_kept(problem, given, pitch))
 
 
 def _grown(points: Points, size: int, lanes: int, whole: int | None) -> tuple[int, ...]:
@@ -243,19 +254,30 @@ def _emit(points: Points, tile: PointTile, at: StepExpressions) -> StepCode:
         step=braces(braces(loop.steps[side] for loop in loops) for side in range(1, count + 1)),
     )
     how = f"bolt::portable::PointTile<{cut}, {tile.lanes}, {ragged}u, {', '.join(sides)}>"
+    first, *others = at.inputs
+    if points.offset:
+        first = f"static_cast<const {points.types.split(', ')[1]}*>({first}) + {points.offset}"
     call = (
-        f"bolt::portable::tiled<{how}, {points.types}>(r, {parameters}, {points.function}, {at.outputs[0]}, "
-        f"{', '.join(at.inputs)});"
+        f"bolt::portable::tiled<{how}, {points.types}>(r, {parameters}, {braces(loop.steps[0] for loop in loops)}, "
+        f"{points.function}, {at.outputs[0]}, {', '.join((first, *others))});"
     )
     return StepCode(tuple(dict.fromkeys((points.header, "bolt_portable/cuda/tiled.h"))), None, "", call)
 
 
 def tiled_form(
-    points: Callable[[KernelProblem], Points | None], whole: Callable[[KernelProblem], bool]
+    points: Callable[[KernelProblem, int, int], Points | None], whole: Callable[[KernelProblem], bool]
 ) -> Form[PointTile]:
-    """The form for problems of which `points` says what is computed, None of those that are no such, and which of
-    those the plain kernel has in `whole` accesses."""
-    known = functools.lru_cache(maxsize=512)(points)
+    """The form for problems of which `points` says what is computed where rows of the first input and of the output lie
+    so far apart (0: dense), None of those that are no such; and which the plain kernel has in `whole` accesses."""
+
+    @functools.lru_cache(maxsize=512)
+    def known(problem: KernelProblem) -> Points | None:
+        return points(problem, 0, 0)
+
+    def emit(problem: KernelProblem, tile: PointTile, at: StepExpressions) -> StepCode:
+        found = points(problem, at.input_pitch(0), at.pitch(0))
+        assert found is not None, "emits what it serves"
+        return _emit(found, tile, at)
 
     def of(problem: KernelProblem) -> Points:
         found = known(problem)
@@ -281,5 +303,5 @@ def tiled_form(
         lambda problem, tile, gpu: _refuse_tile(of(problem), tile),
         lambda problem, tile, target: _seconds(of(problem), problem, tile, target),
         PointTile.read,
-        lambda problem, tile, at: _emit(of(problem), tile, at),
+        emit,
     )

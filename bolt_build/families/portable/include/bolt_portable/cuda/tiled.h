@@ -138,23 +138,19 @@ struct TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> {
 };
 
 template <typename Tile, typename Out, typename... In, typename Function, std::size_t... I, typename... Pointers>
-void tiled_points(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, Out* out,
+void tiled_points(const Run& r, const Pointwise<sizeof...(In)>& p, const Index* steps, const Function& function, Out* out,
                   std::index_sequence<I...>, Pointers... inputs) {
-  Index dense[p.most] = {}, step = 1;
-  for (int axis = p.rank - 1; axis >= 0; --axis) {
-    dense[axis] = step;
-    step *= p.extent[axis];
-  }
   TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> body{
       {}, function, out, {inputs...}, {in_lanes(out, Tile::lanes), in_lanes(static_cast<const In*>(inputs), Tile::lanes)...}};
-  const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.extent, {dense, p.step[I]...}, "pointwise");
+  const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.extent, {steps, p.step[I]...}, "pointwise");
   launch_blocks<block_threads, 5>(r, blocks, body, "pointwise");
 }
 
-/// As `pointwise`, of tensors whose steps are those of `Tile`.
+/// As `pointwise`, of tensors whose steps are those of `Tile`; those of the output are `steps`.
 template <typename Tile, typename Out, typename... In, typename Function, typename... Pointers>
-void tiled(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, void* output, Pointers... inputs) {
-  tiled_points<Tile, Out, In...>(r, p, function, static_cast<Out*>(output), std::index_sequence_for<In...>{}, inputs...);
+void tiled(const Run& r, const Pointwise<sizeof...(In)>& p, const Index (&steps)[Tile::rank], const Function& function,
+           void* output, Pointers... inputs) {
+  tiled_points<Tile, Out, In...>(r, p, steps, function, static_cast<Out*>(output), std::index_sequence_for<In...>{}, inputs...);
 }
 
 }  // namespace bolt::portable
