@@ -16,7 +16,7 @@ from bolt_build.families.portable.kernels.tiled import PointTile
 from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Logic, Where
-from bolt_build.graph.ops.shape import Cast, Pad, Slice
+from bolt_build.graph.ops.shape import Cast, Pad, Slice, Transpose
 
 Shape = tuple[int, ...]
 
@@ -43,6 +43,7 @@ LAYERS = (
     _points("mask", Expand((3, 5, 19, 19)), Input((3, 1, 19, 19))),
     _points("repeated-integers", Expand((3, 5, 2, 33)), _numbers(3, 1, 2, 33)),
     _points("every-second", Slice((1, 0, 1), (2, 9, 15), (1, 2, 2)), Input((4, 19, 33))),
+    _points("rows", Transpose((0, 2, 1, 3)), Input((2, 5, 4, 33))),
     _points("backwards", Slice((0, 0, 40), (3, 7, 41), (1, 1, -1)), Input((3, 7, 41))),
     Layer("tiled-widens", Cast(DType.F64), (Input((7, 511), dtype=DType.F16),)),
     Layer("tiled-narrows", Cast(DType.F16), (Input((7, 512), dtype=DType.F64),), (), DType.F32, TOLERANCE),

@@ -67,7 +67,6 @@ def test_a_tile_that_no_kernel_has_is_refused_with_its_reason(cut: Shape, near: 
         (turned((32, 196, 768), 0, 2, 1), "permuted: threads of the plain kernel have whole accesses"),
         (moved(Convert(), (32, 3, 224, 224), (32, 3, 224, 224), to=LAST),
          "permuted: threads of the plain kernel have whole accesses"),
-        (turned((32, 12, 197, 64), 0, 2, 1, 3), "permuted: threads of the plain kernel have whole accesses"),
     ],
 )  # fmt: skip
 def test_what_the_plain_kernel_moves_in_whole_accesses_is_left_to_it(problem: KernelProblem, reason: str) -> None:
@@ -93,6 +92,21 @@ def test_without_a_lock_axes_that_no_access_divides_go_through_tiles(problem: Ke
     assert dict(first.parameters)["algorithm"] == "permuted"
     assert DIRECT in others
     assert FAMILY.predict(problem, first, H100) < 2 * problem.nbytes / H100.bandwidth
+
+
+def test_rows_that_change_places_are_left_to_it_where_they_are_whole_accesses() -> None:
+    candidates, refusals = FAMILY.candidates(turned((32, 12, 197, 64), 0, 2, 1, 3), H100)
+    assert candidates == (DIRECT,)
+    assert [str(refusal.reason) for refusal in refusals] == [
+        "permuted: threads of the plain kernel have whole accesses",
+        "tiled: threads of the plain kernel have whole accesses",
+    ]
+
+
+def test_odd_rows_that_change_places_need_no_shared_memory() -> None:
+    found = FAMILY.candidates(turned((32, 256, 16, 33), 0, 2, 1, 3), H100)[0]
+    assert dict(found[0].parameters)["algorithm"] == "tiled"
+    assert {str(dict(each.parameters)["algorithm"]) for each in found} == {"direct", "permuted", "tiled"}
 
 
 def test_a_conversion_costs_what_its_fastest_kernel_takes() -> None:

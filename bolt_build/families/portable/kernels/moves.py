@@ -32,7 +32,14 @@ from bolt_build.families.portable.copies import (
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
-from bolt_build.families.portable.kernels.tiled import Points, copied_points, copied_rows, points_of, tiled_form
+from bolt_build.families.portable.kernels.tiled import (
+    Points,
+    copied_points,
+    copied_rows,
+    moved_rows,
+    points_of,
+    tiled_form,
+)
 from bolt_build.families.portable.kernels.tiled_pads import PadTile
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
 from bolt_build.families.portable.typed import ctype, emit_pointwise, pointwise_bandwidth, refuse_pointwise
@@ -270,6 +277,7 @@ def _cast_bandwidth(problem: KernelProblem) -> float:
     return cast_bandwidth(problem) if _is_plain_copy(problem) else pointwise_bandwidth(problem)
 
 
+_TILED_ROWS = tiled_form(moved_rows, in_whole_accesses)
 _TILED_CASTS = tiled_form(_cast_points, lambda problem: _cast_bandwidth(problem) == 1.0)
 
 RULES = (
@@ -303,7 +311,7 @@ RULES = (
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED,),
+        forms=(PERMUTED, _TILED_ROWS),
     ),
     Rule(
         Transpose,
@@ -316,7 +324,7 @@ RULES = (
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED,),
+        forms=(PERMUTED, _TILED_ROWS),
     ),
     Rule(
         Rearrange,
@@ -330,7 +338,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED,),
+        forms=(PERMUTED, _TILED_ROWS),
     ),
     Rule(
         Expand,

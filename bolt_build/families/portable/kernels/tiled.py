@@ -40,6 +40,8 @@ _ISSUED, _REACHED, _HIDDEN = 0.7, 0.85, 0.3
 the longer one does not hide: guesses."""
 _EDGE = 12
 """Bytes at the ends of a warp's store, or of a run, that count as moved: a guess."""
+_SECTOR = 32
+"""Bytes that memory gives at least."""
 _TILE, _TAIL = 1.2e-6, 0.3
 """Seconds from a block's first load to its last store, and the part of a wave for which the last blocks leave others
 without work: guesses."""
@@ -93,13 +95,16 @@ class Points:
         return float(THREADS * issued)
 
     def edges(self, cut: tuple[int, ...], lanes: int) -> float:
-        """How many times the output's bytes are moved, with those at the ends of a warp's words and of runs."""
-        run = 1
-        for loop, own in zip(reversed(self.loops), reversed(cut), strict=True):
-            run *= own
-            if own < loop.extent:
-                break
-        return 1 + _EDGE / (min(WARP * lanes, run) * self.nbytes[0])
+        """Bytes an element of the output that are moved at the ends of a warp's words and of runs, of all tensors."""
+        found = 0.0
+        for side in range(len(self.nbytes)):
+            run = 1
+            for loop, own in zip(reversed(self.loops), reversed(cut), strict=True):
+                if loop.steps[side] != run:
+                    break
+                run *= own
+            found += _EDGE / min(WARP * lanes, run) if self.inner(side) == 1 else 0.0
+        return found
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,15 @@ def copied_rows(problem: KernelProblem, given: int, pitch: int) -> Points | None
     return _copied(problem, *rows_kept(problem, given, pitch))
 
 
+def moved_rows(problem: KernelProblem, given: int, pitch: int) -> Points | None:
+    """The same of rows that change places: neighbours of the output are neighbours of the input, for two sectors and
+    more."""
+    found = copied_rows(problem, given, pitch)
+    if found is None or found.inner(1) != 1 or found.loops[-1].extent * min(found.nbytes) < 2 * _SECTOR:
+        return None
+    return found
+
+
 def _grown(points: Points, size: int, lanes: int, whole: int | None) -> tuple[int, ...]:
     """About so many elements of the innermost loops, and all of one further outside."""
     cut, left = [1] * len(points.loops), size
@@ -192,7 +206,7 @@ def _tiles(points: Points, gpu: Gpu) -> tuple[PointTile, ...]:
 
     def clocks(tile: PointTile) -> float:
         blocks = points.tiles(tile.cut)
-        memory = elements * points.nbytes[0] * points.edges(tile.cut, tile.lanes) * _MEMORY_CLOCKS
+        memory = elements * (points.nbytes[0] + points.edges(tile.cut, tile.lanes)) * _MEMORY_CLOCKS
         issued = blocks * points.instructions(tile.cut, tile.lanes) / (4 * WARP)
         waves = blocks / (gpu.sms * RESIDENT)
         return (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
@@ -230,8 +244,12 @@ def _seconds(points: Points, problem: KernelProblem, tile: PointTile, target: Ta
     gpu = target.gpu
     assert gpu is not None, "tiles are of GPUs"
     blocks = points.tiles(tile.cut)
-    made = prod(loop.extent for loop in points.loops) * points.nbytes[0]
-    more = 1 + made / problem.nbytes * (points.edges(tile.cut, tile.lanes) - 1)
+    elements = prod(loop.extent for loop in points.loops)
+    more = 1 + elements * points.edges(tile.cut, tile.lanes) / problem.nbytes
+    # What lies between elements that are read is of the same sectors.
+    apart = [min(_SECTOR / own, abs(points.inner(side))) for side, own in enumerate(points.nbytes)]
+    wasted = (own * (each - 1) for own, each in zip(points.nbytes, apart, strict=True) if each > 1)
+    more += elements * sum(wasted) / problem.nbytes
     memory = moved(problem.nbytes, target) * more / _REACHED
     issued = blocks * points.instructions(tile.cut, tile.lanes) / (target.rate("fp32") / 2) / _ISSUED
     waves = blocks / (gpu.sms * RESIDENT)
