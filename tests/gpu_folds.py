@@ -84,6 +84,8 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("several-of-many", Places(1, 1500), 2, 9000), sorts((1024, 2, 0),)),
     (folded("several-alike", Places(0, 900, True, True), 70001, 1, dtype=DType.U16, span=3), sorts((1024, 1, 0),)),
     (folded("running", CumSum(1), 11, 333), (ScanRunsTile(32), ScanRunsTile(256))),
+    (folded("running-far", CumSum(1, True), 2, 21007), (ScanRunsTile(256, 3), ScanRunsTile(256, 2))),
+    (folded("running-far-back", CumProd(1, False, True), 1, 33000, dtype=DType.I8, span=2), (ScanRunsTile(256, 3),)),
     (folded("running-back", CumSum(1, True, True), 3, 2503), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-bytes", CumSum(2, True), 3, 5, 77, dtype=DType.I8, span=9), (ScanRunsTile(32),)),
     (folded("running-products", CumProd(1, False, True), 5, 61, span=1), (ScanRunsTile(32),)),

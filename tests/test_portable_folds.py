@@ -67,6 +67,8 @@ WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
         (asked(CumSum(1), 2, 9, 12), ScanColumnsTile(8, 4), "12 lines side by side are no whole accesses of 8"),
         (ALONG, ScanRunsTile(32), None),
         (ALONG, ScanRunsTile(64), "no line has 64 threads"),
+        (ALONG, ScanRunsTile(32, 2), "blocks share a line that all of their threads have"),
+        (ALONG, ScanRunsTile(256, 2), "1 parts of a line are not shared by 2 blocks"),
     ],
     ids=str,
 )  # fmt: skip
@@ -110,7 +112,7 @@ def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelP
         (asked(Places(1, 300), 1, 24000), SortTile(1024, 1, 0)),
         (DOWN, ScanColumnsTile(8, 16)),
         (ALONG, ScanRunsTile(32)),
-        (asked(CumSum(1), 4, 100000), ScanRunsTile(256)),
+        (asked(CumSum(1), 4, 100000), ScanRunsTile(256, 13)),
     ],
     ids=str,
 )  # fmt: skip
@@ -205,8 +207,8 @@ def test_keys_are_as_narrow_as_element_and_place_are() -> None:
 def test_running_sums_state_direction_and_what_comes_of_nothing() -> None:
     call = FAMILY.emit(ALONG, candidate(ScanRunsTile(32)), H100, AT).call
     assert call == (
-        "bolt::portable::scan_runs<32, false, bolt::portable::f16, bolt::portable::typed::Mul>(r, 16384, 1001, true, "
-        "x, y, 1);"
+        "bolt::portable::scan_runs<32, false, bolt::portable::f16, bolt::portable::typed::Mul>(r, 16384, 1001, 1, "
+        "true, x, y, 1);"
     )
 
 

@@ -23,15 +23,18 @@ from bolt_build.targets import Gpu, Target
 
 THREADS = (WARP, BLOCK)
 """Threads that a line of neighbours may have."""
+_TOTAL = 8
+"""Bytes of what a part of a line comes to, at most."""
 ACROSS = (4, 8, 16, WARP, 64)
 """Threads of a block that lie side by side, each with lines of its own."""
 
 
 @dataclass(frozen=True)
 class ScanRunsTile:
-    """A line of neighbours has so many threads."""
+    """A line of neighbours has so many threads; `blocks` blocks share it."""
 
     threads: int
+    blocks: int = 1
 
     @property
     def parameters(self) -> Named:
@@ -39,11 +42,11 @@ class ScanRunsTile:
 
     @property
     def settings(self) -> Named:
-        return ()
+        return (("blocks", self.blocks),)
 
     @staticmethod
     def read(reader: Reader) -> ScanRunsTile:
-        return ScanRunsTile(reader.number("threads"))
+        return ScanRunsTile(reader.number("threads"), reader.number("blocks"))
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,27 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return Reason("{} elements are more than the {} that it counts", elements, COUNTED) if elements > COUNTED else None
 
 
-def _refuse_runs(tile: ScanRunsTile) -> str | None:
-    return None if tile.threads in THREADS else Reason("no line has {} threads", tile.threads)
+def _turns(lines: _Lines, threads: int) -> int:
+    """How often the threads of a line ask for words."""
+    return ceil(ceil((lines.extent * lines.element + WORD - lines.element) / WORD) / (threads * LOADS))
+
+
+def _runs(lines: _Lines, gpu: Gpu) -> Iterator[ScanRunsTile]:
+    """A warp or a block a line; several blocks where these are few and long."""
+    yield from (ScanRunsTile(threads) for threads in THREADS)
+    wanted = (ceil(waves * gpu.sms / max(lines.many, 1)) for waves in (1, 2, 4))
+    for blocks in dict.fromkeys(min(each, _turns(lines, BLOCK)) for each in wanted):
+        if blocks > 1:
+            yield ScanRunsTile(BLOCK, blocks)
+
+
+def _refuse_runs(tile: ScanRunsTile, lines: _Lines) -> str | None:
+    if tile.threads not in THREADS:
+        return Reason("no line has {} threads", tile.threads)
+    if tile.blocks > 1 and tile.threads < BLOCK:
+        return "blocks share a line that all of their threads have"
+    turns = _turns(lines, tile.threads)
+    return Reason("{} parts of a line are not shared by {} blocks", turns, tile.blocks) if tile.blocks > turns else None
 
 
 def _columns(lines: _Lines) -> Iterator[ScanColumnsTile]:
@@ -121,6 +143,8 @@ _REACHED = 0.8
 """The part of a GPU's bandwidth that words reach which are read and stored."""
 _WAIT, _ROUND = 1.2e-6, 0.7e-6
 """Guesses at the seconds between an ask for words and their use, on a busy GPU and on one that is not."""
+_TWICE = 1.8
+"""How many times as long two launches take, of which the first stores nothing and leaves a part in L2."""
 _ISSUED = 128 * 1.6e9 * 0.6
 """A guess at the instructions of threads that a multiprocessor begins in a second."""
 _ELEMENT, _SCANNED, _PREFIX = 6.0, 45.0, 60.0
@@ -146,11 +170,13 @@ def _seconds_of_runs(problem: KernelProblem, tile: ScanRunsTile, target: Target)
     lanes = WORD // lines.element
     words = ceil((lines.extent + lanes - 1) / lanes)
     turns = ceil(words / tile.threads)
-    rounds, together = ceil(turns / LOADS), BLOCK // tile.threads
+    rounds, together = ceil(turns / (LOADS * tile.blocks)), BLOCK // tile.threads
     scanned = _SCANNED * (1 if tile.threads == WARP else 2)
     issued = lines.many * tile.threads * turns * (lanes * _ELEMENT + scanned)
-    used = lines.extent * lines.element / (rounds * LOADS * tile.threads * WORD)
-    return _seconds(problem, ceil(lines.many / together), rounds, BLOCK * LOADS * WORD * used, issued, target)
+    used = lines.extent * lines.element / (rounds * tile.blocks * LOADS * tile.threads * WORD)
+    blocks = ceil(lines.many / together) * tile.blocks
+    once = _seconds(problem, blocks, rounds, BLOCK * LOADS * WORD * used, issued, target)
+    return once if tile.blocks == 1 else _TWICE * once + _ROUND
 
 
 def _seconds_of_columns(problem: KernelProblem, tile: ScanColumnsTile, target: Target) -> float:
@@ -174,9 +200,13 @@ def _emit_runs(problem: KernelProblem, tile: ScanRunsTile, at: StepExpressions) 
     op, lines, (function, first) = problem.op, _lines(problem), _function(problem)
     assert isinstance(op, CumSum | CumProd)
     how = f"{tile.threads}, {boolean(op.reverse)}, {ctype(problem.inputs[0].format.dtype)}, {function}"
-    given = f"{lines.many}, {lines.extent}, {boolean(op.exclusive)}, {at.inputs[0]}, {at.outputs[0]}, {first}"
+    flags = f"{tile.blocks}, {boolean(op.exclusive)}"
+    given = f"{lines.many}, {lines.extent}, {flags}, {at.inputs[0]}, {at.outputs[0]}, {first}"
     call = f"bolt::portable::scan_runs<{how}>(r, {given});"
-    return StepCode(("bolt_portable/cuda/scan_runs.h",), None, "", call)
+    header = ("bolt_portable/cuda/scan_runs.h",)
+    if tile.blocks == 1:
+        return StepCode(header, None, "", call)
+    return StepCode(header, "bolt::portable::SharedTotals", str(lines.many * tile.blocks * _TOTAL), call)
 
 
 def _emit_columns(problem: KernelProblem, tile: ScanColumnsTile, at: StepExpressions) -> StepCode:
@@ -193,8 +223,8 @@ RUNS: Form[ScanRunsTile] = Form(
     "runs",
     lambda problem: _lines(problem).inner == 1,
     _refuse,
-    lambda problem, gpu: (ScanRunsTile(threads) for threads in THREADS),
-    lambda problem, tile, gpu: _refuse_runs(tile),
+    lambda problem, gpu: _runs(_lines(problem), gpu),
+    lambda problem, tile, gpu: _refuse_runs(tile, _lines(problem)),
     _seconds_of_runs,
     ScanRunsTile.read,
     _emit_runs,

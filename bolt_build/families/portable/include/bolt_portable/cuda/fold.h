@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "bolt_portable/cuda/granules.h"
+#include "bolt_portable/cuda/shared_totals.h"
 #include "bolt_portable/cuda/walk.h"
 #include "bolt_portable/lines.h"
 #include "bolt_portable/typed_reduce.h"
@@ -168,16 +169,6 @@ SharedResults<Total> shared_results(const Run& r, Index tiles, std::uint32_t blo
     throw std::runtime_error("could not launch a reduction kernel: nobody keeps counters for its blocks");
   return SharedResults<Total>{blocks, static_cast<Total*>(r.scratch()), r.counters};
 }
-
-/// What a plan holds of a step whose blocks share results: how much memory their totals take.
-class SharedTotals {
- public:
-  SharedTotals(const Prepare&, std::size_t bytes) : bytes_(bytes) {}
-  std::size_t scratch_bytes() const { return bytes_; }
-
- private:
-  std::size_t bytes_;
-};
 
 /// Where a result of the kept axes but the innermost `inside` ones begins, and its index along the channel axis.
 inline Walk<2> fold_rows(const Reduce& p, int inside) {

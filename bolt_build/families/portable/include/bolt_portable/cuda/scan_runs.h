@@ -3,11 +3,16 @@
 
 #include "bolt_portable/cuda/granules.h"
 #include "bolt_portable/cuda/scan.h"
+#include "bolt_portable/cuda/shared_totals.h"
+#include "bolt_portable/divisor.h"
 
 namespace bolt::portable {
 
 /// `threads` threads have a line, a word each at a time; some words of a thread are under way at once. What lies beside a line
 /// in its first and last word counts as nothing, and is not stored. A `reverse` line is walked over from its last word on.
+///
+/// Where lines are few and long each is cut in parts, of a block each. A first launch leaves what each part comes to, and in
+/// the second one a block begins with what those in front of it have left.
 template <int threads, bool reverse, typename T, typename Function>
 struct ScanRuns {
   using Value = typename Computed<T>::type;
@@ -18,34 +23,50 @@ struct ScanRuns {
   T* out;      ///< element 0 of the input's words
   bool whole;  ///< words of the output lie as those of the input
   bool exclusive;
+  bool leaves;  ///< totals of parts, and stores nothing else
   std::uint32_t lines, extent;
   int first;
+  Divisor parts;
+  std::uint32_t share;  ///< words of a part
+  Value* totals;        ///< [line][part]
 
   __device__ void operator()(std::uint32_t block) const {
-    const std::uint32_t line = block * together + threadIdx.x / threads, thread = threadIdx.x % threads;
+    const std::uint32_t tile = parts.quotient(block), part = block - tile * parts.by;
+    const std::uint32_t line = tile * together + threadIdx.x / threads, thread = threadIdx.x % threads;
     if (line >= lines) return;  // whole warps
     const std::uint32_t begin = in.skew + line * extent, end = begin + extent;
     const std::uint32_t word = begin / lanes, words = (end + lanes - 1) / lanes - word;
     const auto place = [&](std::uint32_t i) { return word + (reverse ? words - 1 - i : i); };
-    Value found = static_cast<Value>(first);
-    for (std::uint32_t base = 0; base < words; base += ahead * threads) {
+    const std::uint32_t last = min((part + 1) * share, words);
+    Value found = leaves ? static_cast<Value>(first) : in_front(totals + line * parts.by, part);
+    for (std::uint32_t base = part * share; base < last; base += ahead * threads) {
       uint4 held[ahead];
 #pragma unroll
       for (int turn = 0; turn < ahead; ++turn)
-        if (base + turn * threads + thread < words) held[turn] = in[place(base + turn * threads + thread)];
+        if (base + turn * threads + thread < last) held[turn] = in[place(base + turn * threads + thread)];
 #pragma unroll
       for (int turn = 0; turn < ahead; ++turn) {
-        if (base + turn * threads >= words) break;
-        const std::uint32_t own = base + turn * threads + thread, at = place(own < words ? own : 0) * lanes;
-        const bool inside = own < words && at >= begin && at + lanes <= end;
+        if (base + turn * threads >= last) break;
+        const std::uint32_t own = base + turn * threads + thread, at = place(own < last ? own : 0) * lanes;
+        const bool inside = own < last && at >= begin && at + lanes <= end;
         Value after[lanes];
-        const Value before = scanned(held[turn], own < words, inside, at - begin, found, turn % 2, after);
-        if (own < words) store_word(at, inside, begin, before, after);
+        const Value before = scanned(held[turn], own < last, inside, at - begin, found, turn % 2, after);
+        if (own < last && !leaves) store_word(at, inside, begin, before, after);
       }
     }
+    if (leaves && thread == 0) totals[line * parts.by + part] = found;
   }
 
  private:
+  /// What `many` parts of a line come to together: every warp finds it by itself.
+  __device__ Value in_front(const Value* left, std::uint32_t many) const {
+    Value all = static_cast<Value>(first);
+    for (std::uint32_t i = threadIdx.x % 32; i < many; i += 32) all = Function{}(all, left[i]);
+    if (many > 0)
+      all = static_cast<Value>(__shfl_sync(0xffffffffu, static_cast<Exchanged<Value>>(scan_warp<Function>(all)), 31));
+    return all;
+  }
+
   /// What comes of a word and all in front of it, element by element; `found` becomes that of all threads. Gives what stands
   /// in front of the word.
   __device__ Value scanned(const uint4& word, bool there, bool inside, std::uint32_t behind, Value& found, int turn,
@@ -100,17 +121,25 @@ struct ScanRuns {
   }
 };
 
-/// `outer` lines of `extent` neighbours by `threads` threads each, as `cumulative` of lines.h. Raises std::runtime_error where
-/// the tensor is too large, or the launch fails.
+/// `outer` lines of `extent` neighbours by `threads` threads each, as `cumulative` of lines.h; `blocks` blocks share a line,
+/// one but where all threads of a block have it. Raises std::runtime_error where the tensor is too large, or the launch fails.
 template <int threads, bool reverse, typename T, typename Function>
-void scan_runs(const Run& r, Index outer, Index extent, bool exclusive, const void* input, void* output, int first) {
+void scan_runs(const Run& r, Index outer, Index extent, Index blocks, bool exclusive, const void* input, void* output,
+               int first) {
   using Runs = ScanRuns<threads, reverse, T, Function>;
   const Granules<T> in(input, outer * extent, "running sum");
   T* const out = static_cast<T*>(output) - in.skew;
-  launch_blocks(r, (outer + Runs::together - 1) / Runs::together,
-                Runs{in, out, aligned_to_16(out), exclusive, static_cast<std::uint32_t>(outer),
-                     static_cast<std::uint32_t>(extent), first},
-                "running sum");
+  constexpr Index lanes = Runs::lanes, turn = threads * Runs::ahead;
+  const Index turns = ((extent + lanes - 1) / lanes + 1 + turn - 1) / turn;  // wherever a line begins
+  const std::uint32_t share = counted((turns + blocks - 1) / blocks * turn, "running sum");
+  for (const bool leaves : {true, false}) {
+    if (leaves && blocks == 1) continue;
+    launch_blocks(r, (outer + Runs::together - 1) / Runs::together * blocks,
+                  Runs{in, out, aligned_to_16(out), exclusive, leaves, static_cast<std::uint32_t>(outer),
+                       static_cast<std::uint32_t>(extent), first, Divisor(blocks), share,
+                       blocks > 1 ? static_cast<typename Runs::Value*>(r.scratch()) : nullptr},
+                  "running sum");
+  }
 }
 
 }  // namespace bolt::portable
