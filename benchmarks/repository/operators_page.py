@@ -82,7 +82,7 @@ def _row(name: str, found: dict[str, int], reasons: Counter[str] | None) -> str:
 
 def _general(reason: str) -> str:
     """The first of what was said, without the names of the case's nodes and tensors."""
-    first = reason.split("; ")[0].partition(": node")[0]
+    first = re.split(r": nodes? '", reason.split("; ")[0])[0]
     first = re.sub(r"^(\w+)(,? '[^']*')+(?=:)", r"\1", first)
     return re.sub(r"\bthe (input|output|initializer) '[^']*'", r"the \1", first).replace("|", "\\|")
 
