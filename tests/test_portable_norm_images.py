@@ -114,7 +114,9 @@ def test_the_compiler_knows_images_and_how_they_are_cut() -> None:
     # 231 of 256 threads have loads: shares of nine for each, of which nothing is kept.
     member, scratch, function = call(asked, GatherTile(25, 256))
     assert (member, function) == ("bolt::portable::PassedNorm", f"norm_in_two<{shape}, 25, 2079, 2079, 256>")
-    assert int(scratch) == 32 * 25 * 3 * 12
+    bytes_of, *constants = scratch.split(", bolt")
+    assert int(bytes_of) == 32 * 25 * 3 * 12
+    assert constants == [f'::portable::PassedConstant{{x{i}, "x{i}", 132}}' for i in (1, 2)], "its plan keeps them"
 
 
 REFUSED: list[tuple[Tile, str]] = [

@@ -23,6 +23,7 @@ from bolt_build.families.portable.kernels.norm_images import (
     serves,
     threads_for,
 )
+from bolt_build.families.portable.kernels.norm_loops import with_scratch
 from bolt_build.families.portable.kernels.norm_nest import element_bytes
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.reason import Reason
@@ -111,8 +112,9 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
 def _emit(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -> StepCode:
     of = images_for(problem)
     scratch = PART * of.images * tile.parts * of.statistics
+    at, member = with_scratch(problem, scratch, at)
     call = call_text(problem, "norm_in_two", tile.parts, tile.share(of), 0, tile.threads, at)
-    return StepCode(("bolt_portable/norm.h",), "bolt::portable::PassedNorm", str(scratch), call)
+    return StepCode(("bolt_portable/norm.h",), *member, call)
 
 
 FORM: Form[GatherTile] = Form(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bolt_build.families.base import KernelProblem, Operand, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, literal, struct
@@ -114,3 +114,16 @@ def pointers_text(problem: KernelProblem, at: StepExpressions) -> str:
     """Arguments: x, scale, bias and what is stored."""
     own = op_operands(problem)
     return ", ".join((*(at.inputs[index] for index in own), *("nullptr",) * (3 - len(own)), at.outputs[0]))
+
+
+def with_scratch(problem: KernelProblem, nbytes: int, at: StepExpressions) -> tuple[StepExpressions, tuple[str, str]]:
+    """Expressions of a kernel with so many bytes of scratch memory, whose plan keeps constants for it; and the type
+    of what the plan holds, with its arguments (`PassedNorm`)."""
+    inputs, constants = list(at.inputs), list[str]()
+    for index, operand in enumerate(problem.inputs):
+        if index and operand.constant:
+            expression = at.prepare_inputs[index]
+            inputs[index] = f"kernel.constant({len(constants)})"
+            constants.append(f'bolt::portable::PassedConstant{{{expression}, "{expression}", {operand.nbytes}}}')
+    arguments = ", ".join((str(nbytes), *constants))
+    return replace(at, inputs=tuple(inputs)), ("bolt::portable::PassedNorm", arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
@@ -12,7 +12,7 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text, with_scratch
 from bolt_build.families.portable.kernels.norm_nest import (
     InSlabs,
     Nest,
@@ -167,20 +167,12 @@ def _emit(problem: KernelProblem, tile: PassTile, at: StepExpressions) -> StepCo
         ahead=tile.ahead,
         channels=loop_text(nest.channels),
     )
-    inputs, constants = list(at.inputs), list[str]()
-    for index, operand in enumerate(problem.inputs):
-        if index and operand.constant:
-            expression = at.prepare_inputs[index]
-            inputs[index] = f"kernel.constant({len(constants)})"
-            constants.append(f'bolt::portable::PassedConstant{{{expression}, "{expression}", {operand.nbytes}}}')
-    at = replace(at, inputs=tuple(inputs))
+    at, member = with_scratch(problem, tile.scratch(nest), at)
     call = (
         f"bolt::portable::norm_in_passes<bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, "
         f"{loops_text(problem)}, {passes}, {pointers_text(problem, at)}, {chain(problem, at)});"
     )
-    member = "bolt::portable::PassedNorm"
-    arguments = ", ".join((str(tile.scratch(nest)), *constants))
-    return StepCode(("bolt_portable/norm.h",), member, arguments, call, counts=True)
+    return StepCode(("bolt_portable/norm.h",), *member, call, counts=True)
 
 
 FORM: Form[PassTile] = Form(
