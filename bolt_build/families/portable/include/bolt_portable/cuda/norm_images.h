@@ -10,14 +10,15 @@ namespace bolt::portable {
 
 /// How images of `length` elements are cut, whose pixels have so many `channels`, of which `group` neighbouring ones have one
 /// statistic. An image is a run of loads of `wide` elements, from the first that it has a part of. Each of its `blocks`, of
-/// `threads` threads, has `share` of them, and keeps all but the first `again` in shared memory. Channels of loads repeat after `period` loads, and shares are multiples of that: so each thread has the same channels in all of its loads.
+/// `threads` threads, has `share` of them, and keeps all but the first `again` in shared memory. Channels repeat after `period`
+/// loads, and shares are multiples of that: so each thread has the same channels in all of its loads.
 ///
 /// Images in planes of `plane` elements (0: channels last) that have one statistic are of one channel here; each plane has its
 /// own scale and bias.
 template <int channels_, int group_, int plane_, int length_, int blocks_, int share_, int again_, int threads_>
 struct ImageShape {
-  static constexpr int channels = channels_, group = group_, plane = plane_, length = length_, blocks = blocks_, share = share_, again = again_,
-                       threads = threads_;
+  static constexpr int channels = channels_, group = group_, plane = plane_, length = length_, blocks = blocks_,
+                       share = share_, again = again_, threads = threads_;
   static constexpr int common = channels % 8 == 0 ? 8 : channels % 4 == 0 ? 4 : channels % 2 == 0 ? 2 : 1;
   static constexpr int period = channels / common, active = threads / period * period;
   static constexpr int statistics = channels / group;
@@ -73,27 +74,26 @@ struct NormImages {
     ImagePart* const partial = reinterpret_cast<ImagePart*>(of_planes + Shape::planes);
     ImagePart* const ours = partial + Shape::active * span;
     ImagePart* const all = ours + statistics;
-    const std::uint32_t block = phase == ImagePhase::normalise ? gridDim.x - 1 - blockIdx.x : blockIdx.x, image = block / Shape::blocks;
-    const int rank = block % Shape::blocks, thread = threadIdx.x;
+    const std::uint32_t block = phase == ImagePhase::normalise ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const std::uint32_t image = block / Shape::blocks;
     await_earlier();
     const Index first = Index{image} * Shape::length;
     const int skew = Shape::even ? 0 : static_cast<int>(first % wide);
-    // The first element of the block's share, in the image: before it, where the image begins inside of a load.
-    const int begin = rank * Shape::share * wide - skew;
-    const int loads = min(Shape::share, (Shape::length - begin + wide - 1) / wide), stop = thread < Shape::active ? loads : 0;
-    const In* const from = in + first + begin;
+    const int begin = static_cast<int>(block % Shape::blocks) * Shape::share * wide - skew;
+    const int loads = min(Shape::share, (Shape::length - begin + wide - 1) / wide);
+    const Share share{first, begin, threadIdx.x < Shape::active ? loads : 0};
     // Channels of a thread's loads, and which statistics theirs are.
     int channel[wide], statistic[wide];
     const int offset = Shape::even ? 0 : (channels - skew % channels) % channels;
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-      channel[i] = (thread * wide + i + offset) % channels;
+      channel[i] = (static_cast<int>(threadIdx.x) * wide + i + offset) % channels;
       statistic[i] = channel[i] / Shape::group;
     }
     if constexpr (phase != ImagePhase::normalise) {
       ImagePart own[wide];
       float pivot[wide] = {};
-      sum_up(held, from, first, begin, stop, own, pivot);
+      sum_up(share, held, own, pivot);
       gather(own, pivot, statistic, offset, partial, ours);
     }
     if constexpr (phase == ImagePhase::gather) {
@@ -104,74 +104,21 @@ struct NormImages {
       join(found + Index{image} * Shape::blocks * statistics, all);
     else
       join_cluster(ours, all);
-
-    const NormAt start = along(NormAt{}, images, image);
-    float mean[wide], factor[wide], bias[wide];
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-      mean[i] = all[statistic[i]].mean;
-      factor[i] = all[statistic[i]].sum;
-      if constexpr (Shape::plane == 0) {
-        factor[i] *= load(end.scale + start.scale + channel[i] * along_channels.scale);
-        bias[i] = load(end.bias + start.bias + channel[i] * along_channels.bias);
-      }
-    }
-    if constexpr (Shape::plane > 0) {
-      for (int c = thread; c < Shape::planes; c += Shape::threads)
-        of_planes[c] = {factor[0] * load(end.scale + start.scale + c * along_channels.scale),
-                        load(end.bias + start.bias + c * along_channels.bias)};
-      __syncthreads();
-    }
-    const auto finish = [&](int k, float (&x)[wide]) {
-      const int at = begin + k * wide;
-      const bool whole = Shape::even || (at >= 0 && at + wide <= Shape::length);
-      Index operand[wide];
-      if constexpr (Shape::plane == 0) {
-#pragma unroll
-        for (int i = 0; i < wide; ++i) {
-          x[i] = (x[i] - mean[i]) * factor[i] + bias[i];
-          operand[i] = start.channel + channel[i] * along_channels.channel;
-        }
-      } else {
-        const int near = max(at, 0) / Shape::plane, far = min(near + 1, Shape::planes - 1), first_far = (near + 1) * Shape::plane - at;
-        const float2 of_near = of_planes[near], of_far = of_planes[far];
-#pragma unroll
-        for (int i = 0; i < wide; ++i) {
-          x[i] = (x[i] - mean[i]) * (i < first_far ? of_near.x : of_far.x) + (i < first_far ? of_near.y : of_far.y);
-          operand[i] = start.channel + (i < first_far ? near : far) * along_channels.channel;
-        }
-      }
-      epilogue_flat<wide>(end.epilogue, x, first + at, total - 1, operand, whole);
-      Out* const to = out + first + at;
-      if (whole) {
-        store_wide(to, x);
-      } else {
-#pragma unroll
-        for (int i = 0; i < wide; ++i)
-          if (at + i >= 0 && at + i < Shape::length) store(to + i, x[i]);
-      }
-    };
-#pragma unroll 2
-    for (int k = Shape::again + thread; k < stop; k += Shape::active) {
-      float x[wide];
-      load_wide(held + (k - Shape::again) * wide, x);
-      finish(k, x);
-    }
-    // What was read last is in caches first. Some loads of a thread are under way at once.
-    constexpr int batch = 4;
-    for (int left = (min(stop, Shape::again) - thread + Shape::active - 1) / Shape::active; left > 0; left -= batch) {
-      float x[batch][wide];
-#pragma unroll
-      for (int i = 1; i <= batch; ++i)
-        if (const int k = thread + (left - i) * Shape::active; i <= left) read(from + k * wide, first + begin + k * wide, x[i - 1]);
-#pragma unroll
-      for (int i = 1; i <= batch; ++i)
-        if (i <= left) finish(thread + (left - i) * Shape::active, x[i - 1]);
-    }
+    normalise(share, held, along(NormAt{}, images, image), channel, statistic, all, of_planes);
     if constexpr (clusters) cluster_wait();  // others may still read this block's statistics
   }
 
  private:
+  /// What a block has of an image: the image's first element, the first of the share, counted in the image (before it, where the
+  /// image begins inside of a load), and behind which of the share's loads this thread has none.
+  struct Share {
+    Index first;
+    int begin, stop;
+
+    /// The first element of a load, of all.
+    __device__ Index at(int k) const { return first + begin + k * wide; }
+  };
+
   /// Calls with(load) for those of this thread that one of `turns` groups of copies has.
   template <typename With>
   __device__ static void of_turn(int turn, int stop, const With& with) {
@@ -181,7 +128,8 @@ struct NormImages {
     for (int k = begin + static_cast<int>(threadIdx.x); k < end; k += Shape::active) with(k);
   }
   /// Copies a load to shared memory; `at` is its first element. Behind the tensor's last one nothing is read.
-  __device__ void fetch(In* to, const In* from, Index at) const {
+  __device__ void fetch(In* to, Index at) const {
+    const In* const from = in + at;
     if (Shape::even || at + wide <= total) {
 #pragma unroll
       for (int i = 0; i < static_cast<int>(sizeof(In)) / 2; ++i)
@@ -191,7 +139,8 @@ struct NormImages {
       for (int i = 0; i < wide; ++i) to[i] = at + i < total ? from[i] : static_cast<In>(0.0f);
     }
   }
-  __device__ void read(const In* from, Index at, float (&x)[wide]) const {
+  __device__ void read(Index at, float (&x)[wide]) const {
+    const In* const from = in + at;
     if (Shape::even || at + wide <= total) {
       load_wide(from, x);
     } else {
@@ -201,10 +150,10 @@ struct NormImages {
   }
 
   /// Sums of this thread's elements of each channel, while those that are kept come to shared memory.
-  __device__ void sum_up(In* held, const In* from, Index first, int begin, int stop, ImagePart (&own)[wide], float (&pivot)[wide]) const {
+  __device__ void sum_up(const Share& share, In* held, ImagePart (&own)[wide], float (&pivot)[wide]) const {
 #pragma unroll 1
     for (int turn = 0; turn < turns; ++turn) {
-      of_turn(turn, stop, [&](int k) { fetch(held + (k - Shape::again) * wide, from + k * wide, first + begin + k * wide); });
+      of_turn(turn, share.stop, [&](int k) { fetch(held + (k - Shape::again) * wide, share.at(k)); });
       commit();
     }
 
@@ -212,7 +161,7 @@ struct NormImages {
 #pragma unroll
     for (int i = 0; i < wide; ++i) own[i] = {0.0f, 0.0f, 0.0f};
     const auto add = [&](int k, const float (&x)[wide]) {
-      const int at = begin + k * wide;
+      const int at = share.begin + k * wide;
 #pragma unroll
       for (int i = 0; i < wide; ++i) {
         if (!Shape::even && (at + i < 0 || at + i >= Shape::length)) continue;
@@ -229,14 +178,14 @@ struct NormImages {
       ++seen;
     };
 #pragma unroll 4
-    for (int k = threadIdx.x; k < min(stop, Shape::again); k += Shape::active) {
+    for (int k = threadIdx.x; k < min(share.stop, Shape::again); k += Shape::active) {
       float x[wide];
-      read(from + k * wide, first + begin + k * wide, x);
+      read(share.at(k), x);
       add(k, x);
     }
     // A thread adds up what it has copied itself, while the rest is on its way.
     const auto add_turn = [&](int turn) {
-      of_turn(turn, stop, [&](int k) {
+      of_turn(turn, share.stop, [&](int k) {
         float x[wide];
         load_wide(held + (k - Shape::again) * wide, x);
         add(k, x);
@@ -254,6 +203,86 @@ struct NormImages {
     if constexpr (Shape::even)
 #pragma unroll
       for (int i = 0; i < wide; ++i) own[i].many = static_cast<float>(seen);
+  }
+
+  /// Stores the results of a share. Statistics are of `all`: mean and factor.
+  __device__ void normalise(const Share& share, const In* held, const NormAt& start, const int (&channel)[wide],
+                            const int (&statistic)[wide], const ImagePart* all, float2* of_planes) const {
+    float mean[wide], factor[wide], bias[wide];
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+      mean[i] = all[statistic[i]].mean;
+      factor[i] = all[statistic[i]].sum;
+      if constexpr (Shape::plane == 0) {
+        factor[i] *= load(end.scale + start.scale + channel[i] * along_channels.scale);
+        bias[i] = load(end.bias + start.bias + channel[i] * along_channels.bias);
+      }
+    }
+    if constexpr (Shape::plane > 0) {
+      for (int c = threadIdx.x; c < Shape::planes; c += Shape::threads)
+        of_planes[c] = {factor[0] * load(end.scale + start.scale + c * along_channels.scale),
+                        load(end.bias + start.bias + c * along_channels.bias)};
+      __syncthreads();
+    }
+    const auto finish = [&](int k, float (&x)[wide]) {
+      Index operand[wide];
+      if constexpr (Shape::plane == 0) {
+#pragma unroll
+        for (int i = 0; i < wide; ++i) {
+          x[i] = (x[i] - mean[i]) * factor[i] + bias[i];
+          operand[i] = start.channel + channel[i] * along_channels.channel;
+        }
+      } else {
+        scale_planes(share.begin + k * wide, mean[0], of_planes, start.channel, x, operand);
+      }
+      store_load(share, k, x, operand);
+    };
+#pragma unroll 2
+    for (int k = Shape::again + threadIdx.x; k < share.stop; k += Shape::active) {
+      float x[wide];
+      load_wide(held + (k - Shape::again) * wide, x);
+      finish(k, x);
+    }
+    // What was read last is in caches first. Some loads of a thread are under way at once.
+    constexpr int batch = 4;
+    const int thread = threadIdx.x;
+    for (int left = (min(share.stop, Shape::again) - thread + Shape::active - 1) / Shape::active; left > 0; left -= batch) {
+      float x[batch][wide];
+#pragma unroll
+      for (int i = 1; i <= batch; ++i)
+        if (const int k = thread + (left - i) * Shape::active; i <= left) read(share.at(k), x[i - 1]);
+#pragma unroll
+      for (int i = 1; i <= batch; ++i)
+        if (i <= left) finish(thread + (left - i) * Shape::active, x[i - 1]);
+    }
+  }
+
+  /// The same of a load in planes, whose first element is `at` of the image.
+  __device__ void scale_planes(int at, float mean, const float2* of_planes, Index channel, float (&x)[wide],
+                               Index (&operand)[wide]) const {
+    const int near = max(at, 0) / Shape::plane, far = min(near + 1, Shape::planes - 1);
+    const int first_far = (near + 1) * Shape::plane - at;
+    const float2 of_near = of_planes[near], of_far = of_planes[far];
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+      x[i] = (x[i] - mean) * (i < first_far ? of_near.x : of_far.x) + (i < first_far ? of_near.y : of_far.y);
+      operand[i] = channel + (i < first_far ? near : far) * along_channels.channel;
+    }
+  }
+
+  /// Applies what stands behind the normalisation, and stores what is of the image.
+  __device__ void store_load(const Share& share, int k, float (&x)[wide], const Index (&operand)[wide]) const {
+    const int at = share.begin + k * wide;
+    const bool whole = Shape::even || (at >= 0 && at + wide <= Shape::length);
+    epilogue_flat<wide>(end.epilogue, x, share.at(k), total - 1, operand, whole);
+    Out* const to = out + share.at(k);
+    if (whole) {
+      store_wide(to, x);
+    } else {
+#pragma unroll
+      for (int i = 0; i < wide; ++i)
+        if (at + i >= 0 && at + i < Shape::length) store(to + i, x[i]);
+    }
   }
 
   /// Puts what the block's threads have together: first of a thread's channels, then a warp has a statistic of all threads.

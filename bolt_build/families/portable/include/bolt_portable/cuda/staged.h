@@ -44,6 +44,11 @@ struct Stage {
     return Shape::columns ? element * pitch + skew(element) + line : skew(0) + line * Shape::count + element;
   }
 
+  /// Where it stands in memory.
+  __device__ Index element(int line, int element) const {
+    return first + (Shape::columns ? Index{element} * inner + line : Index{line} * Shape::count + element);
+  }
+
   /// Fills shared memory from a tensor of `total` elements. An access also has elements of other runs; behind the last
   /// of the tensor nothing is read. Ends with the block together.
   __device__ void fetch(T* held, const T* in, Index total) const {
@@ -182,7 +187,7 @@ struct StagedLines {
         if constexpr (sizeof(In) == sizeof(Out))
           store(reinterpret_cast<Out*>(held) + stage.place(own, at.element(k)), x[k]);
         else
-          store(out + stage.first + (Shape::columns ? Index{at.element(k)} * Shape::inner + own : own * Shape::count + at.element(k)), x[k]);
+          store(out + stage.element(own, at.element(k)), x[k]);
       }
     }
     if constexpr (sizeof(In) == sizeof(Out)) stage.store_all(reinterpret_cast<const Out*>(held), out);
