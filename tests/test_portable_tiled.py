@@ -125,7 +125,7 @@ def test_a_slice_in_steps_begins_at_its_first_element_wherever_rows_lie() -> Non
         "bolt::portable::tiled<bolt::portable::PointTile<bolt::portable::Numbers<4, 3, 20>, 1, 0u, "
         "bolt::portable::Numbers<96, 32, 1>, bolt::portable::Numbers<576, -128, -2>>, std::uint16_t, std::uint16_t>(r, "
         "bolt::portable::Pointwise<1>{.rank = 3, .extent = {4, 3, 20}, .step = {{576, -128, -2}}}, {96, 32, 1}, "
-        "bolt::portable::Same{}, y, static_cast<const std::uint16_t*>(x) + 552);"
+        "bolt::portable::SameElement{}, y, static_cast<const std::uint16_t*>(x) + 552);"
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.common.text_form import Named, Reader
@@ -27,14 +27,12 @@ from bolt_build.families.portable.kernels.permuted_tiles import (
     side_of,
     size_of,
 )
-from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP
+from bolt_build.families.portable.kernels.tile_threads import THREADS, clocks_of, seconds_of
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-RESIDENT = 5
-"""Blocks of a multiprocessor that a kernel is compiled for."""
 _ROOM = 20 << 10
-"""Bytes of shared memory that a block has at most: RESIDENT of them have room on most GPUs."""
+"""Bytes of shared memory that a block has at most: five of them have room on most GPUs."""
 _MOST = 48 << 10
 """The same that a candidate may state: what a block has without asking."""
 _TRIED = 6
@@ -44,15 +42,8 @@ _SECTOR = 16
 _BLOCK, _WORD, _ELEMENT, _RAGGED = 140, 2, 2, 2
 """Instructions of a thread for where its tile and its words stand, for a word, for an element of it, and for each axis
 that may end within a tile: counted in what nvcc makes, not measured."""
-_ISSUED, _REACHED = 0.7, 0.85
-"""Parts of the rate of instructions, and of the bandwidth, at which tiles go: guesses."""
-_HIDDEN = 0.3
-"""The part of the shorter of both that the longer one does not hide: a guess."""
-_TILE, _TAIL = 2.0e-6, 0.3
-"""Seconds from a block's first load to its last store, and the part of a wave for which the last blocks leave others
-without work: guesses."""
-_MEMORY_CLOCKS = 1 / 15
-"""Clocks of a multiprocessor for a byte of memory, of an H100: what tiles are compared with before their prediction."""
+_REACHED, _TILE = 0.85, 2.0e-6
+"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store: guesses."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +131,8 @@ def _tiles(copy: _Copy, gpu: Gpu) -> tuple[PermutedTile, ...]:
     own, elements = copy.nbytes[0], prod(loop.extent for loop in copy.loops)
 
     def clocks(cut: tuple[int, ...]) -> float:
-        blocks = copy.tiles(cut)
-        memory = elements * sum(copy.nbytes) * copy.edges(cut) * _MEMORY_CLOCKS
-        issued = blocks * copy.instructions(cut, dense(copy.loops, cut), False) / (4 * WARP)
-        waves = blocks / (gpu.sms * RESIDENT)
-        return (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
+        nbytes = elements * sum(copy.nbytes) * copy.edges(cut)
+        return clocks_of(nbytes, copy.instructions(cut, dense(copy.loops, cut), False), copy.tiles(cut), gpu)
 
     best = sorted(cuts(copy.loops, _ROOM // own), key=lambda cut: (clocks(cut), cut))[:_TRIED]
     return tuple(PermutedTile(cut, placed(copy.loops, cut, own, copy.even(cut, 1))) for cut in best)
@@ -177,14 +165,9 @@ def _instructions(copy: _Copy, tile: PermutedTile) -> float:
 
 def _seconds(problem: KernelProblem, tile: PermutedTile, target: Target) -> float:
     """What the bytes and the ends of runs take, or what the instructions do, if that is longer."""
-    gpu, copy = target.gpu, _copy(problem)
-    assert gpu is not None, "tiles are of GPUs"
-    blocks = copy.tiles(tile.cut)
+    copy = _copy(problem)
     memory = moved(problem.nbytes, target) * copy.edges(tile.cut) / _REACHED
-    issued = blocks * _instructions(copy, tile) / (target.rate("fp32") / 2) / _ISSUED
-    waves = blocks / (gpu.sms * RESIDENT)
-    work = (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
-    return float(max(work, _TILE) + OVERLAPPED * target.launch_seconds)
+    return seconds_of(memory, _instructions(copy, tile), copy.tiles(tile.cut), _TILE, target)
 
 
 def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions) -> StepCode:

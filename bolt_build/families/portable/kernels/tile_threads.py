@@ -1,12 +1,23 @@
-"""How the threads of a block go through the loops of a tile."""
+"""How the threads of a block go through the loops of a tile, and what tiles take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
 
-THREADS, WARP = 256, 32
-"""Threads of a block, and of a warp."""
+from bolt_build.families.common.cost import OVERLAPPED
+from bolt_build.targets import Gpu, Target
+
+THREADS, WARP, RESIDENT = 256, 32, 5
+"""Threads of a block, and of a warp; and blocks of a multiprocessor that kernels of tiles are compiled for."""
+_ISSUED, _HIDDEN = 0.7, 0.3
+"""The part of the rate of instructions at which tiles go; and that of the shorter of memory and instructions which the
+longer one does not hide: guesses."""
+_TAIL, _FEWEST = 0.3, 0.1
+"""The part of a wave for which the last blocks leave others without work, and the waves below which that grows no more:
+guesses."""
+_MEMORY_CLOCKS = 1 / 15
+"""Clocks of a multiprocessor for a byte of memory, of an H100: what tiles are compared with before their prediction."""
 
 
 def threads_along(extents: Sequence[int], lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -19,3 +30,22 @@ def threads_along(extents: Sequence[int], lanes: int) -> tuple[tuple[int, ...], 
         box.append(ceil(many / parts[-1]))
         room = 1 if parts[-1] > 1 else room // box[-1]
     return tuple(box), tuple(parts)
+
+
+def _together(memory: float, issued: float, blocks: int, gpu: Gpu) -> float:
+    """What both take beside each other, of so many blocks."""
+    waves = blocks / (gpu.sms * RESIDENT)
+    return (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, _FEWEST))
+
+
+def clocks_of(nbytes: float, instructions: float, blocks: int, gpu: Gpu) -> float:
+    """Clocks of multiprocessors for so many bytes in all, and instructions of the threads of each block: what tiles of
+    one problem are ordered by."""
+    return _together(nbytes * _MEMORY_CLOCKS, blocks * instructions / (4 * WARP), blocks, gpu)
+
+
+def seconds_of(memory: float, instructions: float, blocks: int, least: float, target: Target) -> float:
+    """Seconds where bytes take `memory`, threads of each block so many instructions, and a block `least`."""
+    assert target.gpu is not None, "tiles are of GPUs"
+    issued = blocks * instructions / (target.rate("fp32") / 2) / _ISSUED
+    return max(_together(memory, issued, blocks, target.gpu), least) + OVERLAPPED * target.launch_seconds

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.copies import copied_types, copy_loops, rows_kept
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, threads_along
+from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, clocks_of, seconds_of, threads_along
 from bolt_build.families.portable.typed import ctype, pointwise_loops
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-RESIDENT = 5
-"""Blocks of a multiprocessor that a kernel is compiled for."""
 LANES = (16, 8, 4, 2, 1)
 """Elements of a word."""
 _ACCESS = 16
@@ -35,18 +33,14 @@ _STILL = 32
 _BLOCK, _SIDE, _TURN, _LOAD, _ELEMENT, _RAGGED = 60, 15, 2, 2, 4, 2
 """Instructions of a thread for its tile, for where its words of a tensor stand, for a turn, for a load of one, for an
 element of the result, and for each axis that may end within a tile: counted in what nvcc makes, not measured."""
-_ISSUED, _REACHED, _HIDDEN = 0.7, 0.85, 0.3
-"""Parts of the rate of instructions, and of the bandwidth, at which tiles go; and the part of the shorter of both that
-the longer one does not hide: guesses."""
+_REACHED = 0.85
+"""The part of the bandwidth at which tiles go: a guess."""
 _EDGE = 12
 """Bytes at the ends of a warp's store, or of a run, that count as moved: a guess."""
 _SECTOR = 32
 """Bytes that memory gives at least."""
-_TILE, _TAIL = 1.2e-6, 0.3
-"""Seconds from a block's first load to its last store, and the part of a wave for which the last blocks leave others
-without work: guesses."""
-_MEMORY_CLOCKS = 1 / 15
-"""Clocks of a multiprocessor for a byte of memory, of an H100: what tiles are compared with before their prediction."""
+_TILE = 1.2e-6
+"""Seconds from a block's first load to its last store: a guess."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +144,7 @@ def _copied(problem: KernelProblem, loops: tuple[Loop, ...], offset: int) -> Poi
     read, made = types.split(", ")
     nbytes = (output.format.dtype.nbytes, source.format.dtype.nbytes)
     turned = tuple(Loop(loop.extent, loop.steps[::-1]) for loop in loops)
-    return Points(turned, nbytes, f"{made}, {read}", "bolt::portable::Same{}", "bolt_portable/move.h", offset)
+    return Points(turned, nbytes, f"{made}, {read}", "bolt::portable::SameElement{}", "bolt_portable/move.h", offset)
 
 
 def copied_points(problem: KernelProblem, given: int, pitch: int) -> Points | None:
@@ -205,11 +199,8 @@ def _tiles(points: Points, gpu: Gpu) -> tuple[PointTile, ...]:
     elements = prod(loop.extent for loop in points.loops)
 
     def clocks(tile: PointTile) -> float:
-        blocks = points.tiles(tile.cut)
-        memory = elements * (points.nbytes[0] + points.edges(tile.cut, tile.lanes)) * _MEMORY_CLOCKS
-        issued = blocks * points.instructions(tile.cut, tile.lanes) / (4 * WARP)
-        waves = blocks / (gpu.sms * RESIDENT)
-        return (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
+        nbytes = elements * (points.nbytes[0] + points.edges(tile.cut, tile.lanes))
+        return clocks_of(nbytes, points.instructions(tile.cut, tile.lanes), points.tiles(tile.cut), gpu)
 
     found = {
         PointTile(_grown(points, size * own, own, whole), own)
@@ -241,9 +232,6 @@ def _refuse_tile(points: Points, tile: PointTile) -> str | None:
 
 def _seconds(points: Points, problem: KernelProblem, tile: PointTile, target: Target) -> float:
     """What the bytes take, or what the instructions do, if that is longer."""
-    gpu = target.gpu
-    assert gpu is not None, "tiles are of GPUs"
-    blocks = points.tiles(tile.cut)
     elements = prod(loop.extent for loop in points.loops)
     more = 1 + elements * points.edges(tile.cut, tile.lanes) / problem.nbytes
     # What lies between elements that are read is of the same sectors.
@@ -251,10 +239,7 @@ def _seconds(points: Points, problem: KernelProblem, tile: PointTile, target: Ta
     wasted = (own * (each - 1) for own, each in zip(points.nbytes, apart, strict=True) if each > 1)
     more += elements * sum(wasted) / problem.nbytes
     memory = moved(problem.nbytes, target) * more / _REACHED
-    issued = blocks * points.instructions(tile.cut, tile.lanes) / (target.rate("fp32") / 2) / _ISSUED
-    waves = blocks / (gpu.sms * RESIDENT)
-    work = (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
-    return float(max(work, _TILE) + OVERLAPPED * target.launch_seconds)
+    return seconds_of(memory, points.instructions(tile.cut, tile.lanes), points.tiles(tile.cut), _TILE, target)
 
 
 def _emit(points: Points, tile: PointTile, at: StepExpressions) -> StepCode:

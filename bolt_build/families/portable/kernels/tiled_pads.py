@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
-from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.portable.kernels.tile_threads import THREADS, threads_along
+from bolt_build.families.portable.kernels.tile_threads import THREADS, seconds_of, threads_along
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.shape import Pad
 from bolt_build.targets import Gpu, Target
 
-_RESIDENT = 5
-"""Blocks of a multiprocessor that a kernel is compiled for."""
 _SIZES = (512, 1024, 2048, 4096, 8192)
 """Elements of a tile that are tried."""
 _MOST_TURNS, _MOST_PLACES = 64, 40
@@ -26,12 +24,8 @@ _MOST_TURNS, _MOST_PLACES = 64, 40
 _BLOCK, _PLACE, _ELEMENT, _RAGGED = 80, 12, 8, 2
 """Instructions of a thread for its tile, for where a place comes from, for an element, and for each axis that may end
 within a tile: counted in what nvcc makes, not measured."""
-_ISSUED, _REACHED, _HIDDEN = 0.7, 0.8, 0.3
-"""Parts of the rate of instructions, and of the bandwidth, at which tiles go; and the part of the shorter of both that
-the longer one does not hide: guesses."""
-_TILE, _TAIL = 1.5e-6, 0.3
-"""Seconds from a block's first load to its last store, and the part of a wave for which the last blocks leave others
-without work: guesses."""
+_REACHED, _TILE = 0.8, 1.5e-6
+"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store: guesses."""
 _ROWS = {"constant": 1.0, "reflect": 0.43, "edge": 0.5, "wrap": 0.43}
 """Part of the bandwidth that the plain kernel reaches by mode where rows are no whole accesses: an H100's, of one size
 each; of the last mode a guess."""
@@ -155,14 +149,10 @@ def refuse_tile(problem: KernelProblem, tile: PadTile, gpu: Gpu) -> str | None:
 
 def seconds(problem: KernelProblem, tile: PadTile, target: Target) -> float:
     """What the bytes take, or what the instructions do, if that is longer."""
-    gpu, axes = target.gpu, pad_axes(problem)
-    assert gpu is not None, "tiles are of GPUs"
+    axes = pad_axes(problem)
     blocks = prod(ceil(axis.made / own) for axis, own in zip(axes, tile.cut, strict=True))
     memory = moved(problem.nbytes, target) / _REACHED
-    issued = blocks * _instructions(axes, tile.cut) / (target.rate("fp32") / 2) / _ISSUED
-    waves = blocks / (gpu.sms * _RESIDENT)
-    work = (max(memory, issued) + _HIDDEN * min(memory, issued)) * (1 + _TAIL / max(waves, 0.1))
-    return float(max(work, _TILE) + OVERLAPPED * target.launch_seconds)
+    return seconds_of(memory, _instructions(axes, tile.cut), blocks, _TILE, target)
 
 
 def emit_tiled_pad(problem: KernelProblem, tile: PadTile, at: StepExpressions, dtype: str, value: str) -> StepCode:

@@ -9,6 +9,9 @@
 
 namespace bolt::portable {
 
+/// Blocks of a multiprocessor that kernels of tiles are compiled for.
+constexpr int tile_resident = 5;
+
 /// Numbers that the compiler knows, one an axis.
 template <Index... values>
 struct Numbers {

@@ -41,9 +41,6 @@ struct PermutedSide {
   using Thread = TileThread<PermutedSide>;
 };
 
-/// Blocks of a multiprocessor.
-constexpr int permuted_resident = 5;
-
 /// A tile a block: neighbouring threads read neighbours of the input, and write neighbours of the output. Between them it lies in
 /// shared memory, in an order in which threads of a warp mostly meet different banks.
 template <typename Tile, typename In, typename Out, bool even_in, bool even_out>
@@ -118,7 +115,7 @@ void permuted_copy(const Run& r, const StridedCopy& p, const void* input, void* 
   body.aligned_in = in_lanes(body.in, Body::Reads::lanes);
   body.aligned_out = in_lanes(body.out, Body::Writes::lanes);
   const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.extent, {p.in, p.out}, "permutation");
-  launch_blocks<block_threads, permuted_resident>(r, blocks, body, "permutation");
+  launch_blocks<block_threads, tile_resident>(r, blocks, body, "permutation");
 }
 
 }  // namespace bolt::portable

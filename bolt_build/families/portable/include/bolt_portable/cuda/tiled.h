@@ -12,9 +12,9 @@
 namespace bolt::portable {
 
 /// The element itself, as a copy keeps or converts it.
-struct Same {};
+struct SameElement {};
 template <typename Out, typename In>
-BOLT_HD inline void point(const Same&, Out* out, const In* in) {
+BOLT_HD inline void point(const SameElement&, Out* out, const In* in) {
   *out = converted<In, Out>(*in);
 }
 
@@ -143,7 +143,7 @@ void tiled_points(const Run& r, const Pointwise<sizeof...(In)>& p, const Index* 
   TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> body{
       {}, function, out, {inputs...}, {in_lanes(out, Tile::lanes), in_lanes(static_cast<const In*>(inputs), Tile::lanes)...}};
   const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.extent, {steps, p.step[I]...}, "pointwise");
-  launch_blocks<block_threads, 5>(r, blocks, body, "pointwise");
+  launch_blocks<block_threads, tile_resident>(r, blocks, body, "pointwise");
 }
 
 /// As `pointwise`, of tensors whose steps are those of `Tile`; those of the output are `steps`.

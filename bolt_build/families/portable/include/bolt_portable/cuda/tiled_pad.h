@@ -121,7 +121,7 @@ void tiled_pad(const Run& r, const Pad& p, T value, const void* input, void* out
     body.step[axis] = static_cast<std::int32_t>(steps[axis]);
   }
   const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.out, {dense}, "padding");
-  launch_blocks<block_threads, 5>(r, blocks, body, "padding");
+  launch_blocks<block_threads, tile_resident>(r, blocks, body, "padding");
 }
 
 }  // namespace bolt::portable
