@@ -163,7 +163,7 @@ def _plain_seconds(problem: KernelProblem, target: Target) -> float:
 
 def _emit_words(problem: KernelProblem, tile: WordTile, at: StepExpressions) -> StepCode:
     code = _code(problem, at, "gather_slices", _tuples(problem), f", {tile.lanes}")
-    return replace(code, includes=(*code.includes, "bolt_portable/cuda/scatter.h"))
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/slices.h"))
 
 
 _INSTRUCTIONS, _ISSUED, _HIDDEN = 60, 0.6, 0.3
