@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.folds import (
     LOADS,
@@ -23,6 +22,7 @@ from bolt_build.families.portable.kernels.folds import (
     shares,
 )
 from bolt_build.families.portable.kernels.rows import BLOCK
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -31,23 +31,13 @@ ACROSS = (4, 8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
-class ColumnsTile:
+class ColumnsTile(NumberTile):
     """Of a block's threads `across` have words of results side by side, the others share these; `blocks` blocks too."""
+
+    SETTINGS = ("blocks",)
 
     across: int
     blocks: int
-
-    @property
-    def parameters(self) -> Named:
-        return (("across", self.across),)
-
-    @property
-    def settings(self) -> Named:
-        return (("blocks", self.blocks),)
-
-    @staticmethod
-    def read(reader: Reader) -> ColumnsTile:
-        return ColumnsTile(reader.number("across"), reader.number("blocks"))
 
     @property
     def parts(self) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.folds import (
     LOADS,
@@ -22,6 +21,7 @@ from bolt_build.families.portable.kernels.folds import (
     shares,
 )
 from bolt_build.families.portable.kernels.rows import BLOCK, WARP
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -30,24 +30,14 @@ ACROSS = (1, 2, 4, 8, 16, WARP)
 
 
 @dataclass(frozen=True)
-class RunsTile:
+class RunsTile(NumberTile):
     """Of each result `threads` threads take runs of neighbours, `across` of them each; `blocks` blocks share it."""
+
+    SETTINGS = ("blocks",)
 
     across: int
     threads: int
     blocks: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("across", self.across), ("threads", self.threads)
-
-    @property
-    def settings(self) -> Named:
-        return (("blocks", self.blocks),)
-
-    @staticmethod
-    def read(reader: Reader) -> RunsTile:
-        return RunsTile(*(reader.number(name) for name in ("across", "threads", "blocks")))
 
     def words(self, nest: Nest) -> int:
         """Of a run, wherever it begins."""

@@ -11,8 +11,8 @@ from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around, strides
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -110,22 +110,10 @@ def _emit_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 @dataclass(frozen=True)
-class WordTile:
+class WordTile(NumberTile):
     """A thread moves `lanes` elements of a slice."""
 
     lanes: int
-
-    @property
-    def parameters(self) -> Named:
-        return (("lanes", self.lanes),)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> WordTile:
-        return WordTile(reader.number("lanes"))
 
 
 def _slice_of(problem: KernelProblem) -> int:

@@ -12,9 +12,9 @@ from bolt_build.dtypes import PRECISIONS
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.element_types import COMPUTED, HALVES
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.gates import Gate, gate_of
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -29,24 +29,12 @@ _MOST_STEPS = 32
 
 
 @dataclass(frozen=True)
-class HalfGateTile:
+class HalfGateTile(NumberTile):
     """Eight images have `parts` clusters of `cluster` blocks, of `warps` each."""
 
     warps: int
     cluster: int
     parts: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("warps", self.warps), ("cluster", self.cluster), ("parts", self.parts)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> HalfGateTile:
-        return HalfGateTile(*(reader.number(name) for name in ("warps", "cluster", "parts")))
 
 
 @dataclass(frozen=True)

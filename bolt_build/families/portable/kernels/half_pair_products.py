@@ -12,9 +12,9 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import COMPUTED, HALVES
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.pair_product_loops import Loops, looped, parameters
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.pair_product import PairProduct
 from bolt_build.targets import Gpu, Target
@@ -33,22 +33,10 @@ _LOAD = 8
 
 
 @dataclass(frozen=True)
-class PairTile:
+class PairTile(NumberTile):
     """Factors of so many terms have room: those of one are copied when the term in front is done."""
 
     together: int
-
-    @property
-    def parameters(self) -> Named:
-        return (("together", self.together),)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> PairTile:
-        return PairTile(reader.number("together"))
 
 
 def _op(problem: KernelProblem) -> PairProduct:

@@ -15,7 +15,6 @@ from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import bias, chain
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.product_loops import (
     batch_loops,
@@ -23,6 +22,7 @@ from bolt_build.families.portable.kernels.product_loops import (
     placed,
     placed_parameters,
 )
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul, Walks
 from bolt_build.targets import Gpu, Target
@@ -39,23 +39,11 @@ _STATIC = 48 << 10
 
 
 @dataclass(frozen=True)
-class HalfTile:
+class HalfTile(NumberTile):
     """A block computes so many rows and columns."""
 
     rows: int
     columns: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("rows", self.rows), ("columns", self.columns)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> HalfTile:
-        return HalfTile(reader.number("rows"), reader.number("columns"))
 
     def shared(self, along: tuple[bool, bool]) -> int:
         """Bytes of shared memory: three steps of both factors where they fit, else two."""

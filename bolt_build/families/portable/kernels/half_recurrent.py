@@ -12,9 +12,9 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import HALVES
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.recurrent_tensors import arguments
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.recurrent import GATES, Recurrent
 from bolt_build.targets import Gpu, Target
@@ -30,26 +30,16 @@ _REGISTERS = 128
 
 
 @dataclass(frozen=True)
-class HalfRecurrentTile:
+class HalfRecurrentTile(NumberTile):
     """The `cluster` blocks of `rows` rows share the hidden units. Weights of `kept` chunks stay in shared memory, those
     of others are copied at every step. `threads`: the most that a block has."""
+
+    SETTINGS = ("cluster", "kept")
 
     rows: int
     threads: int
     cluster: int
     kept: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("rows", self.rows), ("threads", self.threads)
-
-    @property
-    def settings(self) -> Named:
-        return ("cluster", self.cluster), ("kept", self.kept)
-
-    @staticmethod
-    def read(reader: Reader) -> HalfRecurrentTile:
-        return HalfRecurrentTile(*(reader.number(name) for name in ("rows", "threads", "cluster", "kept")))
 
 
 @dataclass(frozen=True)

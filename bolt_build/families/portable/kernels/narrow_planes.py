@@ -12,9 +12,9 @@ from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import bias, chain
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.narrow_products import MOST
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.conv import Conv
@@ -29,22 +29,10 @@ at a time, which is a guess."""
 
 
 @dataclass(frozen=True)
-class PlanesTile:
+class PlanesTile(NumberTile):
     """A thread has so many neighbours of each plane."""
 
     lanes: int
-
-    @property
-    def parameters(self) -> Named:
-        return (("lanes", self.lanes),)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> PlanesTile:
-        return PlanesTile(reader.number("lanes"))
 
 
 def _sizes(problem: KernelProblem) -> tuple[int, int, int]:

@@ -13,8 +13,8 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import bias, chain
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.targets import Gpu, Target
@@ -29,22 +29,10 @@ _REACHED = 0.57
 
 
 @dataclass(frozen=True)
-class NarrowTile:
+class NarrowTile(NumberTile):
     """A thread has so many rows."""
 
     each: int
-
-    @property
-    def parameters(self) -> Named:
-        return (("each", self.each),)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> NarrowTile:
-        return NarrowTile(reader.number("each"))
 
 
 def _sizes(problem: KernelProblem) -> tuple[int, int]:

@@ -12,12 +12,12 @@ from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_held import CLUSTERS, resident
 from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of, norm_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import element_bytes, serves
 from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
@@ -27,24 +27,12 @@ ROWS, MOST_THREADS = (4, 8, 16), 512
 
 
 @dataclass(frozen=True)
-class BatchTile:
+class BatchTile(NumberTile):
     """The `cluster` blocks of so many `threads` have so many `rows` at once, and a thread `LANES` columns of each."""
 
     rows: int
     threads: int
     cluster: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("rows", self.rows), ("threads", self.threads), ("cluster", self.cluster)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> BatchTile:
-        return BatchTile(*(reader.number(name) for name in ("rows", "threads", "cluster")))
 
 
 def _threads(extent: int, cluster: int) -> int:

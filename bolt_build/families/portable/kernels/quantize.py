@@ -10,8 +10,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule
 from bolt_build.families.portable.typed import (
     ctype,
@@ -107,22 +107,10 @@ def _refuse_wide(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 
 @dataclass(frozen=True)
-class WideTile:
+class WideTile(NumberTile):
     """A thread has so many `chunks` of sixteen neighbours, which it loads at once."""
 
     chunks: int
-
-    @property
-    def parameters(self) -> Named:
-        return (("chunks", self.chunks),)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> WideTile:
-        return WideTile(reader.number("chunks"))
 
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[WideTile]:

@@ -8,10 +8,10 @@ from math import ceil
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import half_recurrent
 from bolt_build.families.portable.kernels.recurrent_tensors import arguments
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.recurrent import Recurrent
@@ -26,23 +26,11 @@ _ROWS, _LANES = (1, 2, 4), (8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
-class RowsTile:
+class RowsTile(NumberTile):
     """A block has so many `rows` of the batch; its threads read `lanes` neighbouring weights at once."""
 
     rows: int
     lanes: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("rows", self.rows), ("lanes", self.lanes)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> RowsTile:
-        return RowsTile(reader.number("rows"), reader.number("lanes"))
 
     def shared(self, hidden: int, columns: int) -> int:
         """Bytes of shared memory of a block: states, cells, what resets leave, and partial sums of gates."""

@@ -12,10 +12,10 @@ from math import ceil, prod
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import struct
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.pool_windows import channels_last
 from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -106,26 +106,16 @@ def _refuse(problem: KernelProblem) -> str | None:
 
 
 @dataclass(frozen=True)
-class ResampleTile:
+class ResampleTile(NumberTile):
     """A thread has `lanes` neighbouring elements of `pixels` pixels in each of `down` rows, and asks for up to `step`
     rows of the input at once."""
+
+    SETTINGS = ("down",)
 
     lanes: int
     pixels: int
     step: int
     down: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("lanes", self.lanes), ("pixels", self.pixels), ("step", self.step)
-
-    @property
-    def settings(self) -> Named:
-        return (("down", self.down),)
-
-    @staticmethod
-    def read(reader: Reader) -> ResampleTile:
-        return ResampleTile(*(reader.number(name) for name in ("lanes", "pixels", "step", "down")))
 
     def loads(self, images: _Images) -> int:
         """Of a thread for a row of the input."""

@@ -16,6 +16,7 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.folds import COUNTED, LOADS, WORD
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.rows import BLOCK, WARP
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines import CumProd, CumSum
@@ -50,23 +51,11 @@ class ScanRunsTile:
 
 
 @dataclass(frozen=True)
-class ScanColumnsTile:
+class ScanColumnsTile(NumberTile):
     """Of a block's threads `across` have `lanes` lines each that lie side by side, and the others parts of these."""
 
     lanes: int
     across: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("lanes", self.lanes), ("across", self.across)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> ScanColumnsTile:
-        return ScanColumnsTile(reader.number("lanes"), reader.number("across"))
 
     def held(self, element: int) -> int:
         """Elements of a line that a thread has in registers."""

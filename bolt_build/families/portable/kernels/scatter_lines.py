@@ -10,9 +10,9 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.geometry import around
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.tile_threads import THREADS
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.scatter import ScatterElements
@@ -41,23 +41,13 @@ H100."""
 
 
 @dataclass(frozen=True)
-class LineTile:
+class LineTile(NumberTile):
     """The lines of `columns` neighbours along the axes behind, of `outers` along those in front."""
+
+    SETTINGS = ("outers", "columns")
 
     outers: int
     columns: int
-
-    @property
-    def parameters(self) -> Named:
-        return ()
-
-    @property
-    def settings(self) -> Named:
-        return ("outers", self.outers), ("columns", self.columns)
-
-    @staticmethod
-    def read(reader: Reader) -> LineTile:
-        return LineTile(reader.number("outers"), reader.number("columns"))
 
 
 def updates_wait(problem: KernelProblem) -> float:

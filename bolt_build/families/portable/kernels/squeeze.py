@@ -13,9 +13,9 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import problem_of
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.kernels.gates import PIXEL, Gate, gate_of, lanes_of, of_pixels
 from bolt_build.families.portable.kernels.half_gates import FORM
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
@@ -41,22 +41,12 @@ bytes of weights that come to a multiprocessor in a second. Fitted to 73 gates o
 
 
 @dataclass(frozen=True)
-class SqueezeTile:
+class SqueezeTile(NumberTile):
     """An image has so many `blocks`. Each computes all that lies between the products."""
 
+    SETTINGS = ("blocks",)
+
     blocks: int
-
-    @property
-    def parameters(self) -> Named:
-        return ()
-
-    @property
-    def settings(self) -> Named:
-        return (("blocks", self.blocks),)
-
-    @staticmethod
-    def read(reader: Reader) -> SqueezeTile:
-        return SqueezeTile(reader.number("blocks"))
 
 
 def _refuse(problem: KernelProblem) -> str | None:
