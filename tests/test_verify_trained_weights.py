@@ -165,6 +165,16 @@ def test_what_a_model_masks_in_an_output_is_right_and_hides_nothing_else(mask: s
     assert not compare_output("logits", 2, limits, [expected], [unmasked])[0].ok
 
 
+@pytest.mark.parametrize(("stored", "right"), [(DType.F32, False), (DType.F16, True)])
+def test_a_mask_is_the_same_number_or_beyond_what_half_precision_holds(stored: DType, right: bool) -> None:
+    expected = RANDOM.standard_normal((2, 50)).astype(np.float32)
+    expected[:, ::3] = -1e31
+    result = expected.copy()
+    result[:, ::3] = -np.inf
+    limits = OutputLimits(4, Growth(rms=1.0, element=1.0), stored)
+    assert compare_output("logits", 2, limits, [result], [expected])[0].ok is right
+
+
 def test_an_output_that_is_masked_wholly_says_nothing() -> None:
     masked = np.full((2, 50), -np.inf, np.float32)
     report, reasons = compare_output("logits", 2, OutputLimits(4, Growth(), FP32), [masked], [masked])
