@@ -60,6 +60,14 @@ def test_operator_of_an_unknown_version(tmp_path: Path, monkeypatch: pytest.Monk
     ]
 
 
+def test_operator_that_is_newer_than_the_models_opset(tmp_path: Path) -> None:
+    """torch.export writes DeformConv into models of opset 18."""
+    proto = model([node("DeformConv", "x w o", "y", "deformed")], constants={"w": ones(2, 3, 3, 3)}, opset=18)
+    message = "the model's opset has no operator DeformConv, which opset 19 has: node 'deformed'"
+    proto.graph.node[0].input[2] = "x"
+    assert refusals(tmp_path, proto) == [("unsupported-op-version", message)]
+
+
 def test_two_importers_of_one_version_are_an_error() -> None:
     with pytest.raises(ValueError) as raised:
         ImporterTable((*conv.IMPORTERS, *conv.IMPORTERS))

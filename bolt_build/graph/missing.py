@@ -8,10 +8,11 @@ from dataclasses import replace
 from bolt_build.errors import Diagnostic
 from bolt_build.graph.control_flow import CONTROL_FLOW
 from bolt_build.graph.importer_table import ImporterTable
-from bolt_build.graph.importing import OnnxNode
+from bolt_build.graph.importing import NO_SCHEMA, OnnxNode
 from bolt_build.graph.onnx_findings import listed
 
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
+_NEWER = "export the model with that opset, or a newer one"
 _REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
 _OF_DOMAINS = {
     "com.microsoft.nchwc": "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
@@ -45,7 +46,11 @@ def missing_operators(
         label = f"{domain}.{op_type}" if domain else op_type
         where = f"{'node' if len(same) == 1 else 'nodes'} {listed([node.name for node in same])}"
         versions = table.versions(same[0])
-        if versions:
+        if versions and not domain and same[0].since_version == NO_SCHEMA:
+            # torch.export writes DeformConv into models of opset 18.
+            message = f"the model's opset has no operator {label}, which opset {min(versions)} has: {where}"
+            found.append(Diagnostic("unsupported-op-version", message, hint=_NEWER))
+        elif versions:
             known = ", ".join(map(str, versions))
             message = f"version {same[0].since_version} of operator {label} is not supported (known: {known}): {where}"
             found.append(Diagnostic("unsupported-op-version", message, hint=_CONVERT))
