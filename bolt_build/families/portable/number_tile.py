@@ -12,7 +12,7 @@ T = TypeVar("T", bound="NumberTile")
 
 @dataclass(frozen=True)
 class NumberTile:
-    """A tile whose fields are whole numbers above 0. A kernel is compiled with them, and those that `SETTINGS` names are
+    """A tile whose fields are whole numbers above 0. A kernel is compiled with them, and those in `SETTINGS` are
     its arguments. For example `ScanColumnsTile(lanes=8, across=4)` is stated as `lanes=8 across=4`."""
 
     SETTINGS: ClassVar[tuple[str, ...]] = ()

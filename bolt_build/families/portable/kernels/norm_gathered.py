@@ -10,7 +10,6 @@ from math import ceil
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_images import (
     PART,
@@ -26,6 +25,7 @@ from bolt_build.families.portable.kernels.norm_images import (
 from bolt_build.families.portable.kernels.norm_loops import with_scratch
 from bolt_build.families.portable.kernels.norm_nest import element_bytes
 from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -34,23 +34,11 @@ _BYTES = (32 << 10, 64 << 10, 128 << 10)
 
 
 @dataclass(frozen=True)
-class GatherTile:
+class GatherTile(NumberTile):
     """An image is cut in so many `parts`, each of which a block of so many `threads` gathers, and one normalises."""
 
     parts: int
     threads: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("parts", self.parts), ("threads", self.threads)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> GatherTile:
-        return GatherTile(reader.number("parts"), reader.number("threads"))
 
     def active(self, of: Images) -> int:
         """Threads that have loads: those of whole periods."""

@@ -12,7 +12,6 @@ from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.geometry import Loop
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_loops import (
     Loops,
@@ -24,6 +23,7 @@ from bolt_build.families.portable.kernels.norm_loops import (
 )
 from bolt_build.families.portable.kernels.norm_nest import element_bytes
 from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
@@ -121,25 +121,13 @@ def of_statistics(of: Images, active: int) -> int:
 
 
 @dataclass(frozen=True)
-class ImageTile:
+class ImageTile(NumberTile):
     """The `cluster` blocks of so many `threads` share an image. Shared memory keeps so many loads of each one's share
     (`kept`); others are read again."""
 
     cluster: int
     threads: int
     kept: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("cluster", self.cluster), ("threads", self.threads), ("kept", self.kept)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> ImageTile:
-        return ImageTile(*(reader.number(name) for name in ("cluster", "threads", "kept")))
 
     def active(self, of: Images) -> int:
         """Threads that have loads: those of whole periods."""

@@ -10,9 +10,9 @@ from math import ceil, log2
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.rows import WARP
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -52,24 +52,12 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class StagedTile:
+class StagedTile(NumberTile):
     """Of a block's so many `threads` a line has so many, and the block so many `lines`."""
 
     threads: int
     lines: int
     block: int
-
-    @property
-    def parameters(self) -> Named:
-        return ("threads", self.threads), ("lines", self.lines), ("block", self.block)
-
-    @property
-    def settings(self) -> Named:
-        return ()
-
-    @staticmethod
-    def read(reader: Reader) -> StagedTile:
-        return StagedTile(*(reader.number(name) for name in ("threads", "lines", "block")))
 
     @property
     def across(self) -> int:
