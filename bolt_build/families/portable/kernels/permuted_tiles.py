@@ -133,17 +133,16 @@ def conflicts(side: Side, nbytes: int) -> float:
     """Accesses to shared memory that one of a warp takes, in the mean of some warps."""
     wide = max(BANK_BYTES, nbytes)
     threads, banks = WARP * BANK_BYTES // wide, BANKS * BANK_BYTES // wide
-    busy, found = prod(side.box), list[int]()
-    for first in range(0, max(1, busy - threads + 1), 2 * threads):
-        held = [set[int]() for _ in range(banks)]
-        for thread in range(first, min(first + threads, busy)):
-            place, item = 0, thread
-            for inner, ((_, step), box) in enumerate(zip(side.loops, side.box, strict=True)):
-                item, index = divmod(item, box)
-                place += index * step * (1 if inner else side.lanes)
-            word = place * nbytes // wide
-            held[word % banks].add(word)
-        found.append(max(map(len, held)))
+    places = [0]
+    for inner, ((_, step), box) in enumerate(zip(side.loops, side.box, strict=True)):
+        apart = step * (1 if inner else side.lanes)
+        places = [place + index * apart for index in range(box) for place in places]
+    found = list[int]()
+    for first in range(0, max(1, len(places) - threads + 1), 2 * threads):
+        met = [0] * banks
+        for word in {place * nbytes // wide for place in places[first : first + threads]}:
+            met[word % banks] += 1
+        found.append(max(met))
     return sum(found) / len(found)
 
 
