@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import PART_ALIGNMENT, KernelProblem, Operand, memory_axes
+from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.element_types import COMPUTED, MOVED
 from bolt_build.families.common.geometry import Loop, merged, strides
 from bolt_build.families.common.stages import aligned
@@ -156,6 +158,19 @@ def copy_loops(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[
     elements apart, those of the output `pitch` (0: dense)."""
     loops, offset = _nest(problem, given, pitch)
     return merged(loops, 2), offset
+
+
+def strided_text(loops: Sequence[Loop], offset: int) -> str:
+    """A `StridedCopy` of so many elements along loops, from element `offset` of the input on."""
+    return struct(
+        "bolt::portable::StridedCopy",
+        rank=len(loops),
+        extent=braces(loop.extent for loop in loops),
+        **{"in": braces(loop.steps[0] for loop in loops)},
+        out=braces(loop.steps[1] for loop in loops),
+        in_offset=offset,
+        out_offset=0,
+    )
 
 
 def rows_kept(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[tuple[Loop, ...], int]:

@@ -28,6 +28,7 @@ from bolt_build.families.portable.copies import (
     expand_bandwidth,
     expands_whole,
     in_whole_accesses,
+    strided_text,
 )
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
@@ -97,17 +98,8 @@ def _copy_apart(problem: KernelProblem) -> tuple[int, ...]:
 
 def _emit_copy(problem: KernelProblem, at: StepExpressions) -> StepCode:
     loops, offset = copy_loops(problem, at.input_pitch(0), at.pitch(0))
-    parameters = struct(
-        "bolt::portable::StridedCopy",
-        rank=len(loops),
-        extent=braces(loop.extent for loop in loops),
-        **{"in": braces(loop.steps[0] for loop in loops)},
-        out=braces(loop.steps[1] for loop in loops),
-        in_offset=offset,
-        out_offset=0,
-    )
     types = copied_types(problem.inputs[0], problem.outputs[0])
-    call = f"bolt::portable::strided_copy<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    call = f"bolt::portable::strided_copy<{types}>(r, {strided_text(loops, offset)}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/move.h",), None, "", call)
 
 

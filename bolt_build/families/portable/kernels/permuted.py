@@ -10,10 +10,10 @@ from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import moved
-from bolt_build.families.common.cxx import boolean, braces, struct
+from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.portable.copies import copied_types, in_whole_accesses, rows_kept
+from bolt_build.families.portable.copies import copied_types, in_whole_accesses, rows_kept, strided_text
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.permuted_tiles import (
     Side,
@@ -182,18 +182,10 @@ def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions) -> St
         boolean(is_even(loops, tile.cut, side, operand.format.dtype.nbytes, 0 if side else offset))
         for side, operand in enumerate(sides)
     )
-    parameters = struct(
-        "bolt::portable::StridedCopy",
-        rank=len(loops),
-        extent=braces(loop.extent for loop in loops),
-        **{"in": braces(loop.steps[0] for loop in loops)},
-        out=braces(loop.steps[1] for loop in loops),
-        in_offset=offset,
-        out_offset=0,
-    )
     how = f"bolt::portable::PermutedTile<{', '.join(numbers)}, {ragged}u>, {', '.join(even)}"
     types = copied_types(*sides)
-    call = f"bolt::portable::permuted_copy<{types}, {how}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    copy = strided_text(loops, offset)
+    call = f"bolt::portable::permuted_copy<{types}, {how}>(r, {copy}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/cuda/permuted.h",), None, "", call)
 
 

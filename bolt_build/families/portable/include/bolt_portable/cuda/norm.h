@@ -272,7 +272,7 @@ void norm_staged(const Run& r, const Norm& p, const void* input, const void* sca
   if (aligned_to_16(in, out))
     norm_of_lines<Shape, operands, early, Statistic>(r, p, in, out, end);
   else
-    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
 /// The same of images whose pixels have any number of `channels`, or whose planes are of any extent.
@@ -285,7 +285,7 @@ void norm_in_images(const Run& r, const Norm& p, const Norm& images, const NormL
   if (in_lanes(in, wide) && in_lanes(out, wide))
     norm_images<Shape, ImagePhase::all, Statistic>(r, images, channels, in, out, nullptr, end);
   else
-    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
 /// The same by two kernels: statistics of parts of images are in scratch memory between them.
@@ -296,7 +296,7 @@ void norm_in_two(const Run& r, const Norm& p, const Norm& images, const NormLoop
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (!in_lanes(in, wide) || !in_lanes(out, wide))
-    return norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+    return norm_anywhere<Statistic>(r, p, in, out, end);
   ImagePart* const found = static_cast<ImagePart*>(r.scratch());
   norm_images<Shape, ImagePhase::gather, Statistic>(r, images, channels, in, out, found, end);
   norm_images<Shape, ImagePhase::normalise, Statistic>(r, images, channels, in, out, found, end);
