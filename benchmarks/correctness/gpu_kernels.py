@@ -7,8 +7,8 @@
 The kernels are the trials of `tests/gpu_layers.py` that are not large, each compared with NumPy as
 `tests/test_gpu_kernels.py` compares it: the error is the largest difference in parts of what is allowed. A process runs
 48 of them; behind one that crashes another goes on. `close` counts kernels by family and by the type of what they
-store, so it needs the checkout whose kernels ran. `--head FILE` is for a FOLDER/kernels.json that does not say where it
-was measured: a row of `peer_rows.py` from that machine does.
+store, so it needs the checkout whose kernels ran. `--only` takes some kernels, in each stage. `--head FILE` is for a
+FOLDER/kernels.json that does not say where it was measured: a row of `peer_rows.py` from that machine does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -44,15 +45,15 @@ SECONDS = 300
 """What a process may take."""
 
 
-def small() -> list[Trial]:
-    """The trials, as `tests/test_gpu_kernels.py` numbers them."""
-    return [trial for trial in trials() if not trial.large]
+def small(only: str = "") -> list[Trial]:
+    """The trials, as `tests/test_gpu_kernels.py` numbers them; those in whose label the pattern is found."""
+    return [trial for trial in trials() if not trial.large and re.search(only, trial.label)]
 
 
-def compiled(folder: Path) -> int:
+def compiled(folder: Path, only: str) -> int:
     """How many kernels lie compiled in the folder. Raises SystemExit where they are not those of this checkout."""
     kept = folder / "trials.pkl"
-    if not (folder / "kernels.so").is_file() or pickle.loads(kept.read_bytes()) != (kernels := small()):
+    if not (folder / "kernels.so").is_file() or pickle.loads(kept.read_bytes()) != (kernels := small(only)):
         sys.exit(f"run: the kernels of this checkout are not compiled in {folder}: compile them first")
     return len(kernels)
 
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Every kernel; 1 where one was wrong or crashed."""
     if arguments.chunk is not None:
         return run_here(arguments.folder, *arguments.chunk)
-    many = compiled(arguments.folder)
+    many = compiled(arguments.folder, arguments.only)
 
     def one(begin: int) -> tuple[list[list[Any]], list[list[Any]]]:
         return chunk(arguments.folder, begin, min(begin + CHUNK, many), lambda *of: run_apart(arguments, *of))
@@ -163,8 +164,9 @@ def close(arguments: argparse.Namespace) -> int:
         if row is None:
             sys.exit("close: kernels.json does not say where it was measured, and --head names no row's file")
         head = {key: row["environment"][key] for key in ("device", "date", "python")} | {"gpu": row["bench"]["device"]}
-    command = {"command": "python benchmarks/correctness/gpu_kernels.py FOLDER compile (then run, close)"}
-    print(record.write("gpu_kernels", head | command | closed(found, small()), arguments.out))
+    chosen = f" --only '{arguments.only}'" if arguments.only else ""
+    command = {"command": f"python benchmarks/correctness/gpu_kernels.py FOLDER compile (then run, close){chosen}"}
+    print(record.write("gpu_kernels", head | command | closed(found, small(arguments.only)), arguments.out))
     return 0
 
 
@@ -172,6 +174,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("stage", choices=("compile", "run", "close"))
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="kernels in whose label it is found, in each stage"
+    )
     parser.add_argument("--jobs", type=int, default=min(6, len(os.sched_getaffinity(0))), help="run: processes at once")
     parser.add_argument(
         "--chunk", type=int, nargs=2, metavar=("BEGIN", "END"), help="run: these alone, in this process"
@@ -182,7 +187,7 @@ def main() -> int:
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if arguments.stage == "compile":
-        kernel_trials.prepare(arguments.folder, small())
+        kernel_trials.prepare(arguments.folder, small(arguments.only))
         return 0
     return {"run": run, "close": close}[arguments.stage](arguments)
 

@@ -6,6 +6,12 @@ reductions and generated chains, at sizes of real models.
     python benchmarks/kernels/bandwidth.py FOLDER measure  # on the GPU: writes FOLDER/bandwidth_rows.json
     python benchmarks/kernels/bandwidth.py FOLDER close                      # anywhere: writes results/bandwidth.json
 
+Where the GPU's machine cannot compile, the kernels are tuned through a bundle of each engine:
+
+    python benchmarks/kernels/bandwidth.py FOLDER export               # anywhere: FOLDER/NAME.tar
+    tar -xf NAME.tar && ./run                                          # on the GPU: writes results.jsonl
+    python benchmarks/kernels/bandwidth.py FOLDER import  # anywhere: FOLDER/NAME.jsonl, then builds with the lock
+
 `--only norms` restricts all of it to one of the engines, the sets of `bandwidth_cases.py`: rows, images, norms, long,
 planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes.
 
@@ -45,7 +51,7 @@ REPEATS = 50
 
 
 def build(arguments: argparse.Namespace) -> int:
-    """The engines, of kernels that are tuned here first, or of a lock there; what became of each in `engines.json`."""
+    """The engines, of kernels that are tuned first, or of a lock there; what became of each in `engines.json`."""
     folder, made = arguments.folder, {}
     for name in arguments.only:
         of = SETS[name]
@@ -59,9 +65,16 @@ def build(arguments: argparse.Namespace) -> int:
         )
         if arguments.stage == "tune":
             bolt(folder, "tune", f"{name}.yaml", "--target", arguments.target)
+        if arguments.stage == "import":
+            bolt(folder, "tune", f"{name}.yaml", "--target", arguments.target, "--import", f"{name}.jsonl")
+        if arguments.stage == "export":
+            bolt(folder, "tune", f"{name}.yaml", "--target", arguments.target, "--export", f"{name}.tar")
+            print(f"{name}.tar", flush=True)
+            continue
         made[name] = build_one(folder, f"{name}.yaml", "--target", arguments.target)
         print(f"{name}: {made[name]}", flush=True)
-    record.save(folder / "engines.json", made)
+    if arguments.stage != "export":
+        record.save(folder / "engines.json", made)
     return 1 if any("failed" in each for each in made.values()) else 0
 
 
@@ -155,7 +168,7 @@ def close(arguments: argparse.Namespace) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("stage", choices=("tune", "build", "measure", "close"))
+    parser.add_argument("stage", choices=("export", "import", "tune", "build", "measure", "close"))
     parser.add_argument("--target", default="h200")
     parser.add_argument("--batches", type=int, nargs="+", help="instead of each engine's own")
     parser.add_argument("--only", nargs="+", choices=tuple(SETS), default=list(SETS), help="engines")
@@ -165,7 +178,8 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    return {"tune": build, "build": build, "measure": measure, "close": close}[arguments.stage](arguments)
+    stages = {"measure": measure, "close": close}
+    return stages.get(arguments.stage, build)(arguments)
 
 
 if __name__ == "__main__":

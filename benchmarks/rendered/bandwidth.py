@@ -7,11 +7,6 @@ from typing import Any
 from . import figures, table
 
 
-@figures("bandwidth")
-def bandwidth(data: Any) -> dict[str, str]:
-    return {"bandwidth": _table(data, _cases(data))}
-
-
 def _cases(data: Any) -> list[tuple[str, str, int, float, float]]:
     """Of each case at its largest batch the kind, the name, that batch, bytes and microseconds of all its steps."""
     cases: dict[tuple[str, str], dict[int, list[Any]]] = {}
@@ -41,16 +36,25 @@ _LARGE = 10e6
 """Bytes that memory is asked for and not a cache alone."""
 
 
+@figures("bandwidth")
+def bandwidth(data: Any) -> dict[str, str]:
+    return _named("bandwidth", data)
+
+
 @figures("bandwidth_h100")
 def bandwidth_h100(data: Any) -> dict[str, str]:
-    """The same table of an H100; and of steps that move much, how many reach 60% and which stay short."""
+    return _named("bandwidth_h100", data)
+
+
+def _named(name: str, data: Any) -> dict[str, str]:
+    """The table; and of steps that move much, how many reach 60% and which stay short."""
     cases = _cases(data)
     shares = {case: _share(data, moved, taken) for _, case, _, moved, taken in cases if moved > _LARGE}
     short = sorted((share, case) for case, share in shares.items() if share < 0.595)
     return {
-        "bandwidth_h100": _table(data, cases),
-        "bandwidth_h100.large": str(len(shares)),
-        "bandwidth_h100.reached": str(len(shares) - len(short)),
-        "bandwidth_h100.short": ", ".join(f"{case} {share:.1%}" for share, case in short) or "none",
-        "bandwidth_h100.peak": f"{data['peak'] / 1e12:.2f} TB/s",
-    }  # fmt: skip
+        name: _table(data, cases),
+        f"{name}.large": str(len(shares)),
+        f"{name}.reached": str(len(shares) - len(short)),
+        f"{name}.short": ", ".join(f"{case} {share:.1%}" for share, case in short) or "none",
+        f"{name}.peak": f"{data['peak'] / 1e12:.2f} TB/s",
+    }

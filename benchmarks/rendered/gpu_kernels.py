@@ -25,3 +25,13 @@ def gpu_kernels(data: Any) -> dict[str, str]:
         "gpu_kernels.wrong": str(len(data["wrong"])), "gpu_kernels.crashed": str(len(data["crashed"])),
         "gpu_kernels.worst": f"{worst['error']:.2f}", "gpu_kernels.worst_kernel": f"`{worst['kernel']}`",
     }  # fmt: skip
+
+
+@figures("gpu_kernels_odd")
+def gpu_kernels_odd(data: Any) -> dict[str, str]:
+    """Kernels of odd extents alone, which came after the others had run."""
+    return {
+        "gpu_kernels_odd.ran": f"{data['ran']:,} of {data['kernels']:,}",
+        "gpu_kernels_odd.wrong": str(len(data["wrong"])),
+        "gpu_kernels_odd.worst": f"{data['worst'][0]['error']:.2f}",
+    }
