@@ -42,16 +42,18 @@ def test_a_crash_loses_one_kernel(tmp_path: Path, bad: tuple[int, ...]) -> None:
 def test_kernels_run_where_those_of_this_checkout_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.correctness import gpu_kernels
 
-    monkeypatch.setattr(gpu_kernels, "small", lambda: ["one", "two"])
+    monkeypatch.setattr(gpu_kernels, "small", lambda only: [name for name in ("one", "two") if only in name])
     said = f"^run: the kernels of this checkout are not compiled in {tmp_path}: compile them first$"
     for kept in (None, ["one"], ["one", "three"]):
         if kept is not None:
             (tmp_path / "kernels.so").touch()
             (tmp_path / "trials.pkl").write_bytes(pickle.dumps(kept))
         with pytest.raises(SystemExit, match=said):
-            gpu_kernels.compiled(tmp_path)
+            gpu_kernels.compiled(tmp_path, "")
     (tmp_path / "trials.pkl").write_bytes(pickle.dumps(["one", "two"]))
-    assert gpu_kernels.compiled(tmp_path) == 2
+    assert gpu_kernels.compiled(tmp_path, "") == 2
+    (tmp_path / "trials.pkl").write_bytes(pickle.dumps(["two"]))
+    assert gpu_kernels.compiled(tmp_path, "two") == 1
 
 
 def test_a_process_that_wrote_nothing_lost_its_first_kernel(tmp_path: Path) -> None:
