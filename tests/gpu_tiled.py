@@ -13,7 +13,9 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.kernels.tiled import PointTile
-from bolt_build.graph.ir import Op
+from bolt_build.graph.ir import EpilogueOp, Op
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Logic, Where
 from bolt_build.graph.ops.shape import Cast, Pad, Slice, Transpose
@@ -33,6 +35,13 @@ def _points(label: str, op: Op, *inputs: Input) -> Layer:
     return Layer(f"tiled-{label}", op, inputs, (), DType.F16, TOLERANCE)
 
 
+def _stage(function: str, operand: int, *, swapped: bool = False) -> EpilogueOp:
+    return EpilogueOp(Binary(function), operand, swapped)
+
+
+_COLOURS = (Input((3,), constant=True), Input((3,), constant=True, low=0.5))
+_CHAINED = (Input((6, 3, 7, 7)), Input((6, 1, 7, 7)), Input((3, 1, 1), constant=True), Input((6, 3, 7, 7)))
+_STAGES = (_stage("mul", 2), EpilogueOp(Activation("clip", -1.0, 1.5)), _stage("sub", 3, swapped=True))
 LAYERS = (
     _points("hidden", Where(), _flags(3, 1, 19, 19), Input((3, 4, 19, 19)), Input((1,))),
     _points("hidden-rows", Where(), _flags(3, 4, 19, 1), Input((3, 4, 19, 19)), Input((1, 4, 1, 19))),
@@ -45,6 +54,11 @@ LAYERS = (
     _points("every-second", Slice((1, 0, 1), (2, 9, 15), (1, 2, 2)), Input((4, 19, 33))),
     _points("rows", Transpose((0, 2, 1, 3)), Input((2, 5, 4, 33))),
     _points("backwards", Slice((0, 0, 40), (3, 7, 41), (1, 1, -1)), Input((3, 7, 41))),
+    _points("pairs", Binary("sub"), Input((3, 19, 1, 33)), Input((3, 1, 19, 33))),
+    _points("gate", Binary("mul"), Input((2, 5, 19, 19)), Input((2, 1, 19, 19))),
+    _points("integer-pairs", Binary("add"), _numbers(3, 19, 1), _numbers(3, 1, 19)),
+    Layer("tiled-colours", Binary("sub"), (Input((5, 7, 9, 3)), *_COLOURS), (_stage("div", 2),), DType.F16, TOLERANCE),
+    Layer("tiled-chain", Binary("add"), _CHAINED, _STAGES, DType.F16, TOLERANCE),
     Layer("tiled-widens", Cast(DType.F64), (Input((7, 511), dtype=DType.F16),)),
     Layer("tiled-narrows", Cast(DType.F16), (Input((7, 512), dtype=DType.F64),), (), DType.F32, TOLERANCE),
 )
@@ -67,6 +81,10 @@ _TILES = {
 smaller than a block."""
 
 
+_APART = ("tiled-pairs", "tiled-gate", "tiled-chain")
+"""Functions of two tensors whose rows may lie apart."""
+
+
 def candidate(tile: PointTile) -> Candidate:
     return Candidate("portable", (("algorithm", "tiled"), *tile.parameters), tile.settings)
 
@@ -86,4 +104,5 @@ def tiled_trials() -> list[Trial]:
     cut = Candidate("portable", (("algorithm", "tiled"), ("tile", "2x10x16")))
     slices = [each for each in found if each.step.pitched and each.step.reads_apart]
     found += [replace(each, pitch=each.step.problem.outputs[0].row + 8, between=24) for each in slices]
+    found += [replace(each, between=24) for each in found if each.layer.label in _APART and each.shared is None]
     return [*found, replace(other, candidate=cut)]

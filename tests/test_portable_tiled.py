@@ -3,6 +3,7 @@ first, and what stays with the plain kernel."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -11,7 +12,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.tiled import PointTile
-from bolt_build.graph.ir import Layout, Op
+from bolt_build.graph.ir import EpilogueOp, Layout, Op
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Where
 from bolt_build.graph.ops.shape import Cast, Pad, Slice
@@ -82,6 +85,9 @@ def test_without_a_lock_what_threads_would_look_for_one_by_one_goes_through_tile
         points(Where(), ((32, 512, 1024), DType.F16), ((32, 512, 1024), DType.BOOL), ((32, 512, 1024), DType.F16),
                ((1,), DType.F16)),
         points(Compare("less"), ((7, 33), DType.BOOL), ((7, 33), DType.F16), ((7, 33), DType.F16)),
+        points(Binary("add"), ((7, 33), DType.F16), ((7, 33), DType.F16), ((7, 33), DType.F16)),
+        points(Binary("mul"), SCORES, SCORES, ((1,), DType.F32)),
+        points(Binary("add"), ((7, 28, 28, 64), DType.F16), ((7, 28, 28, 64), DType.F16), ((64,), DType.F32)),
         points(Expand((32, 4, 8, 257, 64)), ((32, 4, 8, 257, 64), DType.F16), ((32, 4, 1, 257, 64), DType.F16)),
         points(Cast(DType.I32), ((32, 512), DType.I32), ((32, 512), DType.I64)),
     ],
@@ -90,6 +96,44 @@ def test_what_the_plain_kernel_has_in_whole_accesses_is_left_to_it(problem: Kern
     candidates, refusals = FAMILY.candidates(problem, H100)
     assert candidates == (DIRECT,)
     assert "tiled: threads of the plain kernel have whole accesses" in [str(refusal.reason) for refusal in refusals]
+
+
+PAIRS = points(Binary("sub"), ((8, 512, 512, 33), DType.F16), ((8, 512, 1, 33), DType.F16),
+               ((8, 1, 512, 33), DType.F16))  # fmt: skip
+COLOURS = replace(
+    points(Binary("sub"), ((8, 99, 3), DType.F16), ((8, 99, 3), DType.F16), ((3,), DType.F32), ((3,), DType.F32)),
+    epilogue=(EpilogueOp(Binary("div"), 2), EpilogueOp(Activation("clip", -1.0, 1.0))),
+)
+
+
+def test_functions_of_two_tensors_whose_odd_rows_are_repeated_go_through_tiles() -> None:
+    first, *others = FAMILY.candidates(PAIRS, H100)[0]
+    assert dict(first.parameters)["algorithm"] == "tiled"
+    assert DIRECT in others
+
+
+def test_so_do_those_of_integers() -> None:
+    sums = points(Binary("add"), ((90, 40, 33), DType.I64), ((90, 40, 1), DType.I64), ((90, 1, 33), DType.I64))
+    assert {dict(each.parameters)["algorithm"] for each in FAMILY.candidates(sums, H100)[0]} == {"direct", "tiled"}
+
+
+def test_long_odd_rows_with_a_vector_stay_with_the_plain_kernel_until_both_are_measured() -> None:
+    problem = points(Binary("add"), ((32, 512, 1001), DType.F16), ((32, 512, 1001), DType.F16), ((1001,), DType.F32))
+    first, *others = FAMILY.candidates(problem, H100)[0]
+    assert first == DIRECT
+    assert {dict(each.parameters)["algorithm"] for each in others} == {"tiled"}
+
+
+def test_stages_behind_a_function_are_part_of_what_tiles_compute_wherever_rows_lie() -> None:
+    at = StepExpressions(("x", "m", "d"), ("y",), (None, None, None), (0,), (8, 0, 0))
+    assert FAMILY.emit(COLOURS, stated(PointTile((158, 3), 1)), H100, at).call == (
+        "bolt::portable::tiled<bolt::portable::PointTile<bolt::portable::Numbers<158, 3>, 1, 1u, "
+        "bolt::portable::Numbers<3, 1>, bolt::portable::Numbers<8, 1>, bolt::portable::Numbers<0, 1>, "
+        "bolt::portable::Numbers<0, 1>>, bolt::portable::f16, bolt::portable::f16, float, float>(r, "
+        "bolt::portable::Pointwise<3>{.rank = 2, .extent = {792, 3}, .step = {{8, 1}, {0, 1}, {0, 1}}}, {3, 1}, "
+        "bolt::portable::staged_point<bolt::portable::Sub, 0, 1>(bolt::portable::PointStage<bolt::portable::Div, 2, "
+        "false>{}, bolt::portable::PointStage<bolt::portable::Clip>{bolt::portable::Clip{-1.0f, 1.0f}}), y, x, m, d);"
+    )
 
 
 def test_hosts_have_the_plain_kernel_alone() -> None:

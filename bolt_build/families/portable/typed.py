@@ -80,10 +80,12 @@ _RATE = 0.6 * 128
 """Instructions of threads in a clock."""
 
 
-def searched(lanes: int, tensors: int, nbytes: float) -> float:
+def searched(lanes: int, tensors: int, nbytes: float, run: int | None = None) -> float:
     """Part of a GPU's bandwidth that a kernel reaches whose threads look for the elements of some tensors one by one,
-    for `lanes` neighbours of the output, each of which moves so many bytes."""
-    instructions = (_OWN + tensors * (_SEARCHED + _EACH * lanes)) / lanes
+    for `lanes` neighbours of the output, each of which moves so many bytes. In rows of fewer, `run` elements, a thread
+    looks once for each of its rows."""
+    rows = 1 + (lanes - 1) / run if run is not None and run < lanes else 1.0
+    instructions = (_OWN + tensors * rows * (_SEARCHED + _EACH * lanes)) / lanes
     return min(1.0, nbytes * _CLOCKS * _RATE / instructions)
 
 

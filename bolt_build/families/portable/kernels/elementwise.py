@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import boolean, braces, double, literal, struct
@@ -13,8 +14,15 @@ from bolt_build.families.common.functors import PARAMETERS, TRANSCENDENTAL, acti
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import Reach, aligned, spreads
+from bolt_build.families.portable.kernels.tiled import Points, points_of, tiled_form
 from bolt_build.families.portable.rule import Rule, computed_only
-from bolt_build.families.portable.typed import emit_pointwise, is_computed, refuse_pointwise
+from bolt_build.families.portable.typed import (
+    emit_pointwise,
+    is_computed,
+    pointwise_bandwidth,
+    refuse_pointwise,
+    searched,
+)
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -22,6 +30,8 @@ from bolt_build.graph.ops.normalization import BatchNorm
 
 _CALLED_FUNCTION = 0.0025
 """Part of the peak rate where each element calls a function of the C library."""
+_ACCESSES = (8, 4)
+"""Neighbours that a thread of the plain kernel takes at once."""
 
 
 def _efficiency(problem: KernelProblem) -> float:
@@ -168,6 +178,75 @@ def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return _broadcast(problem, at, binary(problem.op), op_operands(problem))
 
 
+def _lanes(loops: Sequence[Loop]) -> int:
+    """Neighbours of the output that a thread of the plain kernel takes at once where all sides are so: the most that
+    divide a row and where its elements begin; 1 where there are none."""
+    inner = loops[-1]
+    if any(step not in (0, 1) for step in inner.steps):
+        return 1
+    steps = [step for loop in loops[:-1] for side, step in enumerate(loop.steps) if inner.steps[side]]
+    return next((lanes for lanes in _ACCESSES if all(each % lanes == 0 for each in (inner.extent, *steps))), 1)
+
+
+def _searched_sides(problem: KernelProblem) -> int:
+    """Of how many tensors the plain kernel looks for each element: none where whole accesses are of all of them."""
+    sides = _point_loops(problem, None)
+    if _lanes(_broadcast_loops(problem, op_operands(problem))) > 1:
+        return 0
+    dense = [prod(loop.extent for loop in sides[place + 1 :]) for place in range(len(sides))]
+    return sum(
+        any(loop.steps[side] for loop in sides) and [loop.steps[side] for loop in sides] != dense
+        for side in range(len(problem.inputs))
+    )
+
+
+def _broadcast_bandwidth(problem: KernelProblem) -> float:
+    if not is_computed(problem):
+        return pointwise_bandwidth(problem)
+    tensors = _searched_sides(problem)
+    nbytes = problem.nbytes / max(problem.outputs[0].type.elements, 1)
+    run = _broadcast_loops(problem, op_operands(problem))[-1].extent
+    return searched(_ACCESSES[0], tensors, nbytes, run) if tensors else 1.0
+
+
+def _point_loops(problem: KernelProblem, at: StepExpressions | None) -> tuple[Loop, ...]:
+    """Loops over the output with the steps of all inputs; rows stay apart, so they are as many wherever rows lie."""
+    output = problem.outputs[0]
+    rank, sides = len(output.shape), []
+    for index, operand in enumerate(problem.inputs):
+        shape, pitch = aligned(operand.shape, rank), 0 if at is None else at.input_pitch(index)
+        steps = (0,) * (rank - len(operand.shape)) + strides(operand, pitch)
+        sides.append(tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True)))
+    order = memory_axes(rank, output.format.layout)
+    loops = (Loop(output.shape[i], tuple(side[i] for side in sides), fixed=i == order[-1]) for i in order)
+    return merged(loops, len(sides))
+
+
+def _staged(problem: KernelProblem) -> str:
+    """The function and its epilogue as one of all inputs, by their numbers."""
+    assert isinstance(problem.op, Binary)
+    stages = []
+    for stage in problem.epilogue:
+        if isinstance(stage.op, Activation):
+            stages.append(f"bolt::portable::PointStage<{activation_type(stage.op)}>{{{activation(stage.op)}}}")
+        else:
+            assert isinstance(stage.op, Binary)
+            how = f"{binary(stage.op)}, {stage.operand}, {boolean(stage.swapped)}"
+            stages.append(f"bolt::portable::PointStage<{how}>{{}}")
+    left, right = op_operands(problem)
+    return f"bolt::portable::staged_point<{binary(problem.op)}, {left}, {right}>({', '.join(stages)})"
+
+
+def _points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
+    assert isinstance(problem.op, Binary)
+    if is_computed(problem):
+        return points_of(problem, _staged(problem), "bolt_portable/point_stages.h", _point_loops(problem, at))
+    return points_of(problem, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
+
+
+_TILED = tiled_form(_points, lambda problem: _broadcast_bandwidth(problem) == 1.0)
+
+
 def _broadcast(problem: KernelProblem, at: StepExpressions, function: str, both: Sequence[int]) -> StepCode:
     """A function of two of the problem's inputs, and its epilogue."""
     loops = _broadcast_loops(problem, both, at)
@@ -191,6 +270,15 @@ def _broadcast(problem: KernelProblem, at: StepExpressions, function: str, both:
 
 RULES = (
     Rule(Activation, _refuse_activation, _emit_activation, _efficiency, in_place=(0,), reads_apart=_reads_apart),
-    Rule(Binary, _refuse_binary, _emit_binary, _efficiency, in_place=(0, 1), reads_apart=_sides_apart),
+    Rule(
+        Binary,
+        _refuse_binary,
+        _emit_binary,
+        _efficiency,
+        gpu_bandwidth=_broadcast_bandwidth,
+        in_place=(0, 1),
+        reads_apart=_sides_apart,
+        forms=(_TILED,),
+    ),
     Rule(BatchNorm, _refuse_batch_norm, _emit_batch_norm, _efficiency, in_place=(0,), reads_apart=_reads_apart),
 )

@@ -47,7 +47,7 @@ def _fast(problem: KernelProblem) -> float:
     return 0.1
 
 
-_TILED = tiled_form(lambda problem, given, pitch: points_of(problem, _function(problem.op)), in_whole_points)
+_TILED = tiled_form(lambda problem, at: points_of(problem, _function(problem.op)), in_whole_points)
 
 
 def _rule(op: type[Op], inputs: int) -> Rule:

@@ -261,8 +261,8 @@ def _emit_cast(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return emit_pointwise(problem, at, _CONVERT)
 
 
-def _cast_points(problem: KernelProblem, given: int, pitch: int) -> Points | None:
-    return copied_points(problem, given, pitch) if _is_plain_copy(problem) else points_of(problem, _CONVERT)
+def _cast_points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
+    return copied_points(problem, at) if _is_plain_copy(problem) else points_of(problem, _CONVERT)
 
 
 def _cast_bandwidth(problem: KernelProblem) -> float:

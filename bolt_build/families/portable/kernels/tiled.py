@@ -127,12 +127,18 @@ def _sides(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
     return tuple(Loop(loop.extent, (step, *loop.steps)) for loop, step in zip(loops, inside, strict=True))
 
 
-def points_of(problem: KernelProblem, function: str, header: str = "bolt_portable/pointwise.h") -> Points:
-    """`function`, a C++ object of `header`, of the elements of all inputs."""
+def points_of(
+    problem: KernelProblem,
+    function: str,
+    header: str = "bolt_portable/pointwise.h",
+    loops: tuple[Loop, ...] | None = None,
+) -> Points:
+    """`function`, a C++ object of `header`, of the elements of all inputs, dense ones unless `loops` say where they
+    lie."""
     operands = (*problem.outputs, *problem.inputs)
     types = ", ".join(ctype(operand.format.dtype) for operand in operands)
     nbytes = tuple(operand.format.dtype.nbytes for operand in operands)
-    return Points(_sides(pointwise_loops(problem)), nbytes, types, function, header)
+    return Points(_sides(pointwise_loops(problem) if loops is None else loops), nbytes, types, function, header)
 
 
 def _copied(problem: KernelProblem, loops: tuple[Loop, ...], offset: int) -> Points | None:
@@ -147,20 +153,25 @@ def _copied(problem: KernelProblem, loops: tuple[Loop, ...], offset: int) -> Poi
     return Points(turned, nbytes, f"{made}, {read}", "bolt::portable::SameElement{}", "bolt_portable/move.h", offset)
 
 
-def copied_points(problem: KernelProblem, given: int, pitch: int) -> Points | None:
+def _apart(at: StepExpressions | None) -> tuple[int, int]:
+    """How far apart rows of the first input and of the output lie; 0: dense."""
+    return (0, 0) if at is None else (at.input_pitch(0), at.pitch(0))
+
+
+def copied_points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
     """A copy of dense rows."""
-    return _copied(problem, *copy_loops(problem, given, pitch))
+    return _copied(problem, *copy_loops(problem, *_apart(at)))
 
 
-def copied_rows(problem: KernelProblem, given: int, pitch: int) -> Points | None:
+def copied_rows(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
     """A copy in loops that are as many wherever rows lie."""
-    return _copied(problem, *rows_kept(problem, given, pitch))
+    return _copied(problem, *rows_kept(problem, *_apart(at)))
 
 
-def moved_rows(problem: KernelProblem, given: int, pitch: int) -> Points | None:
+def moved_rows(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
     """The same of rows that change places: neighbours of the output are neighbours of the input, for two sectors and
     more."""
-    found = copied_rows(problem, given, pitch)
+    found = copied_rows(problem, at)
     if found is None or found.inner(1) != 1 or found.loops[-1].extent * min(found.nbytes) < 2 * _SECTOR:
         return None
     return found
@@ -268,17 +279,17 @@ def _emit(points: Points, tile: PointTile, at: StepExpressions) -> StepCode:
 
 
 def tiled_form(
-    points: Callable[[KernelProblem, int, int], Points | None], whole: Callable[[KernelProblem], bool]
+    points: Callable[[KernelProblem, StepExpressions | None], Points | None], whole: Callable[[KernelProblem], bool]
 ) -> Form[PointTile]:
-    """The form for problems of which `points` says what is computed where rows of the first input and of the output lie
-    so far apart (0: dense), None of those that are no such; and which the plain kernel has in `whole` accesses."""
+    """The form for problems of which `points` says what is computed where rows lie as in a step (None: dense), None of
+    those that are no such; and which the plain kernel has in `whole` accesses."""
 
     @functools.lru_cache(maxsize=512)
     def known(problem: KernelProblem) -> Points | None:
-        return points(problem, 0, 0)
+        return points(problem, None)
 
     def emit(problem: KernelProblem, tile: PointTile, at: StepExpressions) -> StepCode:
-        found = points(problem, at.input_pitch(0), at.pitch(0))
+        found = points(problem, at)
         assert found is not None, "emits what it serves"
         return _emit(found, tile, at)
 
