@@ -69,8 +69,8 @@ def refuse_tile(tile: ColumnsTile, nest: Nest) -> str | None:
     return refuse_blocks(tile.blocks, tile.tiles(nest), nest.count)
 
 
-_WORD, _STEP, _RESULT, _SHIFT, _JOIN = 12, 2.5, 90, 16, 6
-"""Guesses at the instructions of a word, of each of its elements, of a thread's results, of a shift, and of each total
+_WORD, _STEP, _RESULT, _SHIFT, _JOIN = 5, 1.45, 64, 16, 6
+"""Instructions of a word, of each of its elements, of a thread's results, of a shift, and of each total
 that is joined with another one."""
 
 

@@ -78,8 +78,8 @@ def refuse_tile(tile: RunsTile, nest: Nest) -> str | None:
     return refuse_blocks(tile.blocks, tile.tiles(nest), tile.items(nest))
 
 
-_WORD, _APART, _STEP, _PIECE, _RESULT, _JOIN = 8, 24, 3.0, 25, 60, 8
-"""Guesses at the instructions of a word, at what it takes if no neighbour of its thread reads the next one, at those of
+_WORD, _APART, _STEP, _PIECE, _RESULT, _JOIN = 11, 58, 2.1, 28, 43, 7
+"""Instructions of a word, what it takes if no neighbour of its thread reads the next one, instructions of
 each of its elements, of a piece, of a thread's result, and of each joining of two totals."""
 
 

@@ -207,12 +207,12 @@ def refuse_tile(tile: ImageTile, of: Images, element: int, gpu: Gpu) -> str | No
     return refuse_shared(tile.shared(of, element), gpu)
 
 
-_REACHED, _AGAIN, _ALONE = 0.75, 0.6, 0.4
-"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that is reached; what a byte that is read again
+_REACHED, _AGAIN, _ALONE = 0.34, 0.6, 0.28
+"""As 15 kernels on an H200 behave: the part of a GPU's bandwidth that is reached; what a byte that is read again
 takes of one that is read from memory, for L2 has kept some; and the part of a block's time in which it asks for
 nothing."""
-_WAITS, _CLUSTER, _REGISTERS = 4.0e-6, 0.3e-6, 80
-"""Guesses at the seconds in which a block's threads put statistics together, and a cluster's blocks wait for each
+_WAITS, _CLUSTER, _REGISTERS = 6.0e-6, 0.39e-6, 80
+"""The seconds in which a block's threads put statistics together, and a cluster's blocks wait for each
 other; and registers of a thread."""
 _RATE, _OF_A_LOAD, _BESIDE = 0.8 * 128 * 1.7e9, 90, 1500
 """Instructions that a multiprocessor's threads begin a second, of a load, and of a thread beside them, counted in the

@@ -37,13 +37,15 @@ _MOST = 48 << 10
 """The same that a candidate may state: what a block has without asking."""
 _TRIED = 6
 """Tiles whose order in shared memory is looked for."""
-_SECTOR = 16
-"""Bytes of a sector that a run's ends waste beside it, in the mean."""
-_BLOCK, _WORD, _ELEMENT, _RAGGED = 140, 2, 2, 2
-"""Instructions of a thread for where its tile and its words stand, for a word, for an element of it, and for each axis
-that may end within a tile: counted in what nvcc makes, not measured."""
+_READ_END, _STORE_END = 4, 65
+"""Bytes of sectors that a run's ends waste beside it, in the mean: where it is read, and where it is stored, for memory
+completes sectors that are stored in part."""
+_BLOCK, _READ_WORD, _STORE_WORD, _ELEMENT, _RAGGED = 24, 1, 4, 4, 1.5
+"""Instructions of a thread for where its tile and its words stand, for a word that it reads, for one that it stores,
+for an element of either, and for each axis that may end within a tile. These and the part of the bandwidth follow 351
+kernels on an H200."""
 _REACHED, _TILE = 0.85, 2.0e-6
-"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store: guesses."""
+"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +88,16 @@ class _Copy:
     def edges(self, cut: tuple[int, ...]) -> float:
         """How many times the bytes of both sides are moved with those at the ends of runs."""
         lengths = [run_of(self.loops, cut, side).length for side in (0, 1)]
-        whole = sum(self.nbytes)
-        return (
-            sum(own * (1 + _SECTOR / (length * own)) for length, own in zip(lengths, self.nbytes, strict=True)) / whole
-        )
+        return 1 + (_READ_END / lengths[0] + _STORE_END / lengths[1]) / sum(self.nbytes)
 
     def instructions(self, cut: tuple[int, ...], near: tuple[int, ...], met: bool) -> float:
         """Of all threads for a tile; an access to shared memory takes as long as four of them, and more where threads
         meet in a bank, if that is looked at."""
         ragged = sum(loop.extent % own > 0 for loop, own in zip(self.loops, cut, strict=True))
         issued, shared = float(_BLOCK), 0.0
-        for number in (0, 1):
+        for number, word in enumerate((_READ_WORD, _STORE_WORD)):
             side = self.side(cut, near, number)
-            issued += side.turns * (_WORD + side.lanes * _ELEMENT + ragged * _RAGGED)
+            issued += side.turns * (word + side.lanes * _ELEMENT + ragged * _RAGGED)
             shared += side.turns * side.lanes * (conflicts(side, self.nbytes[0]) if met else 1.0) + side.turns
         return THREADS * max(issued, 4 * shared)
 

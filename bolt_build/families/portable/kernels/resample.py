@@ -166,19 +166,23 @@ def refuse_tile(tile: ResampleTile, images: _Images, gpu: Gpu) -> str | None:
     return None
 
 
-_REACHED = 0.85
-"""The part of a GPU's bandwidth at which bytes move. This and the following are guesses by first principles: no GPU has
-run these kernels yet."""
-_BEGIN, _ROW, _LOAD, _RESULT, _STORE = 90, 10, 2, 16, 3
+_REACHED = 0.97
+"""The part of a GPU's bandwidth at which bytes move. This and the following are what 372 kernels on an H200 behave
+like."""
+_BEGIN, _ROW, _LOAD, _RESULT, _STORE = 190, 7.5, 24, 60, 17
 """Instructions of a thread for its place and its tables (six more for each load), of a row of the input, of a load
 beside its elements, of a row of results, and of a store beside its elements."""
-_ISSUED = 0.7
+_ISSUED = 0.57
 """What an instruction takes of the rate of multiply-adds."""
-_WAIT = 0.6e-6
-"""Seconds in which a row comes that is on its way. Those of a thread's first result come together."""
-_BESIDE = 0.2
+_WAIT = 0.035e-6
+"""Seconds by which a row that is on its way delays all others, in a full wave of threads. Those of a thread's first
+result come together."""
+_TAIL, _FEWEST = 0.26, 0.1
+"""The part of a wave for which the last threads leave others without work, and the waves below which that grows no
+more."""
+_BESIDE = 0.34
 """The part of what takes less time that is not hidden behind what takes longest."""
-_OTHERS, _BLOCK = 32, 256
+_OTHERS, _BLOCK = 28, 256
 """Registers of a thread for all else, and threads of a block."""
 
 
@@ -197,18 +201,31 @@ def _of_a_strip(tile: ResampleTile, images: _Images) -> tuple[float, float]:
     return results, max(images.rows.taps, 1) + (results - 1) * images.rows.extent / images.rows.made
 
 
+def _read(images: _Images) -> float:
+    """The part of the input's rows that are read."""
+    rows = images.rows
+    return min(1.0, rows.taps * rows.made / rows.extent) if rows.taps else 1.0
+
+
+def _moved(problem: KernelProblem, images: _Images, target: Target) -> float:
+    source = problem.inputs[0].nbytes
+    return moved(problem.nbytes, target) * (1 - (1 - _read(images)) * source / problem.nbytes)
+
+
 def _seconds(problem: KernelProblem, tile: ResampleTile, target: Target) -> float:
-    """What takes longest of the bytes, the instructions, and the rows for which threads wait one after the other."""
+    """What takes longest of the bytes, the instructions, and the rows for which threads wait one after the other; and
+    what is lost where the last threads leave others without work."""
     gpu, images = target.gpu, _images(problem)
     assert gpu is not None, "rows slide on GPUs"
     threads, (_, given) = tile.threads(images), _of_a_strip(tile, images)
     issued = _ISSUED * threads * _instructions(tile, images) / (target.rate("fp32") / 2)
     blocks = max(gpu.registers // (_BLOCK * (tile.registers(images) + _OTHERS)), 1)
-    waves = max(1.0, threads / (gpu.sms * _BLOCK * min(blocks, 8)))
-    waits = waves * _WAIT * (2 + (given - max(images.rows.taps, 1)) / tile.step)
-    memory = moved(problem.nbytes, target) / _REACHED
+    waves = threads / (gpu.sms * _BLOCK * min(blocks, 8))
+    waits = max(1.0, waves) * _WAIT * (2 + (given - max(images.rows.taps, 1)) / tile.step)
+    memory = _moved(problem, images, target) / _REACHED
     longest = max(memory, issued, waits)
-    return float(longest + _BESIDE * (memory + issued + waits - longest) + OVERLAPPED * target.launch_seconds)
+    together = longest + _BESIDE * (memory + issued + waits - longest)
+    return float(together * (1 + _TAIL / max(waves, _FEWEST)) + OVERLAPPED * target.launch_seconds)
 
 
 def _axis(axis: _Axis, first: str, weights: str) -> str:
@@ -252,9 +269,9 @@ def _emit_sliding(problem: KernelProblem, tile: ResampleTile, at: StepExpression
     return StepCode(_HEADER, None, "", call)
 
 
-_ELEMENT, _NEIGHBOUR, _NEXT = 200, 20, 0.15e-6
-"""Instructions of the plain kernel for a result, and for one of its neighbours; and seconds of these, one after the
-other."""
+_ELEMENT, _NEIGHBOUR, _FIRST, _NEXT = 200, 20, 0.6e-6, 0.15e-6
+"""Instructions of the plain kernel for a result, and for one of its neighbours; and seconds until the first of these
+comes, and for each that follows it."""
 
 
 def _plain_seconds(problem: KernelProblem, target: Target) -> float:
@@ -262,7 +279,7 @@ def _plain_seconds(problem: KernelProblem, target: Target) -> float:
     neighbours = max(images.rows.taps, 1) * max(images.columns.taps, 1)
     instructions = problem.outputs[0].type.elements * (_ELEMENT + _NEIGHBOUR * neighbours)
     issued = _ISSUED * instructions / (target.rate("fp32") / 2)
-    waits = _WAIT + neighbours * _NEXT
+    waits = _FIRST + neighbours * _NEXT
     return float(max(moved(problem.nbytes, target) / _REACHED, issued, waits) + OVERLAPPED * target.launch_seconds)
 
 

@@ -137,22 +137,22 @@ def refuse_tile(tile: StagedTile, of: Lines, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(of), gpu)
 
 
-_REACHED, _UNDER_WAY, _EDGE = 0.75, 48 << 10, 16
-"""Guesses, for no GPU has timed it: the part of a GPU's bandwidth that whole accesses reach; bytes of shared memory
-of a multiprocessor below which memory waits; and bytes at the edges of runs that L2 gives twice."""
-_ALONE, _TAIL, _THREADS = 0.4, 0.25, 1024
-"""Guesses: the part of a block's time in which it asks for nothing, which others of a multiprocessor fill; the part
+_REACHED, _UNDER_WAY, _EDGE = 0.8, 48 << 10, 140
+"""As 66 kernels on an H200 behave: the part of a GPU's bandwidth that whole accesses reach; bytes of shared memory
+of a multiprocessor below which memory waits; and bytes that the edges of runs cost."""
+_ALONE, _TAIL, _THREADS = 0.065, 1.2, 1024
+"""The same: the part of a block's time in which it asks for nothing, which others of a multiprocessor fill; the part
 of a round of blocks that the last ones take alone; and threads of a multiprocessor below which they wait for each
 other."""
-_RATE, _OF_SHARED = 0.8 * 128 * 1.7e9, 4
+_RATE, _OF_SHARED = 0.9 * 128 * 1.7e9, 4
 """Instructions that a multiprocessor's threads begin a second, of which an access to shared memory takes the place of
 so many."""
 _ELEMENT, _AROUND, _EDGES, _LINE, _STEP = 16, 1, 6, 60, 3
 """Instructions of an element, of one around it, of one beside a thread's own, of a thread of a line, and of a step
 of its two sums: counted in the kernels' code."""
-_WAITS = 1.0e-6
-"""A guess at the seconds from a block's first load to its last store, which the last blocks take after all others."""
-_OTHERS = 30
+_WAITS = 0.5e-6
+"""Seconds from a block's first load to its last store, which the last blocks take after all others."""
+_OTHERS = 42
 """Registers of a thread beside what it holds."""
 
 

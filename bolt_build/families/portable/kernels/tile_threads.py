@@ -10,12 +10,12 @@ from bolt_build.targets import Gpu, Target
 
 THREADS, WARP, RESIDENT = 256, 32, 5
 """Threads of a block, and of a warp; and blocks of a multiprocessor that kernels of tiles are compiled for."""
-_ISSUED, _HIDDEN = 0.7, 0.3
+_ISSUED, _HIDDEN = 0.7, 0.28
 """The part of the rate of instructions at which tiles go; and that of the shorter of memory and instructions which the
-longer one does not hide: guesses."""
-_TAIL, _FEWEST = 0.3, 0.1
+longer one does not hide: as on an H200."""
+_TAIL, _FEWEST = 0.64, 0.1
 """The part of a wave for which the last blocks leave others without work, and the waves below which that grows no more:
-guesses."""
+as on an H200."""
 _MEMORY_CLOCKS = 1 / 15
 """Clocks of a multiprocessor for a byte of memory, of an H100: what tiles are compared with before their prediction."""
 

@@ -21,14 +21,14 @@ _SIZES = (512, 1024, 2048, 4096, 8192)
 """Elements of a tile that are tried."""
 _MOST_TURNS, _MOST_PLACES = 64, 40
 """Turns of a thread at most, each of which is code of its own; and places along all axes that its registers hold."""
-_BLOCK, _PLACE, _ELEMENT, _RAGGED = 80, 12, 8, 2
+_BLOCK, _PLACE, _ELEMENT, _RAGGED = 10, 7.5, 5.7, 4
 """Instructions of a thread for its tile, for where a place comes from, for an element, and for each axis that may end
-within a tile: counted in what nvcc makes, not measured."""
-_REACHED, _TILE = 0.8, 1.5e-6
-"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store: guesses."""
-_ROWS = {"constant": 1.0, "reflect": 0.43, "edge": 0.5, "wrap": 0.43}
-"""Part of the bandwidth that the plain kernel reaches by mode where rows are no whole accesses: an H100's, of one size
-each; of the last mode a guess."""
+within a tile: as 18 kernels on an H200 behave."""
+_REACHED, _TILE = 0.97, 1.5e-6
+"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store."""
+_ROWS = {"constant": 0.62, "reflect": 0.32, "edge": 0.36, "wrap": 0.32}
+"""Part of the bandwidth that the plain kernel reaches by mode where rows are no whole accesses: an H200's, of a few
+sizes; of the last mode a guess."""
 _WIDTHS = (4, 8)
 """Elements of a whole access of the plain kernel."""
 
