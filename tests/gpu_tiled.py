@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from families_harness import Input, Layer
+from families_layers import CLIP, stage
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_pools import PORTABLE
 from gpu_products import TOLERANCE
@@ -13,8 +14,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.kernels.tiled import PointTile
-from bolt_build.graph.ir import EpilogueOp, Op
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Logic, Where
@@ -35,13 +35,9 @@ def _points(label: str, op: Op, *inputs: Input) -> Layer:
     return Layer(f"tiled-{label}", op, inputs, (), DType.F16, TOLERANCE)
 
 
-def _stage(function: str, operand: int, *, swapped: bool = False) -> EpilogueOp:
-    return EpilogueOp(Binary(function), operand, swapped)
-
-
 _COLOURS = (Input((3,), constant=True), Input((3,), constant=True, low=0.5))
 _CHAINED = (Input((6, 3, 7, 7)), Input((6, 1, 7, 7)), Input((3, 1, 1), constant=True), Input((6, 3, 7, 7)))
-_STAGES = (_stage("mul", 2), EpilogueOp(Activation("clip", -1.0, 1.5)), _stage("sub", 3, swapped=True))
+_STAGES = (stage("mul", 2), CLIP, stage("sub", 3, swapped=True))
 LAYERS = (
     _points("hidden", Where(), _flags(3, 1, 19, 19), Input((3, 4, 19, 19)), Input((1,))),
     _points("hidden-rows", Where(), _flags(3, 4, 19, 1), Input((3, 4, 19, 19)), Input((1, 4, 1, 19))),
@@ -57,7 +53,7 @@ LAYERS = (
     _points("pairs", Binary("sub"), Input((3, 19, 1, 33)), Input((3, 1, 19, 33))),
     _points("gate", Binary("mul"), Input((2, 5, 19, 19)), Input((2, 1, 19, 19))),
     _points("integer-pairs", Binary("add"), _numbers(3, 19, 1), _numbers(3, 1, 19)),
-    Layer("tiled-colours", Binary("sub"), (Input((5, 7, 9, 3)), *_COLOURS), (_stage("div", 2),), DType.F16, TOLERANCE),
+    Layer("tiled-colours", Binary("sub"), (Input((5, 7, 9, 3)), *_COLOURS), (stage("div", 2),), DType.F16, TOLERANCE),
     Layer("tiled-chain", Binary("add"), _CHAINED, _STAGES, DType.F16, TOLERANCE),
     Layer("tiled-widens", Cast(DType.F64), (Input((7, 511), dtype=DType.F16),)),
     Layer("tiled-narrows", Cast(DType.F16), (Input((7, 512), dtype=DType.F64),), (), DType.F32, TOLERANCE),

@@ -51,6 +51,9 @@ def test_a_candidate_comes_back_from_its_text() -> None:
     assert text_of(candidate) == "cutlass m=128 warpgroups=pingpong; swizzle=8 along=m"
     assert candidate_of(text_of(candidate)) == candidate
     assert candidate_of(text_of(candidate.compiled)) == candidate.compiled
+    tiled = Candidate("portable", (("algorithm", "tiled"), ("tile", "2048"), ("lanes", 2)))
+    assert text_of(tiled) == 'portable algorithm=tiled tile="2048" lanes=2'
+    assert candidate_of(text_of(tiled)) == tiled
 
 
 def test_regret_is_of_the_kernel_that_is_predicted_to_be_fastest(found: list[predictions.Point]) -> None:

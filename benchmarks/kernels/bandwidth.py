@@ -10,7 +10,7 @@ Where the GPU's machine cannot compile, the kernels are tuned through a bundle o
 
     python benchmarks/kernels/bandwidth.py FOLDER export               # anywhere: FOLDER/NAME.tar
     tar -xf NAME.tar && ./run                                          # on the GPU: writes results.jsonl
-    python benchmarks/kernels/bandwidth.py FOLDER import  # anywhere: FOLDER/NAME.jsonl, then builds with the lock
+    python benchmarks/kernels/bandwidth.py FOLDER import  # where it was exported: takes FOLDER/NAME.jsonl, and builds
 
 `--only norms` restricts all of it to one of the engines, the sets of `bandwidth_cases.py`: rows, images, norms, long,
 planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes.
@@ -38,11 +38,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import record
 from benchmarks.bolt_command import bolt, build_one
 from benchmarks.kernels.bandwidth_cases import SETS
+from benchmarks.planning.problem_texts import text_of
 from bolt_build.build.engine_file import read_engine
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.resample import Resample
 from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.engine_plan import BatchPlan, Step
+from bolt_build.planner.problem_text import describe_problem
 from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
 from bolt_build.targets import target_named
@@ -117,6 +119,8 @@ def measured(directory: Path, plan: BatchPlan, name: str, peak: float) -> list[d
         rows.append({
             "case": case, "kind": kinds.get(case, "movement"), "step": step.name, "batch": plan.batch,
             "shape": list(step.problem.outputs[0].shape), "kernel": step.candidate.family, "bytes": moved,
+            "problem": step.problem.digest, "what": describe_problem(step.problem),
+            "candidate": text_of(step.candidate),
             "us": 1e6 * taken, "gigabytes_per_second": moved / taken / 1e9, "share": moved / taken / peak,
         })  # fmt: skip
     return rows
@@ -178,8 +182,8 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    stages = {"measure": measure, "close": close}
-    return stages.get(arguments.stage, build)(arguments)
+    stages = dict.fromkeys(("export", "import", "tune", "build"), build) | {"measure": measure, "close": close}
+    return stages[arguments.stage](arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Gathers what kernels were measured to take on the H200, so that predictions can be held against it: from records of
 tunings, and from results of other benchmarks, which call their problems by names of their own.
 
-    # records as `bolt-build tune --export-records` gives them
-    python benchmarks/planning/kernel_times.py --records FILE...
+    # records as `bolt-build tune --records-out` gives them, and the locks of the same tunings
+    python benchmarks/planning/kernel_times.py --records FILE... --locks FILE...
     python benchmarks/planning/kernel_times.py  # keeps the records that it has, and reads results again
 
 No GPU is needed. Locks are not gathered: `predictions.py` reads them as they are. Writes `results/kernel_times.json`:
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +23,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import ROOT, record
-from benchmarks.kernels import bandwidth, chain_kernels, narrow_convolutions, sliding_windows
+from benchmarks.kernels import chain_kernels, narrow_convolutions, sliding_windows
 from benchmarks.peers import attention_peers
 from benchmarks.planning.problem_texts import candidate_of, pair_of, problem_of, text_of
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.graph.onnx_import import load_model
 from bolt_build.lockfile.reading import load_lock
-from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
-from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.records.export import exported_records
 from bolt_build.tuning.records.kernel_record import Status
@@ -132,40 +128,17 @@ def of_attention() -> Iterator[Time]:
 
 
 def of_bandwidth() -> Iterator[Time]:
-    """Steps that only move bytes, of engines that are planned here again."""
-    rows = _result("bandwidth")["rows"]
-    with tempfile.TemporaryDirectory() as name:
-        for of in bandwidth.SETS.values():
-            own = [row for row in rows if row["case"] in {case.name for case in of.cases}]
-            if not own:
-                continue
-            model, recipe_path = Path(name) / "net.onnx", Path(name) / "net.yaml"
-            bandwidth.write_model(model, of)
-            layout = f", {of.layout}" if of.layout else ""
-            batches = sorted({row["batch"] for row in own})
-            recipe_path.write_text(
-                f"bolt: 1\nmodel: {{onnx: net.onnx, batch: {batches}}}\n"
-                f"targets: {{{TARGET.name}: {{precision: fp16}}}}\nengine: {{io: {{dtype: fp16{layout}}}}}\n"
-                "tuning: {lock: null}\n"
-            )
-            recipe = load_recipe(recipe_path)
-            (spec,) = recipe.targets
-            graphs = load_model(model).graphs(tuple(batches), recipe.model.dims, recipe.model.lengths)
-            for plan in plan_engine(graphs, recipe, spec, TARGET, tuple(FAMILIES.values())).plan.plans:
-                steps = {step.name: step for step in plan.steps}
-                for row in own:
-                    step = steps.get(row["step"])
-                    if row["batch"] == plan.batch and step is not None and step.candidate.family == row["kernel"]:
-                        what = describe_problem(step.problem)
-                        yield Time("bandwidth", step.problem.digest, what, step.candidate, row["us"])
+    """Steps that only move bytes, of rows that say which kernel they were timed with."""
+    for row in _result("bandwidth")["rows"]:
+        if "candidate" in row:
+            yield Time("bandwidth", row["problem"], row["what"], candidate_of(row["candidate"]), row["us"])
 
 
-def of_records(files: list[Path]) -> Iterator[Time]:
-    """Records of problems that a committed lock says what they are, in a line that can be read back: sums of rows have
-    none."""
+def of_records(files: Iterable[Path], locks: Iterable[Path]) -> Iterator[Time]:
+    """Records of problems that a lock says what they are, in a line that can be read back: sums of rows have none."""
     lines = {
         entry.problem: entry.what
-        for path in sorted(RECIPES.glob("*.lock"))
+        for path in (*sorted(RECIPES.glob("*.lock")), *locks)
         for target in load_lock(path).targets
         for entry in target.entries
         if problem_of(entry.what, entry.problem) is not None
@@ -203,13 +176,16 @@ def _is_one(each: Time) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", nargs="+", type=Path, default=[])
+    parser.add_argument(
+        "--locks", nargs="+", type=Path, default=[], help="those of records that no recipe's lock knows"
+    )
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     earlier = record.RESULTS / "kernel_times.json"
     kept = list(times_of(_result("kernel_times")["sources"])) if earlier.exists() else []
     found = [
         *(each for each in kept if each.source == "records" and _is_one(each)),
-        *of_records(arguments.records),
+        *of_records(arguments.records, arguments.locks),
     ]
     for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_other_steps, of_attention, of_bandwidth):
         found += source()

@@ -141,9 +141,16 @@ def _constants(members: list[_Member]) -> Iterator[tuple[bool, ...]]:
 
 
 def text_of(candidate: Candidate) -> str:
-    """`cutlass m=128 n=96 k=64 warpgroups=pingpong; swizzle=8`: settings stand behind a semicolon."""
-    settings = " ".join(f"{name}={value}" for name, value in candidate.settings)
-    return f"{candidate.compiled}; {settings}" if settings else str(candidate.compiled)
+    """`cutlass m=128 n=96 k=64 warpgroups=pingpong; swizzle=8`: settings stand behind a semicolon. A text of digits
+    alone is in quotes: `tile="2048"`."""
+    compiled = " ".join((candidate.family, *map(_pair, candidate.parameters)))
+    settings = " ".join(map(_pair, candidate.settings))
+    return f"{compiled}; {settings}" if settings else compiled
+
+
+def _pair(pair: tuple[str, int | str]) -> str:
+    name, value = pair
+    return f'{name}="{value}"' if isinstance(value, str) and value.isdigit() else f"{name}={value}"
 
 
 def candidate_of(text: str) -> Candidate:
@@ -155,4 +162,4 @@ def candidate_of(text: str) -> Candidate:
 
 def pair_of(word: str) -> tuple[str, int | str]:
     name, _, value = word.partition("=")
-    return name, int(value) if value.isdigit() else value
+    return name, int(value) if value.isdigit() else value.strip('"')

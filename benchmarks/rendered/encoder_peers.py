@@ -23,6 +23,12 @@ def _time(row: Any, name: str) -> str:
     return "fails" if name in row["failed"] else "not measured"
 
 
+def _dates(data: Any) -> str:
+    """Of the first row and of the last that were measured."""
+    dates = sorted({row.get("date", data["date"]) for row in data["rows"]})
+    return dates[0] if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
+
+
 @figures("encoder_peers")
 def encoder_peers(data: Any) -> dict[str, str]:
     head = [
@@ -47,6 +53,6 @@ def encoder_peers(data: Any) -> dict[str, str]:
     return {
         "encoder_peers": table(head, rows), "encoder_peers.mean": f"{summary['geometric_mean']:.2f}",
         "encoder_peers.least": f"{summary['least']:.2f}", "encoder_peers.rows": str(summary["rows"]),
-        "encoder_peers.date": data["date"], "encoder_peers.verified": f"{verified} of {len(built)}",
+        "encoder_peers.date": _dates(data), "encoder_peers.verified": f"{verified} of {len(built)}",
         "encoder_peers.missing": ", ".join(f"{NAMES[name]} at batch {batch}" for name, batch in left) or "none",
     }  # fmt: skip

@@ -31,16 +31,27 @@ def is_computed(problem: KernelProblem) -> bool:
     return all(operand.format.dtype in COMPUTED for operand in (*problem.inputs, *problem.outputs))
 
 
-def pointwise_loops(problem: KernelProblem) -> tuple[Loop, ...]:
-    """Loops over the output's memory with the steps of every input; 0 where it is broadcast."""
+def pointwise_loops(
+    problem: KernelProblem, at: StepExpressions | None = None, *, rows: bool = False
+) -> tuple[Loop, ...]:
+    """Loops over the output's memory with the steps of every input, where they lie as in a step (None: dense); 0 where
+    it is broadcast. Where `rows`, the innermost axis stays a loop of its own, so loops are as many wherever rows
+    lie."""
     output = problem.outputs[0]
     rank = len(output.shape)
     sides = []
-    for operand in problem.inputs:
-        shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand)
+    for index, operand in enumerate(problem.inputs):
+        pitch = 0 if at is None else at.input_pitch(index)
+        shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand, pitch)
         sides.append(tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True)))
     order = memory_axes(rank, output.format.layout)
-    return merged((Loop(output.shape[i], tuple(side[i] for side in sides)) for i in order), len(sides))
+    loops = (Loop(output.shape[i], tuple(side[i] for side in sides), fixed=rows and i == order[-1]) for i in order)
+    return merged(loops, len(sides))
+
+
+def is_dense(loops: tuple[Loop, ...], side: int) -> bool:
+    """Whether the elements of a tensor lie as those of the output do."""
+    return all(loop.steps[side] == prod(each.extent for each in loops[place + 1 :]) for place, loop in enumerate(loops))
 
 
 def refuse_pointwise(problem: KernelProblem) -> str | None:
@@ -97,9 +108,8 @@ def pointwise_bandwidth(problem: KernelProblem) -> float:
     lanes = 16 if widest == 1 else 8 if widest < 8 else 4
     tensors = 0
     for side in range(len(problem.inputs)):
-        dense = all(loop.steps[side] == prod(each.extent for each in loops[at + 1 :]) for at, loop in enumerate(loops))
         alike = loops[-1].steps[side] == 0 and loops[-1].extent % lanes == 0
-        tensors += not (dense or alike)
+        tensors += not (alike or is_dense(loops, side))
     return searched(lanes, tensors, problem.nbytes / elements) if tensors else 1.0
 
 

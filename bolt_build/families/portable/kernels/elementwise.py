@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import boolean, braces, double, literal, struct
@@ -19,7 +18,9 @@ from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.portable.typed import (
     emit_pointwise,
     is_computed,
+    is_dense,
     pointwise_bandwidth,
+    pointwise_loops,
     refuse_pointwise,
     searched,
 )
@@ -188,38 +189,19 @@ def _lanes(loops: Sequence[Loop]) -> int:
     return next((lanes for lanes in _ACCESSES if all(each % lanes == 0 for each in (inner.extent, *steps))), 1)
 
 
-def _searched_sides(problem: KernelProblem) -> int:
-    """Of how many tensors the plain kernel looks for each element: none where whole accesses are of all of them."""
-    sides = _point_loops(problem, None)
-    if _lanes(_broadcast_loops(problem, op_operands(problem))) > 1:
-        return 0
-    dense = [prod(loop.extent for loop in sides[place + 1 :]) for place in range(len(sides))]
-    return sum(
-        any(loop.steps[side] for loop in sides) and [loop.steps[side] for loop in sides] != dense
-        for side in range(len(problem.inputs))
-    )
-
-
 def _broadcast_bandwidth(problem: KernelProblem) -> float:
+    """All of a GPU's bandwidth where whole accesses are of all tensors, or those that are not dense are one element;
+    else the plain kernel looks for each element of these."""
     if not is_computed(problem):
         return pointwise_bandwidth(problem)
-    tensors = _searched_sides(problem)
+    both = _broadcast_loops(problem, op_operands(problem))
+    if _lanes(both) > 1:
+        return 1.0
+    loops = pointwise_loops(problem, rows=True)
+    moving = (side for side in range(len(problem.inputs)) if any(loop.steps[side] for loop in loops))
+    tensors = sum(not is_dense(loops, side) for side in moving)
     nbytes = problem.nbytes / max(problem.outputs[0].type.elements, 1)
-    run = _broadcast_loops(problem, op_operands(problem))[-1].extent
-    return searched(_ACCESSES[0], tensors, nbytes, run) if tensors else 1.0
-
-
-def _point_loops(problem: KernelProblem, at: StepExpressions | None) -> tuple[Loop, ...]:
-    """Loops over the output with the steps of all inputs; rows stay apart, so they are as many wherever rows lie."""
-    output = problem.outputs[0]
-    rank, sides = len(output.shape), []
-    for index, operand in enumerate(problem.inputs):
-        shape, pitch = aligned(operand.shape, rank), 0 if at is None else at.input_pitch(index)
-        steps = (0,) * (rank - len(operand.shape)) + strides(operand, pitch)
-        sides.append(tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True)))
-    order = memory_axes(rank, output.format.layout)
-    loops = (Loop(output.shape[i], tuple(side[i] for side in sides), fixed=i == order[-1]) for i in order)
-    return merged(loops, len(sides))
+    return searched(_ACCESSES[0], tensors, nbytes, both[-1].extent) if tensors else 1.0
 
 
 def _staged(problem: KernelProblem) -> str:
@@ -240,7 +222,9 @@ def _staged(problem: KernelProblem) -> str:
 def _points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
     assert isinstance(problem.op, Binary)
     if is_computed(problem):
-        return points_of(problem, _staged(problem), "bolt_portable/point_stages.h", _point_loops(problem, at))
+        return points_of(
+            problem, _staged(problem), "bolt_portable/point_stages.h", pointwise_loops(problem, at, rows=True)
+        )
     return points_of(problem, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
 
 

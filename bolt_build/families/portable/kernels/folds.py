@@ -171,7 +171,7 @@ def shares(tiles: int, parts: int, gpu: Gpu) -> list[int]:
 
 _REGISTERS = 56
 _REACHED = 0.61
-"""The part of a GPU's bandwidth that loads of whole words reach. This and the following are what 308 kernels on an H200
+"""The part of a GPU's bandwidth that loads of whole words reach. This and the following are what kernels on an H200
 behave like."""
 _WAIT = 2.35e-6
 """Seconds between an ask for words and their use, on a busy GPU: bytes that are under way meanwhile keep

@@ -75,7 +75,7 @@ def refuse_tile(tile: GatherTile, of: Images, gpu: Gpu) -> str | None:
 
 
 _REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.355, 0.5, 0.33, 0.85
-"""As 15 kernels on an H200 behave: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
+"""As kernels on an H200 behave: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
 it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
 _WAITS, _REGISTERS, _FILLED, _TAIL = 2.0e-6, 72, 1024, 0.11
 """The seconds in which statistics are put together, and until the second kernel's first loads come;

@@ -208,7 +208,7 @@ def refuse_tile(tile: ImageTile, of: Images, element: int, gpu: Gpu) -> str | No
 
 
 _REACHED, _AGAIN, _ALONE = 0.34, 0.6, 0.28
-"""As 15 kernels on an H200 behave: the part of a GPU's bandwidth that is reached; what a byte that is read again
+"""As kernels on an H200 behave: the part of a GPU's bandwidth that is reached; what a byte that is read again
 takes of one that is read from memory, for L2 has kept some; and the part of a block's time in which it asks for
 nothing."""
 _WAITS, _CLUSTER, _REGISTERS = 6.0e-6, 0.39e-6, 80

@@ -167,7 +167,7 @@ def refuse_tile(tile: ResampleTile, images: _Images, gpu: Gpu) -> str | None:
 
 
 _REACHED = 0.97
-"""The part of a GPU's bandwidth at which bytes move. This and the following are what 372 kernels on an H200 behave
+"""The part of a GPU's bandwidth at which bytes move. This and the following are what kernels on an H200 behave
 like."""
 _BEGIN, _ROW, _LOAD, _RESULT, _STORE = 190, 7.5, 24, 60, 17
 """Instructions of a thread for its place and its tables (six more for each load), of a row of the input, of a load
@@ -208,6 +208,7 @@ def _read(images: _Images) -> float:
 
 
 def _moved(problem: KernelProblem, images: _Images, target: Target) -> float:
+    """Seconds of the result's bytes and of those that are read, at all of the bandwidth."""
     source = problem.inputs[0].nbytes
     return moved(problem.nbytes, target) * (1 - (1 - _read(images)) * source / problem.nbytes)
 

@@ -138,7 +138,7 @@ def refuse_tile(tile: StagedTile, of: Lines, gpu: Gpu) -> str | None:
 
 
 _REACHED, _UNDER_WAY, _EDGE = 0.8, 48 << 10, 140
-"""As 66 kernels on an H200 behave: the part of a GPU's bandwidth that whole accesses reach; bytes of shared memory
+"""As kernels on an H200 behave: the part of a GPU's bandwidth that whole accesses reach; bytes of shared memory
 of a multiprocessor below which memory waits; and bytes that the edges of runs cost."""
 _ALONE, _TAIL, _THREADS = 0.065, 1.2, 1024
 """The same: the part of a block's time in which it asks for nothing, which others of a multiprocessor fill; the part

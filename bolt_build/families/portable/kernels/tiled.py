@@ -32,7 +32,7 @@ _STILL = 32
 """Elements of a loop along which an input stands still up to which a tile may have all of it."""
 _BLOCK, _SIDE, _TURN, _LOAD, _ELEMENT, _RAGGED = 8, 3, 0.35, 0.2, 11, 0.35
 """Instructions of a thread for its tile, for where its words of a tensor stand, for a turn, for a load of one, for an
-element of the result, and for each axis that may end within a tile: as 48 kernels on an H200 behave, in which what an
+element of the result, and for each axis that may end within a tile: as kernels on an H200 behave, in which what an
 element takes outweighs all else."""
 _REACHED = 0.85
 """The part of the bandwidth at which tiles go: a guess."""
