@@ -13,7 +13,8 @@ Where the GPU's machine cannot compile, the kernels are tuned through a bundle o
     python benchmarks/kernels/bandwidth.py FOLDER import  # where it was exported: takes FOLDER/NAME.jsonl, and builds
 
 `--only norms` restricts all of it to one of the engines, the sets of `bandwidth_cases.py`: rows, images, norms, long,
-planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes.
+planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes. `--cases keys top_300`
+restricts them to some of their cases, and leaves out those that have none.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
 and outputs, each once; of a gather, a slice or the nearest pixels, of what it takes. What fits the L2 may stay there,
@@ -49,6 +50,7 @@ from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
 from bolt_build.targets import target_named
 
+CASES = tuple(case.name for of in SETS.values() for case in of.cases)
 REPEATS = 50
 
 
@@ -56,7 +58,7 @@ def build(arguments: argparse.Namespace) -> int:
     """The engines, of kernels that are tuned first, or of a lock there; what became of each in `engines.json`."""
     folder, made = arguments.folder, {}
     for name in arguments.only:
-        of = SETS[name]
+        of = SETS[name].having(arguments.cases)
         onnx.save(of.model(), folder / f"{name}.onnx")
         layout = f", {of.layout}" if of.layout else ""
         (folder / f"{name}.yaml").write_text(
@@ -176,10 +178,13 @@ def main() -> int:
     parser.add_argument("--target", default="h200")
     parser.add_argument("--batches", type=int, nargs="+", help="instead of each engine's own")
     parser.add_argument("--only", nargs="+", choices=tuple(SETS), default=list(SETS), help="engines")
+    parser.add_argument("--cases", nargs="+", choices=CASES, metavar="CASE", help="these cases of the engines alone")
     parser.add_argument("--merge", nargs="+", type=Path, default=[], help="close: rows of these folders too")
     parser.add_argument("--keep", action="store_true", help="close: keep cases of before that FOLDER has not")
     parser.add_argument("--out", type=Path, help="write here instead of results/bandwidth.json")
     arguments = parser.parse_args()
+    if arguments.cases:
+        arguments.only = [name for name in arguments.only if SETS[name].having(arguments.cases).cases]
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     stages = dict.fromkeys(("export", "import", "tune", "build"), build) | {"measure": measure, "close": close}

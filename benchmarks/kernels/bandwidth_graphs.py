@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,10 @@ class Engines:
     batches: tuple[int, ...] = BATCHES
     opset: int = 17
     layout: str = "layout: channels_last"
+
+    def having(self, names: Collection[str] | None) -> Engines:
+        """The same of the cases with these names alone; all where there are none."""
+        return replace(self, cases=tuple(case for case in self.cases if case.name in names)) if names else self
 
     def net(self) -> Net:
         net = Net()
