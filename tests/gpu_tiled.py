@@ -87,7 +87,7 @@ def candidate(tile: PointTile) -> Candidate:
 
 def tiled_trials() -> list[Trial]:
     """Of each alternative the kernel that is predicted to be fastest, and some in other tiles."""
-    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable", kind="lanes")]
+    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable", kind="tile")]
     for label, stated in _TILES.items():
         trial = next(each for each in found if each.layer.label == label)
         for cut, lanes in stated:

@@ -13,6 +13,7 @@ from bolt_build.families.common.functors import PARAMETERS, TRANSCENDENTAL, acti
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import Reach, aligned, spreads
+from bolt_build.families.portable.kernels.flat import flat_form
 from bolt_build.families.portable.kernels.tiled import Points, points_of, tiled_form
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.portable.typed import (
@@ -228,7 +229,8 @@ def _points(problem: KernelProblem, at: StepExpressions | None) -> Points | None
     return points_of(problem, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
 
 
-_TILED = tiled_form(_points, lambda problem: _broadcast_bandwidth(problem) == 1.0)
+def _whole(problem: KernelProblem) -> bool:
+    return _broadcast_bandwidth(problem) == 1.0
 
 
 def _broadcast(problem: KernelProblem, at: StepExpressions, function: str, both: Sequence[int]) -> StepCode:
@@ -262,7 +264,7 @@ RULES = (
         gpu_bandwidth=_broadcast_bandwidth,
         in_place=(0, 1),
         reads_apart=_sides_apart,
-        forms=(_TILED,),
+        forms=(flat_form(_points, _whole), tiled_form(_points, _whole)),
     ),
     Rule(BatchNorm, _refuse_batch_norm, _emit_batch_norm, _efficiency, in_place=(0,), reads_apart=_reads_apart),
 )

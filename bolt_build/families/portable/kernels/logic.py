@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.portable.kernels.tiled import points_of, tiled_form
+from bolt_build.families.portable.kernels.flat import flat_form
+from bolt_build.families.portable.kernels.tiled import Points, points_of, tiled_form
 from bolt_build.families.portable.rule import Rule
 from bolt_build.families.portable.typed import (
     emit_pointwise,
@@ -47,7 +48,11 @@ def _fast(problem: KernelProblem) -> float:
     return 0.1
 
 
-_TILED = tiled_form(lambda problem, at: points_of(problem, _function(problem.op)), in_whole_points)
+def _points(problem: KernelProblem, at: StepExpressions | None) -> Points:
+    return points_of(problem, _function(problem.op))
+
+
+_FORMS = (flat_form(_points, in_whole_points), tiled_form(_points, in_whole_points))
 
 
 def _rule(op: type[Op], inputs: int) -> Rule:
@@ -60,7 +65,7 @@ def _rule(op: type[Op], inputs: int) -> Rule:
         _fast,
         gpu_bandwidth=pointwise_bandwidth,
         in_place=in_place,
-        forms=(_TILED,),
+        forms=_FORMS,
     )
 
 

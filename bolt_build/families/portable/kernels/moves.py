@@ -32,6 +32,7 @@ from bolt_build.families.portable.copies import (
 )
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
+from bolt_build.families.portable.kernels.flat import flat_form
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
 from bolt_build.families.portable.kernels.tiled import (
     Points,
@@ -339,7 +340,7 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=expand_bandwidth,
         gpu_latency=copy_latency,
-        forms=(tiled_form(copied_points, expands_whole),),
+        forms=(flat_form(copied_points, expands_whole), tiled_form(copied_points, expands_whole)),
     ),
     Rule(
         Slice,

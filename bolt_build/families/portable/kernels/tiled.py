@@ -4,9 +4,10 @@ still along an axis: through tiles of the output whose loops the compiler knows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import TypeVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import moved
@@ -14,7 +15,7 @@ from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.copies import copied_types, copy_loops, rows_kept
-from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.form import Form, Tile
 from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, clocks_of, seconds_of, threads_along
 from bolt_build.families.portable.typed import ctype, pointwise_loops
 from bolt_build.families.reason import Reason
@@ -279,44 +280,63 @@ def _emit(points: Points, tile: PointTile, at: StepExpressions) -> StepCode:
     return StepCode(tuple(dict.fromkeys((points.header, "bolt_portable/cuda/tiled.h"))), None, "", call)
 
 
-def tiled_form(
-    points: Callable[[KernelProblem, StepExpressions | None], Points | None], whole: Callable[[KernelProblem], bool]
-) -> Form[PointTile]:
-    """The form for problems of which `points` says what is computed where rows lie as in a step (None: dense), None of
-    those that are no such; and which the plain kernel has in `whole` accesses."""
+T = TypeVar("T", bound=Tile)
+
+
+def form_of_points(
+    algorithm: str,
+    points: Callable[[KernelProblem, StepExpressions | None], Points | None],
+    serves: Callable[[Points], bool],
+    refuse: Callable[[KernelProblem, Points], str | None],
+    tiles: Callable[[Points, Gpu], Iterable[T]],
+    refuse_tile: Callable[[Points, T], str | None],
+    seconds: Callable[[Points, KernelProblem, T, Target], float],
+    read: Callable[[Reader], T],
+    emit: Callable[[Points, T, StepExpressions], StepCode],
+) -> Form[T]:
+    """A form for problems of which `points` says what is computed where rows lie as in a step (None: dense), None of
+    those that are no such. All else is asked of that."""
 
     @functools.lru_cache(maxsize=512)
     def known(problem: KernelProblem) -> Points | None:
-        return points(problem, None)
-
-    def emit(problem: KernelProblem, tile: PointTile, at: StepExpressions) -> StepCode:
-        found = points(problem, at)
-        assert found is not None, "emits what it serves"
-        return _emit(found, tile, at)
+        found = points(problem, None)
+        return None if found is None or not serves(found) else found
 
     def of(problem: KernelProblem) -> Points:
         found = known(problem)
         assert found is not None, "asked about problems that it serves"
         return found
 
-    def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-        if whole(problem):
-            return "threads of the plain kernel have whole accesses"
-        loops = of(problem).loops
-        if len(loops) > MOST_AXES:
-            return Reason("broadcasts over {} loops, at most {} are supported", len(loops), MOST_AXES)
-        return None
-
-    def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[PointTile]:
-        yield from _tiles(of(problem), gpu)
+    def emit_where_rows_lie(problem: KernelProblem, tile: T, at: StepExpressions) -> StepCode:
+        found = points(problem, at)
+        assert found is not None, "emits what it serves"
+        return emit(found, tile, at)
 
     return Form(
-        "tiled",
-        lambda problem: known(problem) is not None and problem.outputs[0].type.elements > 1,
-        refuse,
-        tiles,
-        lambda problem, tile, gpu: _refuse_tile(of(problem), tile),
-        lambda problem, tile, target: _seconds(of(problem), problem, tile, target),
-        PointTile.read,
-        emit,
+        algorithm,
+        lambda problem: problem.outputs[0].type.elements > 1 and known(problem) is not None,
+        lambda problem, gpu: refuse(problem, of(problem)),
+        lambda problem, gpu: tiles(of(problem), gpu),
+        lambda problem, tile, gpu: refuse_tile(of(problem), tile),
+        lambda problem, tile, target: seconds(of(problem), problem, tile, target),
+        read,
+        emit_where_rows_lie,
+    )
+
+
+def tiled_form(
+    points: Callable[[KernelProblem, StepExpressions | None], Points | None], whole: Callable[[KernelProblem], bool]
+) -> Form[PointTile]:
+    """The form for problems of which `points` says what is computed, and which the plain kernel has in `whole`
+    accesses."""
+
+    def refuse(problem: KernelProblem, found: Points) -> str | None:
+        if whole(problem):
+            return "threads of the plain kernel have whole accesses"
+        if (count := len(found.loops)) > MOST_AXES:
+            return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES)
+        return None
+
+    return form_of_points(
+        "tiled", points, lambda found: True, refuse, _tiles, _refuse_tile, _seconds, PointTile.read, _emit
     )

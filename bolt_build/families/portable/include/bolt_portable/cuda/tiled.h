@@ -6,17 +6,9 @@
 #include <utility>
 
 #include "bolt_portable/cuda/boxes.h"
-#include "bolt_portable/move.h"
-#include "bolt_portable/pointwise.h"
+#include "bolt_portable/cuda/same_element.h"
 
 namespace bolt::portable {
-
-/// The element itself, as a copy keeps or converts it.
-struct SameElement {};
-template <typename Out, typename In>
-BOLT_HD inline void point(const SameElement&, Out* out, const In* in) {
-  *out = converted<In, Out>(*in);
-}
 
 /// Tiles of `Extents` elements along the axes of the output, of words of `lanes` elements. `Out` and `In` are steps of the tensors;
 /// those of axes of one element do not matter. Axes with a bit in `ragged` may end within a tile.
