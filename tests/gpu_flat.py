@@ -48,6 +48,8 @@ LAYERS = (
     _flat("outer", Binary("sub"), Input((3, 16, 1)), Input((3, 1, 19))),
     _flat("repeated", Expand((3, 5, 19, 19)), Input((3, 1, 19, 19))),
     _flat("integer-pairs", Binary("add"), _numbers(3, 19, 1), _numbers(3, 1, 19)),
+    _flat("powers", Binary("pow"), Input((3, 9, 61), low=-1.9, high=3.9), Input((1,), low=3, high=3, constant=True)),
+    _flat("powers-of-pairs", Binary("pow"), Input((9, 1, 61), low=0.1, high=9), Input((1, 9, 61), low=-4, high=4)),
     _flat("segments", Compare("equal"), _numbers(3, 1, 32), _numbers(3, 32, 1)),
     _flat("both", Logic("and"), _flags(2, 3, 35), _flags(2, 1, 35)),
     _flat("hidden", Where(), _flags(3, 1, 19, 19), Input((3, 4, 19, 19)), Input((1,))),

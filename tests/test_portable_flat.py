@@ -63,7 +63,8 @@ def stated(tile: FlatTile) -> Candidate:
         (MASKED, FlatTile(3, 4, 256), "words of 3 elements are no accesses"),
         (SEGMENTS, FlatTile(8, 4, 256), None),
         (SEGMENTS, FlatTile(16, 4, 256), "words of 16 elements are more than four accesses of an input"),
-        (MASKED, FlatTile(8, 5, 256), "a thread has at most 8 words, and not 5"),
+        (MASKED, FlatTile(8, 5, 256), None),
+        (MASKED, FlatTile(8, 9, 256), "a thread would have 9 words, at most 8 are code"),
         (COLOURS, FlatTile(8, 2, 297), "no thread would have a last word"),
     ],
 )
@@ -138,6 +139,26 @@ def test_stages_behind_a_function_are_part_of_what_words_are_made_of_wherever_ro
         "bolt::portable::staged_point<bolt::portable::Sub, 0, 1>(bolt::portable::PointStage<bolt::portable::Div, 2, "
         "false>{}, bolt::portable::PointStage<bolt::portable::Clip>{bolt::portable::Clip{-1.0f, 1.0f}}), y, x, m, d);"
     )
+
+
+@pytest.mark.parametrize(
+    ("made", "base", "power"),
+    [
+        (DType.F16, DType.F16, "HalfPow<false>"),
+        (DType.F16, DType.F32, "HalfPow<true>"),
+        (DType.BF16, DType.BF16, "HalfPow<true>"),
+        (DType.F32, DType.F16, "Pow"),
+    ],
+)
+def test_powers_of_half_precision_are_no_calls(made: DType, base: DType, power: str) -> None:
+    """Halves have no numbers below the least normal one of fp32, in which powers are computed."""
+    problem = points(Binary("pow"), ((32, 512, 1025), made), ((32, 512, 1025), base), single(1))
+    at = StepExpressions(("x", "e"), ("y",), (None, None))
+    assert (
+        f"staged_point<bolt::portable::{power}, 0, 1>()"
+        in FAMILY.emit(problem, stated(FlatTile(4, 4, 256)), H200, at).call
+    )
+    assert FAMILY.candidates(problem, H200)[0][0] != DIRECT
 
 
 @pytest.mark.parametrize(("pitch", "offset"), [(2711469, "std::int32_t"), (2711470, "bolt::portable::Index")])

@@ -91,13 +91,18 @@ _RATE = 0.6 * 128
 """Instructions of threads in a clock."""
 
 
+def issued(instructions: float, nbytes: float) -> float:
+    """Part of a GPU's bandwidth at which elements go of so many bytes, each of which takes so many instructions."""
+    return min(1.0, nbytes * _CLOCKS * _RATE / instructions)
+
+
 def searched(lanes: int, tensors: int, nbytes: float, run: int | None = None) -> float:
     """Part of a GPU's bandwidth that a kernel reaches whose threads look for the elements of some tensors one by one,
     for `lanes` neighbours of the output, each of which moves so many bytes. In rows of fewer, `run` elements, a thread
     looks once for each of its rows."""
     rows = 1 + (lanes - 1) / run if run is not None and run < lanes else 1.0
     instructions = (_OWN + tensors * rows * (_SEARCHED + _EACH * lanes)) / lanes
-    return min(1.0, nbytes * _CLOCKS * _RATE / instructions)
+    return issued(instructions, nbytes)
 
 
 def pointwise_bandwidth(problem: KernelProblem) -> float:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import boolean, braces, double, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
-from bolt_build.families.common.functors import PARAMETERS, TRANSCENDENTAL, activation, activation_type, binary
+from bolt_build.families.common.functors import (
+    PARAMETERS,
+    TRANSCENDENTAL,
+    activation,
+    activation_type,
+    binary,
+    instructions,
+)
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import Reach, aligned, spreads
@@ -20,6 +28,7 @@ from bolt_build.families.portable.typed import (
     emit_pointwise,
     is_computed,
     is_dense,
+    issued,
     pointwise_bandwidth,
     pointwise_loops,
     refuse_pointwise,
@@ -34,6 +43,9 @@ _CALLED_FUNCTION = 0.0025
 """Part of the peak rate where each element calls a function of the C library."""
 _ACCESSES = (8, 4)
 """Neighbours that a thread of the plain kernel takes at once."""
+_POWER, _HALF_POWER = 100, 20
+"""Instructions of the C library's power, as an H200 behaved; and of that of half precision, as counted in machine
+code."""
 
 
 def _efficiency(problem: KernelProblem) -> float:
@@ -44,6 +56,11 @@ def _efficiency(problem: KernelProblem) -> float:
         for op in ops
     )
     return _CALLED_FUNCTION if slow else 0.1
+
+
+def _powers(problem: KernelProblem) -> int:
+    ops = (problem.op, *(stage.op for stage in problem.epilogue))
+    return sum(isinstance(op, Binary) and op.function == "pow" for op in ops)
 
 
 def _innermost(operand: Operand) -> int:
@@ -195,14 +212,27 @@ def _broadcast_bandwidth(problem: KernelProblem) -> float:
     else the plain kernel looks for each element of these."""
     if not is_computed(problem):
         return pointwise_bandwidth(problem)
+    nbytes = problem.nbytes / max(problem.outputs[0].type.elements, 1)
+    called = issued(_POWER, nbytes) if _powers(problem) else 1.0
+    return min(called, _read_bandwidth(problem, nbytes))
+
+
+def _read_bandwidth(problem: KernelProblem, nbytes: float) -> float:
     both = _broadcast_loops(problem, op_operands(problem))
     if _lanes(both) > 1:
         return 1.0
     loops = pointwise_loops(problem, rows=True)
     moving = (side for side in range(len(problem.inputs)) if any(loop.steps[side] for loop in loops))
     tensors = sum(not is_dense(loops, side) for side in moving)
-    nbytes = problem.nbytes / max(problem.outputs[0].type.elements, 1)
     return searched(_ACCESSES[0], tensors, nbytes, both[-1].extent) if tensors else 1.0
+
+
+def _staged_binary(problem: KernelProblem, op: Binary) -> str:
+    """Powers of half precision need no function of the C library."""
+    if op.function != "pow" or problem.outputs[0].format.dtype not in (DType.F16, DType.BF16):
+        return binary(op)
+    normal = op is problem.op and problem.inputs[op_operands(problem)[0]].format.dtype is DType.F16
+    return f"bolt::portable::HalfPow<{boolean(not normal)}>"
 
 
 def _staged(problem: KernelProblem) -> str:
@@ -214,18 +244,24 @@ def _staged(problem: KernelProblem) -> str:
             stages.append(f"bolt::portable::PointStage<{activation_type(stage.op)}>{{{activation(stage.op)}}}")
         else:
             assert isinstance(stage.op, Binary)
-            how = f"{binary(stage.op)}, {stage.operand}, {boolean(stage.swapped)}"
+            how = f"{_staged_binary(problem, stage.op)}, {stage.operand}, {boolean(stage.swapped)}"
             stages.append(f"bolt::portable::PointStage<{how}>{{}}")
     left, right = op_operands(problem)
-    return f"bolt::portable::staged_point<{binary(problem.op)}, {left}, {right}>({', '.join(stages)})"
+    function = _staged_binary(problem, problem.op)
+    return f"bolt::portable::staged_point<{function}, {left}, {right}>({', '.join(stages)})"
+
+
+def _work(problem: KernelProblem) -> float:
+    """Instructions of an element's functions beside simple ones."""
+    half = problem.outputs[0].format.dtype in (DType.F16, DType.BF16)
+    return _powers(problem) * (_HALF_POWER if half else _POWER) + instructions(problem.epilogue)
 
 
 def _points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
     assert isinstance(problem.op, Binary)
     if is_computed(problem):
-        return points_of(
-            problem, _staged(problem), "bolt_portable/point_stages.h", pointwise_loops(problem, at, rows=True)
-        )
+        loops = pointwise_loops(problem, at, rows=True)
+        return points_of(problem, _staged(problem), "bolt_portable/point_stages.h", loops, _work(problem))
     return points_of(problem, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
 
 

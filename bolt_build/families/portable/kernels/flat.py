@@ -153,7 +153,7 @@ def _instructions(points: Points, tile: FlatTile) -> float:
     output, *inputs = _sides(points)
     once = [side for side in inputs if side.kept(tile)]
     words = [output, *(side for side in inputs if side not in once)]
-    issued = _ELEMENT * tile.lanes + sum(side.issued(tile.lanes) for side in words)
+    issued = (_ELEMENT + points.work) * tile.lanes + sum(side.issued(tile.lanes) for side in words)
     issued += _PLACE * any(not side.dense for side in words)
     first = _THREAD + sum(side.issued(tile.lanes) for side in once)
     cached = sum(tile.turns * side.cached(tile.lanes) for side in words) + sum(side.cached(tile.lanes) for side in once)
@@ -209,8 +209,8 @@ def _refuse_tile(points: Points, tile: FlatTile) -> str | None:
         return Reason("words of {} elements are no accesses", tile.lanes)
     if any(tile.lanes * own > 4 * _ACCESS for own in points.nbytes):
         return Reason("words of {} elements are more than four accesses of an input", tile.lanes)
-    if tile.turns not in _TURNS:
-        return Reason("a thread has at most 8 words, and not {}", tile.turns)
+    if tile.turns > max(_TURNS):
+        return Reason("a thread would have {} words, at most {} are code", tile.turns, max(_TURNS))
     if (tile.turns - 1) * tile.apart >= _words(points, tile):
         return "no thread would have a last word"
     return None

@@ -48,7 +48,8 @@ _TILE = 1.2e-6
 @dataclass(frozen=True)
 class Points:
     """Loops over the output with the steps of all tensors, the output's first; bytes of an element of each, and C++: of
-    their types, of the function and of where it is. The first element of the first input that is read is `offset`."""
+    their types, of the function and of where it is. The first element of the first input that is read is `offset`,
+    and an element takes `work` instructions beside those of a simple function."""
 
     loops: tuple[Loop, ...]
     nbytes: tuple[int, ...]
@@ -56,6 +57,7 @@ class Points:
     function: str
     header: str
     offset: int = 0
+    work: float = 0
 
     def inner(self, side: int) -> int:
         return self.loops[-1].steps[side]
@@ -83,7 +85,7 @@ class Points:
         parts = self.parts(cut, lanes)
         turns = prod(each for _, each in parts)
         ragged = sum(loop.extent % own > 0 for loop, own in zip(self.loops, cut, strict=True))
-        issued = _BLOCK + turns * (_TURN + lanes * _ELEMENT + _RAGGED * ragged)
+        issued = _BLOCK + turns * (_TURN + lanes * (_ELEMENT + self.work) + _RAGGED * ragged)
         for side, own in enumerate(self.nbytes):
             words = turns if side == 0 else prod(each for loop, each in parts if loop.steps[side])
             accesses = ceil(lanes * own / _ACCESS) if self.inner(side) == 1 else lanes if self.inner(side) else 1
@@ -134,13 +136,15 @@ def points_of(
     function: str,
     header: str = "bolt_portable/pointwise.h",
     loops: tuple[Loop, ...] | None = None,
+    work: float = 0,
 ) -> Points:
     """`function`, a C++ object of `header`, of the elements of all inputs, dense ones unless `loops` say where they
     lie."""
     operands = (*problem.outputs, *problem.inputs)
     types = ", ".join(ctype(operand.format.dtype) for operand in operands)
     nbytes = tuple(operand.format.dtype.nbytes for operand in operands)
-    return Points(_sides(pointwise_loops(problem) if loops is None else loops), nbytes, types, function, header)
+    sides = _sides(pointwise_loops(problem) if loops is None else loops)
+    return Points(sides, nbytes, types, function, header, work=work)
 
 
 def _copied(problem: KernelProblem, loops: tuple[Loop, ...], offset: int) -> Points | None:

@@ -2,6 +2,8 @@
 // output take longer than storing it.
 #pragma once
 
+#include <limits>
+
 #include "bolt_portable/element.h"
 
 #if defined(__CUDACC__)
@@ -50,6 +52,17 @@ struct SpecialFunctions {
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
   }
+  /// The same of numbers below the least normal one too.
+  static __device__ float log2_of_any(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  /// What the compiler is to compute once for all elements, not anew where it is used.
+  static __device__ std::uint32_t once(std::uint32_t value) {
+    asm("" : "+r"(value));
+    return value;
+  }
   /// 1 / x to 1 unit in the last place.
   static __device__ float reciprocal(float x) {
     float y;
@@ -68,7 +81,7 @@ struct SpecialFunctions {
 /// by what these limits allow. Products that are added to are written as fma, so that every compiler rounds alike.
 template <typename Arithmetic>
 struct Approximate {
-  static constexpr float log2_e = 1.44269504f;
+  static constexpr float log2_e = 1.44269504f, infinity = std::numeric_limits<float>::infinity();
 
   static BOLT_DEVICE float sigmoid(float x) { return Arithmetic::reciprocal(1.0f + Arithmetic::exp2(-log2_e * x)); }
 
@@ -132,6 +145,36 @@ struct Approximate {
     const float s = x * x;
     const float near = x * std::fma(std::fma(s, 0.108024426f, -0.375906438f), s, 1.12837768f);
     return std::fabs(x) >= 0.35f ? far : near;  // near where x is NaN
+  }
+
+  /// The logarithm to base 2 of a positive number, 0 or infinity, to 2^-20 of itself: near 1, where it is next to nothing, f times a
+  /// polynomial of what f the number is above 1. `tiny`: it may be below the least normal one.
+  template <bool tiny>
+  static BOLT_DEVICE float log2(float x) {
+    const float far = tiny ? Arithmetic::log2_of_any(x) : Arithmetic::log2(x), f = x - 1.0f;
+    float p = 0.227331683f;
+    p = std::fma(p, f, -0.261521041f);
+    p = std::fma(p, f, 0.287707776f);
+    p = std::fma(p, f, -0.360000819f);
+    p = std::fma(p, f, 0.480908513f);
+    p = std::fma(p, f, -0.721352816f);
+    p = std::fma(p, f, 1.44269502f);
+    return std::fabs(f) < 0.25f ? f * p : far;
+  }
+
+  /// x^y as 2^(y log2 |x|), with C's answers where either is zero, infinite or NaN: within 2^-16 of itself up to 65504, and within
+  /// 2^-13 as far as bf16 has normal numbers. What is less is zero.
+  template <bool tiny>
+  static BOLT_DEVICE float power(float x, float y) {
+    const float size = std::fabs(x), half = 0.5f * y;
+    const bool whole = std::trunc(y) == y, odd = whole & (std::trunc(half) != half);  // &: no branch
+    // What y alone says: threads that have one y for all elements ask it once.
+    const std::uint32_t sign = Arithmetic::once(odd ? 0x80000000u : 0u);
+    const float least = float_of(Arithmetic::once(bits_of(whole ? -infinity : 0.0f)));
+    const float positive = Arithmetic::exp2(y * log2<tiny>(size));
+    if (y == 0.0f || !(std::fabs(y) < infinity)) return y == 0.0f || x == 1.0f || (size == 1.0f && y == y) ? 1.0f : positive;
+    const float r = float_of(bits_of(positive) | (bits_of(x) & sign));
+    return x < least && x > -infinity ? float_of(0x7fc00000u) : r;
   }
 };
 

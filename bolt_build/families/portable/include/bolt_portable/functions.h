@@ -92,6 +92,17 @@ struct Shrink {
   }
 };
 
+/// x^y for results of half precision: GPUs call no function for it. `tiny`: x may be below the least normal number of fp32.
+template <bool tiny>
+struct HalfPow {
+  BOLT_HD float operator()(float x, float y) const {
+#if defined(__CUDA_ARCH__)
+    return Forms::power<tiny>(x, y);
+#else
+    return std::pow(x, y);
+#endif
+  }
+};
 struct PRelu {
   BOLT_HD float operator()(float x, float slope) const { return x < 0 ? slope * x : x; }
 };
