@@ -87,6 +87,8 @@ elements one by one."""
 _EACH, _CLOCKS = 16, 1 / 15
 """Instructions for such an element; and clocks of an H100's multiprocessor for a byte of memory. With both the parts of
 the bandwidth below are those that an H100 reached, to a quarter."""
+_WAITED = 4.7
+"""Bytes of a thread that memory would move while it waits for a tensor that stands still, as on an H200."""
 _RATE = 0.6 * 128
 """Instructions of threads in a clock."""
 
@@ -105,19 +107,37 @@ def searched(lanes: int, tensors: int, nbytes: float, run: int | None = None) ->
     return issued(instructions, nbytes)
 
 
+def _point_lanes(problem: KernelProblem) -> int:
+    """Neighbours that a thread of the plain kernel takes."""
+    widest = max(operand.format.dtype.nbytes for operand in (*problem.outputs, *problem.inputs))
+    return 16 if widest == 1 else 8 if widest < 8 else 4
+
+
+def _sides_by_reach(problem: KernelProblem) -> tuple[int, int, int]:
+    """Bytes of the inputs that a thread of the plain kernel has in whole accesses; inputs that stand still for it; and
+    those whose elements it looks for one by one."""
+    loops, lanes = pointwise_loops(problem), _point_lanes(problem)
+    under_way = still = one_by_one = 0
+    for side, operand in enumerate(problem.inputs):
+        if is_dense(loops, side):
+            under_way += lanes * operand.format.dtype.nbytes
+        elif loops[-1].steps[side] == 0 and loops[-1].extent % lanes == 0:
+            still += 1
+        else:
+            one_by_one += 1
+    return under_way, still, one_by_one
+
+
 def pointwise_bandwidth(problem: KernelProblem) -> float:
     """Part of a GPU's bandwidth that the plain kernel reaches: all of it where each tensor is read in whole accesses,
-    or stands still in them."""
-    loops, elements = pointwise_loops(problem), max(problem.outputs[0].type.elements, 1)
-    widest = max(operand.format.dtype.nbytes for operand in (*problem.outputs, *problem.inputs))
-    lanes = 16 if widest == 1 else 8 if widest < 8 else 4
-    tensors = 0
-    for side in range(len(problem.inputs)):
-        alike = loops[-1].steps[side] == 0 and loops[-1].extent % lanes == 0
-        tensors += not (alike or is_dense(loops, side))
-    return searched(lanes, tensors, problem.nbytes / elements) if tensors else 1.0
+    less where a thread waits for one before it asks for the next, which stands still."""
+    under_way, still, one_by_one = _sides_by_reach(problem)
+    if one_by_one:
+        elements = max(problem.outputs[0].type.elements, 1)
+        return searched(_point_lanes(problem), one_by_one, problem.nbytes / elements)
+    return under_way / (under_way + _WAITED * still) if under_way else 1.0
 
 
 def in_whole_points(problem: KernelProblem) -> bool:
-    """True where the plain kernel does all in whole accesses."""
-    return pointwise_bandwidth(problem) == 1.0
+    """True where the plain kernel looks for no element by itself."""
+    return _sides_by_reach(problem)[2] == 0

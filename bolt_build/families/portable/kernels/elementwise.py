@@ -26,6 +26,7 @@ from bolt_build.families.portable.kernels.tiled import Points, points_of, tiled_
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.portable.typed import (
     emit_pointwise,
+    in_whole_points,
     is_computed,
     is_dense,
     issued,
@@ -43,6 +44,8 @@ _CALLED_FUNCTION = 0.0025
 """Part of the peak rate where each element calls a function of the C library."""
 _ACCESSES = (8, 4)
 """Neighbours that a thread of the plain kernel takes at once."""
+_LOOKED = 0.88
+"""The part of what threads that look for elements one by one reach elsewhere, as on an H200."""
 _POWER, _HALF_POWER = 100, 20
 """Instructions of the C library's power, as an H200 behaved; and of that of half precision, as counted in machine
 code."""
@@ -212,19 +215,23 @@ def _broadcast_bandwidth(problem: KernelProblem) -> float:
     else the plain kernel looks for each element of these."""
     if not is_computed(problem):
         return pointwise_bandwidth(problem)
-    nbytes = problem.nbytes / max(problem.outputs[0].type.elements, 1)
-    called = issued(_POWER, nbytes) if _powers(problem) else 1.0
-    return min(called, _read_bandwidth(problem, nbytes))
+    called = issued(_POWER, _element_bytes(problem)) if _powers(problem) else 1.0
+    return min(called, _read_bandwidth(problem))
 
 
-def _read_bandwidth(problem: KernelProblem, nbytes: float) -> float:
+def _element_bytes(problem: KernelProblem) -> float:
+    return problem.nbytes / max(problem.outputs[0].type.elements, 1)
+
+
+def _read_bandwidth(problem: KernelProblem) -> float:
+    """The same of the loads alone."""
     both = _broadcast_loops(problem, op_operands(problem))
     if _lanes(both) > 1:
         return 1.0
     loops = pointwise_loops(problem, rows=True)
     moving = (side for side in range(len(problem.inputs)) if any(loop.steps[side] for loop in loops))
     tensors = sum(not is_dense(loops, side) for side in moving)
-    return searched(_ACCESSES[0], tensors, nbytes, both[-1].extent) if tensors else 1.0
+    return _LOOKED * searched(_ACCESSES[0], tensors, _element_bytes(problem), both[-1].extent) if tensors else 1.0
 
 
 def _staged_binary(problem: KernelProblem, op: Binary) -> str:
@@ -269,6 +276,11 @@ def _whole(problem: KernelProblem) -> bool:
     return _broadcast_bandwidth(problem) == 1.0
 
 
+def _whole_tiles(problem: KernelProblem) -> bool:
+    """True where tiles would save no thread a look for elements."""
+    return _read_bandwidth(problem) == 1.0 if is_computed(problem) else in_whole_points(problem)
+
+
 def _broadcast(problem: KernelProblem, at: StepExpressions, function: str, both: Sequence[int]) -> StepCode:
     """A function of two of the problem's inputs, and its epilogue."""
     loops = _broadcast_loops(problem, both, at)
@@ -300,7 +312,7 @@ RULES = (
         gpu_bandwidth=_broadcast_bandwidth,
         in_place=(0, 1),
         reads_apart=_sides_apart,
-        forms=(flat_form(_points, _whole), tiled_form(_points, _whole)),
+        forms=(flat_form(_points, _whole), tiled_form(_points, _whole_tiles)),
     ),
     Rule(BatchNorm, _refuse_batch_norm, _emit_batch_norm, _efficiency, in_place=(0,), reads_apart=_reads_apart),
 )

@@ -52,7 +52,7 @@ def _points(problem: KernelProblem, at: StepExpressions | None) -> Points:
     return points_of(problem, _function(problem.op))
 
 
-_FORMS = (flat_form(_points, in_whole_points), tiled_form(_points, in_whole_points))
+_FORMS = (flat_form(_points, lambda problem: pointwise_bandwidth(problem) == 1.0), tiled_form(_points, in_whole_points))
 
 
 def _rule(op: type[Op], inputs: int) -> Rule:
