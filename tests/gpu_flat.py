@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.kernels.flat import FlatTile
 from bolt_build.graph.ir import Op
+from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Compare, Logic, Where
@@ -34,6 +35,7 @@ def _flat(label: str, op: Op, *inputs: Input) -> Layer:
 
 _BIAS, _PLANES = Input((61,), constant=True), Input((7, 1, 1), constant=True)
 _CHAINED = (Input((6, 3, 7, 7)), Input((6, 1, 7, 7)), Input((3, 1, 1), constant=True), Input((6, 3, 7, 7)))
+_FACTORS = (Input((4, 3, 9, 9)), Input((3, 1, 1), constant=True), Input((4, 3, 9, 9)))
 _STAGES = (stage("mul", 2), CLIP, stage("sub", 3, swapped=True))
 LAYERS = (
     _flat("mask", Binary("add"), Input((4, 3, 19, 19)), Input((4, 1, 1, 19))),
@@ -55,6 +57,7 @@ LAYERS = (
     _flat("hidden", Where(), _flags(3, 1, 19, 19), Input((3, 4, 19, 19)), Input((1,))),
     _flat("one-hot", Where(), _flags(5, 64), Input(()), Input(())),
     Layer("flat-chain", Binary("add"), _CHAINED, _STAGES, DType.F16, TOLERANCE),
+    Layer("flat-activation", Activation("silu"), _FACTORS, (stage("mul", 1), stage("add", 2)), DType.F16, TOLERANCE),
     Layer("flat-single", Binary("add"), (Input((3, 9, 13)), Input((13,))), (), DType.F32),
 )
 _TILES = {
@@ -71,6 +74,7 @@ _TILES = {
     "flat-even-channels": ((8, 4, 13), (8, 1, 256)),
     "flat-pairs": ((8, 4, 256), (4, 2, 627)),
     "flat-repeated": ((8, 2, 256), (8, 1, 361)),
+    "flat-activation": ((8, 1, 243), (4, 3, 81)),
     "flat-both": ((16, 1, 5), (8, 2, 7)),
     "flat-hidden": ((8, 1, 256), (4, 2, 361)),
     "flat-chain": ((8, 1, 49), (4, 3, 49)),

@@ -141,6 +141,28 @@ def test_stages_behind_a_function_are_part_of_what_words_are_made_of_wherever_ro
     )
 
 
+def test_stages_behind_an_activation_that_follow_an_odd_axis_are_part_of_its_words() -> None:
+    planes = half(32, 64, 57, 57)
+    gated = replace(
+        points(Activation("silu"), planes, planes, single(64, 1, 1), planes),
+        epilogue=(EpilogueOp(Binary("mul"), 1), EpilogueOp(Binary("sub"), 2, True)),
+    )
+    first, *others = FAMILY.candidates(gated, H200)[0]
+    assert dict(first.parameters)["algorithm"] == "flat"
+    assert DIRECT in others
+    at = StepExpressions(("x", "c", "z"), ("y",), (None, None, None))
+    assert FAMILY.emit(gated, stated(FlatTile(8, 2, 256)), H200, at).call == (
+        "bolt::portable::flat<bolt::portable::FlatLoops<bolt::portable::Numbers<32, 64, 3249>, 8, 2, 256, "
+        "std::int32_t, bolt::portable::Numbers<207936, 3249, 1>, bolt::portable::Numbers<0, 1, 0>, "
+        "bolt::portable::Numbers<207936, 3249, 1>>, bolt::portable::f16, bolt::portable::f16, float, "
+        "bolt::portable::f16>(r, bolt::portable::point_chain(bolt::portable::PointStage<bolt::portable::Silu>"
+        "{bolt::portable::Silu{}}, bolt::portable::PointStage<bolt::portable::Mul, 1, false>{}, "
+        "bolt::portable::PointStage<bolt::portable::Sub, 2, true>{}), y, x, c, z);"
+    )
+    dense = replace(gated, inputs=gated.inputs[::2], epilogue=(EpilogueOp(Binary("mul"), 1),))
+    assert FAMILY.candidates(dense, H200)[0] == (DIRECT,)
+
+
 @pytest.mark.parametrize(
     ("made", "base", "power"),
     [

@@ -244,15 +244,20 @@ def _staged_binary(problem: KernelProblem, op: Binary) -> str:
 
 def _staged(problem: KernelProblem) -> str:
     """The function and its epilogue as one of all inputs, by their numbers."""
-    assert isinstance(problem.op, Binary)
+    ops = [(stage.op, stage.operand, stage.swapped) for stage in problem.epilogue]
+    if isinstance(problem.op, Activation):
+        ops.insert(0, (problem.op, None, False))
     stages = []
-    for stage in problem.epilogue:
-        if isinstance(stage.op, Activation):
-            stages.append(f"bolt::portable::PointStage<{activation_type(stage.op)}>{{{activation(stage.op)}}}")
+    for op, operand, swapped in ops:
+        if isinstance(op, Activation):
+            stages.append(f"bolt::portable::PointStage<{activation_type(op)}>{{{activation(op)}}}")
         else:
-            assert isinstance(stage.op, Binary)
-            how = f"{_staged_binary(problem, stage.op)}, {stage.operand}, {boolean(stage.swapped)}"
+            assert isinstance(op, Binary)
+            how = f"{_staged_binary(problem, op)}, {operand}, {boolean(swapped)}"
             stages.append(f"bolt::portable::PointStage<{how}>{{}}")
+    if isinstance(problem.op, Activation):
+        return f"bolt::portable::point_chain({', '.join(stages)})"
+    assert isinstance(problem.op, Binary)
     left, right = op_operands(problem)
     function = _staged_binary(problem, problem.op)
     return f"bolt::portable::staged_point<{function}, {left}, {right}>({', '.join(stages)})"
@@ -264,12 +269,33 @@ def _work(problem: KernelProblem) -> float:
     return _powers(problem) * (_HALF_POWER if half else _POWER) + instructions(problem.epilogue)
 
 
-def _points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
+def _staged_points(problem: KernelProblem, at: StepExpressions | None) -> Points:
+    loops = pointwise_loops(problem, at, rows=True)
+    return points_of(problem, _staged(problem), "bolt_portable/point_stages.h", loops, _work(problem))
+
+
+def _points(problem: KernelProblem, at: StepExpressions | None) -> Points:
     assert isinstance(problem.op, Binary)
     if is_computed(problem):
-        loops = pointwise_loops(problem, at, rows=True)
-        return points_of(problem, _staged(problem), "bolt_portable/point_stages.h", loops, _work(problem))
+        return _staged_points(problem, at)
     return points_of(problem, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
+
+
+def _activation_points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
+    """Only what has tensors beside the input that the plain kernel would look for one by one."""
+    return _staged_points(problem, at) if is_computed(problem) and len(problem.inputs) > 1 else None
+
+
+def _activation_bandwidth(problem: KernelProblem) -> float:
+    """All of a GPU's bandwidth but where the plain kernel looks for elements that follow an axis."""
+    axis = channel_axis(problem)
+    if not is_computed(problem) or axis is None:
+        return 1.0
+    _, channels, inner = around(problem.outputs[0], axis)
+    run = channels if inner == 1 else inner
+    if run % _ACCESSES[0] == 0:
+        return 1.0
+    return _LOOKED * searched(_ACCESSES[0], 1, _element_bytes(problem), run)
 
 
 def _whole(problem: KernelProblem) -> bool:
@@ -303,7 +329,16 @@ def _broadcast(problem: KernelProblem, at: StepExpressions, function: str, both:
 
 
 RULES = (
-    Rule(Activation, _refuse_activation, _emit_activation, _efficiency, in_place=(0,), reads_apart=_reads_apart),
+    Rule(
+        Activation,
+        _refuse_activation,
+        _emit_activation,
+        _efficiency,
+        gpu_bandwidth=_activation_bandwidth,
+        in_place=(0,),
+        reads_apart=_reads_apart,
+        forms=(flat_form(_activation_points, lambda problem: _activation_bandwidth(problem) == 1.0),),
+    ),
     Rule(
         Binary,
         _refuse_binary,

@@ -4,14 +4,15 @@ rows end: a thread has several words, and what repeats itself in all of them is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, gcd, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.geometry import Loop, merged
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.tile_threads import THREADS
+from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP
 from bolt_build.families.portable.kernels.tiled import Points, form_of_points
 from bolt_build.families.portable.typed import is_dense
 from bolt_build.families.reason import Reason
@@ -42,6 +43,8 @@ _MEMORY_CLOCKS, _LANE_CLOCKS = 1 / 15, 128
 compared with before their prediction."""
 _FEW, _ASKED = 2.0, 2
 """What a thread has too few bytes under way for, and words that it asks for before it uses the first."""
+_SECTOR, _EDGE = 32, 7.5
+"""Bytes that memory gives at least, and those at the ends of a warp's words that count as moved, as of tiles."""
 _WORD = 1.2e-6
 """Seconds from a block's first load to its last store."""
 
@@ -161,9 +164,13 @@ def _instructions(points: Points, tile: FlatTile) -> float:
 
 
 def _waits(points: Points, tile: FlatTile) -> float:
-    """How much longer memory takes because a thread has too few bytes under way."""
-    dense = sum(side.nbytes for side in _sides(points)[1:] if side.dense)
-    return 1 + _FEW / (min(tile.turns, _ASKED) * tile.lanes * dense) if dense else 1.0
+    """How much longer memory takes because a thread has too few bytes under way, and because a warp's words end within
+    sectors."""
+    output, *inputs = _sides(points)
+    dense = sum(side.nbytes for side in inputs if side.dense)
+    few = _FEW / (min(tile.turns, _ASKED) * tile.lanes * dense) if dense else 0.0
+    edges = _EDGE / (WARP * tile.lanes * output.nbytes) if tile.apart * tile.lanes * output.nbytes % _SECTOR else 0.0
+    return 1 + few + edges
 
 
 def _aparts(points: Points, lanes: int, turns: int) -> Iterator[int]:
@@ -263,9 +270,18 @@ def flat_form(
 ) -> Form[FlatTile]:
     """The form for problems of which `points` says what is computed where rows lie as in a step (None: dense), None of
     those that are no such; and which the plain kernel has in `whole` accesses."""
+
+    def merged_points(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
+        """In as few loops as rows allow: a tile states none."""
+        found = points(problem, at)
+        if found is None:
+            return None
+        loops = (Loop(loop.extent, loop.steps) for loop in found.loops)
+        return replace(found, loops=merged(loops, len(found.nbytes)))
+
     return form_of_points(
         "flat",
-        points,
+        merged_points,
         _serves,
         lambda problem, of: "threads of the plain kernel have whole accesses" if whole(problem) else _refuse(of),
         _tiles,

@@ -1,4 +1,4 @@
-// A function of two tensors and the stages behind it as one function of all of their tensors, element by element.
+// A function of one or two tensors and the stages behind it as one function of all of their tensors, element by element.
 #pragma once
 
 #include "bolt_portable/epilogue.h"
@@ -63,6 +63,21 @@ struct StagedPoint {
 template <typename Function, int left, int right, typename... Stages>
 StagedPoint<Function, left, right, PointStages<Stages...>> staged_point(const Stages&... stages) {
   return {point_stages(stages...)};
+}
+
+/// Stages of the first tensor.
+template <typename Stages>
+struct PointChain {
+  Stages stages;
+};
+template <typename... Stages>
+PointChain<PointStages<Stages...>> point_chain(const Stages&... stages) {
+  return {point_stages(stages...)};
+}
+
+template <typename Stages, typename Out, typename First, typename... In>
+BOLT_HD inline void point(const PointChain<Stages>& chain, Out* out, const First* first, const In*... in) {
+  store(out, chain.stages(load(first), first, in...));
 }
 
 template <typename Function, int left, int right, typename Stages, typename Out, typename... In>
