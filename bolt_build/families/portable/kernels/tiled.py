@@ -206,7 +206,8 @@ def _grown(points: Points, size: int, lanes: int, whole: int | None) -> tuple[in
 @functools.lru_cache(maxsize=512)
 def _tiles(points: Points, gpu: Gpu) -> tuple[PointTile, ...]:
     """The fastest first, by the clocks that they take of a multiprocessor."""
-    lanes = next(each for each in LANES if points.has_words(each))
+    widest = max(points.nbytes)
+    lanes = next(each for each in LANES if points.has_words(each) and (each == 1 or each * widest <= 2 * _ACCESS))
     moving = [side for side in range(1, len(points.nbytes)) if any(loop.steps[side] for loop in points.loops)]
     stands = [
         i
