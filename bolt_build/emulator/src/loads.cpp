@@ -7,9 +7,11 @@
 namespace emulator {
 namespace {
 
+/// An address in a register of 32 bits is added up in as many: nvcc has bases below zero whose displacement leads back.
 std::uint64_t address_of(Warp& warp, std::uint32_t offset, bool wide, std::int64_t displacement, int lane) {
   const std::uint64_t base = wide ? warp.at<std::uint64_t>(offset)[lane] : warp.at<std::uint32_t>(offset)[lane];
-  return base + static_cast<std::uint64_t>(displacement);
+  const std::uint64_t sum = base + static_cast<std::uint64_t>(displacement);
+  return wide ? sum : static_cast<std::uint32_t>(sum);
 }
 
 /// `form`: the space, and from bit 4 on the width of an address register and of the values' registers.

@@ -33,6 +33,7 @@ from bolt_build.families.portable.copies import (
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.flat import flat_form
+from bolt_build.families.portable.kernels.packed import FORM as PACKED
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
 from bolt_build.families.portable.kernels.tiled import (
     Points,
@@ -291,7 +292,7 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=_cast_bandwidth,
         gpu_latency=copy_latency,
-        forms=(PERMUTED, _TILED_CASTS),
+        forms=(PACKED, PERMUTED, _TILED_CASTS),
         is_view=is_same_bytes,
     ),
     Rule(
@@ -304,7 +305,7 @@ RULES = (
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED, _TILED_ROWS),
+        forms=(PACKED, PERMUTED, _TILED_ROWS),
     ),
     Rule(
         Transpose,
@@ -317,7 +318,7 @@ RULES = (
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED, _TILED_ROWS),
+        forms=(PACKED, PERMUTED, _TILED_ROWS),
     ),
     Rule(
         Rearrange,
@@ -331,7 +332,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED, _TILED_ROWS),
+        forms=(PACKED, PERMUTED, _TILED_ROWS),
     ),
     Rule(
         Expand,
