@@ -12,6 +12,8 @@ from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around, strides
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.flat_rows import row_form
+from bolt_build.families.portable.kernels.row_sources import picked, unit_of
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
@@ -60,16 +62,19 @@ def _emit_gather(problem: KernelProblem, at: StepExpressions) -> StepCode:
     """Slices move in units as wide as they are made of."""
     op, data, indices = problem.op, *problem.inputs
     assert isinstance(op, Gather)
-    outer, extent, slices = around(data, op.axis)
-    width, count = slices * data.format.dtype.nbytes, indices.type.elements
-    unit = max(nbytes for nbytes in MOVED if width % nbytes == 0)
-    inner = width // unit
+    outer, extent, _ = around(data, op.axis)
+    (unit, inner), count = unit_of(problem), indices.type.elements
     parameters = struct("bolt::portable::Gather", outer=outer, extent=extent, inner=inner, count=count)
     along = inner == 1
     lanes = next(n for n in (8, 4, 2, 1) if n * unit <= _ACCESS and (count if along else inner) % n == 0)
     types = f"{MOVED[unit]}, {ctype(indices.format.dtype)}, {lanes}, {boolean(along and lanes > 1)}"
     call = f"bolt::portable::gather<{types}>(r, {parameters}, {at.inputs[0]}, {at.inputs[1]}, {at.outputs[0]});"
     return StepCode(_HEADER, None, "", call)
+
+
+def _gather_bandwidth(problem: KernelProblem) -> float:
+    """What the plain kernel reaches: half where each element waits for an index of its own, as an H200 measured."""
+    return 0.5 if unit_of(problem)[1] == 1 else 1.0
 
 
 def _emit_elements(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -173,7 +178,15 @@ _INDEX = 0.7e-6
 """Seconds in which a GPU's elements wait for their indices, as measured on an H200."""
 
 RULES = (
-    Rule(Gather, _refuse, _emit_gather, _as_fast_as_memory, layouts=_gather_layouts),
+    Rule(
+        Gather,
+        _refuse,
+        _emit_gather,
+        _as_fast_as_memory,
+        gpu_bandwidth=_gather_bandwidth,
+        layouts=_gather_layouts,
+        forms=(row_form(picked, lambda problem: False),),
+    ),
     Rule(
         GatherElements,
         _refuse,

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from math import prod
 
-from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     PART_ALIGNMENT,
     KernelProblem,
-    Operand,
     StepCode,
     StepExpressions,
     TensorFormat,
     memory_axes,
     same_bytes,
 )
-from bolt_build.families.common.cxx import boolean, braces, literal, struct
+from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around
 from bolt_build.families.portable.copies import (
@@ -33,8 +31,10 @@ from bolt_build.families.portable.copies import (
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.flat import flat_form
+from bolt_build.families.portable.kernels.flat_rows import copied, exchanged, row_form, sliced
 from bolt_build.families.portable.kernels.packed import FORM as PACKED
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
+from bolt_build.families.portable.kernels.row_sources import joined, joins_whole, padded, padding, parts_of
 from bolt_build.families.portable.kernels.tiled import (
     Points,
     copied_points,
@@ -52,6 +52,9 @@ from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
 
+_BORDERS, _OF_A_WARP = 0.8, 256
+"""How much longer a warp of the plain kernel of concatenations takes that has a border between parts, as an H200
+measured, and elements of a warp."""
 _CONVERT = "bolt::portable::typed::Convert{}"
 """C++ of a conversion between any types."""
 
@@ -182,6 +185,14 @@ def _emit_concat(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/move.h",), None, "", call)
 
 
+def _concat_bandwidth(problem: KernelProblem) -> float:
+    """What the plain kernel reaches: less where threads have elements of several parts, which their warps wait for."""
+    parts = parts_of(problem)
+    if joins_whole(problem) or not sum(parts):
+        return 1.0
+    return 1 / (1 + _BORDERS * min(1.0, len(parts) * _OF_A_WARP / sum(parts)))
+
+
 def _along_rows(problem: KernelProblem) -> bool:
     """True where the axis of a concatenation is the innermost in memory."""
     assert isinstance(problem.op, Concat)
@@ -203,13 +214,6 @@ def _refuse_pad(problem: KernelProblem) -> str | None:
     return Reason("pads {} axes, at most {} are supported", rank, MOST_AXES) if rank > MOST_AXES else None
 
 
-def _padding(op: Pad, output: Operand) -> str:
-    """The constant around a padded tensor."""
-    if output.format.dtype is DType.BOOL:
-        return boolean(op.value != 0)
-    return f"{int(op.value)}" if output.format.dtype.is_integer else literal(op.value)
-
-
 def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
     assert isinstance(op, Pad)
@@ -224,7 +228,7 @@ def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
     dtype = ctype(output.format.dtype)
     call = (
         f"bolt::portable::pad<bolt::portable::PadMode::{op.mode}, {dtype}>(r, {parameters}, "
-        f"static_cast<{dtype}>({_padding(op, output)}), {at.inputs[0]}, {at.outputs[0]});"
+        f"static_cast<{dtype}>({padding(op, output)}), {at.inputs[0]}, {at.outputs[0]});"
     )
     return StepCode(("bolt_portable/move.h",), None, "", call)
 
@@ -233,7 +237,7 @@ def _emit_tiled_pad(problem: KernelProblem, tile: PadTile, at: StepExpressions) 
     output = problem.outputs[0]
     assert isinstance(problem.op, Pad)
     dtype = ctype(output.format.dtype)
-    return tiled_pads.emit_tiled_pad(problem, tile, at, dtype, f"static_cast<{dtype}>({_padding(problem.op, output)})")
+    return tiled_pads.emit_tiled_pad(problem, tile, at, dtype, f"static_cast<{dtype}>({padding(problem.op, output)})")
 
 
 _TILED_PADS: Form[PadTile] = Form(
@@ -272,6 +276,7 @@ def _cast_bandwidth(problem: KernelProblem) -> float:
 
 
 _TILED_ROWS = tiled_form(moved_rows, in_whole_accesses)
+_ROWS = row_form(exchanged, in_whole_accesses)
 _TILED_CASTS = tiled_form(_cast_points, lambda problem: _cast_bandwidth(problem) == 1.0)
 
 RULES = (
@@ -305,7 +310,7 @@ RULES = (
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PACKED, PERMUTED, _TILED_ROWS),
+        forms=(PACKED, PERMUTED, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Transpose,
@@ -318,7 +323,7 @@ RULES = (
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PACKED, PERMUTED, _TILED_ROWS),
+        forms=(PACKED, PERMUTED, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Rearrange,
@@ -332,7 +337,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PACKED, PERMUTED, _TILED_ROWS),
+        forms=(PACKED, PERMUTED, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Expand,
@@ -341,7 +346,10 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=expand_bandwidth,
         gpu_latency=copy_latency,
-        forms=(flat_form(copied_points, expands_whole), tiled_form(copied_points, expands_whole)),
+        forms=(
+            flat_form(copied_points, expands_whole), tiled_form(copied_points, expands_whole),
+            row_form(copied, expands_whole),
+        ),
     ),
     Rule(
         Slice,
@@ -354,7 +362,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(tiled_form(copied_rows, in_whole_accesses),),
+        forms=(tiled_form(copied_rows, in_whole_accesses), row_form(sliced, in_whole_accesses)),
     ),
     Rule(
         Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True
@@ -364,9 +372,11 @@ RULES = (
         _refuse_concat,
         _emit_concat,
         _as_fast_as_memory,
+        gpu_bandwidth=_concat_bandwidth,
         gpu_latency=concat_latency,
         pitched=_along_rows,
         reads_apart=_parts_apart,
+        forms=(row_form(joined, joins_whole),),
     ),
     Rule(
         Pad,
@@ -374,6 +384,6 @@ RULES = (
         _emit_pad,
         _as_fast_as_memory,
         gpu_bandwidth=tiled_pads.pad_bandwidth,
-        forms=(_TILED_PADS,),
+        forms=(_TILED_PADS, row_form(padded, tiled_pads.pads_whole)),
     ),
 )

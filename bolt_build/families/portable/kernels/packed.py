@@ -191,9 +191,11 @@ def _refuse_tile(problem: KernelProblem, tile: PackedTile, gpu: Gpu) -> str | No
     if (reason := refuse_tile(problem, tile.tile, gpu)) is not None:
         return reason
     copy = copy_of(problem)
-    if len(tile.words) != 2 or any(own not in _words(copy, side) for side, own in enumerate(tile.words)):
-        wanted = " and of ".join(", ".join(map(str, _words(copy, side))) for side in (0, 1))
-        return Reason("accesses are of {} elements", wanted)
+    if len(tile.words) != 2:
+        return Reason("states accesses of {} sides, which are 2", len(tile.words))
+    for side, own in enumerate(tile.words):
+        if own not in _words(copy, side):
+            return Reason("an access of {} elements is none of {} to {} bytes", own, _WORDS[0], _WORDS[-1])
     return None
 
 

@@ -86,9 +86,9 @@ class TiledCopy:
     def side(self, cut: tuple[int, ...], near: tuple[int, ...], side: int) -> Side:
         return side_of(self.loops, cut, near, side, self.nbytes[side], self.even(cut, side))
 
-    def met(self, cut: tuple[int, ...], near: tuple[int, ...]) -> float:
-        """Accesses that one of a warp which writes takes."""
-        return conflicts(self.side(cut, near, 1), self.nbytes[0])
+    def placed(self, cut: tuple[int, ...]) -> tuple[int, ...]:
+        """Steps in shared memory with which threads of a warp that write seldom meet in a bank."""
+        return placed(self.loops, cut, lambda near: conflicts(self.side(cut, near, 1), self.nbytes[0]))
 
     def edges(self, cut: tuple[int, ...]) -> float:
         """How many times the bytes of both sides are moved with those at the ends of runs."""
@@ -143,7 +143,7 @@ def _tiles(copy: TiledCopy, gpu: Gpu) -> tuple[PermutedTile, ...]:
         return clocks_of(nbytes, copy.instructions(cut, dense(copy.loops, cut), False), copy.tiles(cut), gpu)
 
     best = sorted(cuts(copy.loops, _ROOM // own), key=lambda cut: (clocks(cut), cut))[:_TRIED]
-    return tuple(PermutedTile(cut, placed(copy.loops, cut, lambda near: copy.met(cut, near))) for cut in best)
+    return tuple(PermutedTile(cut, copy.placed(cut)) for cut in best)
 
 
 def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[PermutedTile]:

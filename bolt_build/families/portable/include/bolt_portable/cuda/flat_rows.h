@@ -1,0 +1,230 @@
+// Rows of any width that the compiler knows, in whole accesses of a dense output wherever they end. Which column an element is of a
+// thread finds once: its words stand so many rows apart that all begin with the same one.
+#pragma once
+
+#include <numeric>
+
+#include "bolt_portable/cuda/boxes.h"
+#include "bolt_portable/gather.h"
+#include "bolt_portable/move.h"
+
+namespace bolt::portable {
+
+/// How threads stand in rows of `width` elements of T: in words of `lanes`, `group` rows of which are whole sectors of memory.
+template <typename T, Index width, int lanes>
+struct RowWords {
+  static constexpr int unit = std::max(lanes, 32 / static_cast<int>(sizeof(T)));
+  static constexpr int group = unit / static_cast<int>(std::gcd(width, static_cast<Index>(unit)));
+  static constexpr Index words = width * group / lanes;
+  static constexpr int parts = static_cast<int>((words + block_threads - 1) / block_threads), whole = unit / lanes;
+  static constexpr int box = static_cast<int>(((words + parts - 1) / parts + whole - 1) / whole) * whole;
+  static constexpr int beside = parts > 1 || box > block_threads / 2 ? 1 : block_threads / box;
+  static constexpr int threads = (box * beside + 31) / 32 * 32;
+  static_assert(lanes <= width && threads <= block_threads);
+};
+
+/// Rows of an output of Source::width columns, each element of which a source says. A source has
+///   In, Out, width
+///   column(c)      what it knows of a column
+///   row(r)         what it knows of a row
+///   load(row, column)   the element
+///   to(r)          where an output's row begins; the output is dense where `dense`
+/// A thread has `turns` words of `lanes` neighbours.
+template <typename Source, int lanes, int turns, bool dense>
+struct FlatRows {
+  using Out = typename Source::Out;
+  static constexpr std::uint32_t width = Source::width;
+  using Words = RowWords<Out, Source::width, lanes>;
+  static constexpr bool broken = width % lanes != 0;  ///< a word may be of two rows
+  Source source;
+  Out* out;
+  std::uint32_t rows;
+  bool aligned;
+
+  __device__ void operator()(std::uint32_t block) const {
+    constexpr std::uint32_t parts = Words::parts, words = Words::words, box = Words::box, beside = Words::beside;
+    constexpr std::uint32_t group = Words::group, apart = beside * group;
+    const std::uint32_t place = block / parts, own = threadIdx.x / box;
+    const std::uint32_t word = (block - place * parts) * box + threadIdx.x - own * box;
+    if (own >= beside || word >= words) return;
+    const std::uint32_t ahead = word * lanes / width;
+    const std::uint32_t first = word * lanes - ahead * width;
+    const std::uint32_t row = (place * turns * beside + own) * group + ahead;
+    typename Source::Column columns[lanes];
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) columns[i] = source.column(is_next(first, i) ? first + i - width : first + i);
+    Lanes<Out, lanes> found[turns];
+#pragma unroll
+    for (int k = 0; k < turns; ++k) {
+      const auto upper = source.row(last_of(row + k * apart)), lower = source.row(last_of(row + k * apart + (broken ? 1 : 0)));
+#pragma unroll
+      for (int i = 0; i < lanes; ++i) found[k].at[i] = source.load(is_next(first, i) ? lower : upper, columns[i]);
+    }
+#pragma unroll
+    for (int k = 0; k < turns; ++k) store(row + k * apart, first, found[k]);
+  }
+
+  static __device__ bool is_next(std::uint32_t first, int i) { return broken && first + i >= width; }
+  __device__ std::uint32_t last_of(std::uint32_t row) const { return row < rows ? row : rows - 1; }
+
+  __device__ void store(std::uint32_t row, std::uint32_t first, const Lanes<Out, lanes>& found) const {
+    if (row >= rows) return;
+    Out* const to = out + source.to(row) + first;
+    const bool one = dense ? row + 1 < rows || !is_next(first, lanes - 1)
+                           : !is_next(first, lanes - 1) && reinterpret_cast<std::uintptr_t>(to) % sizeof found == 0;
+    if (one && (!dense || aligned)) {
+      *reinterpret_cast<Lanes<Out, lanes>*>(to) = found;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) {
+      if (!is_next(first, i))
+        to[i] = found.at[i];
+      else if (row + 1 < rows)
+        out[source.to(row + 1) + first + i - width] = found.at[i];
+    }
+  }
+};
+
+/// Queues the rows of an output.
+template <int lanes, int turns, bool dense, typename Source>
+void flat_rows(const Run& r, Index rows, const Source& source, void* output, const char* what) {
+  using Body = FlatRows<Source, lanes, turns, dense>;
+  if (rows == 0) return;
+  counted(rows * Source::width, what);
+  auto* const out = static_cast<typename Source::Out*>(output);
+  const Body body{source, out, counted(rows, what), in_lanes(out, lanes)};
+  const Index high = Index{turns} * Body::Words::beside * Body::Words::group;
+  launch_blocks<Body::Words::threads, tile_resident>(r, (rows + high - 1) / high * Body::Words::parts, body, what);
+}
+
+/// A copy: elements of a row lie as far apart as the last of `Steps` says, and rows as the others do. `To` are steps of the output.
+template <typename In_, typename Out_, typename Extents, typename Steps, typename To, bool dense>
+struct CopiedRows {
+  using In = In_;
+  using Out = Out_;
+  static constexpr int last = Extents::count - 1;
+  static constexpr Index width = Extents::at[last];
+  using Column = std::int32_t;
+  using Row = std::int32_t;
+  const In* from;
+
+  template <typename Own, int axis = last - 1>
+  static __device__ std::int32_t begin(std::uint32_t row) {
+    if constexpr (axis < 0) {
+      return 0;
+    } else {
+      constexpr std::uint32_t extent = Extents::at[axis];
+      constexpr std::int32_t step = static_cast<std::int32_t>(Own::at[axis]);
+      const std::uint32_t outside = axis > 0 ? row / extent : 0u;
+      return static_cast<std::int32_t>(row - outside * extent) * step + begin<Own, axis - 1>(outside);
+    }
+  }
+  __device__ Column column(std::uint32_t c) const {
+    constexpr std::int32_t step = static_cast<std::int32_t>(Steps::at[last]);
+    return static_cast<std::int32_t>(c) * step;
+  }
+  __device__ Row row(std::uint32_t r) const { return begin<Steps>(r); }
+  __device__ Out load(Row row, Column column) const { return converted<In, Out>(from[row + column]); }
+  __device__ std::uint32_t to(std::uint32_t r) const {
+    if constexpr (dense) return r * static_cast<std::uint32_t>(width);
+    return static_cast<std::uint32_t>(begin<To>(r));
+  }
+};
+
+/// Tensors beside each other. The columns of part i end in front of `Ends::at[i]`, its rows lie `Pitches::at[i]` elements apart, and
+/// those of the output `apart`.
+template <typename T, typename Ends, typename Pitches, Index apart>
+struct JoinedRows {
+  using In = T;
+  using Out = T;
+  static constexpr int count = Ends::count;
+  static constexpr Index width = Ends::at[count - 1];
+  struct Column {
+    const T* from;
+    std::uint32_t pitch;
+  };
+  using Row = std::uint32_t;
+  const T* part[count];
+
+  template <int i = 0>
+  __device__ Column column(std::uint32_t c) const {
+    constexpr std::uint32_t begin = i > 0 ? Ends::at[i > 0 ? i - 1 : 0] : 0, end = Ends::at[i], own = Pitches::at[i];
+    if constexpr (i + 1 < count)
+      if (c >= end) return column<i + 1>(c);
+    return {part[i] + (c - begin), own};
+  }
+  __device__ Row row(std::uint32_t r) const { return r; }
+  __device__ T load(Row row, const Column& column) const { return column.from[row * column.pitch]; }
+  __device__ std::uint32_t to(std::uint32_t r) const { return r * static_cast<std::uint32_t>(apart); }
+};
+
+/// Elements that `count` indices name of each row of `extent` elements.
+template <typename T, typename I, Index extent, Index count>
+struct PickedRows {
+  using In = T;
+  using Out = T;
+  static constexpr Index width = count;
+  using Column = std::uint32_t;
+  using Row = std::uint32_t;
+  const T* from;
+  const I* at;
+  std::uint32_t* fault;
+  std::uint32_t mark;
+
+  __device__ Column column(std::uint32_t c) const {
+    return static_cast<std::uint32_t>(inside(static_cast<Index>(at[c]), extent, fault, mark));
+  }
+  __device__ Row row(std::uint32_t r) const { return r * static_cast<std::uint32_t>(extent); }
+  __device__ T load(Row row, Column column) const { return from[row + column]; }
+  __device__ std::uint32_t to(std::uint32_t r) const { return r * static_cast<std::uint32_t>(count); }
+};
+
+/// A padding of axes that are `Given` of the input and `Made` of the output, `Begin` of which stand in front.
+template <typename T, PadMode mode, typename Given, typename Made, typename Begin>
+struct PaddedRows {
+  using In = T;
+  using Out = T;
+  static constexpr int last = Made::count - 1;
+  static constexpr Index width = Made::at[last];
+  using Column = std::int32_t;  ///< below zero where the constant stands
+  struct Row {
+    std::int32_t begin;
+    bool there;
+  };
+  const T* from;
+  T value;
+
+  template <int axis>
+  static __device__ std::int32_t source(std::uint32_t at) {
+    constexpr std::int32_t given = Given::at[axis], made = Made::at[axis], begin = Begin::at[axis];
+    if constexpr (given == made && begin == 0) return static_cast<std::int32_t>(at);
+    return pad_source<mode>(static_cast<std::int32_t>(at), begin, given, made);
+  }
+  /// `step`: elements of the input that a place of the axis has.
+  template <int axis, std::int32_t step>
+  static __device__ void add(std::uint32_t row, Row& found) {
+    if constexpr (axis >= 0) {
+      constexpr std::uint32_t made = Made::at[axis];
+      constexpr std::int32_t given = Given::at[axis];
+      const std::uint32_t outside = axis > 0 ? row / made : 0u;
+      const std::int32_t place = source<axis>(row - outside * made);
+      found.begin += place * step;
+      found.there = found.there && place >= 0;
+      add<axis - 1, step * given>(outside, found);
+    }
+  }
+  __device__ Column column(std::uint32_t c) const { return source<last>(c); }
+  __device__ Row row(std::uint32_t r) const {
+    constexpr std::int32_t given = Given::at[last];
+    Row found{0, true};
+    add<last - 1, given>(r, found);
+    return found;
+  }
+  __device__ T load(const Row& row, Column column) const {
+    return row.there && column >= 0 ? from[row.begin + column] : value;
+  }
+  __device__ std::uint32_t to(std::uint32_t r) const { return r * static_cast<std::uint32_t>(width); }
+};
+
+}  // namespace bolt::portable
