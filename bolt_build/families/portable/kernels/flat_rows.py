@@ -20,8 +20,9 @@ from bolt_build.targets import Gpu, Target
 
 _WORDS, _TURNS = (1, 2, 4, 8, 16), (1, 2, 4, 8)
 """Elements of an access, and accesses of a thread, that are tried."""
-_ACCESS, _SECTOR, _HELD = 16, 32, 64
-"""Bytes of an access at most, bytes that memory has at least, and bytes of a thread's elements at most."""
+_ACCESS, _SECTOR, _HELD = 16, 32, 16
+"""Bytes of an access at most, bytes that memory has at least, and elements that a thread has at once at most: more
+would leave registers, with their addresses."""
 _LARGEST = 1 << 31
 """Elements that 32 bits count."""
 _BEGIN, _WORD, _ELEMENT = 30, 12, 6
@@ -139,8 +140,8 @@ def _refuse_tile(rows: FlatRows, tile: RowTile) -> str | None:
         return Reason("accesses of {} elements are none of {} bytes at most", tile.words, _ACCESS)
     if tile.words > rows.width:
         return Reason("accesses of {} elements are longer than rows of {}", tile.words, rows.width)
-    if tile.turns not in _TURNS or tile.words * tile.turns * rows.nbytes > _HELD:
-        return Reason("{} accesses of a thread are more than {} bytes", tile.turns, _HELD)
+    if tile.turns not in _TURNS or tile.words * tile.turns * max(1, rows.nbytes // 4) > _HELD:
+        return Reason("{} accesses of {} elements are more than a thread's registers hold", tile.turns, tile.words)
     return None
 
 

@@ -1,4 +1,4 @@
-"""How a GPU scatters along an axis: lines lie in shared memory, each of one thread, and updates come many at a time."""
+"""How a GPU scatters along an axis: lines lie in shared memory, each of one thread, and all threads bring updates."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ UPDATES = {
     "max": "bolt::portable::typed::Max", "min": "bolt::portable::typed::Min",
 }  # fmt: skip
 """C++ of what an update makes of an element."""
-_ROOM, _AHEAD, _AHEAD_WIDE, _RESIDENT = 24 << 10, 16, 10, 4
-"""Bytes of shared memory that a block has, updates of a line that a thread has asked for at once, the same of indices
-in 64 bits, and blocks of a multiprocessor."""
+_ROOM, _HELD, _RESIDENT = 24 << 10, 1024, 4
+"""Bytes of shared memory that a block has for its lines, updates of all of them that it has at once, and blocks of a
+multiprocessor."""
 _COLUMNS = (8, 16, 32, 48, 64, 96, 128, 192, 256)
 """Neighbouring lines that are tried where there are more than a block has."""
 _WORDS = (16, 8, 4, 2, 1)
@@ -105,8 +105,7 @@ def _seconds(problem: KernelProblem, tile: LineTile, target: Target) -> float:
     run = (tile.columns if tile.columns < inner else inner * length) * problem.inputs[0].format.dtype.nbytes
     memory = moved(problem.nbytes, target) * (1 + _SECTOR / run) / _REACHED
     blocks = ceil(outer / tile.outers) * ceil(inner / tile.columns)
-    indices = problem.inputs[1]
-    rounds = ceil(indices.shape[problem.op.axis] / (_AHEAD if indices.format.dtype.nbytes <= 4 else _AHEAD_WIDE))
+    rounds = ceil(problem.inputs[1].shape[problem.op.axis] / (_HELD // (tile.outers * tile.columns)))
     waits = ceil(blocks / (gpu.sms * _RESIDENT)) * (_LINES + rounds * _ROUND)
     return float(max(memory, waits) + OVERLAPPED * target.launch_seconds)
 

@@ -29,6 +29,8 @@ _REACHED, _TILE = 0.97, 1.5e-6
 _ROWS = {"constant": 0.62, "reflect": 0.32, "edge": 0.36, "wrap": 0.32}
 """Part of the bandwidth that the plain kernel reaches by mode where rows are no whole accesses: an H200's, of a few
 sizes; of the last mode a guess."""
+_SHORT, _LONG = 0.7, 256
+"""The part of that for rows of fewer elements, each of which is looked for anew."""
 _WIDTHS = (4, 8)
 """Elements of a whole access of the plain kernel."""
 
@@ -94,7 +96,9 @@ def pads_whole(problem: KernelProblem) -> bool:
 def pad_bandwidth(problem: KernelProblem) -> float:
     """Part of a GPU's bandwidth that the plain kernel reaches."""
     assert isinstance(problem.op, Pad)
-    return 1.0 if pads_whole(problem) else _ROWS[problem.op.mode]
+    if pads_whole(problem):
+        return 1.0
+    return _ROWS[problem.op.mode] * (_SHORT if pad_axes(problem)[-1].made < _LONG else 1.0)
 
 
 def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:

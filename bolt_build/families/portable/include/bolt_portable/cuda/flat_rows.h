@@ -86,6 +86,9 @@ struct FlatRows {
   }
 };
 
+/// Blocks of a multiprocessor that rows are compiled for: loads of a thread's elements are on their way at once, with their addresses.
+constexpr int rows_resident = 4;
+
 /// Queues the rows of an output.
 template <int lanes, int turns, bool dense, typename Source>
 void flat_rows(const Run& r, Index rows, const Source& source, void* output, const char* what) {
@@ -95,7 +98,7 @@ void flat_rows(const Run& r, Index rows, const Source& source, void* output, con
   auto* const out = static_cast<typename Source::Out*>(output);
   const Body body{source, out, counted(rows, what), in_lanes(out, lanes)};
   const Index high = Index{turns} * Body::Words::beside * Body::Words::group;
-  launch_blocks<Body::Words::threads, tile_resident>(r, (rows + high - 1) / high * Body::Words::parts, body, what);
+  launch_blocks<Body::Words::threads, rows_resident>(r, (rows + high - 1) / high * Body::Words::parts, body, what);
 }
 
 /// A copy: elements of a row lie as far apart as the last of `Steps` says, and rows as the others do. `To` are steps of the output.
@@ -187,11 +190,8 @@ struct PaddedRows {
   using Out = T;
   static constexpr int last = Made::count - 1;
   static constexpr Index width = Made::at[last];
-  using Column = std::int32_t;  ///< below zero where the constant stands
-  struct Row {
-    std::int32_t begin;
-    bool there;
-  };
+  using Column = std::int32_t;  ///< below zero where the constant stands, as a row's beginning is
+  using Row = std::int32_t;
   const T* from;
   T value;
 
@@ -203,27 +203,23 @@ struct PaddedRows {
   }
   /// `step`: elements of the input that a place of the axis has.
   template <int axis, std::int32_t step>
-  static __device__ void add(std::uint32_t row, Row& found) {
-    if constexpr (axis >= 0) {
+  static __device__ Row begin(std::uint32_t row) {
+    if constexpr (axis < 0) {
+      return 0;
+    } else {
       constexpr std::uint32_t made = Made::at[axis];
       constexpr std::int32_t given = Given::at[axis];
       const std::uint32_t outside = axis > 0 ? row / made : 0u;
-      const std::int32_t place = source<axis>(row - outside * made);
-      found.begin += place * step;
-      found.there = found.there && place >= 0;
-      add<axis - 1, step * given>(outside, found);
+      const std::int32_t place = source<axis>(row - outside * made), others = begin<axis - 1, step * given>(outside);
+      return (place | others) < 0 ? -1 : place * step + others;
     }
   }
   __device__ Column column(std::uint32_t c) const { return source<last>(c); }
   __device__ Row row(std::uint32_t r) const {
     constexpr std::int32_t given = Given::at[last];
-    Row found{0, true};
-    add<last - 1, given>(r, found);
-    return found;
+    return begin<last - 1, given>(r);
   }
-  __device__ T load(const Row& row, Column column) const {
-    return row.there && column >= 0 ? from[row.begin + column] : value;
-  }
+  __device__ T load(Row row, Column column) const { return (row | column) < 0 ? value : from[row + column]; }
   __device__ std::uint32_t to(std::uint32_t r) const { return r * static_cast<std::uint32_t>(width); }
 };
 
