@@ -46,13 +46,14 @@ _SECTOR = 32
 """Bytes that memory has at least: where a run is stored words are counted from the beginning of one."""
 _WORDS = (4, 8, 16)
 """Bytes of an access that are tried."""
-_READ_END, _STORE_END = 4, 32
+_READ_END, _STORE_END = 4, 80
 """Bytes that a run's ends waste beside it, in the mean: where it is read, and where it is stored, for a sector that is
 stored in part takes as long as a whole one, twice. Guesses, as all constants here: an H200 measured single elements
 alone."""
-_BLOCK, _WORD, _LEAD, _READ, _STORE, _DIVISION = 24, 14, 6, 2.5, 3.5, 4
-"""Instructions of a thread for where its tile stands, for a word, for each loop that leads to its run, for an element
-that is read or stored, and for each loop within a run but one."""
+_BLOCK, _WORD, _LEAD, _READ, _STORE, _DIVISION, _ROW = 24, 14, 6, 2.5, 3.5, 4, 2
+"""Instructions of a thread for where its tile stands, for a word, for each loop that leads to its run or to a row of
+it, for an element that is read or stored, for each loop within a run but one of an element that finds its place by
+itself, and for one of two rows."""
 _REACHED, _TILE = 0.85, 2.0e-6
 """The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store."""
 
@@ -86,14 +87,22 @@ class _Side:
     outside: tuple[tuple[int, int], ...]
     slots: int
     lanes: int
+    unit: int
 
     @property
-    def turns(self) -> int:
-        return ceil(prod(extent for extent, _ in self.outside) * self.slots / THREADS)
+    def turns(self) -> float:
+        """Of all threads: warps that have none in the last one go on at once."""
+        return ceil(prod(extent for extent, _ in self.outside) * self.slots / WARP) * WARP / THREADS
 
     @property
-    def divisions(self) -> int:
-        return max(0, len(self.within) - 1)
+    def instructions(self) -> float:
+        """For where a word and its elements lie."""
+        loops = len(self.within) - 1
+        if loops < 1:
+            return _WORD + _LEAD * len(self.outside)
+        if self.within[0][0] >= self.unit:  # elements of two rows
+            return _WORD + _LEAD * (len(self.outside) + loops + 1) + self.lanes * _ROW
+        return _WORD + _LEAD * len(self.outside) + self.lanes * _DIVISION * loops
 
     def place(self, item: int) -> int:
         """Where the first element of an item's word lies in shared memory."""
@@ -121,11 +130,11 @@ def _side(copy: TiledCopy, tile: PackedTile, side: int) -> _Side:
         length, inside = length * extent, inside + 1
     unit = _unit(copy.nbytes[1], lanes) if side else lanes
     if is_even(copy.loops, cut, side, unit, 0 if side else copy.offset):
-        slots = ceil(length / lanes)
+        slots, unit = ceil(length / lanes), lanes
     else:
         slots = (unit - 1 + length + unit - 1) // unit * (unit // lanes)
     steps = tuple((extent, step) for extent, _, step in loops)
-    return _Side(steps[:inside], steps[inside:], slots, lanes)
+    return _Side(steps[:inside], steps[inside:], slots, lanes, unit)
 
 
 def _unit(nbytes: int, lanes: int) -> int:
@@ -145,8 +154,7 @@ def _instructions(copy: TiledCopy, tile: PackedTile, met: bool) -> float:
     issued, shared = float(_BLOCK), 0.0
     for number, element in enumerate((_READ, _STORE)):
         side = _side(copy, tile, number)
-        lead = _WORD + _LEAD * len(side.outside)
-        issued += side.turns * (lead + side.lanes * (element + _DIVISION * side.divisions))
+        issued += side.turns * (side.instructions + side.lanes * element)
         shared += side.turns * side.lanes * (side.met(copy.nbytes[0]) if met else 1.0) + side.turns
     return THREADS * max(issued, 4 * shared)
 
@@ -166,7 +174,8 @@ def _words(copy: TiledCopy, side: int) -> list[int]:
 
 @functools.lru_cache(maxsize=512)
 def _tiles(copy: TiledCopy, gpu: Gpu) -> tuple[PackedTile, ...]:
-    """Those of the tiles that take the fewest clocks if no threads meet in a bank, in all words."""
+    """Those that take the fewest clocks if no threads meet in a bank, in the words of the fewest instructions: so tiles
+    that are offered differ in their runs."""
     elements = prod(loop.extent for loop in copy.loops)
     middle = (_words(copy, 0)[1 % len(_words(copy, 0))], _words(copy, 1)[1 % len(_words(copy, 1))])
 
@@ -175,12 +184,13 @@ def _tiles(copy: TiledCopy, gpu: Gpu) -> tuple[PackedTile, ...]:
         nbytes = elements * sum(copy.nbytes) * _edges(copy, cut)
         return clocks_of(nbytes, _instructions(copy, tile, False), copy.tiles(cut), gpu)
 
+    def in_words(cut: tuple[int, ...]) -> PackedTile:
+        stated = product(_words(copy, 0), _words(copy, 1))
+        found = (PackedTile(PermutedTile(cut, _near(copy, cut, words)), words) for words in stated)
+        return min(found, key=lambda tile: (_instructions(copy, tile, True), tile.words))
+
     best = sorted(cuts(copy.loops, _ROOM // copy.nbytes[0]), key=lambda cut: (clocks(cut), cut))[:_TRIED]
-    return tuple(
-        PackedTile(PermutedTile(cut, _near(copy, cut, words)), words)
-        for cut in best
-        for words in product(_words(copy, 0), _words(copy, 1))
-    )
+    return tuple(map(in_words, best))
 
 
 def _each_tile(problem: KernelProblem, gpu: Gpu) -> Iterator[PackedTile]:

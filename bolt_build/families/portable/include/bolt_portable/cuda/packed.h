@@ -82,7 +82,7 @@ struct PackedSide {
     return place;
   }
 
-  /// Where element `element` of a run lies in shared memory, from the run's first one.
+  /// Where element `element` of a run lies in shared memory, from the run's first one; of loops from `loop` inwards.
   template <int loop = at.rank - 1>
   static __device__ std::uint32_t held(std::uint32_t element) {
     if constexpr (loop < first) {
@@ -94,6 +94,33 @@ struct PackedSide {
       return (element - outside * extent) * near + held<loop - 1>(outside);
     }
   }
+
+  /// Whether elements of a word are of two rows of the innermost loop at most, also in front of the run.
+  static constexpr bool in_rows = first < at.rank - 1 && at.extent[at.rank - 1] >= (even ? lanes : unit);
+
+  /// Where the elements of a word lie in shared memory: in two rows, whose beginnings are found once, or each by itself.
+  struct Held {
+    std::uint32_t upper, lower;
+    std::int32_t left;  ///< elements that the first row still has
+
+    __device__ explicit Held(const Place& place) : upper(place.held), lower(0), left(place.element) {
+      if constexpr (in_rows) {
+        constexpr std::uint32_t extent = at.extent[at.rank - 1], near = at.step[1][at.rank - 1];
+        // A word may begin in front of the run.
+        const std::uint32_t row = (place.element + extent) / extent, column = place.element + extent - row * extent;
+        upper = place.held + held<at.rank - 2>(row - 1) + column * near;
+        lower = place.held + held<at.rank - 2>(row) + (column - extent) * near;
+        left = static_cast<std::int32_t>(extent - column);
+      }
+    }
+    __device__ std::uint32_t at_element(int i) const {
+      if constexpr (in_rows) {
+        constexpr std::uint32_t near = at.step[1][at.rank - 1];
+        return (i < left ? upper : lower) + i * near;
+      }
+      return upper + PackedSide::held(left + i);
+    }
+  };
 };
 
 /// A tile a block, as `Permutation` has it. `given` and `made` are elements of a word on both sides.
@@ -142,9 +169,11 @@ struct PackedPermutation {
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
         const auto& place = places[k];
+        if (place.length == 0) continue;
+        const typename Reads::Held to(place);
 #pragma unroll
         for (int i = 0; i < given; ++i)
-          if (place.has(i)) held[place.held + Reads::held(place.element + i)] = words[k].at[i];
+          if (place.has(i)) held[to.at_element(i)] = words[k].at[i];
       }
     }
   }
@@ -152,11 +181,13 @@ struct PackedPermutation {
   __device__ void write(Out* target, const In* held, const std::uint32_t (&limit)[rank]) const {
 #pragma unroll(Writes::turns < 4 ? Writes::turns : 4)
     for (int turn = 0; turn < Writes::turns; ++turn) {
+      if (turn * block_threads + threadIdx.x >= Writes::items) break;
       const auto place = Writes::find(turn * block_threads + threadIdx.x, target, limit);
+      const typename Writes::Held from(place);
       typename Writes::Word word;
 #pragma unroll
       for (int i = 0; i < made; ++i)
-        if (place.has(i)) word.at[i] = converted<In, Out>(held[place.held + Writes::held(place.element + i)]);
+        if (place.has(i)) word.at[i] = converted<In, Out>(held[from.at_element(i)]);
       Out* const to = target + place.memory + place.element;
       if (aligned_out && place.whole()) {
         *reinterpret_cast<typename Writes::Word*>(to) = word;
