@@ -27,14 +27,14 @@ def _input(shape: Shape, dtype: DType) -> Input:
 
 def _rows(label: str, op: Op, *shapes: Shape, dtype: DType = DType.F16) -> Layer:
     inputs = tuple(_input(shape, dtype) for shape in shapes)
-    return Layer(f"rows-{label}", op, inputs, (), dtype if dtype.is_float else DType.F32, TOLERANCE)
+    return Layer(f"flat-{label}", op, inputs, (), dtype if dtype.is_float else DType.F32, TOLERANCE)
 
 
 def _picked(label: str, count: int, *shape: int, dtype: DType = DType.F16, index: DType = DType.I64) -> Layer:
     last = shape[-1]
     indices = Input((count,), low=-last, high=last - 1, dtype=index)
     return Layer(
-        f"rows-picked-{label}", Gather(len(shape) - 1), (_input(shape, dtype), indices), (), DType.F16, TOLERANCE
+        f"flat-picked-{label}", Gather(len(shape) - 1), (_input(shape, dtype), indices), (), DType.F16, TOLERANCE
     )
 
 
@@ -68,7 +68,7 @@ _TILES = ((1, 8), (2, 2), (4, 2), (4, 4), (8, 1), (8, 2), (16, 4))
 
 
 def candidate(tile: RowTile) -> Candidate:
-    return Candidate("portable", (("algorithm", "rows"), *tile.parameters), tile.settings)
+    return Candidate("portable", (("algorithm", "flat"), *tile.parameters), tile.settings)
 
 
 def _with_words(trial: Trial, number: int) -> Trial:

@@ -16,6 +16,7 @@ from gpu_bf16 import in_bf16
 from gpu_channels import channel_trials
 from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
 from gpu_flat import flat_trials
+from gpu_flat_rows import flat_row_trials
 from gpu_folds import fold_trials
 from gpu_forms import (
     FORMS,
@@ -380,7 +381,7 @@ def _of_small_layers() -> list[Trial]:
     found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
     found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
     found += pair_sums() + pair_products() + permuted_trials()
-    found += flat_trials() + tiled_trials() + scatter_trials()
+    found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )

@@ -82,7 +82,7 @@ def _is(candidate: Candidate, algorithm: str) -> bool:
 
 
 def permuted_trials() -> list[Trial]:
-    """Of each alternative the kernels that are predicted to be fastest, some in other tiles, and some with rows apart."""
+    """Of each alternative the kernels predicted to be fastest, some in other tiles, and some with rows apart."""
     found = [
         trial
         for layer in LAYERS

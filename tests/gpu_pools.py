@@ -102,7 +102,14 @@ def plain(trials: list[Trial]) -> list[Trial]:
 
     def others(trial: Trial) -> bool:
         algorithm = dict(trial.candidate.parameters).get("algorithm")
-        return isinstance(trial.step.problem.op, cut) or algorithm in ("permuted", "tiled", "lines", "slices")
+        return isinstance(trial.step.problem.op, cut) or algorithm in (
+            "packed",
+            "permuted",
+            "tiled",
+            "flat",
+            "lines",
+            "slices",
+        )
 
     return [replace(each, candidate=DIRECT) if others(each) else each for each in trials]
 

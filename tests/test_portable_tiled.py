@@ -186,14 +186,16 @@ def test_odd_rows_are_padded_through_tiles_where_the_plain_kernel_was_measured_t
 ) -> None:
     legal = FAMILY.candidates(padded(mode, (32, 64, 62, 62), (0, 0, 1, 1)), H100)[0]
     assert dict(legal[0].parameters)["algorithm"] == algorithm
-    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled"}
+    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled", "flat"}
 
 
 def test_padding_in_whole_accesses_is_left_to_the_plain_kernel() -> None:
     problem = padded("constant", (32, 28, 28, 192), (0, 2, 2, 0))
     candidates, refusals = FAMILY.candidates(problem, H100)
     assert candidates == (DIRECT,)
-    assert [str(refusal.reason) for refusal in refusals] == ["tiled: threads of the plain kernel have whole accesses"]
+    assert [str(refusal.reason) for refusal in refusals] == [
+        f"{form}: threads of the plain kernel have whole accesses" for form in ("tiled", "flat")
+    ]
 
 
 @pytest.mark.parametrize(

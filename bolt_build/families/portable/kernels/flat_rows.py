@@ -35,7 +35,8 @@ _REACHED, _TILE = 0.85, 1.5e-6
 @dataclass(frozen=True)
 class FlatRows:
     """Rows of an output, and the C++ of a source of `flat_rows.h` that says where their elements are. Instructions of a
-    thread are for each of its columns, and for each row; `wasted` are bytes of sectors that are read for nothing."""
+    thread are for each of its columns, and for each row; `wasted` are bytes of sectors that are read for nothing, `reach` is how many
+    elements of a tensor offsets count. `driver` is what launches it."""
 
     rows: int
     width: int
@@ -46,6 +47,7 @@ class FlatRows:
     reach: int
     wasted: float = 0.0
     dense: bool = True
+    driver: str = "flat_rows"
 
 
 @dataclass(frozen=True)
@@ -200,11 +202,11 @@ def row_form(
         found = describe(problem, at)
         assert found is not None, "emits what it serves"
         how = f"{tile.words}, {tile.turns}, {boolean(found.dense)}"
-        call = f'bolt::portable::flat_rows<{how}>(r, {found.rows}, {found.source}, {at.outputs[0]}, "movement");'
+        call = f'bolt::portable::{found.driver}<{how}>(r, {found.rows}, {found.source}, {at.outputs[0]}, "movement");'
         return StepCode(("bolt_portable/cuda/flat_rows.h",), None, "", call)
 
     return Form(
-        "rows",
+        "flat",
         lambda problem: known(problem) is not None,
         refuse,
         tiles,

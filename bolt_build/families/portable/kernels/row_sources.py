@@ -51,6 +51,7 @@ def joined(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | Non
         1,
         max(outer * each for each in pitches),
         dense=not pitch,
+        driver="join_rows",
     )
 
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <numeric>
+#include <utility>
 
 #include "bolt_portable/cuda/boxes.h"
 #include "bolt_portable/gather.h"
@@ -161,6 +162,22 @@ struct JoinedRows {
   __device__ T load(Row row, const Column& column) const { return column.from[row * column.pitch]; }
   __device__ std::uint32_t to(std::uint32_t r) const { return r * static_cast<std::uint32_t>(apart); }
 };
+
+/// The same of a concatenation, whose parts may be where the output has them: what computed them has written them there. Then the
+/// plain kernel copies the others.
+template <int lanes, int turns, bool dense, typename T, typename Ends, typename Pitches, Index apart, int... i>
+void join_rows(const Run& r, Index rows, const JoinedRows<T, Ends, Pitches, apart>& source, void* output, const char* what,
+               std::integer_sequence<int, i...>) {
+  constexpr Index begin[] = {0, Ends::at[i]...};
+  if (((source.part[i] == static_cast<T*>(output) + begin[i]) || ...))
+    concat<T>(r, rows, {ConcatPart{source.part[i], Ends::at[i] - begin[i], Pitches::at[i]}...}, output, dense ? 0 : apart);
+  else
+    flat_rows<lanes, turns, dense>(r, rows, source, output, what);
+}
+template <int lanes, int turns, bool dense, typename T, typename Ends, typename Pitches, Index apart>
+void join_rows(const Run& r, Index rows, const JoinedRows<T, Ends, Pitches, apart>& source, void* output, const char* what) {
+  join_rows<lanes, turns, dense>(r, rows, source, output, what, std::make_integer_sequence<int, Ends::count>{});
+}
 
 /// Elements that `count` indices name of each row of `extent` elements.
 template <typename T, typename I, Index extent, Index count>
