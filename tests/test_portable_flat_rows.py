@@ -67,6 +67,10 @@ def test_more_tensors_than_a_thread_looks_through_have_the_plain_kernel_alone() 
     assert pieces(movement(Concat(1), (512, 27), *([((512, 3), F16)] * 9))) == {"direct"}
 
 
+def test_rows_of_one_element_which_may_lie_apart_have_the_plain_kernel_alone() -> None:
+    assert pieces(movement(Slice((0, 0, 0), (3, 41, 1), (1, 2, 1)), (3, 41, 1), ((3, 85, 7), F16))) == {"direct"}
+
+
 def test_hosts_have_the_plain_kernel_alone() -> None:
     assert FAMILY.candidates(BOXES, HOST)[0] == (DIRECT,)
 

@@ -182,6 +182,12 @@ def rows_kept(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[t
     return tuple(Loop(loop.extent, loop.steps[:2]) for loop in both), offset
 
 
+def neighbours_kept(problem: KernelProblem) -> bool:
+    """True where the innermost of these loops is of neighbours of the output, wherever its rows lie: rows of one
+    element leave none."""
+    return rows_kept(problem, pitch=problem.outputs[0].row + PART_ALIGNMENT)[0][-1].steps[1] == 1
+
+
 def _nest(problem: KernelProblem, given: int, pitch: int) -> tuple[list[Loop], int]:
     """A loop for each axis of the output, or for each part of one."""
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]

@@ -11,7 +11,7 @@ from math import ceil, gcd
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import boolean
-from bolt_build.families.portable.copies import copied_types, copy_loops, rows_kept
+from bolt_build.families.portable.copies import copied_types, copy_loops, neighbours_kept, rows_kept
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.tile_threads import RESIDENT, THREADS, WARP, seconds_of
 from bolt_build.families.portable.number_tile import NumberTile
@@ -35,8 +35,8 @@ _REACHED, _TILE = 0.85, 1.5e-6
 @dataclass(frozen=True)
 class FlatRows:
     """Rows of an output, and the C++ of a source of `flat_rows.h` that says where their elements are. Instructions of a
-    thread are for each of its columns, and for each row; `wasted` are bytes of sectors that are read for nothing, `reach` is how many
-    elements of a tensor offsets count. `driver` is what launches it."""
+    thread are for each of its columns, and for each row. Offsets count `reach` elements of a tensor, `wasted` are bytes
+    of sectors that are read for nothing, `driver` is what launches it."""
 
     rows: int
     width: int
@@ -86,7 +86,7 @@ def _copied(problem: KernelProblem, at: StepExpressions | None, keeps: bool) -> 
     types."""
     source, output = problem.inputs[0], problem.outputs[0]
     types = copied_types(source, output)
-    if types is None or source.constant or not output.type.elements:
+    if types is None or source.constant or not output.type.elements or (keeps and not neighbours_kept(problem)):
         return None
     given, pitch = (0, 0) if at is None else (at.input_pitch(0), at.pitch(0))
     loops, offset = (rows_kept if keeps else copy_loops)(problem, given, pitch)

@@ -14,7 +14,7 @@ from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.portable.copies import copied_types, copy_loops, rows_kept
+from bolt_build.families.portable.copies import copied_types, copy_loops, neighbours_kept, rows_kept
 from bolt_build.families.portable.form import Form, Tile
 from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, clocks_of, seconds_of, threads_along
 from bolt_build.families.portable.typed import ctype, pointwise_loops
@@ -171,7 +171,7 @@ def copied_points(problem: KernelProblem, at: StepExpressions | None) -> Points 
 
 def copied_rows(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
     """A copy in loops that are as many wherever rows lie."""
-    return _copied(problem, *rows_kept(problem, *_apart(at)))
+    return _copied(problem, *rows_kept(problem, *_apart(at))) if neighbours_kept(problem) else None
 
 
 def moved_rows(problem: KernelProblem, at: StepExpressions | None) -> Points | None:
