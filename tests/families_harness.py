@@ -38,7 +38,8 @@ SOON_COMPILED = (*HOST.compile_flags, "-O0")
 @dataclass(frozen=True)
 class Input:
     """One input of a layer: its shape, whether its values are constant, and the range that they are drawn from. So many
-    last elements of each row are minus infinity for the first of its images, half as many for the next one."""
+    last elements of each row are minus infinity for the first of its images, half as many for the next one. `even` ones
+    are no random numbers: along the first axis they go from the lowest to the highest."""
 
     shape: tuple[int, ...]
     constant: bool = False
@@ -46,6 +47,7 @@ class Input:
     high: float = 2.0
     dtype: DType = DType.F32
     hidden: int = 0
+    even: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ def _value(layer: Layer, index: int) -> Array:
     """An input by itself: some layers have others that are too large to be made."""
     given = layer.inputs[index]
     array = np.random.RandomState(20 + index).uniform(given.low, given.high, given.shape)
+    if given.even:
+        array = np.linspace(np.full(given.shape[1:], given.low), given.high, given.shape[0])
     for image in range(given.shape[0] if given.hidden else 0):
         array[image, ..., given.shape[-1] - (given.hidden >> image) :] = -np.inf
     with np.errstate(over="ignore"):

@@ -1,5 +1,5 @@
-"""Images made larger and smaller by rows that slide: one axis and two, planes and channels of every width, odd extents,
-tables in any order, rows that lie apart."""
+"""Images made larger and smaller by rows that slide, and by rows in shared memory: one axis and two, planes and channels
+of every width, odd extents, tables as images have them and in any order, rows that lie apart."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.resample import ResampleTile
+from bolt_build.families.portable.kernels.resample_staged import StagedResampleTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.resample import Resample
 
 DIRECT = Candidate("portable", (("algorithm", "direct"),))
 
 
-def resampled(label: str, shape: tuple[int, ...], *tables: tuple[int, int, int], precision: DType = DType.F16) -> Layer:
-    """Of each table an axis, its results, and neighbours of each. Places are in no order, some of them outside."""
+def resampled(
+    label: str, shape: tuple[int, ...], *tables: tuple[int, int, int], precision: DType = DType.F16, even: bool = False
+) -> Layer:
+    """Of each table an axis, its results, and neighbours of each. Places are in no order, some of them outside; or
+    `even`, as images have them: half of the neighbours of the first and of the last result are outside."""
     inputs = [Input(shape)]
     for axis, made, taps in tables:
-        inputs.append(Input((made,), True, -taps - 0.4, shape[axis] + 1.4, DType.I64))
+        low, high = (-taps / 2, shape[axis] - taps / 2) if even else (-taps - 0.4, shape[axis] + 1.4)
+        inputs.append(Input((made,), True, low, high, DType.I64, even=even))
         inputs.append(Input((made, taps), True, -1.0, 1.0))
     op = Resample(tuple(axis for axis, _, _ in tables))
     return Layer(f"resample-{label}", op, tuple(inputs), (), precision, TOLERANCE)
@@ -50,6 +55,35 @@ CASES: tuple[tuple[Layer, Layout, tuple[tuple[int, int, int, int], ...]], ...] =
 )
 
 
+STAGED: tuple[tuple[Layer, tuple[tuple[int, int, int, int], ...]], ...] = (
+    (resampled("linear-planes", (3, 5, 9, 13), (2, 18, 2), (3, 26, 2), even=True), ((1, 1, 4, 5), (4, 4, 2, 9))),
+    (resampled("cubic-planes", (2, 3, 17, 23), (2, 35, 4), (3, 47, 4), even=True), ((2, 1, 2, 8), (1, 2, 2, 18))),
+    (resampled("nearest-planes", (2, 5, 7, 9), (2, 21, 1), (3, 31, 1), even=True), ((3, 8, 8, 3),)),
+    (resampled("smaller-planes", (1, 3, 34, 71), (2, 17, 2), (3, 35, 2), even=True), ((1, 1, 2, 4),)),
+    (resampled("antialias-planes", (1, 3, 33, 40), (2, 9, 8), (3, 10, 8), even=True), ((1, 4, 3, 3),)),
+    (resampled("uneven-planes", (1, 5, 8, 9), (2, 9, 3), (3, 5, 6), even=True), ((1, 8, 3, 3),)),
+    (resampled("planes-in-no-order", (2, 3, 9, 13), (2, 18, 2), (3, 27, 2)), ((1, 1, 2, 9),)),
+    (resampled("rows-alone", (2, 3, 9, 35), (2, 18, 2), even=True), ((1, 1, 2, 5),)),
+    (resampled("lines-alone", (2, 55, 30), (2, 61, 2), even=True), ((2, 1, 4, 7),)),
+    (resampled("depths-of-planes", (1, 3, 4, 5, 7), (2, 8, 2), (3, 9, 2), even=True), ((2, 1, 4, 2),)),
+    (
+        resampled("planes-in-fp32", (1, 12, 5, 7), (2, 10, 2), (3, 13, 4), precision=DType.F32, even=True),
+        ((2, 4, 2, 5),),
+    ),
+)
+"""Of planes in shared memory: pixels, planes, strips and results below each other."""
+
+
+def staged_resample_trials() -> list[Trial]:
+    found = []
+    for layer, tiles in STAGED:
+        offered = trials_of(layer, "portable")
+        plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is ROW)
+        cut = (StagedResampleTile(*tile) for tile in tiles)
+        found += [replace(plain, candidate=candidate_of("portable", "staged", tile)) for tile in cut]
+    return found
+
+
 def resample_trials() -> list[Trial]:
     found = []
     for layer, layout, tiles in CASES:
@@ -60,4 +94,4 @@ def resample_trials() -> list[Trial]:
         found.append(replace(plain, candidate=DIRECT))
     apart = found[0]
     assert apart.step.pitched == apart.step.reads_apart == (0,)
-    return [*found, replace(apart, pitch=40, between=8)]
+    return [*found, replace(apart, pitch=40, between=8), *staged_resample_trials()]

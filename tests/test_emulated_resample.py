@@ -1,5 +1,5 @@
-"""Images that are resampled by rows that slide agree with NumPy on the emulated GPU: random extents, axes, layouts,
-neighbours and tiles, with tables as images have them and with any others."""
+"""Images that are resampled by rows that slide, and by rows in shared memory, agree with NumPy on the emulated GPU:
+random extents, axes, layouts, neighbours and tiles, with tables as images have them and with any others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from families_harness import Layer, values_of
 from gpu_harness import TARGET, Library, Trial, compile_all, trials_of, write
-from gpu_resample import resampled
+from gpu_resample import DIRECT, resampled
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
-from bolt_build.graph.ir import Array
+from bolt_build.graph.ir import Array, Layout
 from bolt_build.toolchain import probe
 
 pytestmark = pytest.mark.large
-COUNT, SLIDING = 24, "sliding"
+COUNT = 36
 
 
 def drawn(seed: int) -> Trial:
@@ -37,19 +37,34 @@ def drawn(seed: int) -> Trial:
     precision = random.choice((DType.F16, DType.F16, DType.F16, DType.BF16, DType.F32))
     layer = resampled(f"drawn-{seed}", shape, *tables, precision=precision)
     layer = replace(layer, tolerance=2e-2 if precision is DType.BF16 else layer.tolerance)
-    trial = random.choice(trials_of(layer, "portable"))
+    form = ("sliding", "staged")[seed % 2]
+    trials = trials_of(layer, "portable")
+    # Channels that lie side by side have rows that slide alone.
+    planes = [each for each in trials if each.step.problem.outputs[0].format.layout is Layout.ROW]
+    trial = random.choice(trials if form == "sliding" else planes)
     family, problem = Portable(), trial.step.problem
-    tiles = [each for each in family.candidates(problem, TARGET)[0] if dict(each.parameters)["algorithm"] == SLIDING]
+    offered = family.candidates(problem, TARGET)[0]
+    tiles = [each for each in offered if dict(each.parameters)["algorithm"] == form] or [DIRECT]
     tile = random.choice(tiles)
     return replace(trial, candidate=random.choice([tile, *family.variants(problem, tile, TARGET)]))
 
 
-def of_images(layer: Layer) -> list[Array]:
-    """Places grow, as those of an image do, at times by less than an element and at times by more."""
+def growing(layer: Layer) -> list[Array]:
+    """Places grow, at times by less than an element and at times by more."""
     found = values_of(layer)
     for index in range(1, len(found), 2):
         found[index] = np.sort(found[index])
     return found
+
+
+def evenly(layer: Layer) -> list[Array]:
+    """Places are as far apart as those of an image are, and some neighbours of its edges are outside."""
+    inputs = list(layer.inputs)
+    for index in range(1, len(inputs), 2):
+        taps, (axis, *_) = inputs[index + 1].shape[1], layer.op.axes[index // 2 :]
+        extent = inputs[0].shape[axis]
+        inputs[index] = replace(inputs[index], low=-taps / 2, high=extent - taps / 2, even=True)
+    return values_of(replace(layer, inputs=tuple(inputs)))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +80,7 @@ def library(shared_folder: SharedFolder) -> Library:
     return Library(folder)
 
 
-@pytest.mark.parametrize("values", [values_of, of_images], ids=["any tables", "as images have them"])
+@pytest.mark.parametrize("values", [values_of, growing, evenly], ids=["any tables", "growing", "as images have them"])
 @pytest.mark.parametrize("index", range(COUNT))
 def test_agrees_with_numpy(library: Library, index: int, values: object) -> None:
     library.forget()

@@ -3,7 +3,6 @@ input along its columns once, and has as many such rows in registers as a result
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,9 +10,10 @@ from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cost import OVERLAPPED, moved
-from bolt_build.families.common.cxx import struct
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.pool_windows import channels_last
+from bolt_build.families.portable.kernels.resample_images import Images, are_pixels, arguments, images_of
+from bolt_build.families.portable.kernels.resample_staged import FORM as STAGED
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
@@ -32,60 +32,6 @@ _PIXELS, _NEAR = (1, 2, 4), 24
 """Pixels of a row that a thread may have, and accesses beside each other that are to be neighbours at least."""
 _DOWNS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
 """Results below each other that a thread may have."""
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """What there is, what is made of it, and of how many each is made; `taps` 0 of an axis that stays."""
-
-    extent: int
-    made: int
-    taps: int
-
-    @property
-    def step(self) -> int:
-        """Elements that a result adds to those of the one before, as a rule."""
-        return min(max(ceil(self.extent / max(self.made, 1)), 1), max(self.taps, 1))
-
-
-@dataclass(frozen=True)
-class _Images:
-    """[outer, rows, columns, inner] of elements of `nbytes`."""
-
-    outer: int
-    rows: _Axis
-    columns: _Axis
-    inner: int
-    nbytes: int
-
-
-@functools.lru_cache(maxsize=256)
-def _images(problem: KernelProblem) -> _Images:
-    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
-    assert isinstance(op, Resample)
-    taps = dict(zip(op.axes, (table.shape[1] for table in problem.inputs[2::2]), strict=True))
-    order = memory_axes(len(output.shape), output.format.layout)
-    axes = [_Axis(source.shape[axis], output.shape[axis], taps.get(axis, 0)) for axis in order]
-    first = order.index(op.axes[0])
-    before, own, behind = axes[:first], axes[first : first + len(op.axes)], axes[first + len(op.axes) :]
-    outer, inner = prod(axis.made for axis in before), prod(axis.made for axis in behind)
-    if len(own) == 1 and channels_last(problem):
-        # Pixels may lie apart.
-        inner = behind[-1].made
-    if len(own) == 1 and (inner == 1 or (len(behind) == 1 and channels_last(problem))):
-        # Rows stay, and threads go down them with one table of columns.
-        rows, columns, outer = _Axis(outer, outer, 0), own[0], 1
-    elif len(own) == 1:
-        beside = prod(axis.made for axis in behind) // max(inner, 1)
-        rows, columns = own[0], _Axis(beside, beside, 0)
-    else:
-        rows, columns = own
-    return _Images(outer, rows, columns, inner, source.format.dtype.nbytes)
-
-
-def _pixels(problem: KernelProblem) -> bool:
-    """True where what lies beside each other is the channels of a pixel."""
-    return channels_last(problem) and _images(problem).inner == problem.outputs[0].shape[1]
 
 
 def _refuse(problem: KernelProblem) -> str | None:
@@ -117,24 +63,24 @@ class ResampleTile(NumberTile):
     step: int
     down: int
 
-    def loads(self, images: _Images) -> int:
+    def loads(self, images: Images) -> int:
         """Of a thread for a row of the input."""
         return max(images.columns.taps, 1) * self.pixels
 
-    def registers(self, images: _Images) -> int:
+    def registers(self, images: Images) -> int:
         """Rows that are held, what is on its way, and where and with which weights a row is read."""
         loads, height = self.loads(images), max(images.rows.taps, 1)
         return height * self.lanes * self.pixels + self.step * loads * ceil(self.lanes * images.nbytes / 4) + 2 * loads
 
-    def strips(self, images: _Images) -> int:
+    def strips(self, images: Images) -> int:
         return ceil(images.rows.made / self.down)
 
-    def threads(self, images: _Images) -> int:
+    def threads(self, images: Images) -> int:
         across = ceil(images.columns.made / self.pixels) * (images.inner // self.lanes)
         return images.outer * self.strips(images) * across
 
 
-def _tiles(images: _Images) -> Iterator[ResampleTile]:
+def _tiles(images: Images) -> Iterator[ResampleTile]:
     """Of eight elements at most: more would leave a multiprocessor few threads."""
     widths = (lanes for lanes in _WIDTHS if images.inner % lanes == 0 and lanes * images.nbytes <= _LOAD_BYTES)
     downs = sorted({ceil(images.rows.made / ceil(images.rows.made / down)) for down in _DOWNS})
@@ -147,7 +93,7 @@ def _tiles(images: _Images) -> Iterator[ResampleTile]:
                 yield ResampleTile(lanes, pixels, images.rows.step, down)
 
 
-def refuse_tile(tile: ResampleTile, images: _Images, gpu: Gpu) -> str | None:
+def refuse_tile(tile: ResampleTile, images: Images, gpu: Gpu) -> str | None:
     """Why no kernel resamples so on this GPU, None where one does."""
     if tile.lanes not in _WIDTHS or tile.lanes * images.nbytes > _LOAD_BYTES:
         return Reason("there are kernels of 1, 2, 4 or 8 neighbours, of {} bytes at most", _LOAD_BYTES)
@@ -186,7 +132,7 @@ _OTHERS, _BLOCK = 28, 256
 """Registers of a thread for all else, and threads of a block."""
 
 
-def _instructions(tile: ResampleTile, images: _Images) -> float:
+def _instructions(tile: ResampleTile, images: Images) -> float:
     """Of a thread."""
     loads, height, elements = tile.loads(images), max(images.rows.taps, 1), tile.lanes * tile.pixels
     results, given = _of_a_strip(tile, images)
@@ -195,19 +141,19 @@ def _instructions(tile: ResampleTile, images: _Images) -> float:
     return _BEGIN + 6 * loads + given * of_row + results * of_result
 
 
-def _of_a_strip(tile: ResampleTile, images: _Images) -> tuple[float, float]:
+def _of_a_strip(tile: ResampleTile, images: Images) -> tuple[float, float]:
     """Rows of the result that a thread has, and rows of the input that it reads."""
     results = images.rows.made / tile.strips(images)
     return results, max(images.rows.taps, 1) + (results - 1) * images.rows.extent / images.rows.made
 
 
-def _read(images: _Images) -> float:
+def _read(images: Images) -> float:
     """The part of the input's rows that are read."""
     rows = images.rows
     return min(1.0, rows.taps * rows.made / rows.extent) if rows.taps else 1.0
 
 
-def _moved(problem: KernelProblem, images: _Images, target: Target) -> float:
+def _moved(problem: KernelProblem, images: Images, target: Target) -> float:
     """Seconds of the result's bytes and of those that are read, at all of the bandwidth."""
     source = problem.inputs[0].nbytes
     return moved(problem.nbytes, target) * (1 - (1 - _read(images)) * source / problem.nbytes)
@@ -216,7 +162,7 @@ def _moved(problem: KernelProblem, images: _Images, target: Target) -> float:
 def _seconds(problem: KernelProblem, tile: ResampleTile, target: Target) -> float:
     """What takes longest of the bytes, the instructions, and the rows for which threads wait one after the other; and
     what is lost where the last threads leave others without work."""
-    gpu, images = target.gpu, _images(problem)
+    gpu, images = target.gpu, images_of(problem)
     assert gpu is not None, "rows slide on GPUs"
     threads, (_, given) = tile.threads(images), _of_a_strip(tile, images)
     issued = _ISSUED * threads * _instructions(tile, images) / (target.rate("fp32") / 2)
@@ -229,39 +175,16 @@ def _seconds(problem: KernelProblem, tile: ResampleTile, target: Target) -> floa
     return float(together * (1 + _TAIL / max(waves, _FEWEST)) + OVERLAPPED * target.launch_seconds)
 
 
-def _axis(axis: _Axis, first: str, weights: str) -> str:
-    pointers = {
-        "first": f"static_cast<const std::int64_t*>({first})", "weights": f"static_cast<const float*>({weights})",
-    } if axis.taps else {}  # fmt: skip
-    return struct("bolt::portable::ResampledAxis", extent=axis.extent, made=axis.made, taps=axis.taps, **pointers)
-
-
-def _arguments(problem: KernelProblem, at: StepExpressions) -> tuple[str, str]:
-    """What is resampled, and its axes."""
-    images, tables = _images(problem), list(at.inputs[1:])
-    axes = []
-    for axis in (images.rows, images.columns):
-        first, weights = (tables.pop(0), tables.pop(0)) if axis.taps else ("nullptr", "nullptr")
-        axes.append(_axis(axis, first, weights))
-    parameters = struct(
-        "bolt::portable::Resample",
-        outer=images.outer,
-        inner=images.inner,
-        in_cell=at.input_pitch(0) or images.inner,
-        out_cell=at.pitch(0) or images.inner,
-    )
-    return parameters, ", ".join(axes)
-
-
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    parameters, axes = _arguments(problem, at)
+    parameters, axes = arguments(images_of(problem), at)
     kind = ctype(problem.inputs[0].format.dtype)
     call = f"bolt::portable::resample<{kind}>(r, {parameters}, {axes}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(_HEADER, None, "", call)
 
 
 def _emit_sliding(problem: KernelProblem, tile: ResampleTile, at: StepExpressions) -> StepCode:
-    images, (parameters, axes) = _images(problem), _arguments(problem, at)
+    images = images_of(problem)
+    parameters, axes = arguments(images, at)
     how = f"{tile.lanes}, {tile.pixels}, {images.rows.taps}, {images.columns.taps}, {tile.step}"
     call = (
         f"bolt::portable::resample_sliding<{ctype(problem.inputs[0].format.dtype)}, {how}>(r, {parameters}, {axes}, "
@@ -276,7 +199,7 @@ comes, and for each that follows it."""
 
 
 def _plain_seconds(problem: KernelProblem, target: Target) -> float:
-    images = _images(problem)
+    images = images_of(problem)
     neighbours = max(images.rows.taps, 1) * max(images.columns.taps, 1)
     instructions = problem.outputs[0].type.elements * (_ELEMENT + _NEIGHBOUR * neighbours)
     issued = _ISSUED * instructions / (target.rate("fp32") / 2)
@@ -288,8 +211,8 @@ FORM: Form[ResampleTile] = Form(
     "sliding",
     lambda problem: prod(problem.outputs[0].shape) > 0,
     lambda problem, gpu: None,
-    lambda problem, gpu: _tiles(_images(problem)),
-    lambda problem, tile, gpu: refuse_tile(tile, _images(problem), gpu),
+    lambda problem, gpu: _tiles(images_of(problem)),
+    lambda problem, tile, gpu: refuse_tile(tile, images_of(problem), gpu),
     _seconds,
     ResampleTile.read,
     _emit_sliding,
@@ -302,8 +225,8 @@ RULES = (
         _emit,
         lambda problem: 0.01,
         gpu_seconds=_plain_seconds,
-        pitched=_pixels,
-        reads_apart=lambda problem: (0,) if _pixels(problem) else (),
-        forms=(FORM,),
+        pitched=are_pixels,
+        reads_apart=lambda problem: (0,) if are_pixels(problem) else (),
+        forms=(FORM, STAGED),
     ),
 )

@@ -29,7 +29,26 @@ struct Resample {
   Index outer, inner, in_cell, out_cell;
 };
 
-/// The plain kernel: all neighbours of an element in one loop nest.
+/// Element `item` of the result, in the order of memory: all of its neighbours in one loop nest.
+template <typename T>
+BOLT_HD void resample_one(const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, const T* from, T* to,
+                          Index item) {
+  const Position element = static_cast<Position>(item), inner = static_cast<Position>(p.inner);
+  const Position pixel = element / inner, line = pixel / static_cast<Position>(columns.made);
+  const Index x = pixel - line * static_cast<Position>(columns.made), y = line % static_cast<Position>(rows.made);
+  const Index image = line / static_cast<Position>(rows.made), c = element - pixel * inner;
+  float sum = 0;
+  for (int i = 0; i < rows.terms(); ++i) {
+    const T* row = from + (image * rows.extent + rows.place(y, i)) * columns.extent * p.in_cell + c;
+    float part = 0;
+    for (int j = 0; j < columns.terms(); ++j)
+      part += columns.weight(x, j) * cast<float>(read(row + columns.place(x, j) * p.in_cell));
+    sum += rows.weight(y, i) * part;
+  }
+  to[static_cast<Index>(pixel) * p.out_cell + c] = portable::element<T>(sum);
+}
+
+/// The plain kernel: each element by itself.
 template <typename T>
 void resample(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, const void* input,
               void* output) {
@@ -37,26 +56,12 @@ void resample(const Run& r, const Resample& p, const ResampledAxis& rows, const 
   T* to = static_cast<T*>(output);
   for_each_item(
       r, p.outer * rows.made * columns.made * p.inner, rows.terms() * columns.terms(),
-      [=] BOLT_BODY(Index item) {
-        const Position element = static_cast<Position>(item), inner = static_cast<Position>(p.inner);
-        const Position pixel = element / inner, line = pixel / static_cast<Position>(columns.made);
-        const Index x = pixel - line * static_cast<Position>(columns.made), y = line % static_cast<Position>(rows.made);
-        const Index image = line / static_cast<Position>(rows.made), c = element - pixel * inner;
-        float sum = 0;
-        for (int i = 0; i < rows.terms(); ++i) {
-          const T* row = from + (image * rows.extent + rows.place(y, i)) * columns.extent * p.in_cell + c;
-          float part = 0;
-          for (int j = 0; j < columns.terms(); ++j)
-            part += columns.weight(x, j) * cast<float>(read(row + columns.place(x, j) * p.in_cell));
-          sum += rows.weight(y, i) * part;
-        }
-        to[static_cast<Index>(pixel) * p.out_cell + c] = portable::element<T>(sum);
-      },
-      "resampling");
+      [=] BOLT_BODY(Index item) { resample_one(p, rows, columns, from, to, item); }, "resampling");
 }
 
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/resample.h"
+#include "bolt_portable/cuda/resample_staged.h"
 #endif
