@@ -14,7 +14,9 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.pool_sliding import SlidingTile
+from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.lp_pool import LpPool
@@ -90,6 +92,38 @@ IN_ROWS = (SlidingTile(1, 2, 1, 5, 3, 1), SlidingTile(1, 4, 2, 6, 1, 1), Sliding
 FAR = (SlidingTile(1, 4, 1, 2, 3, 1, True), SlidingTile(1, 2, 2, 6, 2, 1, True), SlidingTile(1, 8, 1, 1, 2, 1, True))
 """The same whose windows lie apart, where these have no more columns than they may."""
 APART = ("slide-average", "slide-max-stem", "slide-ten-channels")
+
+
+STAGED: tuple[tuple[Layer, tuple[StagedPlanesTile, ...]], ...] = tuple(
+    (layer, tuple(StagedPlanesTile(*each) for each in tiles))
+    for layer, tiles in (
+        (pooled("planes-max", windows("max", 3, 2, 1), 2, 5, 33, 35), ((1, 1, 4, 3), (2, 4, 2, 9))),
+        (pooled("planes-max-every", windows("max", 5, 1, 2), 1, 3, 21, 70), ((2, 1, 2, 5), (3, 2, 3, 7))),
+        (pooled("planes-average", windows("average", 3, 1, 1), 2, 3, 17, 39), ((2, 1, 3, 6), (4, 8, 2, 9))),
+        (pooled("planes-average-ceil-padded", windows("average", 3, 2, 1, ceil_mode=True, padded=True), 1, 7, 16, 30),
+         ((1, 4, 3, 3),)),
+        (pooled("planes-max-dilated", windows("max", 3, 1, 2, 2), 1, 5, 15, 19), ((2, 4, 2, 8),)),
+        (pooled("planes-uneven", Pool("average", (4, 2), (3, 1), (2, 0), (1, 1), (2, 3)), 2, 3, 19, 47),
+         ((1, 1, 2, 3),)),
+        (pooled("planes-norm", LpPool(2, (3, 2), (2, 1), (1, 0), (1, 1), (1, 2)), 1, 5, 19, 38), ((2, 1, 2, 5),)),
+        (pooled("signals", Pool("average", (3,), (2,), (1,), (1,), (1,)), 3, 11, 301), ((2, 1, 1, 4), (1, 1, 2, 7))),
+        (pooled("flat-planes", Pool("max", (1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1)), 1, 2, 3, 7, 9),
+         ((1, 8, 2, 4),)),
+    )
+)  # fmt: skip
+"""Of planes in shared memory."""
+
+
+def staged_pools() -> list[Trial]:
+    """In half precision, stored in it and as the model's outputs, and in fp32."""
+    found = []
+    for layer, tiles in STAGED:
+        for each in (layer, replace(layer, precision=DType.F32, tolerance=2e-6)):
+            trials = trials_of(each, "portable")
+            planes = [trial for trial in trials if trial.step.problem.inputs[0].format.layout is Layout.ROW]
+            cut = [candidate_of("portable", "staged", tile) for tile in tiles]
+            found += [replace(trial, candidate=one) for trial in planes for one in cut]
+    return list({trial.label: trial for trial in found}.values())
 
 
 def candidate(tile: SlidingTile) -> Candidate:

@@ -1,5 +1,5 @@
-"""Images made larger and smaller by rows that slide, and by rows in shared memory: one axis and two, planes and channels
-of every width, odd extents, tables as images have them and in any order, rows that lie apart."""
+"""Images made larger and smaller by rows that slide, and by rows in shared memory: one axis and two, planes and
+channels of every width, odd extents, tables as images have them and in any order, rows that lie apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.resample import ResampleTile
-from bolt_build.families.portable.kernels.resample_staged import StagedResampleTile
+from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.resample import Resample
 
@@ -79,7 +79,7 @@ def staged_resample_trials() -> list[Trial]:
     for layer, tiles in STAGED:
         offered = trials_of(layer, "portable")
         plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is ROW)
-        cut = (StagedResampleTile(*tile) for tile in tiles)
+        cut = (StagedPlanesTile(*tile) for tile in tiles)
         found += [replace(plain, candidate=candidate_of("portable", "staged", tile)) for tile in cut]
     return found
 

@@ -76,7 +76,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class _Images:
+class Images:
     """What slides: `many` images of `channels`, of which each is `out` windows high and wide. A part of a window takes
     so many `registers` a channel, elements are `given` bytes, results `stored`. Images `in_planes` have one channel
     each: threads beside each other have neighbouring windows only if a thread's own lie apart."""
@@ -92,7 +92,7 @@ class _Images:
     rows_alone: bool = False
     """True where windows and images are one row high, and nothing behind says which channel a row is of."""
 
-    def seen_by(self, tile: SlidingTile) -> _Images:
+    def seen_by(self, tile: SlidingTile) -> Images:
         """As the kernel goes through them: threads whose windows lie apart go down rows that are images by
         themselves."""
         if not (tile.apart and self.rows_alone):
@@ -131,22 +131,22 @@ class SlidingTile:
         lanes, across, ahead, resident, down, together = (reader.number(name) for name in names)
         return SlidingTile(lanes, across, ahead, resident, down, together, apart)
 
-    def columns(self, images: _Images) -> int:
+    def columns(self, images: Images) -> int:
         """Columns of a thread's windows: those that lie apart share none."""
         return self.across * images.windows.cells[1] if self.apart else images.windows.columns(self.across)
 
-    def row(self, images: _Images) -> int:
+    def row(self, images: Images) -> int:
         """Registers of a row; single elements have one each."""
         words = self.lanes * images.given / 4
         return ceil(self.columns(images) * (max(words, 1.0) if self.apart else words))
 
-    def registers(self, images: _Images) -> int:
+    def registers(self, images: Images) -> int:
         """An estimate: the rows ahead and one, what it gives, the windows that are open, and what all else takes."""
         part = self.across * self.lanes * images.registers
         others = _OTHERS + self.columns(images) + (_BITS if self.apart else 0)
         return others + (1 + self.ahead) * self.row(images) + ceil(part * (1 + images.windows.live))
 
-    def threads(self, images: _Images) -> int:
+    def threads(self, images: Images) -> int:
         """Threads that have work, and those beside the last channels."""
         chunks = ceil(images.channels / (self.lanes * self.together))
         high, wide = images.out
@@ -173,7 +173,7 @@ def _windows(op: Pool | LpPool) -> Windows:
 
 
 @functools.lru_cache(maxsize=256)
-def _images(problem: KernelProblem) -> _Images:
+def images_of(problem: KernelProblem) -> Images:
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
     assert isinstance(op, Pool | LpPool)
     batch, channels, *spatial = output.shape
@@ -184,13 +184,13 @@ def _images(problem: KernelProblem) -> _Images:
     flat = (high, prod(source.shape[2:-1]) // depth, windows.cells[0], windows.step[0]) == (1, 1, 1, 1)
     alone = flat and not channels_last(problem) and not problem.epilogue
     exact = isinstance(op, Pool) and op.mode == "max" and given == 2 and planes == 1
-    return _Images(
+    return Images(
         windows, batch * depth * planes, channels // planes, (high, wide), 0.5 if exact else 1.0, given,
         output.format.dtype.nbytes, not channels_last(problem), alone,
     )  # fmt: skip
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_windows_that_slide(problem: KernelProblem, gpu: Gpu) -> str | None:
     op = problem.op
     if isinstance(op, PoolPlaces):
         return "joins values of rows, and indices go with none"
@@ -200,19 +200,19 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None
 
 
-def _resident(bare: SlidingTile, images: _Images, gpu: Gpu) -> int:
+def _resident(bare: SlidingTile, images: Images, gpu: Gpu) -> int:
     """As many blocks as have the registers that their threads need; 1 where not even these have."""
     return max((each for each in RESIDENT if bare.registers(images) <= _room(each, gpu)), default=1)
 
 
-def _lanes(images: _Images, gpu: Gpu) -> int:
+def _lanes(images: Images, gpu: Gpu) -> int:
     """The widest loads that channels are a multiple of; narrower ones where windows would take too many registers."""
     widths = [lanes for lanes in WIDTHS if images.channels % lanes == 0 and lanes * images.given <= _LOAD_BYTES]
     fit = (lanes for lanes in widths if SlidingTile(lanes, 1, 1, 1, 1, 1).registers(images) <= _room(1, gpu))
     return next(fit, widths[-1])
 
 
-def tiles(images: _Images, gpu: Gpu) -> Iterator[SlidingTile]:
+def tiles(images: Images, gpu: Gpu) -> Iterator[SlidingTile]:
     """In blocks of whole runs of channels, if there are such."""
     lanes, (high, wide) = _lanes(images, gpu), images.out
     groups = images.channels // lanes
@@ -230,7 +230,7 @@ def tiles(images: _Images, gpu: Gpu) -> Iterator[SlidingTile]:
                     yield SlidingTile(lanes, across, ahead, resident, down, together, apart)
 
 
-def refuse_tile(tile: SlidingTile, images: _Images, gpu: Gpu) -> str | None:
+def refuse_tile(tile: SlidingTile, images: Images, gpu: Gpu) -> str | None:
     """Why no kernel pools so on this GPU, None where one does."""
     images = images.seen_by(tile)
     if tile.lanes not in WIDTHS or tile.across not in ACROSS:
@@ -278,7 +278,7 @@ _TAIL = 0.18
 """The part of a wave for which its last blocks leave others without work."""
 
 
-def _instructions(tile: SlidingTile, images: _Images) -> tuple[float, float]:
+def _instructions(tile: SlidingTile, images: Images) -> tuple[float, float]:
     """Of a thread for a row of the input, and for a row of results."""
     windows, words = images.windows, tile.lanes * images.given / 4
     begin = words + (tile.lanes if images.registers == 1 else 0)
@@ -288,7 +288,7 @@ def _instructions(tile: SlidingTile, images: _Images) -> tuple[float, float]:
     return row, tile.across * (_LEAVE + 2 * tile.lanes)
 
 
-def _lines(tile: SlidingTile, images: _Images) -> float:
+def _lines(tile: SlidingTile, images: Images) -> float:
     """What accesses make of an instruction: those of neighbouring threads that lie apart are so many more lines."""
     if tile.lanes * images.given >= 4 and not images.in_planes:
         return 1.0
@@ -300,7 +300,7 @@ def _lines(tile: SlidingTile, images: _Images) -> float:
 def _seconds(problem: KernelProblem, tile: SlidingTile, target: Target) -> float:
     """What the bytes take; and what threads take who go down their rows beside each other, each row as long as the
     instructions of all of them, or as one thread waits for it."""
-    gpu, images = target.gpu, _images(problem).seen_by(tile)
+    gpu, images = target.gpu, images_of(problem).seen_by(tile)
     assert gpu is not None, "windows slide on GPUs"
     rows, (of_row, of_leave) = images.windows.rows(tile.down), _instructions(tile, images)
     leaves = images.out[0] / ceil(images.out[0] / tile.down)
@@ -319,7 +319,7 @@ def _emit(problem: KernelProblem, tile: SlidingTile, at: StepExpressions) -> Ste
     sizes = ", ".join(map(str, (*windows.cells, *windows.step, *windows.gap)))
     kind = "PoolWindowsApart" if tile.apart else "PoolWindows"
     how = f"{tile.lanes}, {tile.across}, {tile.ahead}, {tile.resident}, bolt::portable::{kind}<{sizes}>"
-    images = _images(problem)
+    images = images_of(problem)
     rows = images.many if images.seen_by(tile) is not images else 0
     cut = f"bolt::portable::PoolCut{{.together = {tile.together}, .down = {tile.down}}}"
     parameters = pool_parameters(problem, op, at.pitch(0), at.input_pitch(0), rows)
@@ -333,9 +333,9 @@ def _emit(problem: KernelProblem, tile: SlidingTile, at: StepExpressions) -> Ste
 FORM: Form[SlidingTile] = Form(
     "sliding",
     lambda problem: prod(problem.outputs[0].shape) > 0,
-    _refuse,
-    lambda problem, gpu: tiles(_images(problem), gpu),
-    lambda problem, tile, gpu: refuse_tile(tile, _images(problem), gpu),
+    refuse_windows_that_slide,
+    lambda problem, gpu: tiles(images_of(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, images_of(problem), gpu),
     _seconds,
     SlidingTile.read,
     _emit,

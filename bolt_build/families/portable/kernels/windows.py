@@ -10,7 +10,7 @@ from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.kernels import narrow_planes, pool_sliding
+from bolt_build.families.portable.kernels import narrow_planes, pool_sliding, pool_staged
 from bolt_build.families.portable.kernels.pool_windows import (
     channels_last,
     pool_header,
@@ -171,7 +171,7 @@ RULES = (
         gpu_seconds=_pool_seconds,
         pitched=channels_last,
         reads_apart=lambda problem: (0,) if channels_last(problem) else (),
-        forms=(pool_sliding.FORM,),
+        forms=(pool_sliding.FORM, pool_staged.FORM),
     ),
     Rule(
         LpPool,
@@ -179,7 +179,7 @@ RULES = (
         _emit_pool,
         lambda problem: 0.02,
         gpu_seconds=_pool_seconds,
-        forms=(pool_sliding.FORM,),
+        forms=(pool_sliding.FORM, pool_staged.FORM),
     ),
     Rule(
         PoolPlaces,

@@ -1,0 +1,69 @@
+"""Planes that are pooled through shared memory."""
+
+from __future__ import annotations
+
+import functools
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.portable.kernels.pool_sliding import images_of, refuse_windows_that_slide
+from bolt_build.families.portable.kernels.pool_windows import channels_last, pool_header, pool_parameters, pool_types
+from bolt_build.families.portable.kernels.staged_planes import Planes, StagedPlanesTile, staged_planes
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.lp_pool import LpPool
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.targets import Gpu
+
+
+@functools.lru_cache(maxsize=256)
+def _planes(problem: KernelProblem) -> Planes:
+    """Rows that are images by themselves are those of one plane."""
+    op, images = problem.op, images_of(problem)
+    assert isinstance(op, Pool | LpPool)
+    windows, (high, wide) = images.windows, images.out
+    rows, row = problem.inputs[0].shape[-2] if len(op.kernel) > 1 else 1, problem.inputs[0].shape[-1]
+    many, step, height = images.many, windows.step[0], windows.height
+    if images.rows_alone:
+        many, rows, high, step, height = 1, many, many, 1, 1
+    known, floats = (1, 0) if isinstance(op, LpPool) else (0, 0) if op.mode == "max" else (1, 1)
+    return Planes(
+        many, rows, high, row, wide, height, windows.cells[0], windows.cells[1], step, 0, floats, known, images.given,
+        images.stored,
+    )  # fmt: skip
+
+
+def _serves(problem: KernelProblem) -> bool:
+    return problem.outputs[0].type.elements > 0 and not channels_last(problem)
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    if (reason := refuse_windows_that_slide(problem, gpu)) is not None:
+        return reason
+    op, output = problem.op, problem.outputs[0]
+    assert isinstance(op, Pool | LpPool)
+    if problem.epilogue:
+        return "pools alone, and nothing behind it"
+    extents = zip(problem.inputs[0].shape[2:], output.shape[2:], strict=True)
+    windows = zip(op.kernel, op.strides, op.dilations, op.pads_begin, strict=True)
+    for (extent, made), (cells, stride, dilation, pad) in zip(extents, windows, strict=True):
+        for first in range(-pad, made * stride - pad, stride):
+            if not any(0 <= first + cell * dilation < extent for cell in range(cells)):
+                return Reason("of {} elements of an axis, a window from {} on has none", extent, first)
+    return None
+
+
+def _emit(problem: KernelProblem, tile: StagedPlanesTile, at: StepExpressions) -> StepCode:
+    op, images, planes = problem.op, images_of(problem), _planes(problem)
+    assert isinstance(op, Pool | LpPool)
+    windows = images.windows
+    sizes = ", ".join(map(str, (*windows.cells, *windows.step, *windows.gap)))
+    parameters = pool_parameters(problem, op, rows=planes.rows if images.rows_alone else 0)
+    room = f"{tile.down}, {tile.given(planes)}"
+    call = (
+        f"bolt::portable::pool_staged<{tile.text(planes)}, {sizes}, {pool_types(problem)}>(r, {parameters}, {room}, "
+        f"{at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
+    )
+    return StepCode((pool_header(problem),), None, "", call)
+
+
+FORM = staged_planes(_serves, _planes, _refuse, _emit)
