@@ -22,8 +22,10 @@ _PIXELS, _STRIPS, _PLANES = (1, 2, 3, 4, 6, 8), (1, 2, 4, 8), (2, 4, 8, 16, 32)
 """Pixels of a row that a thread may have, strips of a block, and planes beside each other that are tried."""
 _DOWNS = (1, 2, 4, 8, 12, 16, 24, 32)
 """Results of a thread below each other that are tried."""
-_LEAST, _MOST = 64, 512
-"""Threads of a block."""
+_LEAST, _USUAL, _MOST = 64, 256, 512
+"""Threads of a block, and those of one that is tried."""
+_FEW = 32 << 10
+"""Bytes of the results of several planes of a block that are tried."""
 _ROOM, _OTHERS = 128, 28
 """Registers that tables of columns and rows may take of a thread's 255, and those for all else."""
 _LONGEST = 2**31 - 1
@@ -115,26 +117,25 @@ class StagedPlanesTile(NumberTile):
 def refuse_planes(of: Planes) -> str | None:
     """Why no kernel has such planes, None where some may."""
     if of.step >= of.height + 1:
-        return Reason(
-            "results go on by {:g} rows, of which they are made of {}: others are not to be read", of.step, of.height
-        )
+        what = "{} rows become {}, each of which is made of {}: those between them are not to be read"
+        return Reason(what, of.rows, of.rows_made, of.height)
     if (nbytes := max(of.rows * of.row * of.read, of.rows_made * of.row_made * of.stored)) > _LONGEST:
         return Reason("planes of {} bytes are too large to be counted in 32 bits", nbytes)
     return None
 
 
 def tiles(of: Planes) -> Iterator[StagedPlanesTile]:
-    """Of several planes where one has few pixels."""
-    downs = sorted({ceil(of.rows_made / ceil(of.rows_made / down)) for down in _DOWNS})
+    """In blocks of few threads, but for long rows; and of several planes where these have few results."""
+    made = of.rows_made
+    downs = sorted({ceil(made / ceil(made / down)) for down in _DOWNS})
     for pixels in _PIXELS:
-        for down in downs:
-            strips = ceil(of.rows_made / down)
-            of_one = sorted({min(each, strips) for each in _STRIPS})
-            found = [StagedPlanesTile(pixels, 1, each, down) for each in of_one]
-            if strips <= _STRIPS[-1]:
-                found += (StagedPlanesTile(pixels, planes, strips, down) for planes in _PLANES)
-            for tile in found:
-                if tile.planes < 2 * of.many and tile.block(of) <= 2 * _MOST:
+        for strips in _STRIPS:
+            of_one = (StagedPlanesTile(pixels, 1, strips, down) for down in downs if strips <= ceil(made / down))
+            of_several = (StagedPlanesTile(pixels, planes, strips, ceil(made / strips)) for planes in _PLANES)
+            yield from (each for each in of_one if strips == 1 or each.block(of) <= _USUAL)
+            for tile in of_several if strips <= made else ():
+                few = tile.made(of) * of.stored <= _FEW and tile.block(of) <= _USUAL
+                if few and tile.planes < 2 * of.many:
                     yield tile
 
 
@@ -152,7 +153,7 @@ def refuse_tile(tile: StagedPlanesTile, of: Planes, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(of), gpu)
 
 
-_REACHED, _TAIL = 0.9, 0.5
+_REACHED, _TAIL = 0.9, 0.35
 """The part of a GPU's bandwidth at which bytes move, and the part of a round of blocks that the last ones take alone.
 These and the following are guesses from the kernel's code, for no GPU has timed it yet."""
 _BEGIN, _COLUMN, _PLACE = 160, 30, 10
