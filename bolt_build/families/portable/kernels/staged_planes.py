@@ -191,12 +191,10 @@ def seconds(problem: KernelProblem, tile: StagedPlanesTile, target: Target, of: 
     blocks, block = tile.blocks(of), tile.block(of)
     resident = beside(block, tile.registers(of) + _OTHERS, tile.shared(of), gpu)
     rounds, there = blocks / (resident * gpu.sms), min(float(resident), blocks / gpu.sms)
-    every = moved(problem.nbytes, target)
-    waits = (_WAITS + _DOWN * tile.down) * blocks / (gpu.sms * max(there, 1.0))
-    memory = every / _REACHED + waits * min(1.0, rounds)
+    memory = moved(problem.nbytes, target) / _REACHED + (_WAITS + _DOWN * tile.down) * max(rounds, 1.0)
     issued = _ISSUED * _issued(tile, of) / (target.rate("fp32") / 2) / min(1.0, there * block / _THREADS)
     together = max(memory, issued) + min(memory, issued) / max(there, 1.0)
-    return float(together * (rounds + _TAIL) / rounds + OVERLAPPED * target.launch_seconds)
+    return float(together * (1 + _TAIL / max(rounds, 1.0)) + OVERLAPPED * target.launch_seconds)
 
 
 def staged_planes(
