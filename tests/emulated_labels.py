@@ -39,9 +39,9 @@ READ_APART = tuple(
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; gated
 # products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers;
-# poolings whose windows slide; images that are resampled; integers in whole accesses; reductions, places and running
-# sums of rows that begin anywhere; moves in whole accesses, in halves of them and one by one; axes in another order,
-# through tiles.
+# poolings whose windows slide; images that are resampled; planes of both in shared memory; integers in whole accesses;
+# reductions, places and running sums of rows that begin anywhere; moves in whole accesses, in halves of them and one by
+# one; axes in another order, through tiles.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
@@ -67,6 +67,8 @@ LABELS = (
     "slide-max-portable-slidingx1x8x1x1x1x2x1-f16/row-f16/row",
     "resample-linear-portable-slidingx8x1x1x5-f16/channels_last-f16/channels_last-rows40-between8",
     "resample-planes-portable-slidingx1x4x1x6-f16/row-f16/row",
+    "resample-cubic-planes-portable-stagedx2x1x2x8-f16/row-f16/row",
+    "slide-planes-average-portable-stagedx2x1x3x6-f16/row-f16/row",
     "wide-quantise-planes-portable-widex2-f16/row-u8/row",
     "wide-dequantise-pixels-portable-widex2-u16/channels_last-f32/channels_last",
     "heads-odd-portable-direct-f32/row-f32/row",
@@ -279,6 +281,9 @@ FURTHER = (
     "fold-running-up-portable-columnsx1x32-f16/row-f16/row",
     "slide-average-padded-portable-slidingx4x8x1x1x3x1-f16/channels_last-f16/channels_last",
     "slide-max-dilated-portable-slidingx8x4x2x2x11x1-f16/channels_last-f16/channels_last",
+    "resample-planes-in-no-order-portable-stagedx1x1x2x9-f16/row-f16/row",
+    "slide-planes-max-portable-stagedx2x4x2x9-f16/row-f16/row",
+    "slide-signals-portable-stagedx2x1x1x4-f16/row-f32/row",
     "f16-rotary-neighbours-portable-direct-f16/row-f16/row",
     "f16-rotary-part-portable-direct-f16/row-f16/row",
     "f16-rotary-long-portable-direct-f16/row-f16/row",
@@ -328,6 +333,7 @@ FURTHER_IN_BF16 = (
     "slab-groups-chain-portable-passesx3x4x128x3-f16",
     "squeeze-wide+gate-portable-tensor_coresx8x8x4-f16",
     "stem-grey-cutlass-4x16x1-f32/row-f16/channels_last",
+    "resample-linear-planes-portable-stagedx4x4x2x9-f16/row-f16/row",
     "slide-max-5-portable-slidingx8x4x2x2x3x3-f16/channels_last-f16",
     "form-wide-cutlass-192x160x64xcooperativex2x1-f16",
     "bands-16-cutlass-256x64x64xcooperativex2xof16-f16",

@@ -45,7 +45,7 @@ from gpu_pair_products import pair_products
 from gpu_pair_sums import pair_sums
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_permuted import permuted_trials
-from gpu_pools import plain, sliding_pools
+from gpu_pools import plain, sliding_pools, staged_pools
 from gpu_prenorm import prenorm_trials
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
@@ -329,6 +329,7 @@ def of_warps() -> list[Trial]:
         found += ranked(layer, warpgroups=False, count=2)
     found += (
         sliding_pools()
+        + staged_pools()
         + fold_trials()
         + squeezes()
         + row_sums()
@@ -386,7 +387,7 @@ def _of_small_layers() -> list[Trial]:
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
     found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
-    found += fold_trials()
+    found += staged_pools() + fold_trials()
     found += staged_trials() + image_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials() + line_trials()

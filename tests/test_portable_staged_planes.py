@@ -1,0 +1,130 @@
+"""Planes that are resampled and pooled through shared memory: what candidates state, what is refused and why, which is
+offered first, and how a kernel is called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from families_harness import Layer, graph_with
+from families_layers import RELU
+from gpu_pools import pooled, windows
+from gpu_resample import resampled
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, StepExpressions
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.targets import target_named
+
+FAMILY, H200 = Portable(), target_named("h200")
+
+
+def problem_of(layer: Layer, layout: Layout = Layout.ROW) -> KernelProblem:
+    """Stored in half precision."""
+    graph, node = graph_with(layer)
+    found = [each.steps[0].problem for each in FAMILY.propose(graph, node, H200, layer.precision)[0]]
+    stored = (problem for problem in found if problem.outputs[0].format.dtype is layer.precision)
+    return next(problem for problem in stored if problem.inputs[0].format.layout is layout)
+
+
+def refused(problem: KernelProblem, *tile: int) -> str | None:
+    return FAMILY.refuse(problem, candidate_of("portable", "staged", StagedPlanesTile(*tile)), H200)
+
+
+def first(problem: KernelProblem) -> str:
+    return str(FAMILY.candidates(problem, H200)[0][0]).partition(" down")[0]
+
+
+CUBIC = problem_of(resampled("one", (32, 64, 57, 57), (2, 114, 4), (3, 114, 4)))
+POOLED = problem_of(pooled("one", windows("max", 3, 2, 1), 32, 64, 113, 113))
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ((4, 1, 2, 16), None),
+        ((4, 2, 4, 29), None),
+        ((4, 1, 2, 115), "a thread has 115 results below each other, a plane 114"),
+        ((4, 2, 4, 16), "a block that has 64 rows of each of several planes has not all 114"),
+        ((4, 1, 1, 16), "blocks have 64 to 512 threads, not 32"),
+        ((1, 1, 8, 8), "blocks have 64 to 512 threads, not 1024"),
+        ((16, 1, 2, 16), "takes 192 registers of a thread for rows and tables, which has 128 for these"),
+        ((8, 8, 4, 29), "takes 262288 bytes of shared memory, a block has 232448"),
+    ],
+    ids=str,
+)
+def test_a_cut_that_is_not_legal_has_a_reason(tile: tuple[int, ...], reason: str | None) -> None:
+    """Planes of 57 x 57 that become twice as large, of four neighbours an axis."""
+    assert refused(CUBIC, *tile) == reason
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (resampled("one", (2, 8, 40, 9), (2, 18, 1), (3, 18, 1)),
+         "40 rows become 18, each of which is made of 1: those between them are not to be read"),
+        (resampled("one", (1, 1, 40000, 40000), (2, 40000, 2)),
+         "planes of 3200000000 bytes are too large to be counted in 32 bits"),
+        (
+            pooled("one", windows("max", 3, 2, 1), 2, 8, 9, 9, epilogue=(RELU,)),
+            "pools alone, and nothing behind it",
+        ),
+        (pooled("one", windows("max", 2, 4, 0), 2, 8, 17, 17),
+         "17 rows become 4, each of which is made of 2: those between them are not to be read"),
+        (pooled("one", windows("max", 2, 1, 1, 3), 2, 8, 2, 9),
+            "of 2 elements of an axis, a window from -1 on has none"),
+        (pooled("one", Pool("max", (3, 3, 3), (1,) * 3, (1,) * 3, (1,) * 3, (1,) * 3), 1, 2, 9, 9, 9),
+         "windows go over depths too, and slide over rows and columns alone"),
+    ],
+)  # fmt: skip
+def test_planes_that_no_kernel_has_so_have_a_reason(layer: Layer, reason: str) -> None:
+    assert refused(problem_of(layer), 1, 1, 1, 1) == f"staged: {reason}"
+
+
+def test_channels_side_by_side_are_no_planes() -> None:
+    layer = resampled("one", (2, 16, 9, 9), (2, 18, 2), (3, 18, 2))
+    problem = problem_of(layer, Layout.CHANNELS_LAST)
+    candidate = candidate_of("portable", "staged", StagedPlanesTile(1, 1, 1, 1))
+    assert FAMILY.refuse(problem, candidate, H200) == f"{candidate} is none of its candidates"
+
+
+def test_odd_planes_go_through_shared_memory_where_they_are_large() -> None:
+    assert first(CUBIC) == "portable algorithm=staged pixels=4 planes=1 strips=2"
+    assert first(POOLED) == "portable algorithm=staged pixels=2 planes=1 strips=2"
+    small = resampled("one", (32, 256, 7, 7), (2, 14, 1), (3, 14, 1))
+    assert first(problem_of(small)) == "portable algorithm=staged pixels=2 planes=4 strips=2"
+    assert "sliding" in first(problem_of(resampled("one", (2, 3, 9, 13), (2, 18, 2), (3, 26, 2))))
+
+
+def test_a_call_has_extents_windows_and_room_for_the_rows_of_a_block() -> None:
+    """Sixteen results of 3 x 3 at every second position have 33 rows of 113 elements."""
+    at, tile = StepExpressions(("x",), ("y",), (None,)), StagedPlanesTile(2, 1, 2, 8)
+    call = FAMILY.emit(POOLED, candidate_of("portable", "staged", tile), H200, at).call
+    assert call.startswith(
+        "bolt::portable::pool_staged<bolt::portable::PlanesTile<113, 57, 113, 57, 3, 3, 1, 2, 2>, 3, 3, 2, 2, 1, 1, "
+        "bolt::portable::PoolMax, bolt::portable::f16, bolt::portable::f16>(r, bolt::portable::Pool{.batch = 32, "
+    )
+    assert call.endswith("}, 8, 3729, x, y, bolt::portable::chain());")
+    at, tile = StepExpressions(("x", "a", "b", "c", "d"), ("y",), (None,) * 5), StagedPlanesTile(4, 1, 2, 8)
+    call = FAMILY.emit(CUBIC, candidate_of("portable", "staged", tile), H200, at).call
+    assert call.startswith(
+        "bolt::portable::resample_staged<bolt::portable::f16, "
+        "bolt::portable::PlanesTile<57, 114, 57, 114, 4, 4, 1, 4, 2>, 4, 4, 1>(r, "
+        "bolt::portable::Resample{.outer = 2048, "
+    )
+    # Fifteen steps of half a row, four neighbours, and one more where places are rounded.
+    assert call.endswith(f"}}, 8, {(8 + 4 + 1) * 57}, x, y);")
+
+
+def test_rows_that_are_images_by_themselves_are_below_each_other() -> None:
+    signals = pooled("one", Pool("average", (3,), (2,), (1,), (1,), (1,)), 32, 256, 3001)
+    at, tile = StepExpressions(("x",), ("y",), (None,)), StagedPlanesTile(4, 1, 1, 8)
+    call = FAMILY.emit(problem_of(signals), candidate_of("portable", "staged", tile), H200, at).call
+    assert "PlanesTile<8192, 8192, 3001, 1501, 1, 3, 1, 4, 1>, 1, 3, 1, 2, 1, 1, " in call
+    assert ".batch = 1, .channels = 1, .in = {1, 8192, 3001}" in call
+    single = replace(signals, precision=DType.F32)
+    assert refused(problem_of(single), 4, 1, 1, 8) is None
