@@ -125,17 +125,18 @@ def refuse_planes(of: Planes) -> str | None:
 
 
 def tiles(of: Planes) -> Iterator[StagedPlanesTile]:
-    """In blocks of few threads, but for long rows; and of several planes where these have few results."""
+    """Of as many results each as blocks have about the same. In blocks of few threads, but for long rows; and of
+    several planes where these have few results."""
     made = of.rows_made
-    downs = sorted({ceil(made / ceil(made / down)) for down in _DOWNS})
     for pixels in _PIXELS:
-        for strips in _STRIPS:
-            of_one = (StagedPlanesTile(pixels, 1, strips, down) for down in downs if strips <= ceil(made / down))
-            of_several = (StagedPlanesTile(pixels, planes, strips, ceil(made / strips)) for planes in _PLANES)
-            yield from (each for each in of_one if strips == 1 or each.block(of) <= _USUAL)
-            for tile in of_several if strips <= made else ():
-                few = tile.made(of) * of.stored <= _FEW and tile.block(of) <= _USUAL
-                if few and tile.planes < 2 * of.many:
+        for strips in (each for each in _STRIPS if each <= made):
+            for down in sorted({ceil(made / (strips * ceil(made / (strips * wanted)))) for wanted in _DOWNS}):
+                tile = StagedPlanesTile(pixels, 1, strips, down)
+                if strips == 1 or tile.block(of) <= _USUAL:
+                    yield tile
+            for planes in (each for each in _PLANES if each < 2 * of.many):
+                tile = StagedPlanesTile(pixels, planes, strips, ceil(made / strips))
+                if tile.made(of) * of.stored <= _FEW and tile.block(of) <= _USUAL:
                     yield tile
 
 
