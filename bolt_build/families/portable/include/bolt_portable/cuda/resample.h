@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "bolt_portable/cuda/cells.h"
 #include "bolt_portable/cuda/launch.h"
@@ -16,6 +17,8 @@ namespace bolt::portable {
 template <typename T, int lanes, int pixels, int taps_h, int taps_w, int step>
 struct Resampling {
   static constexpr int height = taps_h > 0 ? taps_h : 1, width = taps_w > 0 ? taps_w : 1;
+  /// Rows of a result over which the loop is unrolled, at most.
+  static constexpr int unrolled = 4;
   using Loaded = Cells<T, lanes>;
   /// A row of the input as it was loaded.
   struct Given {
@@ -73,7 +76,10 @@ struct Resampling {
     }
     const std::int32_t y = static_cast<std::int32_t>(strip - image * strips.by) * down;
     T* const to = out + (Index{image} * rows.made + y) * out_row + x * out_cell + c;
-    slide(of, y, min(y + down, rows.made), to);
+    if constexpr (step == 1 && height > 1 && height <= unrolled)
+      slide_up(of, {y, min(y + down, rows.made), to, origin(y) + height - 1, 1});
+    else
+      slide(of, y, min(y + down, rows.made), to);
   }
 
  private:
@@ -98,10 +104,56 @@ struct Resampling {
         if (fresh < 0 || fresh > height) fresh = height, top = wanted - height;
         ask(of, top + height, fresh, next);
       }
-      leave(of, held, y, to);
+      leave(of, held, height - 1, y, to);
       if (++y == end) return;
       to += out_row;
     }
+  }
+
+  /// Where a thread is: the results that it has left, where the next one is stored, the last row that was asked for, and how many
+  /// are to be there before that result.
+  struct Place {
+    std::int32_t y, end;
+    T* to;
+    std::int32_t row, fresh;
+  };
+
+  /// The same where a result adds one row at most, as a rule: each row stays in its register, for the loop is unrolled over as
+  /// many as there are.
+  __device__ void slide_up(const Columns& of, Place place) const {
+    Row held[height];
+#pragma unroll
+    for (int i = 0; i + 1 < height; ++i) held[i] = interpolated(of, read(of, place.row - height + 1 + i));
+    Given next = read(of, place.row);
+    while (!turn(of, held, next, place, std::make_integer_sequence<int, height>{})) {
+    }
+  }
+  template <int... i>
+  __device__ __forceinline__ bool turn(const Columns& of, Row (&held)[height], Given& next, Place& place,
+                                       std::integer_sequence<int, i...>) const {
+    return (add<(i + height - 1) % height>(of, held, next, place) || ...);
+  }
+
+  /// Takes a row, the `newest` one, and leaves the results that have all of theirs. True behind the last one.
+  template <int newest>
+  __device__ __forceinline__ bool add(const Columns& of, Row (&held)[height], Given& next, Place& place) const {
+    held[newest] = interpolated(of, next);
+    if (--place.fresh > 0) {
+      next = read(of, ++place.row);
+      return false;
+    }
+    do {
+      if (place.y + 1 < place.end) {
+        const std::int32_t wanted = origin(place.y + 1);
+        place.fresh = wanted + height - 1 - place.row;
+        if (place.fresh < 0 || place.fresh > height) place.fresh = height, place.row = wanted - 1;
+        if (place.fresh > 0) next = read(of, ++place.row);
+      }
+      leave(of, held, newest, place.y, place.to);
+      if (++place.y == place.end) return true;
+      place.to += out_row;
+    } while (place.fresh == 0);
+    return false;
   }
 
   /// The first row that a result is made of, or one as far outside.
@@ -156,8 +208,9 @@ struct Resampling {
     held[height - 1] = row;
   }
 
-  __device__ void leave(const Columns& of, const Row (&held)[height], std::int32_t y, T* to) const {
-    Row made = held[0];
+  /// Stores result `y`, whose last row is held at `newest`.
+  __device__ void leave(const Columns& of, const Row (&held)[height], int newest, std::int32_t y, T* to) const {
+    Row made = held[(newest + 1) % height];
     if constexpr (taps_h > 0) {
 #pragma unroll
       for (int row = 0; row < height; ++row) {
@@ -166,7 +219,7 @@ struct Resampling {
         for (int i = 0; i < pixels; ++i)
 #pragma unroll
           for (int lane = 0; lane < lanes; ++lane) {
-            const float value = held[row].at[i][lane];
+            const float value = held[(newest + 1 + row) % height].at[i][lane];
             made.at[i][lane] = row == 0 ? weight * value : fmaf(weight, value, made.at[i][lane]);
           }
       }
