@@ -1,4 +1,5 @@
-"""Lines of odd extents in a GPU's shared memory: which problems have them, how they are cut, and what is refused."""
+"""Lines of odd extents in a GPU's shared memory, and lines side by side in registers: which problems have them, how
+they are cut, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels import register_lines
+from bolt_build.families.portable.kernels.register_lines import RegisterTile
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, refuse_lines, refuse_tile, tiles
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.line import Line
@@ -50,17 +53,21 @@ ODD = {
     "rows of 90": problem(norm("n", LAST, (32, 4096, 90), (90,))),
     "signals of 1501": problem(norm("n", LAST, (32, 512, 1501), (512, 1))),
     "lengths of rows": of(Norm("l2", (2,)), 32, 512, 513),
-    "lengths of channels": of(Norm("l2", (1,)), 32, 256, 57, 57),
-    "channels of odd planes": problem(norm("n", CHANNELS, (32, 96, 57, 57), (96, 1, 1))),
     "49 keys": of(Softmax(2), 32, 3072, 49),
     "1001 classes": of(Softmax(2), 32, 512, 1001),
     "logarithms": of(Line("log_softmax", 2), 32, 512, 1001),
-    "21 classes of pixels": of(Softmax(1), 32, 21, 257, 257),
     "21 classes, last": problem(Layer("s", Softmax(1), (Input((32, 21, 257, 257)),)), Layout.CHANNELS_LAST),
-    "responses of planes": of(WINDOW, 32, 96, 55, 55),
     "responses, channels last": problem(Layer("l", WINDOW, (Input((32, 96, 55, 55)),)), Layout.CHANNELS_LAST),
 }
-MIDDLE = of(Softmax(2), 32, 12, 197, 197)
+BESIDE = {
+    "lengths of channels": of(Norm("l2", (1,)), 32, 256, 57, 57),
+    "channels of odd planes": problem(norm("n", CHANNELS, (32, 96, 57, 57), (96, 1, 1))),
+    "21 classes of pixels": of(Softmax(1), 32, 21, 257, 257),
+    "responses of planes": of(WINDOW, 32, 96, 55, 55),
+    "keys of a middle axis": of(Softmax(2), 32, 12, 197, 197),
+    "classes of whole accesses": of(Softmax(1), 32, 24, 128, 128),
+}
+MIDDLE = BESIDE["keys of a middle axis"]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -68,9 +75,14 @@ def test_lines_of_odd_extents_are_staged_without_a_lock(name: str) -> None:
     assert algorithm(ODD[name]) == "staged"
 
 
-def test_tuning_measures_lines_of_a_middle_axis_staged_and_plain() -> None:
+@pytest.mark.parametrize("name", BESIDE)
+def test_lines_side_by_side_stay_in_registers_without_a_lock(name: str) -> None:
+    assert algorithm(BESIDE[name]) == "registers"
+
+
+def test_tuning_measures_lines_of_a_middle_axis_in_every_way() -> None:
     found = FAMILY.candidates(MIDDLE, H100)[0]
-    assert {dict(each.parameters)["algorithm"] for each in found} == {"direct", "staged"}
+    assert {dict(each.parameters)["algorithm"] for each in found} == {"direct", "staged", "registers"}
 
 
 @pytest.mark.parametrize(
@@ -90,8 +102,13 @@ def test_what_accesses_divide_has_the_kernels_that_it_had(asked: KernelProblem) 
     assert not any("staged" in str(each) for each in (*candidates, *(refusal.what for refusal in refusals)))
 
 
-def call(asked: KernelProblem, tile: StagedTile) -> str:
-    candidate = Candidate("portable", (("algorithm", "staged"), *tile.parameters))
+def stated(tile: StagedTile | RegisterTile) -> Candidate:
+    algorithm = "staged" if isinstance(tile, StagedTile) else "registers"
+    return Candidate("portable", (("algorithm", algorithm), *tile.parameters))
+
+
+def call(asked: KernelProblem, tile: StagedTile | RegisterTile) -> str:
+    candidate = stated(tile)
     assert FAMILY.refuse(asked, candidate, H100) is None
     inputs = tuple(f"x{index}" for index in range(len(asked.inputs)))
     return FAMILY.emit(asked, candidate, H100, StepExpressions(inputs, ("y",), inputs)).call
@@ -111,25 +128,47 @@ def test_the_compiler_knows_extents_and_the_cut() -> None:
         f"{space}::f16>(r, {space}::Softmax{{.outer = 384, .axis = 197, .inner = 197}}, x0, y);"
     )
     assert call(ODD["logarithms"], StagedTile(32, 4, 128)).startswith(f"{space}::softmax_staged<{space}::LogShares, ")
-    assert call(ODD["responses of planes"], StagedTile(4, 64, 256)).startswith(
+    assert call(BESIDE["responses of planes"], StagedTile(4, 64, 256)).startswith(
         f"{space}::lrn_staged<{space}::StagedShape<96, 3025, 64, 4, 256>, 5, {space}::f16, "
     )
 
 
+def test_the_compiler_knows_how_far_apart_elements_of_registers_lie() -> None:
+    space = "bolt::portable"
+    assert call(MIDDLE, RegisterTile(8, 32)) == (
+        f"{space}::softmax_staged<{space}::Shares, {space}::RegisterShape<197, 197, 8, 32>, {space}::f16, "
+        f"{space}::f16>(r, {space}::Softmax{{.outer = 384, .axis = 197, .inner = 197}}, x0, y);"
+    )
+    assert call(BESIDE["responses of planes"], RegisterTile(4, 64)).startswith(
+        f"{space}::lrn_staged<{space}::RegisterShape<96, 3025, 4, 64>, 5, {space}::f16, "
+    )
+    assert call(BESIDE["channels of odd planes"], RegisterTile(4, 64)).startswith(
+        f"{space}::norm_staged<{space}::RegisterShape<96, 3249, 4, 64>, {space}::StagedOperands::of_elements, true, "
+    )
+
+
 NO_BLOCK = "there are blocks of 128, 256 or 512 threads, of which a line has up to 32 or, of neighbours, all"
+NO_REGISTERS = "up to 32 threads share a line, of 32, 64, 128 or 256 in blocks of 128 to 1024 threads"
 REFUSED = [
     ("rows of 333", StagedTile(3, 32, 96), NO_BLOCK),
     ("21 classes of pixels", StagedTile(256, 1, 256), NO_BLOCK),
     ("rows of 333", StagedTile(32, 12, 256), "12 lines are not taken 8 at a time"),
     ("rows of 1025", StagedTile(16, 16, 256), "1025 elements are 65 of each of 16 threads, which hold 36 at most"),
     ("lengths of channels", StagedTile(8, 512, 256), "takes 268288 bytes of shared memory, a block has 232448"),
+    (
+        "rows of 333",
+        RegisterTile(32, 32),
+        "portable algorithm=registers threads=32 across=32 is none of its candidates",
+    ),
+    ("lengths of channels", RegisterTile(3, 64), NO_REGISTERS),
+    ("lengths of channels", RegisterTile(1, 64), NO_REGISTERS),
+    ("lengths of channels", RegisterTile(4, 64), "256 elements are 64 of each of 4 threads, which hold 36 at most"),
 ]
 
 
 @pytest.mark.parametrize(("name", "tile", "reason"), REFUSED)
-def test_tiles_that_no_kernel_has(name: str, tile: StagedTile, reason: str) -> None:
-    candidate = Candidate("portable", (("algorithm", "staged"), *tile.parameters))
-    assert FAMILY.refuse(ODD[name], candidate, H100) == reason
+def test_tiles_that_no_kernel_has(name: str, tile: StagedTile | RegisterTile, reason: str) -> None:
+    assert FAMILY.refuse((ODD | BESIDE)[name], stated(tile), H100) == reason
 
 
 def reasons(asked: KernelProblem) -> list[str]:
@@ -165,6 +204,17 @@ def test_every_gpu_has_a_kernel_for_lines_that_are_not_refused(
             assert tile.shared(lines) >= min(tile.lines, inner if inner > 1 else tile.lines) * count * nbytes
         small = tile_bytes(lines) <= gpu.shared_memory
         assert not small or refuse_lines(lines) is not None or legal
+
+
+@given(st.integers(2, 1200), st.integers(16, 70000), st.sampled_from((2, 4)), st.integers(0, 15))
+@settings(max_examples=100, deadline=None)
+def test_registers_have_all_elements_of_lines_that_are_not_refused(
+    count: int, inner: int, nbytes: int, around: int
+) -> None:
+    lines = Lines(12, count, inner, nbytes, nbytes, around=around)
+    legal = [tile for tile in register_lines.tiles(lines) if register_lines.refuse_tile(tile, lines) is None]
+    assert all(tile.loads(lines) * tile.threads >= count for tile in legal)
+    assert legal or refuse_lines(lines) is not None
 
 
 def tile_bytes(lines: Lines) -> int:

@@ -9,6 +9,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
+from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
 from bolt_build.families.portable.plain import Plain
@@ -142,7 +143,7 @@ _FEW = 4
 
 def _serves_staged(problem: KernelProblem) -> bool:
     """Lines of which no access divides what lies side by side."""
-    if not isinstance(problem.op, Line | Softmax) or _function(problem) not in _ENDINGS:
+    if not _has_shares(problem):
         return False
     _, axis, inner = _line(problem)
     return inner % _FEW != 0 if inner > 1 else axis % LANES != 0
@@ -152,11 +153,16 @@ def _lines(problem: KernelProblem) -> Lines:
     return Lines(*_line(problem), problem.inputs[0].format.dtype.nbytes, problem.outputs[0].format.dtype.nbytes)
 
 
-def _emit_staged(problem: KernelProblem, tile: StagedTile, at: StepExpressions) -> StepCode:
+def _emit_staged(problem: KernelProblem, tile: StagedTile | RegisterTile, at: StepExpressions) -> StepCode:
     return _softmax(problem, at, "softmax_staged", (tile.text(_lines(problem)),))
 
 
+def _has_shares(problem: KernelProblem) -> bool:
+    return isinstance(problem.op, Line | Softmax) and _function(problem) in _ENDINGS
+
+
 _STAGED = staged(_serves_staged, _lines, lambda problem: None, _emit_staged)
+_REGISTERS = registers(_has_shares, _lines, lambda problem: None, _emit_staged)
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = tuple(
     Rule(
@@ -168,7 +174,7 @@ RULES = tuple(
         gpu_latency=lambda problem: _LINE,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(_STAGED,),
+        forms=(_STAGED, _REGISTERS),
     )
     for op in (Softmax, Line)
 )

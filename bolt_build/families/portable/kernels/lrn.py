@@ -6,6 +6,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
+from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
@@ -57,7 +58,7 @@ def _refuse_lines(problem: KernelProblem) -> str | None:
     return None
 
 
-def _emit_staged(problem: KernelProblem, tile: StagedTile, at: StepExpressions) -> StepCode:
+def _emit_staged(problem: KernelProblem, tile: StagedTile | RegisterTile, at: StepExpressions) -> StepCode:
     assert isinstance(problem.op, Lrn)
     return _call(problem, at, "lrn_staged", (tile.text(_lines(problem)), str(problem.op.size)))
 
@@ -72,5 +73,9 @@ def _bandwidth(problem: KernelProblem) -> float:
     return _WIDE if inner == 1 and channels % LANES == 0 else _CACHED
 
 
-FORM = staged(lambda problem: isinstance(problem.op, Lrn), _lines, _refuse_lines, _emit_staged)
-RULES = (Rule(Lrn, _refuse, _emit, lambda problem: 0.02, gpu_bandwidth=_bandwidth, forms=(FORM,)),)
+def _serves(problem: KernelProblem) -> bool:
+    return isinstance(problem.op, Lrn)
+
+
+FORMS = tuple(form(_serves, _lines, _refuse_lines, _emit_staged) for form in (staged, registers))
+RULES = (Rule(Lrn, _refuse, _emit, lambda problem: 0.02, gpu_bandwidth=_bandwidth, forms=FORMS),)

@@ -131,6 +131,7 @@ RULES = (
             norm_turns.FORM,
             norm_batches.FORM,
             norm_staged.FORM,
+            norm_staged.IN_REGISTERS,
             norm_images.FORM,
             norm_gathered.FORM,
         ),

@@ -9,6 +9,7 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of, norm_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
 from bolt_build.graph.ops.norm import Norm
@@ -54,7 +55,7 @@ def _refuse(problem: KernelProblem) -> str | None:
     return None
 
 
-def _emit(problem: KernelProblem, tile: StagedTile, at: StepExpressions) -> StepCode:
+def _emit(problem: KernelProblem, tile: StagedTile | RegisterTile, at: StepExpressions) -> StepCode:
     op, loops = problem.op, loops_of(problem)
     assert isinstance(op, Norm)
     operands = "of_elements" if _of_elements(loops) else "of_lines"
@@ -68,3 +69,4 @@ def _emit(problem: KernelProblem, tile: StagedTile, at: StepExpressions) -> Step
 
 
 FORM = staged(_serves, _lines, _refuse, _emit)
+IN_REGISTERS = registers(_serves, _lines, _refuse, _emit)

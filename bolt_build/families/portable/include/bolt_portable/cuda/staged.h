@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/register_lines.h"
 
 namespace bolt::portable {
 
@@ -11,7 +12,7 @@ namespace bolt::portable {
 template <int count_, int inner_, int lines_, int threads_, int block_>
 struct StagedShape {
   static constexpr int count = count_, inner = inner_, lines = lines_, threads = threads_, block = block_;
-  static constexpr bool columns = inner > 1;
+  static constexpr bool columns = inner > 1, in_registers = false;
   static constexpr int across = block / threads, turns = (lines + across - 1) / across;
   static constexpr int loads = (count + threads - 1) / threads;
   /// Blocks of as many neighbouring lines as lie side by side.
@@ -90,34 +91,6 @@ struct Stage {
     }
   }
 };
-
-/// What `step` makes of the values that the threads of a line have, in each of them. All of the block must call,
-/// with 0 and then 1 as `call`. Parts of sums are the first that a block has in shared memory.
-template <typename Shape, typename Step>
-__device__ inline float over_line(float value, int call, const Step& step) {
-  if constexpr (Shape::threads == 1) {
-    return value;
-  } else if constexpr (!Shape::columns && Shape::threads <= 32) {
-    return over_warp<Shape::threads>(value, step);
-  } else {
-    extern __shared__ __align__(16) unsigned char staged_memory[];
-    float* const partial = reinterpret_cast<float*>(staged_memory) + (Shape::columns ? call * Shape::block : 0);
-    constexpr int apart = Shape::columns ? Shape::across : 1, parts = Shape::columns ? Shape::threads : Shape::block / 32;
-    const int line = Shape::columns ? threadIdx.x % apart : 0;
-    if constexpr (Shape::columns) {
-      partial[threadIdx.x] = value;
-    } else {
-      value = over_warp(value, step);
-      __syncthreads();  // an earlier call may still be read
-      if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-    }
-    __syncthreads();
-    value = partial[line];
-#pragma unroll
-    for (int other = 1; other < parts; ++other) value = step(value, partial[other * apart + line]);
-    return value;
-  }
-}
 
 /// What a function of lines knows of the one that it is called for: which elements of it a thread has, and how the others
 /// are read.
@@ -199,20 +172,24 @@ __global__ void __launch_bounds__(block) staged_lines_kernel(const Lines lines) 
   lines();
 }
 
-/// Queues the blocks of `groups` groups of neighbouring lines, or of so many lines of neighbours. Raises std::runtime_error where
-/// the launch fails.
+/// Queues the blocks of `groups` groups of neighbouring lines, or of so many lines of neighbours, as the shape says. Raises
+/// std::runtime_error where the launch fails.
 template <typename Shape, typename Function, typename In, typename Out>
 void staged_lines(const Run& r, const char* what, Index groups, const Function& function, const In* in, Out* out) {
-  using Lines = StagedLines<Shape, Function, In, Out>;
-  const Index blocks = Shape::columns ? groups * Shape::tiles : (groups + Shape::lines - 1) / Shape::lines;
-  if (blocks == 0) return;
-  counted(groups * Shape::inner, what);
-  Launch how{.blocks = counted(blocks, what), .threads = Shape::block};
-  how.shared = Lines::bytes;
-  how.overlap = how.beside = r.overlap;
-  how.stream = r.stream;
-  queue(what, how, staged_lines_kernel<Lines, Shape::block>,
-        Lines{function, in, out, groups * Shape::count * Shape::inner, static_cast<std::uint32_t>(groups)});
+  if constexpr (Shape::in_registers) {
+    register_lines<Shape>(r, what, groups, function, in, out);
+  } else {
+    using Lines = StagedLines<Shape, Function, In, Out>;
+    const Index blocks = Shape::columns ? groups * Shape::tiles : (groups + Shape::lines - 1) / Shape::lines;
+    if (blocks == 0) return;
+    counted(groups * Shape::inner, what);
+    Launch how{.blocks = counted(blocks, what), .threads = Shape::block};
+    how.shared = Lines::bytes;
+    how.overlap = how.beside = r.overlap;
+    how.stream = r.stream;
+    queue(what, how, staged_lines_kernel<Lines, Shape::block>,
+          Lines{function, in, out, groups * Shape::count * Shape::inner, static_cast<std::uint32_t>(groups)});
+  }
 }
 
 }  // namespace bolt::portable
