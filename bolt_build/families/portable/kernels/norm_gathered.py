@@ -50,7 +50,7 @@ class GatherTile(NumberTile):
 
     def shared(self, of: Images) -> int:
         """Bytes of shared memory of a block."""
-        return of_statistics(of, self.active(of))
+        return of_statistics(of, self.threads, self.active(of))
 
 
 def tiles(of: Images, element: int) -> Iterator[GatherTile]:

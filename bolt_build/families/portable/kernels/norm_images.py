@@ -22,7 +22,7 @@ from bolt_build.families.portable.kernels.norm_loops import (
     types_text,
 )
 from bolt_build.families.portable.kernels.norm_nest import element_bytes
-from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
@@ -31,7 +31,7 @@ from bolt_build.targets import Gpu, Target
 CLUSTERS, THREADS = (1, 2, 4, 8), (256, 512, 1024)
 """Blocks of a cluster, and threads of a block."""
 PART = 12
-"""Bytes of what a thread or a block has of a statistic (`ImagePart`)."""
+"""Bytes of what a block has of a statistic (`ImagePart`)."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,6 @@ class Images:
     def statistics(self) -> int:
         return self.width // self.group
 
-    @property
-    def span(self) -> int:
-        """Statistics that one load may be of."""
-        return min(self.statistics, LANES if self.group == 1 else (LANES - 2) // self.group + 2)
-
 
 def images_of(problem: KernelProblem) -> Images | None:
     """The images of a normalisation over positions; None where its elements are not such."""
@@ -114,10 +109,12 @@ def _in_pixels(loops: Loops) -> Images | None:
     return Images(tuple(kept) or (Loop(1, (0, 0, 0, 0)),), around[0].extent, channels, group)
 
 
-def of_statistics(of: Images, active: int) -> int:
-    """Bytes of shared memory of a block of so many `active` threads, beside elements (`NormImages`)."""
-    planes = of.many if of.plane else 0
-    return 8 * planes + PART * (active * of.span + 2 * of.statistics)
+def of_statistics(of: Images, threads: int, active: int) -> int:
+    """Bytes of shared memory of a block of so many threads, of which so many are `active`, beside elements
+    (`NormImages`)."""
+    planes = of.many + of.many % 2 if of.plane else 0
+    floats = threads // WARP if of.statistics == 1 else active * LANES
+    return 8 * planes + 4 * floats + 2 * PART * of.statistics
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ class ImageTile(NumberTile):
 
     def shared(self, of: Images, element: int) -> int:
         """Bytes of shared memory of a block (`NormImages`)."""
-        return self.kept * LANES * element + of_statistics(of, self.active(of))
+        return self.kept * LANES * element + of_statistics(of, self.threads, self.active(of))
 
 
 def threads_for(of: Images) -> tuple[int, ...]:
@@ -211,10 +208,11 @@ _REACHED, _AGAIN, _ALONE = 0.34, 0.6, 0.28
 """As kernels on an H200 behave: the part of a GPU's bandwidth that is reached; what a byte that is read again
 takes of one that is read from memory, for L2 has kept some; and the part of a block's time in which it asks for
 nothing."""
-_WAITS, _CLUSTER, _REGISTERS = 6.0e-6, 0.39e-6, 80
-"""The seconds in which a block's threads put statistics together, and a cluster's blocks wait for each
-other; and registers of a thread."""
-_RATE, _OF_A_LOAD, _BESIDE = 0.8 * 128 * 1.7e9, 90, 1500
+_WAITS, _CLUSTER, _REGISTERS = 4.0e-6, 0.39e-6, 80
+"""The seconds in which a block's threads put statistics together, a guess since they add up sums and join no means
+any more, as those did that an H200 measured; seconds in which a cluster's blocks wait for each other; and registers of
+a thread."""
+_RATE, _OF_A_LOAD, _BESIDE = 0.8 * 128 * 1.7e9, 80, 700
 """Instructions that a multiprocessor's threads begin a second, of a load, and of a thread beside them, counted in the
 kernels' code."""
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/async_copy.h"
-#include "bolt_portable/cuda/cluster.h"
+#include "bolt_portable/cuda/image_sums.h"
 #include "bolt_portable/cuda/norm_columns.h"
 #include "bolt_portable/cuda/norm_sums.h"
 
@@ -22,26 +22,11 @@ struct ImageShape {
   static constexpr int common = channels % 8 == 0 ? 8 : channels % 4 == 0 ? 4 : channels % 2 == 0 ? 2 : 1;
   static constexpr int period = channels / common, active = threads / period * period;
   static constexpr int statistics = channels / group;
-  /// Statistics that one load may be of.
-  static constexpr int of_a_load = group == 1 ? wide : (wide - 2) / group + 2;
-  static constexpr int span = of_a_load < statistics ? of_a_load : statistics;
   static constexpr bool even = length % wide == 0;
   static constexpr int planes = plane > 0 ? length / plane : 0;
   static_assert(plane == 0 || (plane >= wide && channels == 1), "a load is of two planes at most");
   static_assert(active > 0 && share % period == 0 && again % active == 0 && again <= share);
 };
-
-/// Of some elements of a statistic: how many, their mean, and squared distances from it (or 0, and what is summed instead).
-struct ImagePart {
-  float many, mean, sum;
-};
-template <typename Statistic>
-__device__ inline ImagePart put_together(const ImagePart& a, const ImagePart& b) {
-  const float many = a.many + b.many, part = many > 0.0f ? __fdividef(b.many, many) : 0.0f;
-  if constexpr (!Statistic::centred) return {many, 0.0f, a.sum + b.sum};
-  const float apart = b.mean - a.mean;
-  return {many, a.mean + apart * part, a.sum + b.sum + apart * apart * a.many * part};
-}
 
 /// What a kernel does with images: all, in clusters; or one gathers what each block has of their statistics, and another one
 /// normalises what is read again. The other's blocks begin with the image that was gathered last, of which L2 has most.
@@ -49,14 +34,16 @@ enum class ImagePhase { all, gather, normalise };
 
 /// Elements are read from memory once and stored once, but for those that shared memory has no room for, which are read again
 /// when their statistics are known. A thread sums distances from its first element of each channel, and their squares,
-/// as in norm_slabs.h. What threads, warps and blocks have is put together by Chan's formula, always in the same order.
+/// as in norm_slabs.h. A block's mean comes first, then squared distances from it of what threads have; those of blocks are put
+/// together likewise, always in the same order (`ImageSums`).
 template <typename Shape, ImagePhase phase, typename Statistic, typename In, typename Out, typename End>
 struct NormImages {
-  static constexpr int span = Shape::span, statistics = Shape::statistics, channels = Shape::channels;
+  using Sums = ImageSums<Shape>;
+  static constexpr int statistics = Shape::statistics, channels = Shape::channels;
   static constexpr int kept = Shape::share - Shape::again, turns = 4;
   static constexpr bool clusters = phase == ImagePhase::all && Shape::blocks > 1;
-  static constexpr int bytes = kept * wide * static_cast<int>(sizeof(In)) + static_cast<int>(sizeof(float2)) * Shape::planes +
-                               static_cast<int>(sizeof(ImagePart)) * (Shape::active * span + 2 * statistics);
+  static constexpr int bytes = kept * wide * static_cast<int>(sizeof(In)) + static_cast<int>(sizeof(float2)) * (Shape::planes + Shape::planes % 2) +
+                               static_cast<int>(sizeof(float)) * Sums::floats + static_cast<int>(sizeof(ImagePart)) * 2 * statistics;
 
   Walk<4> images;
   NormLoop along_channels;
@@ -71,8 +58,8 @@ struct NormImages {
     extern __shared__ __align__(16) unsigned char norm_memory[];
     In* const held = reinterpret_cast<In*>(norm_memory);
     float2* const of_planes = reinterpret_cast<float2*>(held + kept * wide);
-    ImagePart* const partial = reinterpret_cast<ImagePart*>(of_planes + Shape::planes);
-    ImagePart* const ours = partial + Shape::active * span;
+    float* const partial = reinterpret_cast<float*>(of_planes + Shape::planes + Shape::planes % 2);
+    ImagePart* const ours = reinterpret_cast<ImagePart*>(partial + Sums::floats);
     ImagePart* const all = ours + statistics;
     const std::uint32_t block = phase == ImagePhase::normalise ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     const std::uint32_t image = block / Shape::blocks;
@@ -81,7 +68,7 @@ struct NormImages {
     const int skew = Shape::even ? 0 : static_cast<int>(first % wide);
     const int begin = static_cast<int>(block % Shape::blocks) * Shape::share * wide - skew;
     const int loads = min(Shape::share, (Shape::length - begin + wide - 1) / wide);
-    const Share share{first, begin, threadIdx.x < Shape::active ? loads : 0};
+    const Share share{first, begin, loads, threadIdx.x < Shape::active ? loads : 0};
     // Channels of a thread's loads, and which statistics theirs are.
     int channel[wide], statistic[wide];
     const int offset = Shape::even ? 0 : (channels - skew % channels) % channels;
@@ -90,40 +77,63 @@ struct NormImages {
       channel[i] = (static_cast<int>(threadIdx.x) * wide + i + offset) % channels;
       statistic[i] = channel[i] / Shape::group;
     }
+    const NormAt start = along(NormAt{}, images, image);
+    float scale[wide], bias[wide];
     if constexpr (phase != ImagePhase::normalise) {
-      ImagePart own[wide];
-      float pivot[wide] = {};
-      sum_up(share, held, own, pivot);
-      gather(own, pivot, statistic, offset, partial, ours);
+      Own own{};
+      sum_up(share, held, own);
+      if constexpr (phase == ImagePhase::all) operands(start, channel, scale, bias);  // on their way while threads meet
+      gather(share, own, statistic, offset, partial, ours);
     }
     if constexpr (phase == ImagePhase::gather) {
       for (int at = threadIdx.x; at < statistics; at += Shape::threads) found[Index{block} * statistics + at] = ours[at];
-      return;
+    } else {
+      if constexpr (phase == ImagePhase::normalise) {
+        operands(start, channel, scale, bias);
+        Sums::template join<Statistic>(found + Index{image} * Shape::blocks * statistics, all, epsilon);
+      } else {
+        if constexpr (clusters) cluster_meet();
+        Sums::template join_cluster<Statistic>(ours, all, epsilon);
+        if constexpr (clusters) cluster_arrive();
+      }
+      normalise(share, held, start, channel, statistic, all, scale, bias, of_planes);
+      if constexpr (clusters) cluster_wait();  // others may still read this block's statistics
     }
-    if constexpr (phase == ImagePhase::normalise)
-      join(found + Index{image} * Shape::blocks * statistics, all);
-    else
-      join_cluster(ours, all);
-    normalise(share, held, along(NormAt{}, images, image), channel, statistic, all, of_planes);
-    if constexpr (clusters) cluster_wait();  // others may still read this block's statistics
   }
 
  private:
   /// What a block has of an image: the image's first element, the first of the share, counted in the image (before it, where the
-  /// image begins inside of a load), and behind which of the share's loads this thread has none.
+  /// image begins inside of a load), its loads, and behind which of them this thread has none.
   struct Share {
     Index first;
-    int begin, stop;
+    int begin, loads, stop;
 
     /// The first element of a load, of all.
     __device__ Index at(int k) const { return first + begin + k * wide; }
+    /// The first load that is of the image alone, and the first one behind those.
+    __device__ int whole() const { return !Shape::even && begin < 0 ? 1 : 0; }
+    __device__ int end() const { return Shape::even ? stop : min(stop, (Shape::length - begin) / wide); }
+    /// How many elements of a statistic it has.
+    __device__ float many(int at) const {
+      const int from = Sums::many_before(max(begin, 0), at);
+      return static_cast<float>(Sums::many_before(min(begin + loads * wide, Shape::length), at) - from);
+    }
   };
 
-  /// Calls with(load) for those of this thread that one of `turns` groups of copies has.
+  /// What a thread has: of each of its channels the sum of distances from one of the elements, its pivot, and of their squares;
+  /// how many loads that are of the image alone, and how many elements of others.
+  struct Own {
+    float pivot[wide], sum[wide], squares[wide], beside[wide];
+    int loads;
+  };
+
+  /// Loads of the first of `turns` groups of copies.
+  static constexpr int of_first_turn = ((kept + Shape::active - 1) / Shape::active + turns - 1) / turns * Shape::active;
+
+  /// Calls with(load) for those of this thread that one of the groups has.
   template <typename With>
   __device__ static void of_turn(int turn, int stop, const With& with) {
-    constexpr int each = ((kept + Shape::active - 1) / Shape::active + turns - 1) / turns * Shape::active;
-    const int begin = Shape::again + turn * each, end = min(stop, begin + each);
+    const int begin = Shape::again + turn * of_first_turn, end = min(stop, begin + of_first_turn);
 #pragma unroll 2
     for (int k = begin + static_cast<int>(threadIdx.x); k < end; k += Shape::active) with(k);
   }
@@ -149,49 +159,49 @@ struct NormImages {
     }
   }
 
+  /// One of the share's loads, from shared memory where that keeps it.
+  __device__ void find(const Share& share, const In* held, int k, float (&x)[wide]) const {
+    if (k >= Shape::again)
+      load_wide(held + (k - Shape::again) * wide, x);
+    else
+      read(share.at(k), x);
+  }
+
   /// Sums of this thread's elements of each channel, while those that are kept come to shared memory.
-  __device__ void sum_up(const Share& share, In* held, ImagePart (&own)[wide], float (&pivot)[wide]) const {
+  __device__ void sum_up(const Share& share, In* held, Own& own) const {
 #pragma unroll 1
     for (int turn = 0; turn < turns; ++turn) {
       of_turn(turn, share.stop, [&](int k) { fetch(held + (k - Shape::again) * wide, share.at(k)); });
       commit();
     }
-
-    int seen = 0;
+    const int begin = share.whole(), end = share.end(), thread = threadIdx.x;
+    const int first = thread >= begin ? thread : thread + Shape::active;
+    const auto add = [&](const float (&x)[wide]) {
 #pragma unroll
-    for (int i = 0; i < wide; ++i) own[i] = {0.0f, 0.0f, 0.0f};
-    const auto add = [&](int k, const float (&x)[wide]) {
-      const int at = share.begin + k * wide;
-#pragma unroll
-      for (int i = 0; i < wide; ++i) {
-        if (!Shape::even && (at + i < 0 || at + i >= Shape::length)) continue;
-        if constexpr (Statistic::centred) {
-          if (Shape::even ? seen == 0 : own[i].many == 0.0f) pivot[i] = x[i];
-          const float apart = x[i] - pivot[i];
-          own[i].mean += apart;
-          own[i].sum += apart * apart;
-        } else {
-          own[i].sum += Statistic::term(x[i]);
-        }
-        if (!Shape::even) own[i].many += 1.0f;
-      }
-      ++seen;
+      for (int i = 0; i < wide; ++i) add_one(own, i, x[i]);
+      ++own.loads;
     };
+    if (Shape::again > 0 && Statistic::centred && first < end) read(share.at(first), own.pivot);
 #pragma unroll 4
-    for (int k = threadIdx.x; k < min(share.stop, Shape::again); k += Shape::active) {
+    for (int k = first; k < min(end, Shape::again); k += Shape::active) {
       float x[wide];
       read(share.at(k), x);
-      add(k, x);
+      add(x);
     }
     // A thread adds up what it has copied itself, while the rest is on its way.
     const auto add_turn = [&](int turn) {
-      of_turn(turn, share.stop, [&](int k) {
+      of_turn(turn, end, [&](int k) {
+        if (!Shape::even && k < begin) return;
         float x[wide];
         load_wide(held + (k - Shape::again) * wide, x);
-        add(k, x);
+        add(x);
       });
     };
     settle<3>();
+    if (Shape::again == 0 && Statistic::centred && first < end) {
+      if (first >= of_first_turn) settle<0>();
+      load_wide(held + first * wide, own.pivot);
+    }
     add_turn(0);
     settle<2>();
     add_turn(1);
@@ -199,24 +209,55 @@ struct NormImages {
     add_turn(2);
     settle<0>();
     add_turn(3);
-
-    if constexpr (Shape::even)
+    if constexpr (!Shape::even) {
+      if (begin > 0 && thread == 0) add_beside(share, held, 0, own);
+      if (const int last = max((Shape::length - share.begin) / wide, begin); last < share.stop && last % Shape::active == thread)
+        add_beside(share, held, last, own);
+    }
+  }
+  __device__ static void add_one(Own& own, int i, float x) {
+    if constexpr (Statistic::centred) {
+      const float apart = x - own.pivot[i];
+      own.sum[i] += apart;
+      own.squares[i] += apart * apart;
+    } else {
+      own.squares[i] += Statistic::term(x);
+    }
+  }
+  /// Adds what the image has of a load which is of others too.
+  __device__ void add_beside(const Share& share, const In* held, int k, Own& own) const {
+    float x[wide];
+    find(share, held, k, x);
+    const int at = share.begin + k * wide;
 #pragma unroll
-      for (int i = 0; i < wide; ++i) own[i].many = static_cast<float>(seen);
+    for (int i = 0; i < wide; ++i) {
+      if (at + i < 0 || at + i >= Shape::length) continue;
+      if (own.loads == 0 && own.beside[i] == 0.0f) own.pivot[i] = x[i];
+      add_one(own, i, x[i]);
+      own.beside[i] += 1.0f;
+    }
+  }
+
+  /// Scales and biases of a thread's channels; those of planes are read where they are applied.
+  __device__ void operands(const NormAt& start, const int (&channel)[wide], float (&scale)[wide], float (&bias)[wide]) const {
+    if constexpr (Shape::plane == 0)
+#pragma unroll
+      for (int i = 0; i < wide; ++i) {
+        scale[i] = load(end.scale + start.scale + channel[i] * along_channels.scale);
+        bias[i] = load(end.bias + start.bias + channel[i] * along_channels.bias);
+      }
   }
 
   /// Stores the results of a share. Statistics are of `all`: mean and factor.
   __device__ void normalise(const Share& share, const In* held, const NormAt& start, const int (&channel)[wide],
-                            const int (&statistic)[wide], const ImagePart* all, float2* of_planes) const {
-    float mean[wide], factor[wide], bias[wide];
+                            const int (&statistic)[wide], const ImagePart* all, const float (&scale)[wide],
+                            const float (&bias)[wide], float2* of_planes) const {
+    float mean[wide], factor[wide];
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
       mean[i] = all[statistic[i]].mean;
       factor[i] = all[statistic[i]].sum;
-      if constexpr (Shape::plane == 0) {
-        factor[i] *= load(end.scale + start.scale + channel[i] * along_channels.scale);
-        bias[i] = load(end.bias + start.bias + channel[i] * along_channels.bias);
-      }
+      if constexpr (Shape::plane == 0) factor[i] *= scale[i];
     }
     if constexpr (Shape::plane > 0) {
       for (int c = threadIdx.x; c < Shape::planes; c += Shape::threads)
@@ -285,91 +326,41 @@ struct NormImages {
     }
   }
 
-  /// Puts what the block's threads have together: first of a thread's channels, then a warp has a statistic of all threads.
-  __device__ void gather(ImagePart (&own)[wide], const float (&pivot)[wide], const int (&statistic)[wide], int offset,
-                         ImagePart* partial, ImagePart* ours) const {
-    ImagePart entries[span];
-#pragma unroll
-    for (int e = 0; e < span; ++e) entries[e] = {0.0f, 0.0f, 0.0f};
+  /// Puts what the block's threads have together: means, and then squared distances from these.
+  __device__ void gather(const Share& share, const Own& own, const int (&statistic)[wide], int offset, float* partial,
+                         ImagePart* ours) const {
+    const auto many = [&](int i) { return static_cast<float>(own.loads) + (Shape::even ? 0.0f : own.beside[i]); };
+    float values[wide], mean[wide] = {}, squares[wide];
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
+      squares[i] = own.squares[i];
       if constexpr (Statistic::centred) {
-        const float apart = own[i].many > 0.0f ? own[i].mean / own[i].many : 0.0f;
-        own[i].sum = fmaxf(own[i].sum - apart * own[i].mean, 0.0f);
-        own[i].mean = own[i].many > 0.0f ? pivot[i] + apart : 0.0f;
+        const float apart = many(i) > 0.0f ? own.sum[i] * SpecialFunctions::reciprocal(many(i)) : 0.0f;
+        squares[i] = fmaxf(squares[i] - apart * own.sum[i], 0.0f);
+        mean[i] = own.pivot[i] + apart;
+        values[i] = many(i) > 0.0f ? many(i) * mean[i] : 0.0f;
       }
-      const int entry = entry_of(statistic[i], statistic[0]);
-#pragma unroll
-      for (int e = 0; e < span; ++e)
-        if (entry == e) entries[e] = put_together<Statistic>(entries[e], own[i]);
     }
-    if (threadIdx.x < Shape::active)
+    if constexpr (Statistic::centred) {
+      Sums::add_up(values, offset, partial, [&](int at, float sum) {
+        const float all = share.many(at);
+        ours[at].mean = Sums::mean_of({all, sum, 0.0f});
+      });
 #pragma unroll
-      for (int e = 0; e < span; ++e) partial[threadIdx.x * span + e] = entries[e];
-    __syncthreads();
-    for (int at = threadIdx.x / 32; at < statistics; at += Shape::threads / 32) {
-      ImagePart sum{0.0f, 0.0f, 0.0f};
-#pragma unroll 4
-      for (int thread = threadIdx.x % 32; thread < Shape::active; thread += 32) {
-        const int entry = entry_of(at, (thread * wide + offset) % channels / Shape::group);
-        if (entry < span) sum = put_together<Statistic>(sum, partial[thread * span + entry]);
+      for (int i = 0; i < wide; ++i) {
+        const float apart = mean[i] - ours[statistic[i]].mean;
+        if (many(i) > 0.0f) squares[i] += many(i) * apart * apart;
       }
-      sum = over_warp_together(sum);
-      if (threadIdx.x % 32 == 0) ours[at] = sum;
     }
-    __syncthreads();
-  }
-  /// Which of a load's statistics one is, if the first is `first`.
-  __device__ static int entry_of(int statistic, int first) {
-    return statistic >= first ? statistic - first : statistic - first + statistics;
-  }
-  /// What the threads of a warp have of a statistic, in the first of them.
-  __device__ static ImagePart over_warp_together(ImagePart sum) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      const ImagePart other{__shfl_down_sync(0xffffffffu, sum.many, distance), __shfl_down_sync(0xffffffffu, sum.mean, distance),
-                            __shfl_down_sync(0xffffffffu, sum.sum, distance)};
-      sum = put_together<Statistic>(sum, other);
-    }
-    return sum;
-  }
-  /// Mean and factor of a statistic.
-  __device__ ImagePart known(const ImagePart& sum) const {
-    return {sum.many, Statistic::centred ? sum.mean : 0.0f, Statistic::factor(sum.sum, sum.many, epsilon)};
-  }
-
-  /// Mean and factor of each statistic, of all blocks of the cluster.
-  __device__ void join_cluster(ImagePart* ours, ImagePart* all) const {
-    if constexpr (clusters) cluster_meet();
-    for (int at = threadIdx.x; at < statistics; at += Shape::threads) {
-      ImagePart sum = ours[at];
-      if constexpr (clusters) {
-        sum = {0.0f, 0.0f, 0.0f};
-        for (int other = 0; other < Shape::blocks; ++other)
-          sum = put_together<Statistic>(
-              sum, {of_block(&ours[at].many, other), of_block(&ours[at].mean, other), of_block(&ours[at].sum, other)});
-      }
-      all[at] = known(sum);
-    }
-    __syncthreads();
-    if constexpr (clusters) cluster_arrive();
-  }
-  /// The same of what the blocks of an image have gathered.
-  __device__ void join(const ImagePart* parts, ImagePart* all) const {
-    for (int at = threadIdx.x / 32; at < statistics; at += Shape::threads / 32) {
-      ImagePart sum{0.0f, 0.0f, 0.0f};
-#pragma unroll 4
-      for (int part = threadIdx.x % 32; part < Shape::blocks; part += 32)
-        sum = put_together<Statistic>(sum, parts[part * statistics + at]);
-      sum = over_warp_together(sum);
-      if (threadIdx.x % 32 == 0) all[at] = known(sum);
-    }
-    __syncthreads();
+    Sums::add_up(squares, offset, partial, [&](int at, float sum) {
+      ours[at] = {share.many(at), Statistic::centred ? ours[at].mean : 0.0f, sum};
+    });
   }
 };
 
+/// A multiprocessor has registers for 768 threads at least.
 template <typename Images, int threads>
-__global__ void __launch_bounds__(threads) norm_images_kernel(const Images images) {
+__global__ void __launch_bounds__(threads, threads <= 256 ? 3 : 1) norm_images_kernel(const Images images) {
   images();
 }
 
