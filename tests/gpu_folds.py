@@ -71,6 +71,7 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("last", Places(1, 1, False, True), 7, 61, dtype=DType.I8, span=3), runs((4, 4, 1), (1, 16, 1))),
     (folded("flags", Places(1, 1), 9, 77, dtype=DType.BOOL, span=1), runs((2, 2, 1), (1, 256, 2))),
     (folded("class", Places(1, 1), 2, 21, 11, 13), columns((128, 1), (16, 2), (4, 1))),
+    (folded("class-even", Places(1, 1), 2, 37, 8, 24), columns((64, 1), (4, 3))),
     (folded("last-class", Places(1, 1, True, True), 2, 21, 67, dtype=DType.I64, span=3), columns((64, 1), (4, 3))),
     (folded("integers", Reduce("mean", (2,), False), 3, 5, 83, dtype=DType.I32, span=9), runs((4, 8, 1), (1, 256, 2))),
     (folded("any", Reduce("max", (1,), False), 3, 17, 45, dtype=DType.BOOL, span=1), columns((4, 2), (32, 1))),

@@ -130,8 +130,9 @@ def _refuse_columns(tile: ScanColumnsTile, lines: _Lines) -> str | None:
 _REGISTERS = 72
 _REACHED = 0.8
 """The part of a GPU's bandwidth that words reach which are read and stored."""
-_WAIT, _ROUND = 1.2e-6, 0.7e-6
-"""Guesses at the seconds between an ask for words and their use, on a busy GPU and on one that is not."""
+_WAIT, _ROUND = 4.0e-6, 0.7e-6
+"""Seconds in which what a block has under way is read, scanned and stored, on a busy GPU, as lines of 512 elements took
+on an H200 in one, four and eight rounds; and a guess at what a round takes on one that is not."""
 _TWICE = 1.8
 """How many times as long two launches take, of which the first stores nothing and leaves a part in L2."""
 _ISSUED = 128 * 1.6e9 * 0.6

@@ -7,12 +7,15 @@ namespace bolt::portable {
 
 /// `across` threads have words of results that lie side by side, and `parts` threads share each. A row of results is cut in
 /// words, the last of which may be only a part. Rows of the input begin anywhere in a word, so that a thread reads two words
-/// and shifts them: neighbouring threads read them too, from the L1 cache.
+/// and shifts them: neighbouring threads read them too, from the L1 cache. Where every row begins with a word, a thread reads one,
+/// and has room for twice as many at once.
 template <int across, typename Fold, typename Results>
 struct FoldColumns {
   using Element = typename Fold::Element;
   using Total = typename Fold::Total;
-  static constexpr int parts = block_threads / across, batch = 4, joined_at_once = 8;
+  static constexpr int parts = block_threads / across;
+  /// Totals of other blocks that a thread asks for at once: of 128 bytes, mostly all that it joins.
+  static constexpr int joined_at_once = 128 / sizeof(Total);
   static constexpr std::uint32_t lanes = Granules<Element>::lanes, slots = across * lanes;
   /// Blocks of a multiprocessor that registers are for: totals and the words under way.
   static constexpr int resident = lanes * sizeof(Total) <= 32 ? 4 : lanes * sizeof(Total) <= 64 ? 3 : 2;
@@ -24,6 +27,7 @@ struct FoldColumns {
   Divisor pieces, sharing;
   std::uint32_t columns, items, count, share, step;  ///< words of results; reduced elements, and those of a block
   bool flat, along;                                  ///< one reduced axis, `step` apart; columns are channels
+  bool even;                                         ///< every row begins and ends with a word
   SharedResults<Total> shared;
   Results put;
 
@@ -38,8 +42,12 @@ struct FoldColumns {
       const std::uint32_t row = pieces.quotient(item), column = (item - row * pieces.by) * lanes;
       Index start[2] = {};
       rows.go(row, start);
-      take(in.skew + static_cast<std::uint32_t>(start[0]) + column, min(lanes, columns - column), split * share + part,
-           min((split + 1) * share, count), total);
+      const std::uint32_t begin = in.skew + static_cast<std::uint32_t>(start[0]) + column, first = split * share + part;
+      const std::uint32_t end = min((split + 1) * share, count);
+      if (even)
+        take<true, 8>(begin, lanes, first, end, total);
+      else
+        take<false, 4>(begin, min(lanes, columns - column), first, end, total);
     }
 #pragma unroll
     for (std::uint32_t i = 0; i < lanes; ++i) found[part][lane * lanes + i] = total[i];
@@ -84,23 +92,27 @@ struct FoldColumns {
   }
 
   /// Takes the reduced elements `first` and every `parts`-th behind it into totals of `many` columns from element `begin` on.
+  template <bool words, int batch>
   __device__ void take(std::uint32_t begin, std::uint32_t many, std::uint32_t first, std::uint32_t end,
                        Total (&total)[lanes]) const {
     for (; first < end; first += parts * batch) {
-      uint4 low[batch], high[batch];
+      uint4 low[batch], high[words ? 1 : batch];
       std::uint32_t at[batch];
 #pragma unroll
       for (int k = 0; k < batch; ++k) {
         if (first + k * parts >= end) continue;
         at[k] = begin + place(first + k * parts);
         low[k] = in[at[k] / lanes];
-        high[k] = uint4{};
-        if (at[k] % lanes + many > lanes) high[k] = in[at[k] / lanes + 1];
+        if constexpr (!words) {
+          high[k] = uint4{};
+          if (at[k] % lanes + many > lanes) high[k] = in[at[k] / lanes + 1];
+        }
       }
 #pragma unroll
       for (int k = 0; k < batch; ++k) {
         if (first + k * parts >= end) continue;
-        const auto values = elements_of<Element>(straddling<Element>(low[k], high[k], at[k] % lanes));
+        if constexpr (!words) low[k] = straddling<Element>(low[k], high[k], at[k] % lanes);
+        const auto values = elements_of<Element>(low[k]);
 #pragma unroll
         for (std::uint32_t i = 0; i < lanes; ++i) total[i] = Fold::step(total[i], values.at[i], first + k * parts);
       }
@@ -136,11 +148,19 @@ void fold_columns(const Run& r, const Reduce& p, Index blocks, const void* input
   const Index pieces = (columns + Columns::lanes - 1) / Columns::lanes, items = rows.items * pieces;
   const Index tiles = (items + across - 1) / across, share = (reduced.items + blocks - 1) / blocks;
   const bool flat = p.reduced_rank == 1;
+  const Granules<typename Fold::Element> in(input, elements, "reduction");
+  const auto words = [](const Index* extents, const Index* strides, int rank) {
+    bool all = true;
+    for (int axis = 0; axis < rank; ++axis) all = all && (extents[axis] == 1 || strides[axis] % Columns::lanes == 0);
+    return all;
+  };
+  const bool even = in.skew == 0 && columns % Columns::lanes == 0 && words(p.kept, p.kept_stride, p.kept_rank - 1) &&
+                    words(p.reduced, p.reduced_stride, p.reduced_rank);
   launch_blocks<block_threads, Columns::resident>(r, tiles * blocks,
-                Columns{Granules<typename Fold::Element>(input, elements, "reduction"), rows, reduced, Divisor(pieces),
+                Columns{in, rows, reduced, Divisor(pieces),
                         Divisor(blocks), static_cast<std::uint32_t>(columns), counted(items, "reduction"),
                         static_cast<std::uint32_t>(reduced.items), static_cast<std::uint32_t>(share),
-                        static_cast<std::uint32_t>(flat ? p.reduced_stride[0] : 0), flat, p.channel_axis == p.kept_rank - 1,
+                        static_cast<std::uint32_t>(flat ? p.reduced_stride[0] : 0), flat, p.channel_axis == p.kept_rank - 1, even,
                         shared_results<typename Fold::Total>(r, tiles, static_cast<std::uint32_t>(blocks)), put},
                 "reduction");
 }
