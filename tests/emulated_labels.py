@@ -60,6 +60,7 @@ LABELS = (
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",
     "fold-outer-portable-runsx4x256x2-f16/row-f16/row",
     "fold-batches-portable-columnsx8x3-f16/row-f16/row",
+    "fold-pixels-portable-pixelsx256x7-f16/row-f16/row",
     "fold-class-even-portable-columnsx4x3-f16/row-i64/row",
     "fold-several-portable-sortedx1024x1-f16/row-i64/row",
     "fold-running-portable-runsx256x1-f16/row-f16/row",

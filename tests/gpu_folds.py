@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
+from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
@@ -23,9 +24,10 @@ from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.reduce import Reduce
 
 PORTABLE = Portable()
-Tile = RunsTile | ColumnsTile | SortTile | ScanRunsTile | ScanColumnsTile
+Tile = RunsTile | ColumnsTile | PixelsTile | SortTile | ScanRunsTile | ScanColumnsTile
 ALGORITHMS = {
-    RunsTile: "runs", ColumnsTile: "columns", SortTile: "sorted", ScanRunsTile: "runs", ScanColumnsTile: "columns"
+    RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", SortTile: "sorted",
+    ScanRunsTile: "runs", ScanColumnsTile: "columns",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -49,6 +51,10 @@ def columns(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
     return tuple(ColumnsTile(*each) for each in tiles)
 
 
+def pixels(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
+    return tuple(PixelsTile(*each) for each in tiles)
+
+
 def sorts(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
     return tuple(SortTile(*each) for each in tiles)
 
@@ -62,20 +68,23 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("least", Reduce("min", (1, 2), False), 4, 9, 24), runs((16, 16, 1), (8, 256, 1))),
     (folded("long", Reduce("log_sum", (1,)), 2, 9001), runs((32, 256, 9), (32, 32, 1))),
     (folded("heads", Reduce("mean", (1,), False), 2, 12, 19, 19), columns((256, 1), (64, 1), (32, 2), (4, 1))),
-    (folded("batches", Reduce("sum", (0,), False), 21, 7, 33), columns((16, 1), (8, 3), (4, 21))),
+    (folded("batches", Reduce("sum", (0,), False), 21, 7, 33),
+     (*columns((16, 1), (8, 3), (4, 21)), *pixels((256, 1), (512, 2)))),
     (folded("apart", Reduce("max", (0, 2), False), 3, 10, 5, 9), columns((128, 1), (4, 2))),
     (folded("whole", Reduce("sum_square", (1,)), 2, 40, 64), columns((8, 1), (4, 2))),
     (folded("chain", Reduce("mean", (2, 3)), 2, 13, 9, 11, epilogue=FACTORS, operands=(OPERAND,)),
-     (*runs((8, 8, 1), (1, 256, 2)), *columns((8, 1), (4, 5)))),
+     (*runs((8, 8, 1), (1, 256, 2)), *columns((8, 1), (4, 5)), *pixels((256, 1), (512, 1)))),
     (folded("top", Places(2, 1), 3, 11, 101), runs((8, 8, 1), (32, 32, 1), (1, 4, 1), (1, 256, 3))),
     (folded("last", Places(1, 1, False, True), 7, 61, dtype=DType.I8, span=3), runs((4, 4, 1), (1, 16, 1))),
     (folded("flags", Places(1, 1), 9, 77, dtype=DType.BOOL, span=1), runs((2, 2, 1), (1, 256, 2))),
-    (folded("class", Places(1, 1), 2, 21, 11, 13), columns((128, 1), (16, 2), (4, 1))),
-    (folded("class-even", Places(1, 1), 2, 37, 8, 24), columns((64, 1), (4, 3))),
-    (folded("last-class", Places(1, 1, True, True), 2, 21, 67, dtype=DType.I64, span=3), columns((64, 1), (4, 3))),
+    (folded("class", Places(1, 1), 2, 21, 11, 13), (*columns((128, 1), (16, 2), (4, 1)), *pixels((256, 2)))),
+    (folded("last-class", Places(1, 1, True, True), 2, 21, 67, dtype=DType.I64, span=3),
+     (*columns((64, 1), (4, 3)), *pixels((512, 2)))),
     (folded("integers", Reduce("mean", (2,), False), 3, 5, 83, dtype=DType.I32, span=9), runs((4, 8, 1), (1, 256, 2))),
-    (folded("any", Reduce("max", (1,), False), 3, 17, 45, dtype=DType.BOOL, span=1), columns((4, 2), (32, 1))),
-    (folded("bytes", Reduce("sum", (0,), False), 19, 5, 31, dtype=DType.U8, span=9), columns((8, 1), (4, 4))),
+    (folded("any", Reduce("max", (1,), False), 3, 17, 45, dtype=DType.BOOL, span=1),
+     (*columns((4, 2), (32, 1)), *pixels((256, 1)))),
+    (folded("bytes", Reduce("sum", (0,), False), 19, 5, 31, dtype=DType.U8, span=9),
+     (*columns((8, 1), (4, 4)), *pixels((512, 1)))),
     (folded("doubles", Reduce("l1", (2,), False), 3, 5, 83, dtype=DType.F64), runs((4, 8, 1),)),
     (folded("several", Places(1, 30), 9, 100), sorts((32, 4, 4), (32, 1, 4), (256, 1, 1), (1024, 1, 0))),
     (folded("several-last", Places(1, 7, False, True), 2, 70, 5, dtype=DType.I8, span=9),
@@ -96,6 +105,11 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("running-wide", CumProd(1, True), 2, 50, 6, dtype=DType.I32, span=2), (ScanColumnsTile(2, 16),)),
     (folded("several-wide", Places(1, 5), 3, 40, dtype=DType.I32, span=5),
      sorts((32, 2, 2), (32, 1, 2), (256, 1, 1), (1024, 1, 0))),
+    (folded("class-even", Places(1, 1), 2, 37, 8, 24), columns((64, 1), (4, 3))),
+    (folded("pixels", Reduce("mean", (1,), False), 3, 1999, 57), pixels((256, 7), (512, 1))),
+    (folded("pixels-colours", Reduce("l2", (1,), False), 5, 701, 3), pixels((256, 1), (512, 1))),
+    (folded("pixels-greatest", Places(1, 1), 3, 1211, 19), pixels((256, 1), (256, 5))),
+    (folded("pixels-least", Places(1, 1, False, True), 3, 411, 9, dtype=DType.I32, span=9), pixels((256, 2))),
 )  # fmt: skip
 """Of each layer cuts that prediction would not put first, with several of all that they state."""
 

@@ -12,6 +12,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
+from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
@@ -34,8 +35,10 @@ def asked(op: Op, *shape: int, dtype: DType = DType.F16, layout: Layout = ROW, t
 
 
 ROWS, ALL = asked(Reduce("sum", (2,), False), 32, 1024, 197), asked(Reduce("sum", (1, 2), False), 32, 512, 1025)
+PIXELS = asked(Reduce("mean", (2, 3)), 32, 90, 56, 56, layout=LAST)
 HEADS, TOP = asked(Reduce("mean", (1,), False), 32, 12, 197, 197), asked(Places(2, 300), 32, 80, 1000)
 DOWN, ALONG = asked(CumSum(1), 32, 512, 768), asked(CumProd(2, True), 32, 512, 1001)
+ROWS_DOWN = asked(Reduce("sum", (1,), False), 32, 197, 333)
 WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
 
 
@@ -54,6 +57,12 @@ WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
         (HEADS, ColumnsTile(2, 1), "no 2 threads of a block lie side by side"),
         (HEADS, ColumnsTile(256, 13), "12 parts of a result are not shared by 13 blocks"),
         (HEADS, ColumnsTile(4, 3), "38816 groups of results are more than the 4096 that there are counters for"),
+        (PIXELS, PixelsTile(256, 156), None),
+        (PIXELS, PixelsTile(256, 158), "157 parts of a result are not shared by 158 blocks"),
+        (PIXELS, PixelsTile(128, 1), "there are blocks of 256 or 512 threads"),
+        (ROWS_DOWN, PixelsTile(256, 1), "channels repeat after 333 words, a block has 256 threads"),
+        (asked(Places(1, 1), 4, 99, 57, dtype=DType.U8), PixelsTile(512, 1),
+         "totals of 58368 bytes are more than the 49152 of a block"),
         (TOP, SortTile(32, 32, 32), None),
         (TOP, SortTile(32, 64, 64), "32 threads do not sort 64 keys each"),
         (TOP, SortTile(32, 16, 32), None),
@@ -105,7 +114,7 @@ def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelP
         (asked(Reduce("mean", (1, 3), False), 32, 12, 197, 197), RunsTile(8, 16, 1)),
         (asked(Reduce("l1", (2,), False), 32, 512, 1001, dtype=DType.I32), None),
         (HEADS, ColumnsTile(256, 1)),
-        (asked(Reduce("mean", (2, 3)), 32, 90, 56, 56, layout=LAST), ColumnsTile(16, 22)),
+        (asked(Reduce("mean", (2, 3)), 32, 90, 56, 56, layout=LAST), PixelsTile(256, 8)),
         (asked(Places(2, 1), 32, 512, 1001), RunsTile(16, 16, 1)),
         (asked(Places(1, 1), 32, 21, 256, 256), ColumnsTile(256, 1)),
         (TOP, SortTile(32, 16, 32)),
@@ -174,6 +183,19 @@ def test_what_a_candidate_states_is_what_runs() -> None:
     )
     assert (code.includes, code.member_type) == (("bolt_portable/cuda/fold_runs.h",), "bolt::portable::SharedTotals")
     assert (code.member_arguments, code.counts) == ("2176", True)
+
+
+def test_pixels_of_any_channels_are_whole_words_of_their_image() -> None:
+    """Where no word divides channels; those that repeat late have columns alone."""
+    code = FAMILY.emit(PIXELS, candidate(PixelsTile(256, 16)), H100, AT)
+    assert code.call.startswith(
+        "bolt::portable::fold_pixels<256, 90, bolt::portable::FloatFold<bolt::portable::ReduceMean"
+    )
+    assert code.includes == ("bolt_portable/cuda/fold_pixels.h",)
+    late = FAMILY.candidates(asked(Reduce("mean", (2, 3)), 2, 521, 7, 7, layout=LAST), H100)[1]
+    assert "pixels: channels repeat after 521 words, a block has 512 threads at most" in [each.reason for each in late]
+    whole = FAMILY.candidates(asked(Reduce("mean", (2, 3)), 32, 96, 56, 56, layout=LAST), H100)
+    assert not any("pixels" in str(each) for found in whole for each in found)
 
 
 def test_blocks_that_share_nothing_need_no_memory_and_no_counters() -> None:

@@ -74,8 +74,9 @@ _WORD, _STEP, _RESULT, _SHIFT, _JOIN = 5, 1.45, 64, 16, 6
 that is joined with another one."""
 
 
-_JOINED_AT_ONCE = 128
-"""Of `joined_at_once`: bytes of other blocks' totals that a thread asks for at once."""
+_JOINED_AT_ONCE = 8
+"""Totals of other blocks that a thread asked for at once in the kernels that an H200 measured: as many bytes of
+floats as a quarter of `joined_at_once`."""
 
 
 def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float:
@@ -90,7 +91,7 @@ def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float
     used = words_of(nest) * nest.count / asked * filled * run / (run + WORD)
     each = rounds * LOADS * (_WORD + _SHIFT + nest.lanes * _STEP) + _RESULT + nest.lanes * _JOIN * log2(2 * tile.parts)
     groups = max(tile.parts // nest.lanes, 1)
-    joins = ceil(tile.blocks * nest.total / (groups * _JOINED_AT_ONCE)) if tile.blocks > 1 else 0
+    joins = ceil(tile.blocks / (groups * _JOINED_AT_ONCE)) if tile.blocks > 1 else 0
     return seconds_of(problem, Work(blocks, rounds, used, blocks * BLOCK * each, joins), target)
 
 
