@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import register_lines
+from bolt_build.families.portable.kernels.long_lines import TwiceTile
 from bolt_build.families.portable.kernels.register_lines import RegisterTile
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, refuse_lines, refuse_tile, tiles
 from bolt_build.graph.ir import Layout, Op
@@ -102,12 +103,15 @@ def test_what_accesses_divide_has_the_kernels_that_it_had(asked: KernelProblem) 
     assert not any("staged" in str(each) for each in (*candidates, *(refusal.what for refusal in refusals)))
 
 
-def stated(tile: StagedTile | RegisterTile) -> Candidate:
-    algorithm = "staged" if isinstance(tile, StagedTile) else "registers"
-    return Candidate("portable", (("algorithm", algorithm), *tile.parameters))
+Tile = StagedTile | RegisterTile | TwiceTile
+FORMS = {StagedTile: "staged", RegisterTile: "registers", TwiceTile: "twice"}
 
 
-def call(asked: KernelProblem, tile: StagedTile | RegisterTile) -> str:
+def stated(tile: Tile) -> Candidate:
+    return Candidate("portable", (("algorithm", FORMS[type(tile)]), *tile.parameters))
+
+
+def call(asked: KernelProblem, tile: Tile) -> str:
     candidate = stated(tile)
     assert FAMILY.refuse(asked, candidate, H100) is None
     inputs = tuple(f"x{index}" for index in range(len(asked.inputs)))
@@ -147,6 +151,18 @@ def test_the_compiler_knows_how_far_apart_elements_of_registers_lie() -> None:
     )
 
 
+def test_longer_lines_side_by_side_are_read_twice() -> None:
+    asked = of(Softmax(2), 32, 1, 4096, 256)
+    assert algorithm(asked) == "twice"
+    assert call(asked, TwiceTile(16, 32)) == (
+        "bolt::portable::softmax_twice<bolt::portable::Shares, 16, 32, bolt::portable::f16, bolt::portable::f16>"
+        "(r, bolt::portable::Softmax{.outer = 32, .axis = 4096, .inner = 256}, x0, y);"
+    )
+    reason = "4 to 32 threads share a line, of 32 or 64 in blocks of 256 to 1024 threads"
+    assert FAMILY.refuse(asked, stated(TwiceTile(2, 64)), H100) == reason
+    assert "is none of its candidates" in str(FAMILY.refuse(MIDDLE, stated(TwiceTile(16, 32)), H100))
+
+
 NO_BLOCK = "there are blocks of 128, 256 or 512 threads, of which a line has up to 32 or, of neighbours, all"
 NO_REGISTERS = "up to 32 threads share a line, of 32, 64, 128 or 256 in blocks of 128 to 1024 threads"
 REFUSED = [
@@ -167,7 +183,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "tile", "reason"), REFUSED)
-def test_tiles_that_no_kernel_has(name: str, tile: StagedTile | RegisterTile, reason: str) -> None:
+def test_tiles_that_no_kernel_has(name: str, tile: Tile, reason: str) -> None:
     assert FAMILY.refuse((ODD | BESIDE)[name], stated(tile), H100) == reason
 
 

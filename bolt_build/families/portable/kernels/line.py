@@ -9,6 +9,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
+from bolt_build.families.portable.kernels.long_lines import TwiceTile, twice
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
@@ -157,12 +158,17 @@ def _emit_staged(problem: KernelProblem, tile: StagedTile | RegisterTile, at: St
     return _softmax(problem, at, "softmax_staged", (tile.text(_lines(problem)),))
 
 
+def _emit_twice(problem: KernelProblem, tile: TwiceTile, at: StepExpressions) -> StepCode:
+    return _softmax(problem, at, "softmax_twice", (tile.threads, tile.across))
+
+
 def _has_shares(problem: KernelProblem) -> bool:
     return isinstance(problem.op, Line | Softmax) and _function(problem) in _ENDINGS
 
 
 _STAGED = staged(_serves_staged, _lines, lambda problem: None, _emit_staged)
 _REGISTERS = registers(_has_shares, _lines, lambda problem: None, _emit_staged)
+_TWICE = twice(_has_shares, _lines, _emit_twice)
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = tuple(
     Rule(
@@ -174,7 +180,7 @@ RULES = tuple(
         gpu_latency=lambda problem: _LINE,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(_STAGED, _REGISTERS),
+        forms=(_STAGED, _REGISTERS, _TWICE),
     )
     for op in (Softmax, Line)
 )

@@ -19,6 +19,8 @@ _THREADS, _ACROSS, _BLOCKS = (1, 2, 4, 8, 16, 32), (32, 64, 128, 256), (128, 256
 """Threads of a line, lines of a block side by side, and threads of a block."""
 _MOST_LOADS = 36
 """Elements that a thread holds at most."""
+MOST_ELEMENTS = _THREADS[-1] * _MOST_LOADS
+"""Elements of a line whose threads hold it."""
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,22 @@
 
 namespace bolt::portable {
 
-/// Each element has one exponential: of half precision the special-function unit's, whose error rounding hides.
+/// An exponential: of what becomes half precision the special-function unit's, whose error rounding hides.
+template <bool half>
+__device__ inline float softmax_power(float x) {
+  if constexpr (half)
+    return SpecialFunctions::exp2(x * 1.44269504f);
+  else
+    return exponential(x);
+}
+
+/// Each element has one exponential.
 template <typename Shape, typename Ending, bool half>
 struct StagedSoftmax {
   static constexpr int floats = 0;
   static constexpr bool early = false, neighbours = false;
 
   __device__ void begin(float*) const {}
-
-  static __device__ float power(float x) {
-    if constexpr (half)
-      return SpecialFunctions::exp2(x * 1.44269504f);
-    else
-      return exponential(x);
-  }
 
   template <typename Line>
   __device__ void operator()(const Line& line, float (&x)[Shape::loads], const float*) const {
@@ -31,7 +33,7 @@ struct StagedSoftmax {
 #pragma unroll
     for (int k = 0; k < Shape::loads; ++k) {
       if (!line.has(k)) continue;
-      const float own = power(x[k] - top);
+      const float own = softmax_power<half>(x[k] - top);
       sum += own;
       x[k] = Ending::of_power ? own : x[k] - top;
     }

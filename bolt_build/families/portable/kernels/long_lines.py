@@ -1,0 +1,83 @@
+"""How a GPU takes softmax over long lines that lie side by side, of which registers hold too little: in two passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.register_lines import MOST_ELEMENTS
+from bolt_build.families.portable.kernels.staged import Lines
+from bolt_build.families.portable.number_tile import NumberTile
+from bolt_build.targets import Target
+
+_THREADS, _ACROSS, _BLOCKS = (4, 8, 16, 32), (32, 64), (256, 512, 1024)
+"""Threads of a line, lines of a block side by side, and threads of a block."""
+_BATCH = 8
+"""Elements that a thread asks for at once."""
+
+
+@dataclass(frozen=True)
+class TwiceTile(NumberTile):
+    """A line has so many `threads`, and a block's threads so many lines `across` them."""
+
+    threads: int
+    across: int
+
+    @property
+    def block(self) -> int:
+        return self.threads * self.across
+
+
+def _tiles() -> Iterator[TwiceTile]:
+    cuts = (TwiceTile(threads, across) for threads in _THREADS for across in _ACROSS)
+    yield from (tile for tile in cuts if tile.block in _BLOCKS)
+
+
+def _refuse_tile(tile: TwiceTile) -> str | None:
+    if tile.threads not in _THREADS or tile.across not in _ACROSS or tile.block not in _BLOCKS:
+        return "4 to 32 threads share a line, of 32 or 64 in blocks of 256 to 1024 threads"
+    return None
+
+
+_REACHED, _UNDER_WAY, _AGAIN, _WAIT, _REGISTERS = 0.6, 24 << 10, 0.5, 1.0e-6, 40
+"""Guesses, for no GPU has run these kernels yet: the part of a GPU's bandwidth that is reached where a
+multiprocessor's threads ask for so many bytes at once; what a byte that is read again takes of one from memory, for L2
+has some; seconds between an ask and the next one; and registers of a thread."""
+_RATE, _ELEMENT = 0.8 * 128 * 1.7e9, 30
+"""Instructions that a multiprocessor's threads begin a second, and those of an element in both passes."""
+
+
+def _seconds(problem: KernelProblem, tile: TwiceTile, target: Target, of: Lines) -> float:
+    gpu = target.gpu
+    assert gpu is not None, "lines are a GPU's"
+    blocks = ceil(of.groups * of.inner / tile.across)
+    there = min(float(beside(tile.block, _REGISTERS, 8 * tile.block, gpu)), blocks / gpu.sms)
+    asked = there * tile.block * _BATCH * of.read
+    reached = _REACHED * min(1.0, asked / _UNDER_WAY)
+    memory = moved(problem.nbytes + _AGAIN * problem.inputs[0].nbytes, target) / reached
+    issued = of.elements * _ELEMENT / (gpu.sms * _RATE * min(1.0, there))
+    turns = 2 * ceil(of.count / (tile.threads * _BATCH))
+    return float(max(memory, issued, turns * _WAIT) + OVERLAPPED * target.launch_seconds)
+
+
+def twice(
+    serves: Callable[[KernelProblem], bool],
+    lines: Callable[[KernelProblem], Lines],
+    emit: Callable[[KernelProblem, TwiceTile, StepExpressions], StepCode],
+) -> Form[TwiceTile]:
+    """The form of softmax and its logarithm."""
+    return Form(
+        "twice",
+        lambda problem: serves(problem) and lines(problem).are_columns and lines(problem).count > MOST_ELEMENTS,
+        lambda problem, gpu: None,
+        lambda problem, gpu: _tiles(),
+        lambda problem, tile, gpu: _refuse_tile(tile),
+        lambda problem, tile, target: _seconds(problem, tile, target, lines(problem)),
+        TwiceTile.read,
+        emit,
+    )
