@@ -43,6 +43,12 @@ def folded(
     return Layer(f"fold-{label}", op, (given, *operands), epilogue, dtype if dtype.is_float else DType.F16, TOLERANCE)
 
 
+def hidden(layer: Layer) -> Layer:
+    """The same with infinity of the other sign alone in the first image, and in half of the next one."""
+    (given,) = layer.inputs
+    return replace(layer, inputs=(replace(given, hidden=given.shape[-1]),))
+
+
 def runs(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
     return tuple(RunsTile(*each) for each in tiles)
 
@@ -110,6 +116,8 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("pixels-colours", Reduce("l2", (1,), False), 5, 701, 3), pixels((256, 1), (512, 1))),
     (folded("pixels-greatest", Places(1, 1), 3, 1211, 19), pixels((256, 1), (256, 5))),
     (folded("pixels-least", Places(1, 1, False, True), 3, 411, 9, dtype=DType.I32, span=9), pixels((256, 2))),
+    (hidden(folded("worst", Places(1, 1), 3, 11, 25)), (*columns((4, 1), (8, 3)), *pixels((256, 1)))),
+    (hidden(folded("worst-of-rows", Places(2, 1), 3, 7, 101)), runs((8, 8, 1), (1, 256, 3))),
 )  # fmt: skip
 """Of each layer cuts that prediction would not put first, with several of all that they state."""
 

@@ -68,8 +68,7 @@ void cumulative_product(const Run& r, const Lines& p, bool exclusive, bool rever
 /// Whether a value stands before another in the order asked for; NaN stands first.
 template <bool greatest, typename Value>
 BOLT_HD inline bool precedes(Value a, Value b) {
-  if (a != a || b != b) return a != a && b == b;
-  return greatest ? a > b : a < b;
+  return b == b && !(greatest ? a <= b : a >= b);  // of what is no number neither comparison is true
 }
 
 #if !defined(__CUDACC__)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <limits>
 
 #include "bolt_portable/cuda/granules.h"
 #include "bolt_portable/cuda/shared_totals.h"
@@ -32,6 +33,9 @@ struct TypedFold {
   __device__ static Total join(Total total, Total other) { return Mode::join(total, other); }
 };
 
+/// The place of a total that none of its elements was better than.
+constexpr std::uint32_t nowhere = 0xffffffffu;
+
 /// The greatest or least element and its place: the first one of equal ones, or the last one. NaN stands in front of all.
 template <bool greatest, bool last, typename T>
 struct PlaceFold {
@@ -39,16 +43,19 @@ struct PlaceFold {
   using Value = typename Computed<T>::type;
   struct Total {
     Value value;
-    std::uint32_t place;  ///< `nowhere` before the first element
+    std::uint32_t place;  ///< `nowhere` before the first element that is better than the worst one
   };
-  static constexpr std::uint32_t nowhere = 0xffffffffu;
+  using Limits = std::numeric_limits<Value>;
+  static constexpr Value highest = Limits::has_infinity ? Limits::infinity() : Limits::max();
+  static constexpr Value lowest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 
-  __device__ static Total start() { return Total{Value{}, nowhere}; }
+  /// The worst value of all, so that no element needs to ask whether it is the first.
+  __device__ static Total start() { return Total{greatest ? lowest : highest, nowhere}; }
   /// Elements come in the order of their places.
   __device__ static Total step(const Total& total, const T& x, std::uint32_t place) {
     const Value value = read(&x);
     const bool better = last ? !precedes<greatest>(total.value, value) : precedes<greatest>(value, total.value);
-    return total.place == nowhere || better ? Total{value, place} : total;
+    return better ? Total{value, place} : total;
   }
   __device__ static Total join(const Total& total, const Total& other) {
     if (other.place == nowhere) return total;
@@ -86,7 +93,7 @@ struct PlaceResults {
   explicit PlaceResults(void* to) : out(static_cast<std::int64_t*>(to)) {}
   template <typename Total>
   __device__ void operator()(std::uint32_t result, Index, const Total& total) const {
-    out[result] = total.place;
+    out[result] = total.place == nowhere ? 0 : total.place;  // all elements are the worst, of which the first counts
   }
 };
 
