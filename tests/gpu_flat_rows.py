@@ -68,7 +68,7 @@ _TILES = ((1, 8), (2, 2), (4, 2), (4, 4), (8, 1), (8, 2), (16, 4))
 
 
 def candidate(tile: RowTile) -> Candidate:
-    return Candidate("portable", (("algorithm", "flat"), *tile.parameters), tile.settings)
+    return Candidate("portable", (("algorithm", "flat_rows"), *tile.parameters), tile.settings)
 
 
 def _with_words(trial: Trial, number: int) -> Trial:

@@ -25,7 +25,7 @@ def movement(op: Op, made: Shape, *given: tuple[Shape, DType], layout: Layout = 
 
 
 def stated(words: int, turns: int) -> Candidate:
-    return Candidate("portable", (("algorithm", "flat"), *RowTile(words, turns).parameters))
+    return Candidate("portable", (("algorithm", "flat_rows"), *RowTile(words, turns).parameters))
 
 
 BOXES = movement(Concat(2), (32, 8400, 85), ((32, 8400, 4), F16), ((32, 8400, 1), F16), ((32, 8400, 80), F16))
@@ -43,13 +43,13 @@ def pieces(problem: KernelProblem) -> set[object]:
 @pytest.mark.parametrize("problem", [BOXES, COLUMNS, IMAGES, MASK])
 def test_without_a_lock_it_comes_first_where_threads_would_look_for_elements_one_by_one(problem: KernelProblem) -> None:
     first, *others = FAMILY.candidates(problem, H100)[0]
-    assert dict(first.parameters)["algorithm"] == "flat"
+    assert dict(first.parameters)["algorithm"] == "flat_rows"
     assert DIRECT in others
 
 
 @pytest.mark.parametrize("problem", [CORNERS, PADDED])
 def test_it_is_measured_beside_tiles(problem: KernelProblem) -> None:
-    assert pieces(problem) == {"direct", "tiled", "flat"}
+    assert pieces(problem) == {"direct", "tiled", "flat_rows"}
 
 
 def test_what_the_plain_kernel_moves_in_whole_accesses_is_left_to_it() -> None:

@@ -206,7 +206,7 @@ def row_form(
         return StepCode(("bolt_portable/cuda/flat_rows.h",), None, "", call)
 
     return Form(
-        "flat",
+        "flat_rows",
         lambda problem: known(problem) is not None,
         refuse,
         tiles,

@@ -347,7 +347,8 @@ RULES = (
         gpu_bandwidth=expand_bandwidth,
         gpu_latency=copy_latency,
         forms=(
-            flat_form(copied_points, expands_whole), tiled_form(copied_points, expands_whole),
+            flat_form(copied_points, expands_whole),
+            tiled_form(copied_points, expands_whole),
             row_form(copied, expands_whole),
         ),
     ),
