@@ -21,6 +21,15 @@ static void exchanged() {
   std::printf("%d wrong\n", wrong(memory, kThreads, [](int i) { return kThreads - 1 - i; }));
 }
 
+/// Addresses of 32 bits that begin below zero, from which a displacement leads back.
+__global__ void displace(int* to) {
+  __shared__ int memory[kThreads];
+  memory[threadIdx.x] = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&memory[threadIdx.x]));
+  asm volatile("ld.shared.s32 %0, [%1+65536];" : "=r"(to[threadIdx.x]) : "r"(at - 65536u) : "memory");
+}
+
 /// One thread fills a ring of two boxes, another warp empties it; without `waits` the ring is filled regardless.
 template <bool waits>
 __global__ void ring(int* to, int rounds) {
@@ -152,6 +161,7 @@ int main(int, char** arguments) {
   const auto is = [&](const char* name) { return std::strcmp(name, arguments[1]) == 0; };
   if (is("exchange")) exchanged<true>();
   if (is("exchange without a barrier")) exchanged<false>();
+  if (is("displace")) compared(kThreads, [](int i) { return i; }, [](int* to) { displace<<<1, kThreads>>>(to); });
   if (is("ring")) ringed<true>();
   if (is("ring without waiting")) ringed<false>();
   if (is("alone")) alone<<<1, 32>>>(), finish("ended");
