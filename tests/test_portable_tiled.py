@@ -72,8 +72,6 @@ def test_a_tile_that_no_kernel_has_is_refused_with_its_reason(
         points(Where(), SCORES, ((197, 197), DType.BOOL), SCORES, ((1,), DType.F16)),
         points(Expand(SCORES[0]), SCORES, ((32, 1, 197, 197), DType.F16)),
         points(Cast(DType.F64), ((32, 512, 1025), DType.F64), ((32, 512, 1025), DType.F16)),
-        points(Slice((0, 0, 1000), (32, 512, 1001), (1, 1, -1)), ((32, 512, 1001), DType.F16),
-               ((32, 512, 1001), DType.F16)),
     ],
 )  # fmt: skip
 def test_tiles_are_offered_before_threads_that_would_look_for_elements_one_by_one(problem: KernelProblem) -> None:
@@ -82,6 +80,18 @@ def test_tiles_are_offered_before_threads_that_would_look_for_elements_one_by_on
     first = next(each for each in offered if dict(each.parameters)["algorithm"] == "tiled")
     assert offered.index(first) < offered.index(DIRECT)
     assert FAMILY.predict(problem, first, H100) < 3 * problem.nbytes / H100.bandwidth
+
+
+@pytest.mark.parametrize(("step", "first", "many"), [(-1, 1000, 1001), (2, 0, 500)])
+def test_elements_of_a_row_that_share_sectors_are_left_to_the_plain_kernel_which_was_measured_to_be_faster(
+    step: int, first: int, many: int
+) -> None:
+    made = (32, 512, many)
+    legal = FAMILY.candidates(
+        points(Slice((0, 0, first), made, (1, 1, step)), (made, DType.F16), ((32, 512, 1001), DType.F16)), H100
+    )[0]
+    assert legal[0] == DIRECT
+    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled", "flat"}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ _TILE, _BLOCK, _RUN, _LINE, _MANY, _PIXELS = 8, 4, 8, 128, 512, 512
 """From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
 below which threads copy one by one, and of one that is in no whole blocks; pixels of few colours from which on strips
 and blocks of threads have enough of them."""
+_STEPPED, _SHORT_STEP = 0.7, 16
+"""The part of the bandwidth that slices reach whose elements lie a few apart, with what lies between them, as an H200
+measured; and elements of half precision of a sector."""
 _WIDE = 0.5
 """Part of the bandwidth where neighbouring threads store 64 bytes each, as measured on an H100."""
 _CONVERTED = {**COMPUTED, DType.F64: "double"}
@@ -102,6 +105,8 @@ def _part(problem: KernelProblem) -> tuple[float, float]:
         short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
         broken = len(loops) > 1 and inner.extent % _BLOCK > 0 and inner.extent < _LINE
         return (_SCATTERED if short or broken else 1.0), 0.0
+    if isinstance(problem.op, Slice) and abs(inner.steps[0]) <= _SHORT_STEP:
+        return _STEPPED * 2 / (1 + abs(inner.steps[0])), 0.0
     # The loop whose elements are neighbours in the input; a short one only if it is the next.
     turned = next((loop for loop in reversed(loops[:-1]) if loop.steps[0] == 1), None)
     if turned is not None and turned is not loops[-2] and turned.extent < _TILE:
