@@ -49,6 +49,15 @@ def model(
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
+def resize(x: tuple[int, ...], given: str, asked: object, opset: int = 19, **attributes: object) -> onnx.ModelProto:
+    """Of scales or sizes."""
+    inputs = {"scales": "x - asked", "sizes": "x - - asked"}[given]
+    nodes = [node("Resize", inputs, "y", **attributes)]
+    for each in nodes:
+        each.input[:] = ["" if name == "-" else name for name in each.input]
+    return model(nodes, [tensor("x", x)], constants={"asked": np.asarray(asked)}, opset=opset)
+
+
 def saved(directory: Path, proto: onnx.ModelProto, name: str = "test.onnx") -> Path:
     path = directory / name
     path.write_bytes(proto.SerializeToString())

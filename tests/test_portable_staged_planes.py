@@ -5,11 +5,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from families_harness import Layer, graph_with
 from families_layers import RELU
 from gpu_pools import pooled, windows
 from gpu_resample import resampled
+from graph_models import bound, resize
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from planner_fakes import POLICY
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
@@ -18,6 +23,8 @@ from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.resample import Resample
+from bolt_build.planner.passes.resample import RESAMPLE
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")
@@ -128,3 +135,37 @@ def test_rows_that_are_images_by_themselves_are_below_each_other() -> None:
     assert ".batch = 1, .channels = 1, .in = {1, 8192, 3001}" in call
     single = replace(signals, precision=DType.F32)
     assert refused(problem_of(single), 4, 1, 1, 8) is None
+
+
+WAYS = ("half_pixel", "pytorch_half_pixel", "asymmetric", "half_pixel_symmetric", "align_corners")
+
+
+@given(
+    st.integers(1, 90), st.integers(1, 200), st.sampled_from(["nearest", "linear", "cubic"]), st.sampled_from(WAYS),
+    st.booleans(), st.integers(1, 40),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_blocks_have_room_for_the_rows_of_images(
+    tmp_path_factory: pytest.TempPathFactory, extent: int, made: int, mode: str, way: str, smooth: bool, down: int
+) -> None:
+    """Results of other tables are computed one by one, which would take many times as long."""
+    further: dict[str, object] = {"antialias": 1} if smooth and mode != "nearest" else {}
+    proto = resize(
+        (1, 1, extent, 8), "sizes", [1, 1, made, 8], mode=mode, coordinate_transformation_mode=way, **further
+    )
+    graph = RESAMPLE.run(bound(tmp_path_factory.mktemp("room"), proto), POLICY).graph
+    found = [node for node in graph.nodes if isinstance(node.op, Resample)]
+    assume(found)
+    first, weights = (graph.constant(name) for name in found[0].inputs[1:3])
+    assert first is not None
+    assert weights is not None
+    assert (np.diff(first) >= 0).all()
+    taps, down = weights.shape[1], min(down, made)
+    problem = problem_of(resampled("one", (1, 1, extent, 8), (2, made, taps)))
+    at, tile = StepExpressions(("x", "a", "b"), ("y",), (None,) * 3), StagedPlanesTile(1, 1, 1, down)
+    call = FAMILY.emit(problem, candidate_of("portable", "staged", tile), H200, at).call
+    room = int(call.split(", ")[-3])
+    for top in range(0, made, down):
+        last = first[min(top + down, made) - 1] + taps - 1
+        rows = np.clip([first[top], last], 0, extent - 1)
+        assert (rows[1] - rows[0] + 1) * 8 <= room

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from graph_models import bound, model, node, tensor
+from graph_models import bound, resize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, numpy_helper
@@ -20,14 +20,6 @@ FACTOR = st.sampled_from([0.5, 1.0, 2.0, 4.0])
 """Exact in floating point: no two libraries round the place of a result differently."""
 WAYS = ("half_pixel", "pytorch_half_pixel", "asymmetric", "half_pixel_symmetric")
 NEAREST = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
-
-
-def resize(x: tuple[int, ...], given: str, asked: object, opset: int = 19, **attributes: object) -> ModelProto:
-    inputs = {"scales": "x - asked", "sizes": "x - - asked"}[given]
-    nodes = [node("Resize", inputs, "y", **attributes)]
-    for each in nodes:
-        each.input[:] = ["" if name == "-" else name for name in each.input]
-    return model(nodes, [tensor("x", x)], constants={"asked": np.asarray(asked)}, opset=opset)
 
 
 def same_as_onnxruntime(folder: pytest.TempPathFactory, proto: ModelProto, x: object) -> None:

@@ -2,8 +2,6 @@
 // once, in whole accesses, wherever rows and planes begin, and its threads go down the rows there.
 #pragma once
 
-#include <algorithm>
-
 #include "bolt_portable/cuda/staged_run.h"
 
 namespace bolt::portable {
