@@ -22,7 +22,7 @@ struct StagedPooling {
   static_assert(height == (cells_h - 1) * gap_h + 1 && width == cells_w);
   /// Of sums bits of the cells that are there, and what a window's cells of a row count.
   struct Column {
-    Word there[sums ? width : 1];
+    std::uint32_t there[sums ? width : 1];
     float share;
   };
 
@@ -30,18 +30,21 @@ struct StagedPooling {
 
   __device__ int first(int y) const { return y * step_h - p.pad_begin[1]; }
 
-  __device__ void fill(int y, float* share) const { *share = share_of(1, y); }
+  __device__ void fill(int y, float* share) const { *share = share_of(window(known(), 1, y)); }
 
   /// The greatest of cells stays what it is where one of them counts twice.
   __device__ Column column(int x, int (&places)[width]) const {
-    const Window cells = window(p, 2, x);
+    const Window cells = window(known(), 2, x);
     Column column{};
-    if constexpr (shares) column.share = share_of(2, x);
+    if constexpr (shares) column.share = share_of(cells);
 #pragma unroll
     for (int cell = 0; cell < width; ++cell) {
       const int there = min(max(cell, cells.first), cells.last - 1);
       places[cell] = x * step_w - p.pad_begin[2] + there * gap_w;
-      if constexpr (sums) column.there[cell] = there == cell ? static_cast<Word>(~Word{0}) : Word{0};
+      if constexpr (sums) {
+        column.there[cell] = there == cell ? ~0u : 0u;
+        asm("" : "+r"(column.there[cell]));  // else it is computed for each row anew
+      }
     }
     return column;
   }
@@ -65,16 +68,24 @@ struct StagedPooling {
   __device__ void one_by_one(const In*, Out*, Index) const {}
 
  private:
-  __device__ float share_of(int axis, Extent position) const {
-    const Window cells = window(p, axis, position);
+  /// The windows with what the compiler knows of them: divisions by it are products.
+  __device__ Pool known() const {
+    Pool of = p;
+    of.in[1] = Tile::rows, of.in[2] = Tile::row;
+    of.kernel[1] = cells_h, of.kernel[2] = cells_w, of.stride[1] = step_h, of.stride[2] = step_w;
+    of.dilation[1] = gap_h, of.dilation[2] = gap_w;
+    return of;
+  }
+
+  __device__ static float share_of(const Window& cells) {
     return Mode::share(Mode::counts_padding ? cells.padded : cells.last - cells.first);
   }
 
-  __device__ static float term(In given, Word there) {
+  __device__ static float term(In given, std::uint32_t there) {
     if constexpr (sums) {
       Word bits;
       memcpy(&bits, &given, sizeof bits);
-      bits &= there;
+      bits &= static_cast<Word>(there);
       memcpy(&given, &bits, sizeof bits);
     }
     return Mode::term(load(&given));

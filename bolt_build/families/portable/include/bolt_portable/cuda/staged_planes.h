@@ -93,7 +93,7 @@ struct StagedPlanes {
     if (threadIdx.x < 32) tables(part, reinterpret_cast<float*>(staged_memory), ends);
     const StagedRun<Out> made{part.plane * Tile::plane_made + Index{part.row} * Tile::row_made,
                               ((part.planes - 1) * Tile::rows_made + part.rows) * Tile::row_made};
-    const int strip = static_cast<int>(threadIdx.x) / Tile::across, y = strip * down, end = min(y + down, part.rows);
+    const int strip = static_cast<int>(threadIdx.x / Tile::across), y = strip * down, end = min(y + down, part.rows);
     const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(staged_memory));
     const Columns of = columns_of(part, base + held_at + given.skew() * size, base + made_at + made.skew() * stored);
     settle<0>();
@@ -132,7 +132,8 @@ struct StagedPlanes {
   }
 
   __device__ Columns columns_of(const PlanesPart& part, std::uint32_t held, std::uint32_t made) const {
-    const int all = part.planes * Tile::row_made, own = static_cast<int>(threadIdx.x) % Tile::across;
+    const int all = part.planes * Tile::row_made;
+    const int own = Tile::strips == 1 ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.x % Tile::across);
     Columns of;
     of.many = 0;
 #pragma unroll
