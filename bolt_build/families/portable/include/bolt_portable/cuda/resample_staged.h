@@ -21,25 +21,26 @@ struct StagedResampling {
   Resample p;
   ResampledAxis rows, columns;
 
-  /// As in its table, but for what is farther outside.
+  /// As in its table, but for what is farther outside. Counted in 32 bits: 64 would take several instructions each.
   __device__ int first(int y) const {
     if constexpr (taps_h == 0) return y;
-    return static_cast<int>(min(max(rows.first[y], Index{-taps_h}), Index{Tile::rows}));
+    return min(max(static_cast<int>(rows.first[y]), -taps_h), Tile::rows);
   }
 
   __device__ void fill(int y, float* weights) const {
+    const float* const from = rows.weights + static_cast<std::uint32_t>(y * height);
 #pragma unroll
-    for (int tap = 0; tap < height; ++tap) weights[tap] = rows.weights[Index{y} * height + tap];
+    for (int tap = 0; tap < height; ++tap) weights[tap] = from[tap];
   }
 
   __device__ Column column(int element, int (&places)[width]) const {
     const int x = element / inner, c = element - x * inner;
-    const Index first = taps_w > 0 ? columns.first[x] : x;
+    const int first = taps_w > 0 ? min(max(static_cast<int>(columns.first[x]), -taps_w), pixels) : x;
     Column column;
 #pragma unroll
     for (int tap = 0; tap < width; ++tap) {
-      places[tap] = static_cast<int>(min(max(first + tap, Index{0}), Index{pixels - 1})) * inner + c;
-      if constexpr (taps_w > 0) column.weight[tap] = columns.weights[Index{x} * width + tap];
+      places[tap] = min(max(first + tap, 0), pixels - 1) * inner + c;
+      if constexpr (taps_w > 0) column.weight[tap] = columns.weights[static_cast<std::uint32_t>(x * width) + tap];
     }
     return column;
   }
