@@ -107,7 +107,7 @@ struct SortedPlaces {
   static constexpr int at_once = 4;
   /// Blocks of a multiprocessor that registers are for.
   static constexpr int bytes = (holds > each ? holds : each) * sizeof(Key);  ///< of a thread's keys
-  static constexpr int resident = block > 256 || bytes > 128 ? 1 : bytes > 64 ? 2 : 4;
+  static constexpr int resident = block > 256 || bytes > 128 ? 1 : bytes > 64 ? 3 : 4;
 
   const T* from;
   std::int64_t* to;
@@ -117,7 +117,7 @@ struct SortedPlaces {
   __device__ void operator()(std::uint32_t number) const {
     constexpr bool exchanges = threads > 32 || holds != each;
     static_assert(holds <= each || threads == 32, "a warp selects of what it holds");
-    __shared__ Key all[together][exchanges ? room : 1];
+    __shared__ __align__(16) Key all[together][exchanges ? room : 1];
     Key* const memory = all[threadIdx.x / threads];
     const std::uint32_t thread = threadIdx.x % threads, line = number * together + threadIdx.x / threads;
     if (line >= lines) return;  // whole warps
@@ -139,6 +139,8 @@ struct SortedPlaces {
       hold(x, own.keys);
     }
     own.sort(memory);
+    if constexpr (exchanges)
+      if (inner.by == 1) return store_run(own.keys, memory, to + static_cast<Index>(outside) * count);
     std::int64_t* found = to + (static_cast<Index>(outside) * count + thread * each) * inner.by + inside;
 #pragma unroll
     for (int i = 0; i < each; ++i) {
@@ -155,6 +157,25 @@ struct SortedPlaces {
   __device__ static std::int64_t place(Key key) {
     constexpr Key places = (Key{1} << rank_bits<Key>) - 1;
     return static_cast<std::int64_t>((last ? ~key : key) & places);
+  }
+
+  /// Stores the places of a line of neighbours. A thread's own ones lie side by side, so neighbouring threads exchange them first:
+  /// then an access of a warp is a run of memory.
+  __device__ void store_run(const Key (&keys)[each], Key* memory, std::int64_t* found) const {
+    const std::uint32_t thread = threadIdx.x % threads;
+    meet();
+#pragma unroll
+    for (int i = 0; i < each; ++i) memory[thread * each + i] = keys[i];
+    meet();
+#pragma unroll 4
+    for (std::uint32_t i = thread; i < count; i += threads) found[i] = place(memory[i]);
+  }
+  /// Those that share a line wait for each other.
+  __device__ static void meet() {
+    if constexpr (threads > 32)
+      __syncthreads();
+    else
+      __syncwarp();
   }
 
   /// The keys of a line that has room in the threads' registers; behind the last one the greatest number there is.
