@@ -26,15 +26,19 @@ struct Points<lanes, Function, std::index_sequence<I...>, Out, In...> {
   static constexpr int inputs = sizeof...(In);
   FlatSide side[inputs];
   Apart apart[inputs];
+  bool straight;  ///< all are dense
   Function function;
   Out* out;
   const void* in[inputs];
 
   template <typename T>
+  __device__ static Lanes<T, lanes> load_whole(std::uint32_t base, const void* input) {
+    return *reinterpret_cast<const Lanes<T, lanes>*>(static_cast<const T*>(input) + base);
+  }
+  template <typename T>
   __device__ static Lanes<T, lanes> load_side(const FlatSide& side, Apart apart, std::uint32_t base, const void* input) {
     const T* const from = static_cast<const T*>(input);
-    if (apart == Apart::dense && base + lanes - 1 <= side.last)
-      return *reinterpret_cast<const Lanes<T, lanes>*>(from + base);
+    if (apart == Apart::dense && base + lanes - 1 <= side.last) return load_whole<T>(base, input);
     Lanes<T, lanes> values;
     if (apart == Apart::alike) {
       const T all = from[side.begin(side.run.quotient(base))];
@@ -53,7 +57,13 @@ struct Points<lanes, Function, std::index_sequence<I...>, Out, In...> {
     store_flat<lanes>(out, base, side[0].last + 1, made);
   }
 
-  __device__ void operator()(std::uint32_t base) const { finish(base, load_side<In>(side[I], apart[I], base, in[I])...); }
+  /// Where all are dense a thread asks for all before it waits for one: it has no branch between them.
+  __device__ void operator()(std::uint32_t base) const {
+    if (straight && base + lanes - 1 <= side[0].last)
+      finish(base, load_whole<In>(base, in[I])...);
+    else
+      finish(base, load_side<In>(side[I], apart[I], base, in[I])...);
+  }
 };
 
 template <int lanes, typename Out, typename... In, typename Function, std::size_t... I, typename... Pointers>
@@ -64,11 +74,12 @@ void points_in(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& 
   if (elements == 0) return;
   const bool rows = p.extent[p.rank - 1] % lanes == 0;
   Points<lanes, Function, std::index_sequence<I...>, Out, In...> body{
-      {FlatSide(p.rank, p.extent, p.step[I], "pointwise")...}, {}, function, out, {inputs...}};
+      {FlatSide(p.rank, p.extent, p.step[I], "pointwise")...}, {}, true, function, out, {inputs...}};
   const bool aligned[] = {in_lanes(static_cast<const In*>(inputs), lanes)...};
   for (std::size_t i = 0; i < sizeof...(In); ++i) {
     const FlatSide& side = body.side[i];
     body.apart[i] = side.dense && aligned[i] ? Apart::dense : rows && side.inner == 0 ? Apart::alike : Apart::any;
+    body.straight = body.straight && body.apart[i] == Apart::dense;
   }
   launch_flat<lanes>(r, elements, body, "pointwise");
 }
