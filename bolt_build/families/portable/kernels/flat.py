@@ -26,9 +26,10 @@ _TURNS = (1, 2, 3, 4, 6, 8)
 """Words of a thread."""
 _MOST = 0x7FFFFFFF
 """What a signed number of 32 bits holds."""
-_THREAD, _PLACE, _BEGIN, _END, _ELEMENT = 14, 7, 5, 3, 3.5
-"""Instructions of a thread; for which row a word is of; for where a loop of an input begins; for an element that may be
-of the next row; and for an element of the result: as counted in the machine code of some."""
+_THREAD, _PLACE, _BEGIN, _AGAIN, _END, _ELEMENT = 14, 7, 5, 2, 3, 3.5
+"""Instructions of a thread; for which row a word is of; for where a loop of an input begins, and of whole rows behind
+that; for an element that may be of the next row; and for an element of the result: as counted in the machine code of
+some."""
 _LONG = 64
 """Words of a row from which on most words of a warp are of one."""
 _BANKS, _BANK, _CLOCK = 32, 4, 4
@@ -112,12 +113,12 @@ class _Side:
             return 1 if self.extents[-1] % lanes == 0 else 2
         return lanes // self.together(lanes)
 
-    def issued(self, lanes: int) -> float:
-        """Instructions of a thread for a word."""
+    def issued(self, lanes: int, again: bool) -> float:
+        """Instructions of a thread for a word; `again`: for one of whole rows behind another."""
         run, inner = self.extents[-1], self.steps[-1]
         if self.dense:
             return ceil(lanes * self.nbytes / _ACCESS)
-        begin = _BEGIN * (1 + sum(step > 0 for step in self.steps[:-1]))
+        begin = (_AGAIN if again else _BEGIN) * (1 + sum(step > 0 for step in self.steps[:-1]))
         found = begin + self.accesses(lanes)
         if run < lanes:
             return found + self.accesses(lanes) * (begin + _PLACE)
@@ -156,9 +157,10 @@ def _instructions(points: Points, tile: FlatTile) -> float:
     output, *inputs = _sides(points)
     once = [side for side in inputs if side.kept(tile)]
     words = [output, *(side for side in inputs if side not in once)]
-    issued = (_ELEMENT + points.work) * tile.lanes + sum(side.issued(tile.lanes) for side in words)
-    issued += _PLACE * any(not side.dense for side in words)
-    first = _THREAD + sum(side.issued(tile.lanes) for side in once)
+    again = tile.apart * tile.lanes % points.loops[-1].extent == 0
+    issued = (_ELEMENT + points.work) * tile.lanes + sum(side.issued(tile.lanes, again) for side in words)
+    issued += _PLACE * any(not side.dense for side in words) * (not again)
+    first = _THREAD + sum(side.issued(tile.lanes, False) for side in once)
     cached = sum(tile.turns * side.cached(tile.lanes) for side in words) + sum(side.cached(tile.lanes) for side in once)
     return float(THREADS * max(first + tile.turns * issued, _CLOCK * cached))
 
@@ -174,8 +176,11 @@ def _waits(points: Points, tile: FlatTile) -> float:
 
 
 def _aparts(points: Points, lanes: int, turns: int) -> Iterator[int]:
-    """Words of a block side by side; and of inputs that repeat themselves distances at which they do."""
+    """Words of a block side by side; whole rows; and of inputs that repeat themselves distances at which they do."""
     yield THREADS
+    run = points.loops[-1].extent // gcd(points.loops[-1].extent, lanes)
+    if run * lanes < _elements(points):
+        yield run * ceil(THREADS / run)
     for side in _sides(points)[1:]:
         for loop in range(0 if not side.dense else len(side.steps), len(side.steps)):
             period = side.period(loop)

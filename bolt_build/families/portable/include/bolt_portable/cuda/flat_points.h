@@ -121,6 +121,13 @@ struct FlatPlace {
     row = Loops::rank == 1 ? 0u : base / Loops::run;
     place = base - row * Loops::run;
   }
+  /// Of the word that is so many elements behind one. Where these are whole rows, its place is the same.
+  __device__ FlatPlace(const FlatPlace& one, std::uint32_t base, std::uint32_t more) : FlatPlace(one) {
+    if (more % Loops::run == 0)
+      row += more / Loops::run;
+    else
+      *this = FlatPlace(base);
+  }
 };
 
 /// A thread's words of one input, of a round of `ahead` turns; or the one that all turns have, and each by itself where that is 0.
@@ -240,8 +247,8 @@ struct FlatPoints<Loops, Function, std::index_sequence<I...>, Out, In...> {
     for (int round = 0; round < rounds_of(turns, ahead); ++round) {
 #pragma unroll
       for (int k = 0; k < ahead && round * ahead + k < turns; ++k) {
-        const std::uint32_t base = first + (round * ahead + k) * distance;
-        const FlatPlace<Loops> at(base);
+        const std::uint32_t more = (round * ahead + k) * distance, base = first + more;
+        const FlatPlace<Loops> at(begin, base, more);
         (load_if<!Inputs::kept>(inputs, k, base, at), ...);
       }
 #pragma unroll
