@@ -147,8 +147,8 @@ struct Approximate {
     return std::fabs(x) >= 0.35f ? far : near;  // near where x is NaN
   }
 
-  /// The logarithm to base 2 of a positive number, 0 or infinity, to 2^-20 of itself: near 1, where it is next to nothing, f times a
-  /// polynomial of what f the number is above 1. `tiny`: it may be below the least normal one.
+  /// The logarithm to base 2 of a positive number, 0 or infinity, to 2^-20 of itself: near 1, where it is next to nothing,
+  /// f times a polynomial of f, by which the number is above 1. `tiny`: it may be below the least normal one.
   template <bool tiny>
   static BOLT_DEVICE float log2(float x) {
     const float far = tiny ? Arithmetic::log2_of_any(x) : Arithmetic::log2(x), f = x - 1.0f;
@@ -162,8 +162,8 @@ struct Approximate {
     return std::fabs(f) < 0.25f ? f * p : far;
   }
 
-  /// x^y as 2^(y log2 |x|), with C's answers where either is zero, infinite or NaN: within 2^-16 of itself up to 65504, and within
-  /// 2^-13 as far as bf16 has normal numbers. What is less is zero.
+  /// x^y as 2^(y log2 |x|), with C's answers where either is zero, infinite or NaN: within 2^-16 of itself for results of
+  /// half precision, and within 2^-13 as far as bf16 has normal numbers. What is less is zero.
   template <bool tiny>
   static BOLT_DEVICE float power(float x, float y) {
     const float size = std::fabs(x), half = 0.5f * y;
@@ -172,7 +172,8 @@ struct Approximate {
     const std::uint32_t sign = Arithmetic::once(odd ? 0x80000000u : 0u);
     const float least = float_of(Arithmetic::once(bits_of(whole ? -infinity : 0.0f)));
     const float positive = Arithmetic::exp2(y * log2<tiny>(size));
-    if (y == 0.0f || !(std::fabs(y) < infinity)) return y == 0.0f || x == 1.0f || (size == 1.0f && y == y) ? 1.0f : positive;
+    if (y == 0.0f || !(std::fabs(y) < infinity))
+      return y == 0.0f || x == 1.0f || (size == 1.0f && y == y) ? 1.0f : positive;
     const float r = float_of(bits_of(positive) | (bits_of(x) & sign));
     return x < least && x > -infinity ? float_of(0x7fc00000u) : r;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 
 #include "bolt_portable/cuda/boxes.h"
@@ -16,12 +15,12 @@ constexpr int flat_resident = 4;
 /// Registers of a thread for elements that are on their way.
 constexpr int flat_registers = 28;
 
-/// Loops of `Extents` elements over the output, outermost first, and steps of the inputs along them. A thread has `turns_of_threads`
-/// words of `lanes_of_words` neighbours, `words_apart` words from one to the next. `Offset` holds where an element of any input
-/// stands.
-template <typename Extents, int lanes_of_words, int turns_of_threads, Index words_apart, typename Offset_, typename... Steps>
+/// Loops of `Extents` elements over the output, outermost first, and steps of the inputs along them. A thread has
+/// `turns_of_threads` words of `lanes_of_words` neighbours, `words_apart` words from one to the next. `Place` holds where an
+/// element of any input stands.
+template <typename Extents, int lanes_of_words, int turns_of_threads, Index words_apart, typename Place, typename... Steps>
 struct FlatLoops {
-  using Offset = Offset_;
+  using Offset = Place;
   static constexpr int rank = Extents::count, last = rank - 1, lanes = lanes_of_words, turns = turns_of_threads;
   static constexpr int sides = sizeof...(Steps);
   static constexpr std::uint32_t apart = static_cast<std::uint32_t>(words_apart);
