@@ -89,7 +89,7 @@ def candidate(tile: FlatTile) -> Candidate:
 
 _ROWS_ALONE = ("flat-positions", "flat-long-rows", "flat-short-rows", "flat-repeated", "flat-both", "flat-hidden")
 """Layers that other layouts make no other loops of."""
-_APART = ("flat-mask", "flat-planes", "flat-chain")
+_APART = ("flat-mask", "flat-planes", "flat-chain", "flat-activation")
 """Layers whose tensors are read with their rows apart too, and overwritten."""
 
 
