@@ -54,7 +54,6 @@ OUTSIDE = {
     "grouped sliding": "at a batch of 1 the order of cuts that take 2 to 4 us is not known",
     "portable compare": "words of eight elements are predicted to be faster than those of four, and take twice as long",
     "portable norm": "of large images slabs held in registers are predicted to be faster than others, and are slower",
-    "portable softmax": "odd lines by blocks of 128, 256 and 512 threads are predicted alike",
 }
 """Kinds that are outside of it, and why."""
 _LEAST = 5

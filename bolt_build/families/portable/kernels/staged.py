@@ -150,8 +150,9 @@ so many."""
 _ELEMENT, _AROUND, _EDGES, _LINE, _STEP = 16, 1, 6, 60, 3
 """Instructions of an element, of one around it, of one beside a thread's own, of a thread of a line, and of a step
 of its two sums: counted in the kernels' code."""
-_WAITS = 0.5e-6
-"""Seconds from a block's first load to its last store, which the last blocks take after all others."""
+_WAITS, _TURN = 0.5e-6, 0.15e-6
+"""Seconds from a block's first load to its last store, which the last blocks take after all others; and a guess, with
+the order of kernels in which an H200 took them, at those that threads wait for each other in each turn of a block."""
 _OTHERS = 42
 """Registers of a thread beside what it holds."""
 
@@ -184,12 +185,20 @@ def _issued(tile: StagedTile, of: Lines) -> float:
     return max(own + _LINE + _STEP * sums * steps, _OF_SHARED * accesses)
 
 
+def _resident(tile: StagedTile, of: Lines, gpu: Gpu) -> int:
+    """Blocks of a multiprocessor."""
+    return beside(tile.block, _OTHERS + tile.loads(of) + of.around, tile.shared(of), gpu)
+
+
+def _rounds(tile: StagedTile, of: Lines, gpu: Gpu) -> float:
+    """How often all multiprocessors are filled with blocks."""
+    return tile.blocks(of) / (_resident(tile, of, gpu) * gpu.sms)
+
+
 def _reached(tile: StagedTile, of: Lines, gpu: Gpu) -> float:
     """The part of the bandwidth."""
-    shared = tile.shared(of)
-    resident = beside(tile.block, _OTHERS + tile.loads(of) + of.around, shared, gpu)
-    rounds = tile.blocks(of) / (resident * gpu.sms)
-    there = min(float(resident), tile.blocks(of) / gpu.sms)
+    shared, rounds = tile.shared(of), _rounds(tile, of, gpu)
+    there = min(float(_resident(tile, of, gpu)), tile.blocks(of) / gpu.sms)
     reached = _REACHED * min(1.0, shared * there / _UNDER_WAY) ** 0.5 * there / (there + _ALONE)
     reached *= rounds / (rounds + _TAIL) * min(1.0, there * tile.block / _THREADS) ** 0.25
     if of.are_columns and of.inner * of.read % _ACCESS:
@@ -205,7 +214,8 @@ def seconds(problem: KernelProblem, tile: StagedTile, target: Target, of: Lines)
     # The last lines side by side leave threads without any.
     lines = tile.blocks(of) * tile.lines if of.are_columns else of.groups
     issued = lines * tile.threads * _issued(tile, of) / (gpu.sms * _RATE)
-    return float(max(memory, issued) + OVERLAPPED * target.launch_seconds + _WAITS)
+    turns = _rounds(tile, of, gpu) * tile.lines / tile.across
+    return float(max(memory, issued) + OVERLAPPED * target.launch_seconds + _WAITS + _TURN * turns)
 
 
 def staged(
