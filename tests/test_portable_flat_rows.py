@@ -56,7 +56,7 @@ def test_what_the_plain_kernel_moves_in_whole_accesses_is_left_to_it() -> None:
     problem = movement(Concat(2), (32, 512, 96), ((32, 512, 64), F16), ((32, 512, 32), F16))
     candidates, refusals = FAMILY.candidates(problem, H100)
     assert candidates == (DIRECT,)
-    assert [str(each.reason) for each in refusals] == ["flat: threads of the plain kernel have whole accesses"]
+    assert [str(each.reason) for each in refusals] == ["flat_rows: threads of the plain kernel have whole accesses"]
 
 
 def test_slices_of_several_elements_that_indices_name_have_the_plain_kernel_alone() -> None:
@@ -86,7 +86,7 @@ def test_hosts_have_the_plain_kernel_alone() -> None:
         (movement(Concat(1), (512, 3), ((512, 1), F16), ((512, 2), F16)), 4, 1,
          "accesses of 4 elements are longer than rows of 3"),
         (movement(Concat(1), (2, 1 << 28), ((2, 1), F16), ((2, (1 << 28) - 1), F16)), 8, 1,
-         "flat: counts 8589934592 elements, which are more than 31 bits say"),
+         "flat_rows: counts 8589934592 elements, which are more than 31 bits say"),
     ],
 )  # fmt: skip
 def test_what_no_kernel_has_is_refused_with_its_reason(

@@ -99,14 +99,15 @@ def test_rows_that_change_places_are_left_to_it_where_they_are_whole_accesses() 
     candidates, refusals = FAMILY.candidates(turned((32, 12, 197, 64), 0, 2, 1, 3), H100)
     assert candidates == (DIRECT,)
     assert [str(refusal.reason) for refusal in refusals] == [
-        f"{form}: threads of the plain kernel have whole accesses" for form in ("packed", "permuted", "tiled", "flat")
+        f"{form}: threads of the plain kernel have whole accesses"
+        for form in ("packed", "permuted", "tiled", "flat_rows")
     ]
 
 
 def test_tuning_measures_odd_rows_that_change_places_without_shared_memory_too() -> None:
     found = FAMILY.candidates(turned((32, 256, 16, 33), 0, 2, 1, 3), H100)[0]
     assert {str(dict(each.parameters)["algorithm"]) for each in found} == {
-        "direct", "packed", "permuted", "tiled", "flat",
+        "direct", "packed", "permuted", "tiled", "flat_rows",
     }  # fmt: skip
 
 
@@ -126,7 +127,7 @@ def test_hosts_have_the_plain_kernel_alone() -> None:
 def test_slices_have_no_such_kernel() -> None:
     problem = moved(Slice((0, 0, 0), (32, 99, 99), (1, 2, 2)), (32, 198, 198), (32, 99, 99))
     found = {dict(each.parameters)["algorithm"] for each in FAMILY.candidates(problem, H100)[0]}
-    assert found == {"direct", "tiled", "flat"}
+    assert found == {"direct", "tiled", "flat_rows"}
 
 
 def test_a_candidate_states_all_of_its_tile_and_emission_asks_for_nothing_else() -> None:

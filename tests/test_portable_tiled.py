@@ -91,7 +91,7 @@ def test_elements_of_a_row_that_share_sectors_are_left_to_the_plain_kernel_which
         points(Slice((0, 0, first), made, (1, 1, step)), (made, DType.F16), ((32, 512, 1001), DType.F16)), H100
     )[0]
     assert legal[0] == DIRECT
-    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled", "flat"}
+    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled", "flat_rows"}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_odd_rows_are_padded_through_tiles_where_the_plain_kernel_was_measured_t
 ) -> None:
     legal = FAMILY.candidates(padded(mode, (32, 64, 62, 62), (0, 0, 1, 1)), H100)[0]
     assert dict(legal[0].parameters)["algorithm"] == algorithm
-    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled", "flat"}
+    assert {str(dict(each.parameters)["algorithm"]) for each in legal} == {"direct", "tiled", "flat_rows"}
 
 
 def test_padding_in_whole_accesses_is_left_to_the_plain_kernel() -> None:
@@ -204,7 +204,7 @@ def test_padding_in_whole_accesses_is_left_to_the_plain_kernel() -> None:
     candidates, refusals = FAMILY.candidates(problem, H100)
     assert candidates == (DIRECT,)
     assert [str(refusal.reason) for refusal in refusals] == [
-        f"{form}: threads of the plain kernel have whole accesses" for form in ("tiled", "flat")
+        f"{form}: threads of the plain kernel have whole accesses" for form in ("tiled", "flat_rows")
     ]
 
 
