@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from gpu_harness import TARGET, Trial, trials_of
-from gpu_pools import PORTABLE
+from gpu_pools import DIRECT, PORTABLE
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
-from bolt_build.families.portable.kernels.packed import PackedTile
 from bolt_build.families.portable.kernels.permuted import PermutedTile
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.rearrange import Rearrange
@@ -56,53 +55,31 @@ _TILES = {
 """Tiles that prediction would not put first: in parts, of several planes, in another order in shared memory."""
 
 
-_PACKED = {
-    "permute-boxes": (((1, 2, 13, 85), (0, 13, 1, 27), (8, 8)), ((2, 10, 13, 7), (910, 91, 7, 1), (2, 4))),
-    "permute-scores": (((1, 37, 8), (0, 1, 40), (4, 2)), ((5, 16, 16), (401, 25, 1), (8, 4))),
-}
-"""The same in words of so many elements, that begin wherever runs do."""
+def candidate(tile: PermutedTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "permuted"), *tile.parameters), tile.settings)
 
 
-def candidate(algorithm: str, tile: PermutedTile | PackedTile) -> Candidate:
-    return Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
-
-
-def _converted(given: TensorFormat, made: TensorFormat) -> list[Trial]:
+def _converted(given: TensorFormat, made: TensorFormat) -> Trial:
     """Images whose layout and type change at once."""
     shape = (2, 27, 13, 11)
     problem = KernelProblem(Convert(), (Operand(shape, given),), (Operand(shape, made),), (), DType.F32, TARGET.name)
     layer = Layer("permute-images", Convert(), (Input(shape),), (), DType.F16, TOLERANCE)
     legal, _ = PORTABLE.candidates(problem, TARGET)
-    step = ProposedStep(problem, ("x0",), ("y",), pitched=(0,), reads_apart=(0,))
-    return [Trial(layer, step, next(each for each in legal if _is(each, own))) for own in ("permuted", "packed")]
-
-
-def _is(candidate: Candidate, algorithm: str) -> bool:
-    return dict(candidate.parameters)["algorithm"] == algorithm
+    first = next(each for each in legal if each != DIRECT)
+    return Trial(layer, ProposedStep(problem, ("x0",), ("y",), pitched=(0,), reads_apart=(0,)), first)
 
 
 def permuted_trials() -> list[Trial]:
-    """Of each alternative the kernels predicted to be fastest, some in other tiles, and some with rows apart."""
-    found = [
-        trial
-        for layer in LAYERS
-        for other in ("packed", "permuted")
-        for trial in trials_of(layer, "portable", kind="near", without=(other,))
-    ]
-    stated = [
-        *((label, candidate("permuted", PermutedTile(*each))) for label, tiles in _TILES.items() for each in tiles),
-        *(
-            (label, candidate("packed", PackedTile(PermutedTile(cut, near), words)))
-            for label, tiles in _PACKED.items()
-            for cut, near, words in tiles
-        ),
-    ]
-    for label, other in stated:
+    """Of each alternative the kernel that is predicted to be fastest, some in other tiles, and some with rows apart."""
+    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable", kind="near")]
+    for label, stated in _TILES.items():
         trial = next(each for each in found if each.layer.label == label)
-        if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
-            raise ValueError(f"{label}: {reason}")
-        found.append(replace(trial, candidate=other))
+        for cut, near in stated:
+            other = candidate(PermutedTile(cut, near))
+            if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
+                raise ValueError(f"{label}: {reason}")
+            found.append(replace(trial, candidate=other))
     planes, pixels = TensorFormat(DType.F32, Layout.ROW), TensorFormat(DType.F16, Layout.CHANNELS_LAST)
-    found += _converted(planes, pixels) + _converted(pixels, planes)
+    found += [_converted(planes, pixels), _converted(pixels, planes)]
     apart = [trial for trial in found if trial.step.pitched and trial.step.reads_apart]
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 8, between=24) for trial in apart[::3]]

@@ -32,7 +32,6 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.flat import flat_form
 from bolt_build.families.portable.kernels.flat_rows import copied, exchanged, row_form, sliced
-from bolt_build.families.portable.kernels.packed import FORM as PACKED
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
 from bolt_build.families.portable.kernels.row_sources import joined, joins_whole, padded, padding, parts_of
 from bolt_build.families.portable.kernels.tiled import (
@@ -297,7 +296,7 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=_cast_bandwidth,
         gpu_latency=copy_latency,
-        forms=(PACKED, PERMUTED, _TILED_CASTS),
+        forms=(PERMUTED, _TILED_CASTS),
         is_view=is_same_bytes,
     ),
     Rule(
@@ -310,7 +309,7 @@ RULES = (
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PACKED, PERMUTED, _TILED_ROWS, _ROWS),
+        forms=(PERMUTED, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Transpose,
@@ -323,7 +322,7 @@ RULES = (
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PACKED, PERMUTED, _TILED_ROWS, _ROWS),
+        forms=(PERMUTED, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Rearrange,
@@ -337,7 +336,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PACKED, PERMUTED, _TILED_ROWS, _ROWS),
+        forms=(PERMUTED, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Expand,

@@ -4,7 +4,7 @@ sides go through shared memory."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -21,7 +21,6 @@ from bolt_build.families.portable.kernels.permuted_tiles import (
     conflicts,
     cuts,
     dense,
-    few_of,
     is_even,
     placed,
     run_of,
@@ -70,7 +69,7 @@ class PermutedTile:
 
 
 @dataclass(frozen=True)
-class TiledCopy:
+class _Copy:
     """What is copied: its loops, bytes of an element on both sides, and where the input begins."""
 
     loops: tuple[Loop, ...]
@@ -81,14 +80,10 @@ class TiledCopy:
         return prod(ceil(loop.extent / own) for loop, own in zip(self.loops, cut, strict=True))
 
     def even(self, cut: tuple[int, ...], side: int) -> bool:
-        return is_even(self.loops, cut, side, few_of(self.nbytes[side]), 0 if side else self.offset)
+        return is_even(self.loops, cut, side, self.nbytes[side], 0 if side else self.offset)
 
     def side(self, cut: tuple[int, ...], near: tuple[int, ...], side: int) -> Side:
         return side_of(self.loops, cut, near, side, self.nbytes[side], self.even(cut, side))
-
-    def placed(self, cut: tuple[int, ...]) -> tuple[int, ...]:
-        """Steps in shared memory with which threads of a warp that write seldom meet in a bank."""
-        return placed(self.loops, cut, lambda near: conflicts(self.side(cut, near, 1), self.nbytes[0]))
 
     def edges(self, cut: tuple[int, ...]) -> float:
         """How many times the bytes of both sides are moved with those at the ends of runs."""
@@ -108,22 +103,18 @@ class TiledCopy:
 
 
 @functools.lru_cache(maxsize=512)
-def copy_of(problem: KernelProblem) -> TiledCopy:
+def _copy(problem: KernelProblem) -> _Copy:
     loops, offset = rows_kept(problem)
     sides = (problem.inputs[0], problem.outputs[0])
-    return TiledCopy(loops, (sides[0].format.dtype.nbytes, sides[1].format.dtype.nbytes), offset)
+    return _Copy(loops, (sides[0].format.dtype.nbytes, sides[1].format.dtype.nbytes), offset)
 
 
-def is_copied(problem: KernelProblem) -> bool:
-    return prod(problem.outputs[0].shape) > 0 and copied_types(problem.inputs[0], problem.outputs[0]) is not None
-
-
-def refuse_turned(problem: KernelProblem, gpu: Gpu) -> str | None:
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if problem.inputs[0].constant:
         return "a constant is copied once"
     if in_whole_accesses(problem):
         return "threads of the plain kernel have whole accesses"
-    loops = copy_of(problem).loops
+    loops = _copy(problem).loops
     if len(loops) > MOST_AXES:
         return Reason("rows that may lie apart make {} loops, at most {} are supported", len(loops), MOST_AXES)
     if any(step <= 0 for loop in loops for step in loop.steps):
@@ -134,7 +125,7 @@ def refuse_turned(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _tiles(copy: TiledCopy, gpu: Gpu) -> tuple[PermutedTile, ...]:
+def _tiles(copy: _Copy, gpu: Gpu) -> tuple[PermutedTile, ...]:
     """Those that take the fewest clocks if no threads meet in a bank."""
     own, elements = copy.nbytes[0], prod(loop.extent for loop in copy.loops)
 
@@ -143,16 +134,16 @@ def _tiles(copy: TiledCopy, gpu: Gpu) -> tuple[PermutedTile, ...]:
         return clocks_of(nbytes, copy.instructions(cut, dense(copy.loops, cut), False), copy.tiles(cut), gpu)
 
     best = sorted(cuts(copy.loops, _ROOM // own), key=lambda cut: (clocks(cut), cut))[:_TRIED]
-    return tuple(PermutedTile(cut, copy.placed(cut)) for cut in best)
+    return tuple(PermutedTile(cut, placed(copy.loops, cut, own, copy.even(cut, 1))) for cut in best)
 
 
 def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[PermutedTile]:
-    yield from _tiles(copy_of(problem), gpu)
+    yield from _tiles(_copy(problem), gpu)
 
 
 def refuse_tile(problem: KernelProblem, tile: PermutedTile, gpu: Gpu) -> str | None:
     """Why no kernel copies in such tiles, None where one does."""
-    copy = copy_of(problem)
+    copy = _copy(problem)
     if not len(copy.loops) == len(tile.cut) == len(tile.near):
         return Reason("a tile states {} loops and {} steps of {}", len(tile.cut), len(tile.near), len(copy.loops))
     if any(not 1 <= own <= loop.extent for own, loop in zip(tile.cut, copy.loops, strict=True)):
@@ -167,35 +158,30 @@ def refuse_tile(problem: KernelProblem, tile: PermutedTile, gpu: Gpu) -> str | N
 
 
 @functools.lru_cache(maxsize=1024)
-def _instructions(copy: TiledCopy, tile: PermutedTile) -> float:
+def _instructions(copy: _Copy, tile: PermutedTile) -> float:
     return copy.instructions(tile.cut, tile.near, True)
 
 
 def _seconds(problem: KernelProblem, tile: PermutedTile, target: Target) -> float:
     """What the bytes and the ends of runs take, or what the instructions do, if that is longer."""
-    copy = copy_of(problem)
+    copy = _copy(problem)
     memory = moved(problem.nbytes, target) * copy.edges(tile.cut) / _REACHED
     return seconds_of(memory, _instructions(copy, tile), copy.tiles(tile.cut), _TILE, target)
-
-
-def tile_text(loops: Sequence[Loop], tile: PermutedTile) -> str:
-    """C++ type of a tile of such loops."""
-    of_a_tile = [
-        tuple(loop.steps[side] if own > 1 else 0 for loop, own in zip(loops, tile.cut, strict=True)) for side in (0, 1)
-    ]
-    ragged = sum(1 << i for i, (loop, own) in enumerate(zip(loops, tile.cut, strict=True)) if loop.extent % own)
-    numbers = (f"bolt::portable::Numbers<{', '.join(map(str, each))}>" for each in (tile.cut, *of_a_tile, tile.near))
-    return f"bolt::portable::PermutedTile<{', '.join(numbers)}, {ragged}u>"
 
 
 def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions) -> StepCode:
     loops, offset = rows_kept(problem, at.input_pitch(0), at.pitch(0))
     sides = (problem.inputs[0], problem.outputs[0])
+    of_a_tile = [
+        tuple(loop.steps[side] if own > 1 else 0 for loop, own in zip(loops, tile.cut, strict=True)) for side in (0, 1)
+    ]
+    ragged = sum(1 << i for i, (loop, own) in enumerate(zip(loops, tile.cut, strict=True)) if loop.extent % own)
+    numbers = (f"bolt::portable::Numbers<{', '.join(map(str, each))}>" for each in (tile.cut, *of_a_tile, tile.near))
     even = (
-        boolean(is_even(loops, tile.cut, side, few_of(operand.format.dtype.nbytes), 0 if side else offset))
+        boolean(is_even(loops, tile.cut, side, operand.format.dtype.nbytes, 0 if side else offset))
         for side, operand in enumerate(sides)
     )
-    how = f"{tile_text(loops, tile)}, {', '.join(even)}"
+    how = f"bolt::portable::PermutedTile<{', '.join(numbers)}, {ragged}u>, {', '.join(even)}"
     types = copied_types(*sides)
     copy = strided_text(loops, offset)
     call = f"bolt::portable::permuted_copy<{types}, {how}>(r, {copy}, {at.inputs[0]}, {at.outputs[0]});"
@@ -204,8 +190,10 @@ def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions) -> St
 
 FORM: Form[PermutedTile] = Form(
     "permuted",
-    is_copied,
-    refuse_turned,
+    lambda problem: (
+        prod(problem.outputs[0].shape) > 0 and copied_types(problem.inputs[0], problem.outputs[0]) is not None
+    ),
+    _refuse,
     tiles,
     refuse_tile,
     _seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
@@ -59,40 +59,26 @@ class Side:
     lanes: int
 
 
-def joined_loops(
-    loops: Sequence[Loop], cut: Sequence[int], near: Sequence[int], side: int
-) -> list[tuple[int, int, int]]:
-    """Loops of a tile in the order of a side's memory, the innermost first: extent, and steps in memory and in shared
-    memory. Those that follow each other in both are one."""
-    kept = list[tuple[int, int, int]]()
+def side_of(loops: Sequence[Loop], cut: Sequence[int], near: Sequence[int], side: int, nbytes: int, even: bool) -> Side:
+    """Loops that follow each other on the side and in shared memory are one."""
+    kept = list[list[int]]()
     for i in reversed(ordered(loops, side)):
         far, own = loops[i].steps[side], cut[i]
         if own == 1:
             continue
-        if kept and kept[-1][1:] == (own * far, own * near[i]) and loops[i].extent % own == 0:
-            kept[-1] = (kept[-1][0] * own, far, near[i])
+        if kept and (kept[-1][1], kept[-1][2]) == (own * far, own * near[i]) and loops[i].extent % own == 0:
+            kept[-1] = [kept[-1][0] * own, far, near[i]]
         else:
-            kept.append((own, far, near[i]))
-    return kept[::-1]
+            kept.append([own, far, near[i]])
+    few = max(1, BANK_BYTES // nbytes)
+    lanes = few if even and kept[-1][1] == 1 and kept[-1][0] % few == 0 else 1
+    box, parts = threads_along([extent for extent, _, _ in reversed(kept)], lanes)
+    return Side(tuple((extent, step) for extent, _, step in reversed(kept)), box, prod(parts), lanes)
 
 
-def side_of(loops: Sequence[Loop], cut: Sequence[int], near: Sequence[int], side: int, nbytes: int, even: bool) -> Side:
-    """Its threads along loops of single elements, or of words of four bytes."""
-    kept = joined_loops(loops, cut, near, side)
-    few = few_of(nbytes)
-    lanes = few if even and kept[0][1] == 1 and kept[0][0] % few == 0 else 1
-    box, parts = threads_along([extent for extent, _, _ in kept], lanes)
-    return Side(tuple((extent, step) for extent, _, step in kept), box, prod(parts), lanes)
-
-
-def few_of(nbytes: int) -> int:
-    """Elements of a word of four bytes."""
-    return max(1, BANK_BYTES // nbytes)
-
-
-def is_even(loops: Sequence[Loop], cut: Sequence[int], side: int, few: int, offset: int) -> bool:
-    """Whether runs of all tiles begin and end where words of `few` elements do, if the side's first element does."""
-    run = run_of(loops, cut, side).loops
+def is_even(loops: Sequence[Loop], cut: Sequence[int], side: int, nbytes: int, offset: int) -> bool:
+    """Whether runs of all tiles begin and end where words of four bytes do, if the side's first element does."""
+    run, few = run_of(loops, cut, side).loops, max(1, BANK_BYTES // nbytes)
     steps = [offset]
     for i, (loop, own) in enumerate(zip(loops, cut, strict=True)):
         steps += [own * loop.steps[side]] if own < loop.extent else []
@@ -143,25 +129,20 @@ def are_apart(cut: Sequence[int], near: Sequence[int]) -> bool:
     return True
 
 
-def accesses(places: Sequence[int], nbytes: int) -> int:
-    """Accesses to shared memory that one of a warp takes whose threads have elements at `places`."""
-    wide = max(BANK_BYTES, nbytes)
-    banks = BANKS * BANK_BYTES // wide
-    met = [0] * banks
-    for word in {place * nbytes // wide for place in places}:
-        met[word % banks] += 1
-    return max(met)
-
-
 def conflicts(side: Side, nbytes: int) -> float:
     """Accesses to shared memory that one of a warp takes, in the mean of some warps."""
-    threads = WARP * BANK_BYTES // max(BANK_BYTES, nbytes)
+    wide = max(BANK_BYTES, nbytes)
+    threads, banks = WARP * BANK_BYTES // wide, BANKS * BANK_BYTES // wide
     places = [0]
     for inner, ((_, step), box) in enumerate(zip(side.loops, side.box, strict=True)):
         apart = step * (1 if inner else side.lanes)
         places = [place + index * apart for index in range(box) for place in places]
-    firsts = range(0, max(1, len(places) - threads + 1), 2 * threads)
-    found = [accesses(places[first : first + threads], nbytes) for first in firsts]
+    found = list[int]()
+    for first in range(0, max(1, len(places) - threads + 1), 2 * threads):
+        met = [0] * banks
+        for word in {place * nbytes // wide for place in places[first : first + threads]}:
+            met[word % banks] += 1
+        found.append(max(met))
     return sum(found) / len(found)
 
 
@@ -174,20 +155,22 @@ def dense(loops: Sequence[Loop], cut: Sequence[int], gaps: Sequence[int] = ()) -
     return tuple(found)
 
 
-def placed(
-    loops: Sequence[Loop], cut: Sequence[int], met: Callable[[tuple[int, ...]], float], first: int = 1
-) -> tuple[int, ...]:
-    """Steps in shared memory: as in the input, with gaps behind an axis or two, from its `first` one on, where the
-    output's order would have threads of a warp meet in one bank: `met` says how often with such steps."""
+def placed(loops: Sequence[Loop], cut: Sequence[int], nbytes: int, even: bool) -> tuple[int, ...]:
+    """Steps in shared memory: as in the input, with gaps behind an axis or two where the output's order would have
+    threads of a warp meet in one bank. `even`: of the output's runs."""
     gaps = [0] * sum(own > 1 for own in cut)
-    best = met(dense(loops, cut, gaps))
-    for place in range(first, len(gaps)):
+
+    def met() -> float:
+        return conflicts(side_of(loops, cut, dense(loops, cut, gaps), 1, nbytes, even), nbytes)
+
+    best = met()
+    for place in range(1, len(gaps)):
         if best <= _ENOUGH:
             break
         kept = 0
         for gap in _PADS:
             gaps[place] = gap
-            if (taken := met(dense(loops, cut, gaps))) < 0.9 * best:
+            if (taken := met()) < 0.9 * best:
                 best, kept = taken, gap
             if best <= _ENOUGH:
                 break
