@@ -11,7 +11,7 @@ from math import ceil, gcd
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import boolean
-from bolt_build.families.portable.copies import copied_types, copy_loops, neighbours_kept, rows_kept
+from bolt_build.families.portable.copies import copied_types, neighbours_kept, rows_kept
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.tile_threads import RESIDENT, THREADS, WARP, seconds_of
 from bolt_build.families.portable.number_tile import NumberTile
@@ -25,10 +25,10 @@ _ACCESS, _SECTOR, _HELD = 16, 32, 16
 would leave registers, with their addresses."""
 _LARGEST = 1 << 31
 """Elements that 32 bits count."""
-_BEGIN, _WORD, _ELEMENT = 30, 12, 6
+_BEGIN, _WORD, _ELEMENT = 30, 10, 4.5
 """Instructions of a thread for where its words stand, for a word and for an element of it. Guesses, as all constants
 here: counted in what nvcc makes of them."""
-_REACHED, _TILE = 0.85, 1.5e-6
+_REACHED, _TILE = 1.0, 1.5e-6
 """The part of the bandwidth at which rows go, and seconds from a block's first load to its last store."""
 
 
@@ -81,21 +81,20 @@ def numbers(values: tuple[int, ...]) -> str:
     return f"bolt::portable::Numbers<{', '.join(map(str, values))}>"
 
 
-def _copied(problem: KernelProblem, at: StepExpressions | None, keeps: bool) -> FlatRows | None:
-    """A copy along loops, which are as many wherever rows lie if it `keeps` rows. None where it converts no such
-    types."""
+def sliced(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
+    """A copy along loops, whose rows may lie apart. None where it converts no such types."""
     source, output = problem.inputs[0], problem.outputs[0]
     types = copied_types(source, output)
-    if types is None or source.constant or not output.type.elements or (keeps and not neighbours_kept(problem)):
+    if types is None or source.constant or not output.type.elements or not neighbours_kept(problem):
         return None
     given, pitch = (0, 0) if at is None else (at.input_pitch(0), at.pitch(0))
-    loops, offset = (rows_kept if keeps else copy_loops)(problem, given, pitch)
+    loops, offset = rows_kept(problem, given, pitch)
     width, (inner, _) = loops[-1].extent, loops[-1].steps
     own = source.format.dtype.nbytes
     # What lies between elements that are read, or beside a short run of them, is of the same sectors.
     apart = min(_SECTOR / own, max(1, abs(inner))) if inner else 0.0
     read = width * apart * own
-    wasted = (read - width * own if inner else 0.0) + (_SECTOR / 2 if inner and len(loops) > 1 else 0.0)
+    wasted = (read - width * own if inner else 0.0) + (_SECTOR / 4 if inner and len(loops) > 1 else 0.0)
     dense = pitch == 0
     sides = (numbers(tuple(loop.steps[side] for loop in loops)) for side in (0, 1))
     extents = numbers(tuple(loop.extent for loop in loops))
@@ -116,20 +115,10 @@ def _copied(problem: KernelProblem, at: StepExpressions | None, keeps: bool) -> 
     )
 
 
-def copied(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
-    """A copy of dense rows."""
-    return _copied(problem, at, False)
-
-
-def sliced(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
-    """A copy whose rows may lie apart."""
-    return _copied(problem, at, True)
-
-
 def exchanged(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
     """The same of rows that change places: neighbours of the output are neighbours of the input, for two sectors and
     more."""
-    found = _copied(problem, at, True)
+    found = sliced(problem, at)
     if found is None:
         return None
     inner = rows_kept(problem)[0][-1]

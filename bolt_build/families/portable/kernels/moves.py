@@ -31,7 +31,7 @@ from bolt_build.families.portable.copies import (
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.flat import flat_form
-from bolt_build.families.portable.kernels.flat_rows import copied, exchanged, row_form, sliced
+from bolt_build.families.portable.kernels.flat_rows import exchanged, row_form, sliced
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
 from bolt_build.families.portable.kernels.row_sources import joined, joins_whole, padded, padding, parts_of
 from bolt_build.families.portable.kernels.tiled import (
@@ -345,11 +345,7 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=expand_bandwidth,
         gpu_latency=copy_latency,
-        forms=(
-            flat_form(copied_points, expands_whole),
-            tiled_form(copied_points, expands_whole),
-            row_form(copied, expands_whole),
-        ),
+        forms=(flat_form(copied_points, expands_whole), tiled_form(copied_points, expands_whole)),
     ),
     Rule(
         Slice,

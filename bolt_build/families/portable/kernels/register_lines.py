@@ -76,10 +76,10 @@ def refuse_tile(tile: RegisterTile, of: Lines) -> str | None:
     return None
 
 
-_REACHED, _UNDER_WAY, _EDGE, _TAIL = 0.62, 40 << 10, 16, 0.6
-"""Guesses, for no GPU has run these kernels yet: the part of a GPU's bandwidth that is reached where a
-multiprocessor's threads ask for so many bytes at once; bytes that the ends of a block's rows cost; and the part of a
-round of blocks that the last ones take alone."""
+_REACHED, _UNDER_WAY, _EDGE, _TAIL, _ALONE = 0.84, 40 << 10, 16, 0.6, 0.5
+"""The part of a GPU's bandwidth that is reached where a multiprocessor's threads ask for so many bytes at once; bytes
+that the ends of a block's rows cost; the part of a round of blocks that the last ones take alone; and the part of a
+block's time in which no other hides its waits, if it is the multiprocessor's only one. They follow times of an H200."""
 _RATE = 0.8 * 128 * 1.7e9
 """Instructions that a multiprocessor's threads begin a second."""
 _ELEMENT, _AROUND, _HALO, _LINE, _STEP = 13, 2, 8, 90, 3
@@ -105,7 +105,7 @@ def seconds(problem: KernelProblem, tile: RegisterTile, target: Target, of: Line
     run = tile.across * of.read
     reached = _REACHED * min(1.0, asked / _UNDER_WAY) ** 0.5 * run / (run + (_EDGE if of.inner * of.read % 32 else 0))
     rounds = blocks / (resident * gpu.sms)
-    reached *= rounds / (rounds + _TAIL)
+    reached *= rounds / (rounds + _TAIL) * resident / (resident + _ALONE)
     # What threads hold twice, at the edges of their windows, they read twice, from caches mostly.
     memory = moved(problem.nbytes, target) / reached
     issued = blocks * tile.block * _instructions(tile, of) / (gpu.sms * _RATE)

@@ -24,7 +24,7 @@ _MOST_TURNS, _MOST_PLACES = 64, 40
 _BLOCK, _PLACE, _ELEMENT, _RAGGED = 10, 7.5, 5.7, 4
 """Instructions of a thread for its tile, for where a place comes from, for an element, and for each axis that may end
 within a tile: as kernels on an H200 behave."""
-_REACHED, _TILE = 0.97, 1.5e-6
+_REACHED, _TILE = 0.75, 1.5e-6
 """The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store."""
 _ROWS = {"constant": 0.62, "reflect": 0.32, "edge": 0.36, "wrap": 0.32}
 """Part of the bandwidth that the plain kernel reaches by mode where rows are no whole accesses: an H200's, of a few
