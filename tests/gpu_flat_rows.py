@@ -14,7 +14,6 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.kernels.flat_rows import RowTile
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.shape import Concat, Pad, Slice, Transpose
 
@@ -51,8 +50,6 @@ LAYERS = (
     _rows("every-second", Slice((1, 0, 1), (2, 9, 16), (1, 2, 2)), (4, 19, 33)),
     _rows("corners", Slice((0, 0, 0), (3, 41, 4), (1, 1, 1)), (3, 41, 85)),
     _rows("backwards", Slice((0, 0, 40), (3, 7, 41), (1, 1, -1)), (3, 7, 41)),
-    _rows("mask", Expand((3, 5, 19, 19)), (3, 1, 19, 19)),
-    _rows("repeated-bytes", Expand((3, 5, 2, 33)), (3, 1, 2, 33), dtype=DType.U8),
     _rows("heads", Transpose((0, 2, 1, 3)), (2, 5, 4, 33)),
     *(
         _rows(f"pad-{mode}-{name}", Pad(begin, end, mode, -1.5), shape)

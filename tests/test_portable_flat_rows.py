@@ -10,7 +10,6 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.kernels.flat_rows import RowTile
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.shape import Concat, Pad, Slice
 from bolt_build.targets import HOST
@@ -31,7 +30,6 @@ def stated(words: int, turns: int) -> Candidate:
 BOXES = movement(Concat(2), (32, 8400, 85), ((32, 8400, 4), F16), ((32, 8400, 1), F16), ((32, 8400, 80), F16))
 COLUMNS = movement(Gather(2), (32, 768, 196), ((32, 768, 196), F16), ((196,), I64))
 IMAGES = movement(Concat(1), (32, 85, 56, 56), ((32, 27, 56, 56), F16), ((32, 58, 56, 56), F16), layout=LAST)
-MASK = movement(Expand((32, 12, 197, 197)), (32, 12, 197, 197), ((32, 1, 197, 197), F16))
 CORNERS = movement(Slice((0, 0, 0), (32, 512, 43), (1, 1, 2)), (32, 512, 43), ((32, 512, 85), F16))
 PADDED = movement(Pad((0, 0, 2), (0, 0, 1), "edge", 0.0), (32, 512, 60), ((32, 512, 57), F16))
 
@@ -40,7 +38,7 @@ def pieces(problem: KernelProblem) -> set[object]:
     return {dict(each.parameters)["algorithm"] for each in FAMILY.candidates(problem, H100)[0]}
 
 
-@pytest.mark.parametrize("problem", [BOXES, COLUMNS, IMAGES, MASK])
+@pytest.mark.parametrize("problem", [BOXES, COLUMNS, IMAGES])
 def test_without_a_lock_it_comes_first_where_threads_would_look_for_elements_one_by_one(problem: KernelProblem) -> None:
     first, *others = FAMILY.candidates(problem, H100)[0]
     assert dict(first.parameters)["algorithm"] == "flat_rows"

@@ -44,7 +44,7 @@ _CALLED_FUNCTION = 0.0025
 """Part of the peak rate where each element calls a function of the C library."""
 _ACCESSES = (8, 4)
 """Neighbours that a thread of the plain kernel takes at once."""
-_LOOKED = 0.88
+_LOOKED = 0.72
 """The part of what threads that look for elements one by one reach elsewhere, as on an H200."""
 _POWER, _HALF_POWER = 100, 20
 """Instructions of the C library's power, as an H200 behaved; and of that of half precision, as counted in machine

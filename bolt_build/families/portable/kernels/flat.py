@@ -34,9 +34,9 @@ _LONG = 64
 """Words of a row from which on most words of a warp are of one."""
 _BANKS, _BANK, _CLOCK = 32, 4, 4
 """Banks of a multiprocessor's L1 cache, bytes of each, and instructions of a warp that are issued in a clock."""
-_ISSUED, _HIDDEN = 0.7, 0.2
-"""The part of the rate of instructions at which these kernels go, and that of the shorter of memory and instructions
-which the longer one does not hide: guesses, as all below."""
+_ISSUED, _HIDDEN, _REACHED = 0.8, 0.2, 0.87
+"""The parts of the rate of instructions and of the bandwidth at which these kernels go, and that of the shorter of
+memory and instructions which the longer one does not hide. They follow times of an H200."""
 _RESIDENT, _TAIL = 4, 0.1
 """Blocks of a multiprocessor, and the part of all of them whose time the last ones add."""
 _MEMORY_CLOCKS, _LANE_CLOCKS = 1 / 15, 128
@@ -219,8 +219,8 @@ def _refuse(points: Points) -> str | None:
 def _refuse_tile(points: Points, tile: FlatTile) -> str | None:
     if tile.lanes not in _LANES or tile.lanes * points.nbytes[0] > _ACCESS:
         return Reason("words of {} elements are no accesses", tile.lanes)
-    if any(tile.lanes * own > 4 * _ACCESS for own in points.nbytes):
-        return Reason("words of {} elements are more than four accesses of an input", tile.lanes)
+    if any(tile.lanes * own > 2 * _ACCESS for own in points.nbytes):
+        return Reason("words of {} elements are more than two accesses of an input", tile.lanes)
     if tile.turns > max(_TURNS):
         return Reason("a thread would have {} words, at most {} are code", tile.turns, max(_TURNS))
     if (tile.turns - 1) * tile.apart >= _words(points, tile):
@@ -238,7 +238,7 @@ def _together(points: Points, tile: FlatTile, memory: float, rate: float, gpu: G
 
 def _seconds(points: Points, problem: KernelProblem, tile: FlatTile, target: Target) -> float:
     assert target.gpu is not None, "forms are of GPUs"
-    memory = moved(problem.nbytes, target) * _waits(points, tile)
+    memory = moved(problem.nbytes, target) / _REACHED * _waits(points, tile)
     together = _together(points, tile, memory, target.rate("fp32") / 2, target.gpu)
     return max(together, _WORD) + OVERLAPPED * target.launch_seconds
 
