@@ -24,7 +24,7 @@ _KEPT = 8
 _HALF = "half-made-"
 """How folders begin in which a runtime is made: there, so that it gets its name in one step."""
 # Most of the time goes into headers, so several sources are one unit; no two of a unit may give a name twice.
-_UNITS = 3
+_UNITS = 2
 # A fused product and sum rounds once: the machine fuses them where PTX says so, and nowhere else. With -O3 kernels run
 # no faster, and the compiler takes a third longer.
 _CXX_FLAGS = ("-std=c++20", "-O2", "-march=x86-64-v3", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra")

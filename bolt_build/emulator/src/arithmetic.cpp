@@ -109,7 +109,7 @@ bool decode_move(Reader& reader, const Statement& s, Instruction& i, Type type) 
   }
   i.at[0] = reader.reg(s.operands[0]).offset;
   i.at[1] = reader.source(s.operands[1], type);
-  i.execute = one::any<Move>({'b', type.bytes});
+  i.execute = one::bits<Move>(type);
   return true;
 }
 
@@ -129,25 +129,25 @@ Execute whole_function(const Statement& s, Type t, int& sources) {
     if (s.type() != "s32" || s.modifiers.size() != 2) return nullptr;
     return base == "add" ? binary<s32, AddToLimit> : base == "sub" ? binary<s32, SubtractToLimit> : nullptr;
   }
-  if (base == "mul" && low) return two::whole<Multiply>(t);
+  if (base == "mul" && low) return two::bits<Multiply>(t);
   if (base == "mul" && high) return two::whole<MultiplyHigh>(t);
   sources = 3;
-  if (base == "mad" && low) return three::whole<MultiplyAdd>(t);
+  if (base == "mad" && low) return three::bits<MultiplyAdd>(t);
   if (base == "mad" && high) return three::whole<MultiplyHighAdd>(t);
   if (!plain) return nullptr;
   sources = 2;
-  if (base == "add") return two::whole<Add>(t);
-  if (base == "sub") return two::whole<Subtract>(t);
+  if (base == "add") return two::bits<Add>(t);
+  if (base == "sub") return two::bits<Subtract>(t);
   if (base == "div") return two::whole<Divide>(t);
   if (base == "rem") return two::whole<Remainder>(t);
-  if (base == "and") return two::whole<And>(t);
-  if (base == "or") return two::whole<Or>(t);
-  if (base == "xor") return two::whole<Xor>(t);
+  if (base == "and") return two::bits<And>(t);
+  if (base == "or") return two::bits<Or>(t);
+  if (base == "xor") return two::bits<Xor>(t);
   if (base == "min") return two::whole<Least>(t);
   if (base == "max") return two::whole<Most>(t);
   sources = 1;
-  if (base == "not") return one::whole<Not>(t);
-  if (base == "neg") return one::whole<Negate>(t);
+  if (base == "not") return one::bits<Not>(t);
+  if (base == "neg") return one::bits<Negate>(t);
   return base == "abs" ? one::whole<Absolute>(t) : nullptr;
 }
 

@@ -16,29 +16,41 @@ void compare_halves(Warp& warp, const Instruction& i, Mask mask) {
   p = (p & ~mask) | (found & mask);
 }
 
-/// By the type's word; `flushes`: fp32 below the least normal number is zero.
+/// Of floats, by the type's word; `flushes`: fp32 below the least normal number is zero.
 template <typename F>
-Execute compared(std::string_view type, bool flushes) {
+Execute of_floats(std::string_view type, bool flushes) {
   if (type == "f16") return compare_halves<Half, F>;
   if (type == "bf16") return compare_halves<Bfloat, F>;
-  return flushes ? test::any<Flushed<F>>(type_of(type)) : test::any<F>(type_of(type));
+  return flushes && type == "f32" ? compare_lanes<float, Flushed<F>> : test::real<F>(type_of(type));
+}
+
+bool is_float(std::string_view type) { return type == "bf16" || type_of(type).kind == 'f'; }
+
+template <typename F>
+Execute of_bits(std::string_view type, bool flushes) {
+  return is_float(type) ? of_floats<F>(type, flushes) : test::bits<F>(type_of(type));
+}
+
+template <typename F>
+Execute compared(std::string_view type, bool flushes) {
+  return is_float(type) ? of_floats<F>(type, flushes) : test::whole<F>(type_of(type));
 }
 
 Execute comparison(std::string_view how, std::string_view type, bool flushes) {
-  if (how == "eq") return compared<Equal>(type, flushes);
-  if (how == "ne") return compared<Unequal>(type, flushes);
+  if (how == "eq") return of_bits<Equal>(type, flushes);
+  if (how == "ne") return of_bits<Unequal>(type, flushes);
   if (how == "lt" || how == "lo") return compared<Less>(type, flushes);
   if (how == "le" || how == "ls") return compared<LessEqual>(type, flushes);
   if (how == "gt" || how == "hi") return compared<Greater>(type, flushes);
   if (how == "ge" || how == "hs") return compared<GreaterEqual>(type, flushes);
-  if (how == "equ") return compared<Unordered<Equal>>(type, flushes);
-  if (how == "neu") return compared<Unordered<Unequal>>(type, flushes);
-  if (how == "ltu") return compared<Unordered<Less>>(type, flushes);
-  if (how == "leu") return compared<Unordered<LessEqual>>(type, flushes);
-  if (how == "gtu") return compared<Unordered<Greater>>(type, flushes);
-  if (how == "geu") return compared<Unordered<GreaterEqual>>(type, flushes);
-  if (how == "num") return compared<BothNumbers>(type, flushes);
-  if (how == "nan") return compared<SomeNan>(type, flushes);
+  if (how == "equ") return of_floats<Unordered<Equal>>(type, flushes);
+  if (how == "neu") return of_floats<Unordered<Unequal>>(type, flushes);
+  if (how == "ltu") return of_floats<Unordered<Less>>(type, flushes);
+  if (how == "leu") return of_floats<Unordered<LessEqual>>(type, flushes);
+  if (how == "gtu") return of_floats<Unordered<Greater>>(type, flushes);
+  if (how == "geu") return of_floats<Unordered<GreaterEqual>>(type, flushes);
+  if (how == "num") return of_floats<BothNumbers>(type, flushes);
+  if (how == "nan") return of_floats<SomeNan>(type, flushes);
   throw Unsupported("the comparison " + std::string(how));
 }
 

@@ -11,11 +11,12 @@
 namespace emulator {
 namespace {
 
-template <typename T>
+/// Of one state space, or back: `number` are the bits of its window, `form` whether they go.
 void to_address(Warp& warp, const Instruction& i, Mask mask) {
-  T* const d = warp.at<T>(i.at[0]);
-  const T* const a = warp.at<T>(i.at[1]);
-  each(mask, [&](int lane) { d[lane] = a[lane]; });
+  std::uint64_t* const d = warp.at<std::uint64_t>(i.at[0]);
+  const std::uint64_t* const a = warp.at<std::uint64_t>(i.at[1]);
+  const auto window = static_cast<std::uint64_t>(i.number);
+  each(mask, [&](int lane) { d[lane] = i.form != 0 ? a[lane] & ~window : a[lane] | window; });
 }
 
 template <typename To, typename From>
@@ -256,11 +257,13 @@ bool decode_cvt(Reader& reader, const Statement& s, Instruction& i) {
 bool decode_conversion(Reader& reader, const Statement& s, Instruction& i) {
   if (s.base == "cvt") return decode_cvt(reader, s, i);
   if (s.base != "cvta") return false;
-  // Addresses of global memory, and of parameters, are the same in every space; those of shared memory are refused.
-  if (s.has("shared") || s.type() != "u64") return false;
+  if (s.type() != "u64") return false;
+  // Addresses of global memory, and of parameters, are the same in every space; those of shared memory have a window.
+  i.number = s.has("shared") ? static_cast<std::int64_t>(shared_window) : 0;
+  i.form = s.has("to") ? 1 : 0;
   i.at[0] = reader.reg(s.operands.at(0)).offset;
   i.at[1] = reader.source(s.operands.at(1), {'u', 8});
-  i.execute = to_address<std::uint64_t>;
+  i.execute = to_address;
   return true;
 }
 

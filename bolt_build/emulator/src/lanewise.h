@@ -40,8 +40,18 @@ void compare_lanes(Warp& warp, const Instruction& i, Mask mask) {
   p = (p & ~mask) | (found & mask);
 }
 
-/// Picks an instance by type. `whole`: signed and unsigned whole numbers, `real`: floats, `any`: either.
+/// Picks an instance by type. `bits`: what is the same of signed and unsigned whole numbers, whose instances are those of
+/// unsigned ones; `whole`: what is not; `real`: floats.
 #define INSTANCES(...) \
+  template <typename F> \
+  Execute bits(Type t) { \
+    switch (t.bytes) { \
+      case 2: return __VA_ARGS__<u16, F>; \
+      case 4: return __VA_ARGS__<u32, F>; \
+      case 8: return __VA_ARGS__<u64, F>; \
+    } \
+    throw Unsupported("whole numbers of this width"); \
+  } \
   template <typename F> \
   Execute whole(Type t) { \
     const bool s = t.kind == 's'; \
@@ -57,9 +67,7 @@ void compare_lanes(Warp& warp, const Instruction& i, Mask mask) {
     if (t.kind == 'f' && t.bytes == 4) return __VA_ARGS__<float, F>; \
     if (t.kind == 'f' && t.bytes == 8) return __VA_ARGS__<double, F>; \
     throw Unsupported("floats of this width"); \
-  } \
-  template <typename F> \
-  Execute any(Type t) { return t.kind == 'f' ? real<F>(t) : whole<F>(t); }
+  }
 namespace one { INSTANCES(unary) }
 namespace two { INSTANCES(binary) }
 namespace three { INSTANCES(ternary) }

@@ -140,6 +140,7 @@ std::byte* Warp::resolve(int space, std::uint64_t address, std::size_t bytes, bo
     }
     case generic: {
       if ((address & local_window) != 0) return resolve(local, address, bytes, writes, lane);
+      if ((address & shared_window) != 0) return resolve(shared_cluster, address & ~shared_window, bytes, writes, lane);
       const std::byte* const p = reinterpret_cast<std::byte*>(address);
       if (p >= launch_.parameters.data() && p < launch_.parameters.data() + launch_.parameters.size())
         return resolve(parameter, address, bytes, writes, lane);

@@ -218,7 +218,8 @@ enum Space : int { generic, global, shared_block, shared_cluster, local, paramet
 
 /// Bits of addresses in shared memory that name a block of the cluster, from one; zero is one's own.
 constexpr int rank_shift = 24;
-constexpr std::uint64_t local_window = 0x2000000000000000ull;
+/// Bits of generic addresses that lie in local memory, and in shared memory.
+constexpr std::uint64_t local_window = 0x2000000000000000ull, shared_window = 0x1000000000000000ull;
 /// The first bytes of shared memory are the system's.
 constexpr std::uint32_t first_shared = 1024;
 
