@@ -159,6 +159,42 @@ IN_BF16 = (
     "slide-average-chain-portable-slidingx8x2x1x3x4x1-f16/channels_last-f16",
 )
 
+# Whose sources `test_families_bf16.py` compares, and those that other GPUs have too.
+WRITTEN_IN_BF16 = (
+    "form-1x1-residual-cutlass-128x64x64xpairs-f16",
+    "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16",
+    "narrow-1x1-cutlass-",
+    "resident-stem-cutlass-",
+    "resident-residual-cutlass-8x4xturns-f16",
+    "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
+    "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16",
+    "pair-registers+56-cutlass-",
+    "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f16",
+    "prologue-cutlass-128x128x64xpingpongxaffine-f16",
+    "gate-7-cutlass-256x64x64xcooperativexgatex8-f16",
+    "dw-form-grouped-depthwise",
+    "dw-form-grouped-rowsx",
+    "gr-form-4-grouped-tensor_core",
+    "deep-form-grouped-deepx",
+    "mean-3x3-grouped-rowsx",
+    "chain-3x3+24-grouped-chainx",
+    "inverted-3x3+24-grouped-invertedx",
+    "rolling-cutlass-",
+    "at-form-attention-warpx",
+    "at-form-attention-warpgroupx",
+)
+PLAIN_IN_BF16 = (
+    "dw-form-grouped-",
+    "chain-3x3+24-grouped-",
+    "gr-form-4-grouped-",
+    "at-form-attention-warpx",
+    "narrow-1x1-cutlass-",
+    "3x3s2-cutlass-",
+)
+
+OFTEN = (*LABELS, *IN_BF16, *WRITTEN_IN_BF16, *PLAIN_IN_BF16)
+"""Of which every run of the tests has trials."""
+
 # Other tiles and shapes of the same forms, which `pytest -m large` runs.
 FURTHER = (
     "scatter-odd-rows-portable-linesx1x16-f16/row-f16/row-shares0",

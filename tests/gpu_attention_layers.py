@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from families_harness import Input, Layer, graph_with
-from gpu_harness import TARGET, Trial
+from gpu_harness import TARGET, Trial, asked
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
@@ -160,20 +160,20 @@ def attention_trials() -> list[Trial]:
     """Every layer with the kernel of each kind that is predicted to be fastest; some with every eighth legal tile of
     each kind; scores that grow behind the first step of their row; and rows of inputs and of the output apart."""
     found = []
-    for layer in LAYERS:
+    for layer in asked(LAYERS):
         step = step_of(layer)
         first: dict[object, Candidate] = {}
         for candidate in FAMILY.candidates(step.problem, TARGET)[0]:
             first.setdefault(dict(candidate.parameters)["kind"], candidate)
         found += [Trial(layer, step, candidate) for candidate in first.values()]
-    for layer in FORMS:
+    for layer in asked(FORMS):
         step = step_of(layer)
         found += [Trial(layer, step, candidate) for candidate in legal(step.problem)[::8]]
-    for layer in PEAKED:
+    for layer in asked(PEAKED):
         step = step_of(layer)
         staying = [each for each in legal(step.problem) if ("kind", "persistent") in each.parameters]
         found += [Trial(layer, step, candidate) for candidate in staying[4::11]]
-    for layer in (LAYERS[3], FORMS[1]):
+    for layer in asked((LAYERS[3], FORMS[1])):
         step = step_of(layer)
         row = step.problem.outputs[0].row
         for candidate in FAMILY.candidates(step.problem, TARGET)[0][:1]:

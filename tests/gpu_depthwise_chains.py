@@ -9,7 +9,7 @@ import numpy as np
 from families_harness import Layer, values_of
 from families_layers import CLIP, RELU, stage
 from gpu_grouped_layers import FAMILY, NO_PADS
-from gpu_harness import TARGET, Trial
+from gpu_harness import TARGET, Trial, asked
 from gpu_pairs import pair
 from gpu_products import RESIDUAL, SILU, conv
 
@@ -117,7 +117,7 @@ def step_of(layer: Layer) -> ProposedStep:
 def chain_trials() -> list[Trial]:
     """Every layer with the first candidate and one in the middle; one in all sorts of tiles; rows apart."""
     found = []
-    for layer in (*LAYERS, *random_chains(16, seed=5)):
+    for layer in asked((*LAYERS, *random_chains(16, seed=5))):
         step = step_of(layer)
         legal = FAMILY.candidates(step.problem, TARGET)[0]
         shares = [None, *(pair[0] for pair in step.may_share)]
@@ -218,7 +218,7 @@ INVERTED_FORM = inverted("inverted-form", (3, 36, 21, 19), 100, 44, 3, 1, ADDED)
 def inverted_trials() -> list[Trial]:
     """The same with a product in front."""
     found = []
-    for layer in (*INVERTED, *EXPANDED):
+    for layer in asked((*INVERTED, *EXPANDED)):
         step = step_of(layer)
         legal = FAMILY.candidates(step.problem, TARGET)[0]
         shares = [None, *(pair[0] for pair in step.may_share)]
@@ -228,5 +228,5 @@ def inverted_trials() -> list[Trial]:
         found
         + _forms(INVERTED_FORM, 12)
         + _forms(EXPANDED_FORM, 30)
-        + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (found[0], found[-1])]
+        + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from families_harness import Layer, graph_with
 from families_layers import RELU
-from gpu_harness import TARGET, Trial
+from gpu_harness import TARGET, Trial, asked
 from gpu_products import GELU, matmul
 
 from bolt_build.families.base import Candidate
@@ -75,7 +75,7 @@ def resident_wide(steps: int, *rows: int, both: bool = False) -> tuple[ResidentT
 
 def with_tiles(layer: Layer, tiles: Sequence[ProductTile]) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
-    return [trial for tile in tiles for trial in _trials(layer, Kernel(tile))]
+    return [trial for of in asked([layer]) for tile in tiles for trial in _trials(of, Kernel(tile))]
 
 
 def halves() -> list[Trial]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer, graph_with
 from families_layers import CLIP, RELU, stage
-from gpu_harness import TARGET, Trial, trials_of
+from gpu_harness import TARGET, Trial, asked, trials_of
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
@@ -142,15 +142,16 @@ def grouped_trials() -> list[Trial]:
     """Every layer with the kernel of each kind that is predicted to be fastest, some with the last that is offered,
     with every sharing of memory; some in all runs and in many tiles; and with rows of the output apart."""
     found = []
-    for index, layer in enumerate((*DEPTHWISE, *GROUPED, *DEEP)):
-        found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
-    for layer in VOLUMES:
+    every = [*DEPTHWISE, *GROUPED, *DEEP]
+    for layer in asked(every):
+        found += _ends(trials_of(layer, "grouped", 1000), both=every.index(layer) % 4 == 0)
+    for layer in asked(VOLUMES):
         found += _ends(trials_of(layer, "grouped", 1000), both=True)
-    for layer in FORMS:
+    for layer in asked(FORMS):
         found += _forms(layer)
-    for layer in BANDS:
+    for layer in asked(BANDS):
         found += _bands(layer)
-    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2], BANDS[0], VOLUMES[0]):
+    for layer in asked((DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2], BANDS[0], VOLUMES[0])):
         (first, *_) = trials_of(layer, "grouped")
         row = first.step.problem.outputs[0].row
         found += [replace(first, pitch=row + more) for more in (8, 104)]

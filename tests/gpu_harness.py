@@ -15,8 +15,9 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +75,30 @@ class Trial:
         where += f"-between{self.between}" if self.between else ""
         where += f"-there{self.there}" if self.there else ""
         return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
+
+
+_begins: list[tuple[str, ...]] = []
+
+
+@contextmanager
+def asked_for(labels: Sequence[str]) -> Iterator[None]:
+    """Within, `asked` leaves out layers none of whose trials has a label that begins with one of `labels`."""
+    _begins.append(tuple(labels))
+    try:
+        yield
+    finally:
+        _begins.pop()
+
+
+def asked(layers: Iterable[Layer]) -> list[Layer]:
+    """Those of the layers that trials are asked for of: to find all candidates of all takes half a minute."""
+    if not _begins:
+        return list(layers)
+    return [each for each in layers if any(_share_beginning(f"{each.label}-", label) for label in _begins[-1])]
+
+
+def _share_beginning(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def trials_of(
@@ -144,8 +169,10 @@ def compile_all(
     cutlass: Path,
     flags: Sequence[str] = TARGET.compile_flags,
     cudart: Sequence[str] = ("-cudart", "static"),
+    calls: Sequence[str] = (),
 ) -> Path:
-    """Compiles what `write` wrote into `folder`/kernels.so, with `cudart` as the flags that link CUDA's.
+    """Compiles what `write` wrote into `folder`/kernels.so, with `cudart` as the flags that link CUDA's and `calls` as
+    further ones of the files that call kernels, which have those that are headers alone.
 
     Raises AssertionError with the compiler's words.
     """
@@ -157,7 +184,8 @@ def compile_all(
     def compiled(source: Path) -> Path:
         target = source.with_suffix(".o")
         if not target.exists():
-            command = [nvcc, *flags, "-c", source, "-o", target]
+            more = calls if source.name.startswith("calls") else ()
+            command = [nvcc, *flags, *more, "-c", source, "-o", target]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr[:4000]
         return target

@@ -34,7 +34,7 @@ from gpu_forms import (
 from gpu_gated import gated_trials
 from gpu_grouped_layers import grouped_trials
 from gpu_half_products import half_products
-from gpu_harness import Trial, trials_of
+from gpu_harness import Trial, asked, asked_for, trials_of
 from gpu_images import image_trials
 from gpu_lines import line_trials
 from gpu_moves import move_trials
@@ -64,6 +64,7 @@ from gpu_tiled import tiled_trials
 from gpu_volumes import volume_trials
 from shared_folders import entered
 
+from bolt_build.digest import digest
 from bolt_build.dtypes import DType
 from bolt_build.families.cutlass.kinds.warp import NARROW_TILES, WarpTile
 from bolt_build.graph.ir import EpilogueOp
@@ -369,15 +370,15 @@ def trials() -> list[Trial]:
 
 def _of_small_layers() -> list[Trial]:
     found = []
-    for layer in (*LAYERS, *SINGLE):
+    for layer in asked((*LAYERS, *SINGLE)):
         found += of_rows(layer) if isinstance(layer.op, Recurrent) else trials_of(layer, "portable")
     wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
                     precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
             for layer in BANDWIDTH]  # fmt: skip
-    found = plain(found + [trial for layer in wide for trial in trials_of(layer, "portable")] + move_trials())
-    for layer in (*SHAPES, *EPILOGUES, *MATMULS):
+    found = plain(found + [trial for layer in asked(wide) for trial in trials_of(layer, "portable")] + move_trials())
+    for layer in asked((*SHAPES, *EPILOGUES, *MATMULS)):
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
-    for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
+    for layer in asked((*SHAPES, *EPILOGUES[:4], *MATMULS)):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
     found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
@@ -396,12 +397,14 @@ def _of_small_layers() -> list[Trial]:
 
 
 @functools.cache
-def small_trials() -> dict[str, Trial]:
-    """Those that are not large, by label: found once for all workers of a run of tests, which takes seconds."""
-    with entered("small-trials") as folder:
+def small_trials(labels: tuple[str, ...]) -> dict[str, Trial]:
+    """Those that are not large, by label, of layers with labels that begin so: found once for all workers of a run of
+    tests, which takes seconds."""
+    with entered(f"small-trials-{digest(list(labels))[:16]}") as folder:
         kept = folder / "trials.pkl"
         if not kept.exists():
-            kept.write_bytes(pickle.dumps([trial for trial in _of_small_layers() if not trial.large]))
+            with asked_for(labels):
+                kept.write_bytes(pickle.dumps([trial for trial in _of_small_layers() if not trial.large]))
         return {trial.label: trial for trial in pickle.loads(kept.read_bytes())}
 
 

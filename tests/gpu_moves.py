@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from families_harness import Input, Layer
 from families_layers import RELU, stage
-from gpu_harness import Trial, trials_of
+from gpu_harness import Trial, asked, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
@@ -120,4 +120,4 @@ MOVES = [*_pads(), *_combined(), *_copied(), *_turned(), *_beside()]
 
 def move_trials() -> list[Trial]:
     """Every layout of each."""
-    return [trial for layer in MOVES for trial in trials_of(layer, "portable")]
+    return [trial for layer in asked(MOVES) for trial in trials_of(layer, "portable")]

@@ -9,7 +9,7 @@ import numpy as np
 from families_harness import Input, Layer, values_of
 from families_layers import CLIP, RELU, stage
 from gpu_grouped_layers import FAMILY, NO_PADS
-from gpu_harness import TARGET, Trial
+from gpu_harness import TARGET, Trial, asked
 from gpu_products import SILU, TOLERANCE, conv
 
 from bolt_build.dtypes import DType
@@ -134,7 +134,7 @@ def normed_trials() -> list[Trial]:
     rows apart."""
     found = []
     assert TARGET.gpu is not None
-    for layer in (*LAYERS, *random_normed(12, seed=5)):
+    for layer in asked((*LAYERS, *random_normed(12, seed=5))):
         try:
             step = step_of(layer)
         except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from families_harness import Layer
 from families_layers import RELU
-from gpu_harness import Trial
+from gpu_harness import Trial, asked
 from gpu_pairs import pair, ranked, registers, resident_pairs, shared, warpgroups, with_pair_tiles
 from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
 
@@ -73,11 +73,11 @@ def random_pairs(count: int, seed: int) -> list[Layer]:
 def pair_trials() -> list[Trial]:
     """Each pair with the first kernel of either kind of instruction, where there is one; and forms of both."""
     found = []
-    for layer in random_pairs(12, seed=6):
+    for layer in asked(random_pairs(12, seed=6)):
         found += ranked(layer, warpgroups=True)
-    for layer in (*PAIRS, *WARPGROUP_PAIRS):
+    for layer in asked((*PAIRS, *WARPGROUP_PAIRS)):
         found += ranked(layer, warpgroups=True)
-    for layer in PAIRS:
+    for layer in asked(PAIRS):
         found += ranked(layer, warpgroups=False)
     found += with_pair_tiles(
         behind(conv("pair-form-3x3s2", (3, 64, 27, 23), 64, (3, 3), 2), 72, epilogue=RESIDUAL),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from families_harness import Input, Layer
-from gpu_harness import Trial, trials_of
+from gpu_harness import Trial, asked, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
@@ -36,4 +36,4 @@ PAIR_SUMS = [
 
 
 def pair_sums() -> list[Trial]:
-    return [trial for layer in PAIR_SUMS for trial in trials_of(layer, "portable")]
+    return [trial for layer in asked(PAIR_SUMS) for trial in trials_of(layer, "portable")]

@@ -73,7 +73,8 @@ def compiled(shared_folder: SharedFolder, name: str, seeds: range) -> Library:
     with shared_folder(name) as folder:
         if not (folder / "kernels.so").exists():
             write([drawn(seed) for seed in seeds], folder, few=True)
-            compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), emulated.link_flags())
+            flags, runtime = emulated.compile_flags(), emulated.link_flags()
+            compile_all(folder, Path(nvcc), Path(cutlass).parent, flags, runtime, emulated.SOON_COMPILED)
     return Library(folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from emulated_labels import OFTEN, PLAIN_IN_BF16, WRITTEN_IN_BF16
 from gpu_bf16 import in_bf16
 from gpu_harness import Trial
 from gpu_layers import small_trials
@@ -16,40 +17,10 @@ from bolt_build.families.grouped.rows import RowsTile
 from bolt_build.targets import Target, target_named
 
 H200, A100, T4 = (target_named(name) for name in ("h200", "a100", "t4"))
-LABELS = (
-    "form-1x1-residual-cutlass-128x64x64xpairs-f16",
-    "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16",
-    "narrow-1x1-cutlass-",
-    "resident-stem-cutlass-",
-    "resident-residual-cutlass-8x4xturns-f16",
-    "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
-    "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16",
-    "pair-registers+56-cutlass-",
-    "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f16",
-    "prologue-cutlass-128x128x64xpingpongxaffine-f16",
-    "gate-7-cutlass-256x64x64xcooperativexgatex8-f16",
-    "dw-form-grouped-depthwise",
-    "dw-form-grouped-rowsx",
-    "gr-form-4-grouped-tensor_core",
-    "deep-form-grouped-deepx",
-    "mean-3x3-grouped-rowsx",
-    "chain-3x3+24-grouped-chainx",
-    "inverted-3x3+24-grouped-invertedx",
-    "rolling-cutlass-",
-    "at-form-attention-warpx",
-    "at-form-attention-warpgroupx",
-)
-PLAIN = (
-    "dw-form-grouped-",
-    "chain-3x3+24-grouped-",
-    "gr-form-4-grouped-",
-    "at-form-attention-warpx",
-    "narrow-1x1-cutlass-",
-)
 
 
 def trial_named(label: str) -> Trial:
-    return next(trial for name, trial in small_trials().items() if name.startswith(label))
+    return next(trial for name, trial in small_trials(OFTEN).items() if name.startswith(label))
 
 
 def family_of(trial: Trial, target: Target) -> Family:
@@ -66,7 +37,7 @@ def sources(problem: KernelProblem, trial: Trial) -> tuple[str, str]:
     return f"{code.member_type}\n{code.member_arguments}\n{code.call}", unit.text
 
 
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("label", WRITTEN_IN_BF16)
 def test_a_kernel_in_bf16_is_the_one_in_fp16_with_another_type(label: str) -> None:
     trial = trial_named(label)
     halves, brains = trial.step.problem, in_bf16(trial).step.problem
@@ -80,7 +51,7 @@ def test_a_kernel_in_bf16_is_the_one_in_fp16_with_another_type(label: str) -> No
     assert ", bolt::portable::bf16>" in unit_in_bf16
 
 
-@pytest.mark.parametrize("label", PLAIN)
+@pytest.mark.parametrize("label", PLAIN_IN_BF16)
 def test_gpus_without_bf16_refuse_it_with_a_reason(label: str) -> None:
     trial = trial_named(label)
     family = family_of(trial, T4)

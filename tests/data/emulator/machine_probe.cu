@@ -128,6 +128,19 @@ __global__ void scalars(int* to) {
   to[0] = p, to[1] = q, to[2] = static_cast<int>(r), to[3] = more[0], to[4] = more[1];
 }
 
+/// Through generic addresses of shared memory, and back.
+__global__ void generic(int* to) {
+  __shared__ int memory[kThreads];
+  const std::uint64_t own = __cvta_generic_to_shared(&memory[threadIdx.x]);
+  std::uint64_t at, back;
+  int found;
+  asm volatile("cvta.shared.u64 %0, %1;" : "=l"(at) : "l"(own));
+  asm volatile("st.u32 [%0], %1;" ::"l"(at), "r"(threadIdx.x) : "memory");
+  asm volatile("cvta.to.shared.u64 %0, %1;" : "=l"(back) : "l"(at));
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(found) : "l"(back) : "memory");
+  to[threadIdx.x] = at != own && back == own ? found : -1;
+}
+
 __global__ void over_a_barrier() {
   __shared__ alignas(8) std::uint64_t barrier;
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
@@ -189,6 +202,7 @@ int main(int, char** arguments) {
   if (is("gather one after the other")) gather<true, true>(4096, 0);
   if (is("gather too many")) gather<true, true>(132 * 32 + 1, 1);
   if (is("scalars")) compared(5, [](int i) { return i + 1; }, [](int* to) { scalars<<<1, 1, 64>>>(to); });
+  if (is("generic")) compared(kThreads, [](int i) { return i; }, [](int* to) { generic<<<1, kThreads>>>(to); });
   if (is("over a barrier")) over_a_barrier<<<1, 1>>>(), finish("ended");
   if (is("follow")) followed(true, true);
   if (is("follow and read too early")) followed(false, true);
