@@ -19,6 +19,8 @@ from bolt_build.families.attention.warpgroup import WarpgroupTile
 from bolt_build.families.attention.windows import WindowsTile
 from bolt_build.toolchain import probe
 
+OFTEN = {"bert", "gpt", "masked", "windows"}
+"""One of each kind of loop: `pytest -m large` compiles the others, of the same loops in other tiles."""
 SERIALISED = re.compile(r"\(C751\d\) Potential Performance Loss: wgmma[^'\n]*")
 TILES = (
     (packed("bert", 32, 12, 384, 64), WarpgroupTile(2, 128, 2, ahead=False, blocks=2)),
@@ -43,7 +45,15 @@ TILES = (
 )
 
 
-@pytest.mark.parametrize(("layer", "tile"), TILES, ids=[layer.label.replace(" ", "-") for layer, _ in TILES])
+@pytest.mark.parametrize(
+    ("layer", "tile"),
+    [
+        pytest.param(
+            layer, tile, id=layer.label.replace(" ", "-"), marks=[] if layer.label in OFTEN else [pytest.mark.large]
+        )
+        for layer, tile in TILES
+    ],
+)
 def test_products_do_not_wait_for_each_other(layer: Layer, tile: Tile, tmp_path: Path) -> None:
     chain = probe(("nvcc", "cutlass"))
     nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
