@@ -150,7 +150,12 @@ LABELS = (
     *READ_APART,
 )
 
-SHUFFLED_ALONE = (*READ_APART, "at-turns-groups-attention-windowsx", "mean-28-of-many-portable-direct")
+_DENSE = tuple(label for label in LABELS if label not in READ_APART)
+SHUFFLED_ALONE = (
+    *(label for label in READ_APART if label.startswith(_DENSE)),
+    "at-turns-groups-attention-windowsx",
+    "mean-28-of-many-portable-direct",
+)
 """In a random order alone: labels whose kernel runs in order too where rows are dense, or which take seconds."""
 
 # The same in bf16: each form in which a kernel multiplies, rounds and stores.
