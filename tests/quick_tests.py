@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -37,12 +37,21 @@ def is_quick(path: Path) -> bool:
 
 def _imported(path: Path) -> Iterator[str]:
     """Every module that the file names in an import, those of `from PACKAGE import MODULE` too."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in _imports(ast.parse(path.read_bytes()).body):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _imports(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Of statements, and of those in them: expressions, which are most of a file, have none."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        for field in ("body", "orelse", "finalbody", "handlers"):
+            yield from _imports(getattr(node, field, ()))
 
 
 def is_left_out(path: Path, chosen: str) -> bool | None:
