@@ -76,8 +76,7 @@ def library(shared_folder: SharedFolder) -> Library:
     with shared_folder("emulated-resample") as folder:
         if not (folder / "kernels.so").exists():
             write([drawn(seed) for seed in range(COUNT)], folder, few=True)
-            flags, runtime = emulated.compile_flags(), emulated.link_flags()
-            compile_all(folder, Path(nvcc), Path(cutlass).parent, flags, runtime, emulated.SOON_COMPILED)
+            compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), emulated.link_flags())
     return Library(folder)
 
 
