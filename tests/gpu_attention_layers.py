@@ -6,7 +6,8 @@ import random
 from dataclasses import replace
 
 from families_harness import Input, Layer, graph_with
-from gpu_harness import TARGET, Trial, asked
+from gpu_asked import asked
+from gpu_harness import TARGET, Trial
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType

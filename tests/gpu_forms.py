@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from families_harness import Layer, graph_with
 from families_layers import RELU
-from gpu_harness import TARGET, Trial, asked
+from gpu_asked import asked
+from gpu_harness import TARGET, Trial
 from gpu_products import GELU, matmul
 
 from bolt_build.families.base import Candidate

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from families_harness import Input, Layer, graph_with
 from families_layers import CLIP, RELU, stage
-from gpu_harness import TARGET, Trial, asked, trials_of
+from gpu_asked import asked
+from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate

@@ -15,9 +15,8 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,30 +74,6 @@ class Trial:
         where += f"-between{self.between}" if self.between else ""
         where += f"-there{self.there}" if self.there else ""
         return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
-
-
-_begins: list[tuple[str, ...]] = []
-
-
-@contextmanager
-def asked_for(labels: Sequence[str]) -> Iterator[None]:
-    """Within, `asked` leaves out layers none of whose trials has a label that begins with one of `labels`."""
-    _begins.append(tuple(labels))
-    try:
-        yield
-    finally:
-        _begins.pop()
-
-
-def asked(layers: Iterable[Layer]) -> list[Layer]:
-    """Those of the layers that trials are asked for of: to find all candidates of all takes half a minute."""
-    if not _begins:
-        return list(layers)
-    return [each for each in layers if any(_share_beginning(f"{each.label}-", label) for label in _begins[-1])]
-
-
-def _share_beginning(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
 
 
 def trials_of(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_apart import apart
+from gpu_asked import asked, asked_for
 from gpu_attention_layers import attention_trials, counted_trials
 from gpu_averages import averages
 from gpu_bands import band_trials, grouped_band_trials
@@ -34,7 +35,7 @@ from gpu_forms import (
 from gpu_gated import gated_trials
 from gpu_grouped_layers import grouped_trials
 from gpu_half_products import half_products
-from gpu_harness import Trial, asked, asked_for, trials_of
+from gpu_harness import Trial, trials_of
 from gpu_images import image_trials
 from gpu_lines import line_trials
 from gpu_moves import move_trials

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from families_harness import Input, Layer
 from families_layers import RELU, stage
-from gpu_harness import Trial, asked, trials_of
+from gpu_asked import asked
+from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType

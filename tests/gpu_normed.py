@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from families_harness import Input, Layer, values_of
 from families_layers import CLIP, RELU, stage
+from gpu_asked import asked
 from gpu_grouped_layers import FAMILY, NO_PADS
-from gpu_harness import TARGET, Trial, asked
+from gpu_harness import TARGET, Trial
 from gpu_products import SILU, TOLERANCE, conv
 
 from bolt_build.dtypes import DType

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from families_harness import Layer
 from families_layers import RELU
-from gpu_harness import Trial, asked
+from gpu_asked import asked
+from gpu_harness import Trial
 from gpu_pairs import pair, ranked, registers, resident_pairs, shared, warpgroups, with_pair_tiles
 from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
 

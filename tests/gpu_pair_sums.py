@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from families_harness import Input, Layer
-from gpu_harness import Trial, asked, trials_of
+from gpu_asked import asked
+from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
