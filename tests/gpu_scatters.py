@@ -27,7 +27,9 @@ def _scattered(label: str, axis: int, shape: Shape, many: int, how: str = "none"
         for each in (shape, taken)
     )
     precision = dtype if dtype.is_float else DType.F32
-    return Layer(f"scatter-{label}", ScatterElements(axis, how), (data, indices, updates), (), precision, TOLERANCE)
+    # Places have several updates, and each sum is rounded to the tensor's type.
+    tolerance = TOLERANCE * (2 if how == "add" else 1)
+    return Layer(f"scatter-{label}", ScatterElements(axis, how), (data, indices, updates), (), precision, tolerance)
 
 
 def _named(label: str, batches: int, shape: Shape, tuples: Shape, depth: int) -> Layer:
