@@ -342,7 +342,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_candidates_of_another_version(tmp_path: Path) -> None:
     made = candidates(tmp_path, [[-1]], version="7")
     done = run("--candidates", made)
-    expected = f"run: '{made}' has format version 7, this program measures version 3: take both from one bundle\n"
+    expected = f"run: '{made}' has format version 7, this program measures version 4: take both from one bundle\n"
     assert (done.returncode, done.stderr) == (3, expected)
 
 

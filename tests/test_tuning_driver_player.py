@@ -56,6 +56,7 @@ class Launch:
     y: int
     packed: bool
     overlap: bool
+    constant: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ def _answer(line: str, *launches: str) -> Answer:
     fields = line.split("\t")
     made = []
     for launch in launches:
-        kernel, x, w, y, packed, overlap = launch.split()
-        made.append(Launch(kernel, int(x, 16), int(w, 16), int(y, 16), packed == "packed", overlap == "1"))
+        kernel, x, w, y, packed, overlap, *constant = launch.split()
+        places = (int(x, 16), int(w, 16), int(y, 16))
+        made.append(Launch(kernel, *places, packed == "packed", overlap == "1", tuple(map(float, constant))))
     message = fields[19] if len(fields) > 19 else ""
     return Answer(
         fields[1],
@@ -122,6 +124,15 @@ def test_steps_read_what_others_wrote_where_the_plan_has_it(tmp_path: Path) -> N
 def test_every_step_has_packed_constants_of_its_own_and_launches_overlap(tmp_path: Path) -> None:
     for answer in compare(tmp_path, "0:0,0 0:0,0", "0:2,1 0:2,1", "0:0,0 0:1,1"):
         assert all(launch.packed and launch.overlap for launch in answer.launches)
+
+
+def test_tables_ascend_evenly_and_other_constants_are_random(tmp_path: Path) -> None:
+    (found,) = compare(tmp_path, "0:0,0 0:0,0")
+    one, two, three, last = (launch.constant for launch in found.launches)
+    assert two == last == (-1.0, 0.0, 1.0, 2.0)
+    assert sorted(one) != list(one)
+    assert one != three
+    assert all(-1 <= value <= 2 for value in (*one, *three))
 
 
 def test_more_scratch_memory_makes_recordings_anew(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from gpu_layers import BANDWIDTH, MATMULS
 from gpu_pair_layers import behind
 from gpu_pairs import steps_of
 from gpu_products import RESIDUAL, conv
+from gpu_resample import resampled
 from tuning_fakes import supervisor
 
 from bolt_build import runtime
@@ -66,13 +67,13 @@ def operands(text: str, table: str) -> list[str]:
 def test_tensors_are_described() -> None:
     text = source(trials_of(RESIDUAL_CONV, "cutlass", "f16/channels_last"))
     assert operands(text, "inputs") == [
-        '{"f16/channels_last [2, 64, 13, 11]", BOLT_TUNING_F16, 4, input_shape_0, 36608u, 0, 0',
-        '{"f16/row [64, 64, 1, 1]", BOLT_TUNING_F16, 4, input_shape_1, 8192u, 1, 0',
-        '{"f32/row [64]", BOLT_TUNING_F32, 1, input_shape_2, 256u, 1, 0',
-        '{"f16/channels_last [2, 64, 13, 11]", BOLT_TUNING_F16, 4, input_shape_3, 36608u, 0, 1',
+        '{"f16/channels_last [2, 64, 13, 11]", BOLT_TUNING_F16, 4, input_shape_0, 36608u, 0, 0, 0',
+        '{"f16/row [64, 64, 1, 1]", BOLT_TUNING_F16, 4, input_shape_1, 8192u, 1, 0, 0',
+        '{"f32/row [64]", BOLT_TUNING_F32, 1, input_shape_2, 256u, 1, 0, 0',
+        '{"f16/channels_last [2, 64, 13, 11]", BOLT_TUNING_F16, 4, input_shape_3, 36608u, 0, 1, 0',
     ]
     assert operands(text, "outputs") == [
-        '{"f16/channels_last [2, 64, 13, 11]", BOLT_TUNING_F16, 4, output_shape_0, 36608u, 0, 0'
+        '{"f16/channels_last [2, 64, 13, 11]", BOLT_TUNING_F16, 4, output_shape_0, 36608u, 0, 0, 0'
     ]
     assert "const int64_t input_shape_0[] = {2, 64, 13, 11};" in text
 
@@ -85,6 +86,17 @@ def test_weights_are_scaled_so_that_sums_stay_near_one() -> None:
     # The bias adds half an operation to each of the products.
     assert ranges[1] == pytest.approx((3 / depth) ** 0.5, rel=1e-3)
     assert ranges[2] == 1.0
+
+
+ENLARGED = resampled("enlarged", (2, 16, 9, 7), (2, 18, 2), (3, 29, 4))
+
+
+def test_tables_of_indices_ascend_from_edge_to_edge() -> None:
+    """Half of the neighbours of the first result and of the last one are outside. Weights are random."""
+    text = source(trials_of(ENLARGED, "portable", "f16/channels_last"))
+    (rows,) = re.findall(r"bolt_tuning_operand inputs\[\] = {\n(.*?)\n};", text, re.S)
+    _, *tables = (re.findall(r"0, ([01], [-\d.]+, [-\d.]+)},$", row)[0] for row in rows.splitlines())
+    assert tables == ["1, -1.0, 8.0", "0, -1.0, 1.0", "1, -2.0, 5.0", "0, -1.0, 1.0"]
 
 
 @pytest.mark.parametrize("layer", [RESIDUAL_CONV, PRODUCT], ids=lambda layer: layer.label)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -113,6 +113,11 @@ class Op(ABC):
     def unread(self, inputs: Sequence[TensorType]) -> int:
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0
+
+    def ascending(self, inputs: Sequence[TensorType]) -> Mapping[int, tuple[int, int]]:
+        """Inputs that are tables of indices in ascending order in nearly all networks, each with about the first and the
+        last element; none unless said. Tuning measures kernels with such tables."""
+        return {}
 
     def of_stored(self, stored: Stored) -> Stored | None:
         """The integers that its result is stored as where its input is; None unless said."""

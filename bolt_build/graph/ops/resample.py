@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -58,6 +58,15 @@ class Resample(Op):
             shape[axis] = made.shape[axis]
             total += 2 * prod(shape) * weights.shape[1]
         return total
+
+    def ascending(self, inputs: Sequence[TensorType]) -> Mapping[int, tuple[int, int]]:
+        """Places where results begin: half of the neighbours of the first and of the last result are outside."""
+        data, *tables = inputs
+        found = {}
+        for at, (axis, weights) in enumerate(zip(self.axes, tables[1::2], strict=True)):
+            taps = weights.shape[1]
+            found[1 + 2 * at] = (-(taps // 2), data.shape[axis] - (taps + 1) // 2)
+        return found
 
     def tails(self, node: Node, at: Padded) -> Tails:
         return image_by_image(node, at)

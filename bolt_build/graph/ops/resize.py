@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 
@@ -49,6 +49,10 @@ class Interpolate(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 2 * outputs[0].elements * inputs[1].shape[1]
+
+    def ascending(self, inputs: Sequence[TensorType]) -> Mapping[int, tuple[int, int]]:
+        """Places, from edge to edge: where neighbours of one result begin, or behind that, those of the next one do."""
+        return {1: (0, inputs[0].shape[self.axis] - 1)}
 
     def tails(self, node: Node, at: Padded) -> Tails:
         return image_by_image(node, at)

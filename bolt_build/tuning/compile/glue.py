@@ -182,11 +182,11 @@ def _description(trials: ProblemTrials, *, has_reference: bool) -> list[str]:
     for side, operands in sides:
         lines.append(f"const bolt_tuning_operand {side}s[] = {{")
         for index, operand in enumerate(operands):
-            low, high = _range(problem, index) if side == "input" else (0.0, 0.0)
+            given = _values(problem, index) if side == "input" else _Values(0.0, 0.0)
             lines.append(
                 f"    {{{c_string(operand_text(operand))}, BOLT_TUNING_{operand.format.dtype.name}, "
                 f"{len(operand.shape)}, {side}_shape_{index}, {operand.nbytes}u, {int(operand.constant)}, "
-                f"{int(side == 'input' and index in shared)}, {low!r}, {high!r}}},"
+                f"{int(side == 'input' and index in shared)}, {int(given.ascends)}, {given.low!r}, {given.high!r}}},"
             )
         lines.append("};")
     lines.append("const bolt_tuning_trial trials[] = {")
@@ -224,20 +224,34 @@ def _depth(problem: KernelProblem) -> float:
     return max(max(1.0, each.flops / (2 * max(1, each.outputs[0].type.elements))) for each in parts(problem))
 
 
-def _range(problem: KernelProblem, index: int) -> tuple[float, float]:
-    """Between which values an input is drawn: so that sums of products have a variance of about one."""
+@dataclass(frozen=True)
+class _Values:
+    """What an operand is filled with: values between two, random or ascending from the one to the other."""
+
+    low: float
+    high: float
+    ascends: bool = False
+
+
+def _values(problem: KernelProblem, index: int) -> _Values:
+    """What an input is filled with. Random values are drawn so that sums of products have a variance of about one.
+    Tables ascend where their op says so: kernels read what such tables name in runs, and random ones would have them
+    measured in the path that they have for tables in no order."""
     first, *behind = parts(problem)
     if behind:
         for each in (first, *behind):
             if index < len(each.inputs):
-                return _range(each, index)
+                return _values(each, index)
             # Input 0 of the next is what this one leaves.
             index -= len(each.inputs) - 1
         raise IndexError(index)
-    operand = problem.inputs[index]
+    operand, own = problem.inputs[index], op_operands(problem)
+    tables = problem.op.ascending([problem.inputs[each].type for each in own])
+    if index in own and (bounds := tables.get(own.index(index))) is not None:
+        low, high = bounds
+        return _Values(float(low), float(high), ascends=True)
     if not operand.format.dtype.is_float:
-        return 0.0, 1.0
-    own = op_operands(problem)
+        return _Values(0.0, 1.0)
     is_factor = isinstance(problem.op, Conv | MatMul) and len(own) > 1 and index == own[1]
     bound = _UNIFORM / sqrt(_depth(problem)) if is_factor else _UNIFORM if not operand.constant else 1.0
-    return -bound, bound
+    return _Values(-bound, bound)

@@ -1,8 +1,9 @@
 // The player over candidates that add: ENGINES, then a comparison a line, answered as the player's process answers.
-// After each answer it prints what the last launches were, one a line: step's problem, trial, pointers as places.
+// After each answer it prints what the last launches were, one a line: step's problem, trial, pointers as places,
+// whether the packed constant is right, whether launches overlap, the constant.
 //
-// Problem p takes one input of four floats, one constant of four, and adds them; trial t takes COSTS[p][t] us, packs the
-// constant under one name, and wants 16 * t bytes of scratch memory, which it fills.
+// Problem p takes one input of four floats, one constant of four, which ascends where p is 1, and adds them; trial t takes
+// COSTS[p][t] us, packs the constant under one name, and wants 16 * t bytes of scratch memory, which it fills.
 #include "player.h"
 
 #include <cstdio>
@@ -12,13 +13,14 @@
 #include "cuda_runtime_api.h"
 #include "data.h"
 #include "device_work.h"
+#include "values.h"
 
 namespace bolt_tuner {
 
-// As the kernel that fills memory on a GPU would: the seed is seen in the values.
-void fill(void* to, bolt_tuning_dtype, std::uint64_t count, std::uint64_t seed, double low, double high, cudaStream_t) {
-  for (std::uint64_t i = 0; i < count; ++i)
-    static_cast<float*>(to)[i] = static_cast<float>(low + (high - low) * static_cast<double>((seed + i) % 7) / 7);
+// As the kernel that fills memory on a GPU would.
+void fill(void* to, const bolt_tuning_operand& operand, std::uint64_t count, std::uint64_t seed, cudaStream_t) {
+  const Values values(operand, count, seed);
+  for (std::uint64_t i = 0; i < count; ++i) static_cast<float*>(to)[i] = values.at(i);
 }
 
 std::uint64_t elements_of(const bolt_tuning_operand& operand) {
@@ -33,9 +35,10 @@ namespace {
 
 constexpr double kCosts[2][3] = {{100, 90, 120}, {200, 201, 150}};
 const int64_t kShape[] = {4};
-const bolt_tuning_operand kInputs[] = {{"f32 [4]", BOLT_TUNING_F32, 1, kShape, 16, 0, 0, -1, 1},
-                                       {"f32 [4]", BOLT_TUNING_F32, 1, kShape, 16, 1, 0, -1, 1}};
-const bolt_tuning_operand kOutputs[] = {{"f32 [4]", BOLT_TUNING_F32, 1, kShape, 16, 0, 0, 0, 0}};
+const bolt_tuning_operand kData = {"f32 [4]", BOLT_TUNING_F32, 1, kShape, 16, 0, 0, 0, -1, 1};
+const bolt_tuning_operand kInputs[2][2] = {{kData, {"f32 [4]", BOLT_TUNING_F32, 1, kShape, 16, 1, 0, 0, -1, 2}},
+                                           {kData, {"f32 [4]", BOLT_TUNING_F32, 1, kShape, 16, 1, 0, 1, -1, 2}}};
+const bolt_tuning_operand kOutputs[] = {{"f32 [4]", BOLT_TUNING_F32, 1, kShape, 16, 0, 0, 0, 0, 0}};
 
 struct Trial {
   int problem, trial;
@@ -84,9 +87,9 @@ bolt_tuning_status run(const bolt_tuning_trial* trial, const void* made, const b
     }
     if (kernel.scratch > 0) std::memset(scratch, 1, kernel.scratch);
     fake::now += 1e-6 * kCosts[own.problem][own.trial];
-    char line[160];
-    std::snprintf(line, sizeof line, "%d.%d %p %p %p %s %d", own.problem, own.trial, static_cast<const void*>(x),
-                  static_cast<const void*>(w), static_cast<void*>(y), same ? "packed" : "wrong", overlap);
+    char line[240];
+    std::snprintf(line, sizeof line, "%d.%d %p %p %p %s %d %g %g %g %g", own.problem, own.trial, static_cast<const void*>(x),
+                  static_cast<const void*>(w), static_cast<void*>(y), same ? "packed" : "wrong", overlap, w[0], w[1], w[2], w[3]);
     launched.push_back(line);
   });
   return BOLT_TUNING_DONE;
@@ -107,7 +110,7 @@ int main(int, char** words) {
   static const char* names[2][3] = {{"c0.0", "c0.1", "c0.2"}, {"c1.0", "c1.1", "c1.2"}};
   for (int p = 0; p < 2; ++p) {
     for (int t = 0; t < 3; ++t) trials[p][t] = {names[p][t], "kernel", -1, 1e-6, &kTrials[p][t]};
-    problems[p] = {digests[p], "add", "", 2, kInputs, 1, kOutputs, 1.0, nullptr, "", 3, trials[p]};
+    problems[p] = {digests[p], "add", "", 2, kInputs[p], 1, kOutputs, 1.0, nullptr, "", 3, trials[p]};
   }
   const bolt_tuning_problem* table[] = {&problems[0], &problems[1], nullptr};
   const bolt_tuning_set set = {BOLT_TUNING_VERSION, sizeof(bolt_tuning_set), "b", "h200", 90, 1, 1, 2, table, create, run, destroy};

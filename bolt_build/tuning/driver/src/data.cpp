@@ -59,7 +59,7 @@ ProblemData::ProblemData(const bolt_tuning_problem& problem, std::uint64_t seed,
     const std::string name = name_of("input", i, problem.input_count == 1);
     inputs_.push_back(std::make_unique<Guarded>(name, input.bytes, sets_, stream));
     const std::uint64_t own = seed ^ (static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15ull;
-    fill(inputs_.back()->at(0), input.dtype, elements_of(input), own, input.low, input.high, stream);
+    fill(inputs_.back()->at(0), input, elements_of(input), own, stream);
     inputs_.back()->spread(stream);
     watch_.add(*inputs_.back(), true);
   }

@@ -7,19 +7,12 @@
 #include <cstring>
 
 #include "cuda_error.h"
+#include "values.h"
 
 namespace bolt_tuner {
 namespace {
 
 constexpr int kThreads = 256;
-
-// SplitMix64: every bit of the result depends on every bit of the value.
-__device__ inline std::uint64_t mixed(std::uint64_t value) {
-  value += 0x9E3779B97F4A7C15ull;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
-  return value ^ (value >> 31);
-}
 
 template <typename T>
 __device__ inline T made(float value) {
@@ -61,11 +54,10 @@ struct IsWhole<__nv_bfloat16> {
 };
 
 template <typename T>
-__global__ void fill_kernel(T* to, std::uint64_t count, std::uint64_t seed, float low, float high) {
+__global__ void fill_kernel(T* to, Values values) {
   const std::uint64_t step = static_cast<std::uint64_t>(gridDim.x) * kThreads;
-  for (std::uint64_t i = static_cast<std::uint64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
-    const float part = static_cast<float>(mixed(seed ^ mixed(i)) >> 40) * (1.0f / 16777216.0f);
-    const float value = low + (high - low) * part;
+  for (std::uint64_t i = static_cast<std::uint64_t>(blockIdx.x) * kThreads + threadIdx.x; i < values.count; i += step) {
+    const float value = values.at(i);
     to[i] = made<T>(IsWhole<T>::value ? floorf(value + 0.5f) : value);
   }
 }
@@ -140,14 +132,12 @@ void with_type(bolt_tuning_dtype dtype, const Body& body) {
 
 }  // namespace
 
-void fill(void* to, bolt_tuning_dtype dtype, std::uint64_t count, std::uint64_t seed, double low, double high,
-          cudaStream_t stream) {
-  with_type(dtype, [&](auto* kind) {
+void fill(void* to, const bolt_tuning_operand& operand, std::uint64_t count, std::uint64_t seed, cudaStream_t stream) {
+  with_type(operand.dtype, [&](auto* kind) {
     using T = std::remove_pointer_t<decltype(kind)>;
-    fill_kernel<T><<<blocks_for(count), kThreads, 0, stream>>>(static_cast<T*>(to), count, seed, static_cast<float>(low),
-                                                               static_cast<float>(high));
+    fill_kernel<T><<<blocks_for(count), kThreads, 0, stream>>>(static_cast<T*>(to), Values(operand, count, seed));
   });
-  check(cudaGetLastError(), "filling memory with random data failed");
+  check(cudaGetLastError(), "filling memory failed");
 }
 
 void sum(const Region* regions, int count, std::uint64_t largest, std::uint64_t* sums, cudaStream_t stream) {

@@ -9,9 +9,8 @@
 
 namespace bolt_tuner {
 
-/// Writes `count` random elements, evenly between low and high: the same for the same seed.
-void fill(void* to, bolt_tuning_dtype dtype, std::uint64_t count, std::uint64_t seed, double low, double high,
-          cudaStream_t stream);
+/// Writes `count` elements as `operand` has them: its `Values`, the same for the same seed.
+void fill(void* to, const bolt_tuning_operand& operand, std::uint64_t count, std::uint64_t seed, cudaStream_t stream);
 
 struct Region {
   const void* at;

@@ -45,7 +45,7 @@ PlayedPlan::~PlayedPlan() {
   cudaFree(scratch_);
 }
 
-// Constants and inputs of the engine are random, as their first reader expects them; all else is zero until a step
+// Constants and inputs of the engine have values as their first reader expects them; all else is zero until a step
 // writes it.
 void PlayedPlan::place_tensors() {
   std::map<std::pair<char, std::uint64_t>, std::uint64_t> ends;
@@ -79,7 +79,7 @@ void PlayedPlan::place_tensors() {
     const std::uint64_t width = operand.bytes / std::max<std::uint64_t>(elements_of(operand), 1);
     const std::uint64_t count = bytes / std::max<std::uint64_t>(width, 1);
     const std::uint64_t own = seed_ ^ (key.second + 1) * 0x9E3779B97F4A7C15ull ^ static_cast<std::uint64_t>(key.first) << 56;
-    fill(memory, operand.dtype, count, own, operand.low, operand.high, stream_);
+    fill(memory, operand, count, own, stream_);
   }
   for (const TableStep& step : table_.steps) {
     const auto address = [&](const Place& place) { return static_cast<char*>(bases_.at(key_of(place))) + offset_of(place); };

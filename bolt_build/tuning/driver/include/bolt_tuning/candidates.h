@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Of this file: the driver refuses another version. */
-#define BOLT_TUNING_VERSION 3
+#define BOLT_TUNING_VERSION 4
 
 typedef enum bolt_tuning_dtype {
   BOLT_TUNING_F32 = 0,
@@ -36,7 +36,9 @@ typedef struct bolt_tuning_operand {
   uint64_t bytes;
   int32_t constant;       /* 1: its values are known when an engine loads; stored row-major */
   int32_t may_be_output;  /* 1: its memory may be output 0's */
-  double low, high;       /* values to try are drawn evenly from between these */
+  int32_t ascends;        /* 1: a table in ascending order, such as the first pixels of a resampling */
+  double low, high;       /* values to try: drawn evenly from between these; or from low to high, in even steps and
+                             rounded to the element type, where they ascend */
 } bolt_tuning_operand;
 
 /* Given to kernels while they are prepared. `weight` is memory of the host: input `index`, which is constant. */
