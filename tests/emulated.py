@@ -52,13 +52,14 @@ def link_flags() -> tuple[str, ...]:
     return emulator.link_flags(emulator.library(FOLDER))
 
 
-def probe_program(name: str, shared_folder: SharedFolder) -> Path:
-    """The program of `<name>_probe.cu`, linked with the emulator and compiled once a run of the tests."""
+def probe_program(name: str, shared_folder: SharedFolder, *own: str) -> Path:
+    """The program of `<name>_probe.cu`, linked with the emulator and compiled once a run of the tests. `own` are flags for
+    it alone."""
     tool = probe(("nvcc",)).tool("nvcc")
     if tool.path is None:
         pytest.skip(f"needs nvcc: {tool.problem}")
     # What is compared with the host to the bit is not to be contracted on either side.
-    flags = ("-std=c++17", "-fmad=false", "-Xcompiler", "-ffp-contract=off", "-Wno-deprecated-gpu-targets")
+    flags = (*own, "-std=c++17", "-fmad=false", "-Xcompiler", "-ffp-contract=off", "-Wno-deprecated-gpu-targets")
     with shared_folder(f"emulator-{name}") as folder:
         made = folder / "probe"
         if not made.exists():

@@ -18,6 +18,10 @@ ALONG = {
     2: '%a = interpolate(%x, %places, %weights) axis=2 // "a"',
     3: '%y = interpolate(%a, %places, %weights) axis=3 // "y"',
 }
+NEAREST = (
+    "const %rows: i64[6] {0,0,1,1,2,2}\nconst %columns: i64[2] {-3,-1}",
+    '%a = gather(%x, %rows) axis=2 // "a"', '%y = gather(%a, %columns) axis=3 // "y"',
+)  # fmt: skip
 
 
 def images(*statements: str, places: str = TWICE, outputs: str = "%y", x: str = "[2,4,3,3]") -> Graph:
@@ -53,16 +57,31 @@ def test_one_axis_is_a_step_too() -> None:
     assert said(result) == [("a", "resampled along axis 2", "rows are interpolated as they are read")]
 
 
+@pytest.mark.parametrize("statements", [tuple(ALONG.values()), NEAREST], ids=["linear", "nearest"])
+def test_tables_ascend_as_tuning_has_them(statements: tuple[str, ...]) -> None:
+    found = run(RESAMPLE, images(*statements)).graph
+    (node,) = found.nodes
+    bounds = node.op.ascending([found.type(name) for name in node.inputs])
+    assert list(bounds) == [1, 3]
+    for index, (first, last) in bounds.items():
+        table = found.constant(node.inputs[index])
+        assert table is not None
+        assert (table[0], table[-1]) == (first, last)
+        assert (np.diff(table) >= 0).all()
+
+
+def test_interpolations_that_stay_have_tables_from_edge_to_edge() -> None:
+    found = run(RESAMPLE, images(ALONG[2], outputs="%a", places=WIDE)).graph
+    (node,) = found.nodes
+    places = found.constant("places")
+    assert places is not None
+    assert node.op.ascending([found.type(name) for name in node.inputs]) == {1: (places[0, 0], places[-1, -1])}
+
+
 def test_volumes_are_two_steps_of_which_the_second_has_the_last_axes() -> None:
     last = '%z = interpolate(%y, %places, %weights) axis=4 // "z"'
     result = run(RESAMPLE, images(*ALONG.values(), last, outputs="%z", x="[2,4,3,3,3]"))
     assert [text.split("axes=")[1].split(" ")[0] for text in body(result.graph).splitlines()] == ["[2]", "[3,4]"]
-
-
-NEAREST = (
-    "const %rows: i64[6] {0,0,1,1,2,2}\nconst %columns: i64[2] {-3,-1}",
-    '%a = gather(%x, %rows) axis=2 // "a"', '%y = gather(%a, %columns) axis=3 // "y"',
-)  # fmt: skip
 
 
 def test_the_nearest_pixels_are_one_neighbour_each() -> None:

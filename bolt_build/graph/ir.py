@@ -115,8 +115,8 @@ class Op(ABC):
         return 0
 
     def ascending(self, inputs: Sequence[TensorType]) -> Mapping[int, tuple[int, int]]:
-        """Inputs that are tables of indices in ascending order in nearly all networks, each with about the first and the
-        last element; none unless said. Tuning measures kernels with such tables."""
+        """Inputs that are tables of indices in ascending order in nearly all networks, each with the first and the last
+        element that such tables have about; none unless said. Tuning measures kernels with tables like these."""
         return {}
 
     def of_stored(self, stored: Stored) -> Stored | None:
