@@ -53,8 +53,8 @@ def link_flags() -> tuple[str, ...]:
 
 
 def probe_program(name: str, shared_folder: SharedFolder, *own: str) -> Path:
-    """The program of `<name>_probe.cu`, linked with the emulator and compiled once a run of the tests. `own` are flags for
-    it alone."""
+    """The program of `<name>_probe.cu`, linked with the emulator and compiled once a run of the tests, with the flags
+    `own` too."""
     tool = probe(("nvcc",)).tool("nvcc")
     if tool.path is None:
         pytest.skip(f"needs nvcc: {tool.problem}")
