@@ -51,7 +51,7 @@ class Interpolate(Op):
         return 2 * outputs[0].elements * inputs[1].shape[1]
 
     def ascending(self, inputs: Sequence[TensorType]) -> Mapping[int, tuple[int, int]]:
-        """Places, from edge to edge: where neighbours of one result begin, or behind that, those of the next one do."""
+        """Places go from edge to edge. On the whole they ascend, though neighbours of several results overlap."""
         return {1: (0, inputs[0].shape[self.axis] - 1)}
 
     def tails(self, node: Node, at: Padded) -> Tails:

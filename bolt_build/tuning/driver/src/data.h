@@ -13,7 +13,7 @@
 
 namespace bolt_tuner {
 
-/// Random inputs and constants, the same in every set; outputs; and what candidates pack out of constants, which is kept
+/// Inputs and constants, filled alike in every set; outputs; and what candidates pack out of constants, which is kept
 /// for the candidates that come after.
 class ProblemData {
  public:

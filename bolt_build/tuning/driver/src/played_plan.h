@@ -32,7 +32,7 @@ class StepRefused : public std::runtime_error {
 
 class PlayedPlan {
  public:
-  /// Allocates the arena, inputs, outputs and constants, with random values. `problems` are the engine's, in whose order
+  /// Allocates the arena, inputs, outputs and constants, and fills them. `problems` are the engine's, in whose order
   /// choices stand; launches recorded with `overlap` may begin before the ones in front of them have ended. Throws
   /// CudaError.
   PlayedPlan(const bolt_tuning_set& set, const PlanTable& table, const std::vector<int>& problems, std::uint64_t seed,
