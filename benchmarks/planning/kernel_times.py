@@ -4,6 +4,7 @@ tunings, and from results of other benchmarks, which call their problems by name
     # records as `bolt-build tune --records-out` gives them, and the locks of the same tunings
     python benchmarks/planning/kernel_times.py --records FILE... --locks FILE...
     python benchmarks/planning/kernel_times.py  # keeps the records that it has, and reads results again
+    python benchmarks/planning/kernel_times.py --forget resample  # but of these operators, which were measured wrongly
 
 No GPU is needed. Locks are not gathered: `predictions.py` reads them as they are. Writes `results/kernel_times.json`:
 of each
@@ -127,13 +128,6 @@ def of_attention() -> Iterator[Time]:
             yield from _time("attention_peers", problem, each["candidate"], each["us"])
 
 
-def of_bandwidth() -> Iterator[Time]:
-    """Steps that only move bytes, of rows that say which kernel they were timed with."""
-    for row in _result("bandwidth")["rows"]:
-        if "candidate" in row:
-            yield Time("bandwidth", row["problem"], row["what"], candidate_of(row["candidate"]), row["us"])
-
-
 def of_records(files: Iterable[Path], locks: Iterable[Path]) -> Iterator[Time]:
     """Records of problems that a lock says what they are, in a line that can be read back: sums of rows have none."""
     lines = {
@@ -179,15 +173,17 @@ def main() -> None:
     parser.add_argument(
         "--locks", nargs="+", type=Path, default=[], help="those of records that no recipe's lock knows"
     )
+    parser.add_argument("--forget", nargs="+", default=[], metavar="OPERATOR", help="drops kept records of these")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    forgotten = tuple(f"{operator}(" for operator in arguments.forget)
     earlier = record.RESULTS / "kernel_times.json"
     kept = list(times_of(_result("kernel_times")["sources"])) if earlier.exists() else []
     found = [
-        *(each for each in kept if each.source == "records" and _is_one(each)),
+        *(each for each in kept if each.source == "records" and not each.what.startswith(forgotten) and _is_one(each)),
         *of_records(arguments.records, arguments.locks),
     ]
-    for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_other_steps, of_attention, of_bandwidth):
+    for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_other_steps, of_attention):
         found += source()
     facts = record.environment("nvidia-cutlass")
     facts["command"] = "python benchmarks/planning/kernel_times.py"

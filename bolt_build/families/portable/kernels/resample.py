@@ -123,7 +123,7 @@ _ISSUED = 0.57
 _WAIT = 0.035e-6
 """Seconds by which a row that is on its way delays all others, in a full wave of threads. Those of a thread's first
 result come together."""
-_TAIL, _FEWEST = 0.26, 0.1
+_TAIL, _FEWEST = 0.34, 0.1
 """The part of a wave for which the last threads leave others without work, and the waves below which that grows no
 more."""
 _BESIDE = 0.34

@@ -18,7 +18,7 @@ from bolt_build.graph.ops.shape import Concat, Pad
 
 _PARTS = 8
 """Tensors of a concatenation at most: a thread looks through all of them for each of its columns."""
-_PART, _INDEX, _PLACE = 5, 12, 12
+_PART, _INDEX, _PLACE = 5, 12, 9
 """Instructions of a thread for a part of a concatenation, for an index, and for where a place of a padding comes
 from."""
 _ACCESS = 16

@@ -1,4 +1,4 @@
-"""How a GPU scatters along an axis: lines lie in shared memory, each of one thread, and all threads bring updates."""
+"""How a GPU scatters along an axis: lines lie in shared memory, each of one thread, and updates come many at a time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ UPDATES = {
     "max": "bolt::portable::typed::Max", "min": "bolt::portable::typed::Min",
 }  # fmt: skip
 """C++ of what an update makes of an element."""
-_ROOM, _RESIDENT = 24 << 10, 4
-"""Bytes of shared memory that a block has for its lines, and blocks of a multiprocessor."""
-_AHEAD, _AHEAD_WIDE = 16, 10
-"""Updates of a line in a round, and the same of indices in 64 bits: as an H200 timed a kernel whose threads brought
-their own line's alone. No GPU has timed the one whose threads all bring some."""
+_ROOM, _AHEAD, _AHEAD_WIDE, _RESIDENT = 24 << 10, 16, 10, 4
+"""Bytes of shared memory that a block has, updates of a line that a thread has asked for at once, the same of indices
+in 64 bits, and blocks of a multiprocessor."""
 _COLUMNS = (8, 16, 32, 48, 64, 96, 128, 192, 256)
 """Neighbouring lines that are tried where there are more than a block has."""
 _WORDS = (16, 8, 4, 2, 1)
