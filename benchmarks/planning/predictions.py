@@ -52,8 +52,6 @@ OUTSIDE = {
     "grouped rows": "of small images, where another cut of the same kernel takes a fifth less",
     "grouped rows + means": "of the four problems with several kernels three have them in a wrong order",
     "grouped sliding": "at a batch of 1 the order of cuts that take 2 to 4 us is not known",
-    "portable compare": "words of eight elements are predicted to be faster than those of four, and take twice as long",
-    "portable norm": "of large images slabs held in registers are predicted to be faster than others, and are slower",
 }
 """Kinds that are outside of it, and why."""
 _LEAST = 5
