@@ -21,7 +21,7 @@ from bolt_build.toolchain import probe
 
 RECIPE = """\
 bolt: 1
-model: {onnx: taken.onnx, batch: 2, dims: {many: 3}}
+model: {onnx: taken.onnx, batch: 2, dims: {many: [3, 5]}}
 targets: {h200: {precision: fp16}}
 verify: {samples: 1}
 """
@@ -92,14 +92,14 @@ def test_contexts_are_told_of_their_own_runs(folder: Path) -> None:
 
 
 def test_fewer_indices_are_padded(folder: Path) -> None:
-    """Rows of three are copied from and to rows of fewer; zeros lie behind them, whatever a run before left there."""
+    """Rows of five are copied from and to rows of fewer; zeros lie behind them, whatever a run before left there."""
     (library,), (weights,) = folder.glob("lib*.so"), folder.glob("*.weights")
     with Engine(library) as engine, engine.create(weights) as model:
         assert engine.fitting(2, {"many": 2}).numbers == (2, 3)
-        with model.context(2, dims={"many": 2}, padded=True) as context:
-            assert context.sizes.numbers == (2, 3)
+        with model.context(2, dims={"many": 4}, padded=True) as context:
+            assert context.sizes.numbers == (2, 5)
             with pytest.raises(EngineError):
-                run(context, np.full((2, 3), 9))
-            for many in (2, 1, 3, 1):
+                run(context, np.full((2, 5), 9))
+            for many in (4, 1, 5, 2):
                 places = np.arange(2 * many).reshape(2, many) % 9
                 np.testing.assert_array_equal(run(context, places), TABLE[places])
