@@ -62,11 +62,13 @@ def first(problem: KernelProblem) -> str:
 
 
 def test_channels_go_by_whole_accesses_and_pixels_of_planes_several_a_thread() -> None:
-    """Images that become smaller add two rows with each result."""
+    """Images that become smaller add two rows with each result, whose pixels an H200 takes alike by one or two."""
     linear = ((2, 112, 2), (3, 112, 2))
     smaller = ((2, 28, 2), (3, 28, 2))
     assert first(problem_of((32, 64, 56, 56), *linear)) == "portable algorithm=sliding lanes=8 pixels=1 step=1"
-    assert first(problem_of((32, 64, 56, 56), *smaller)) == "portable algorithm=sliding lanes=8 pixels=1 step=2"
+    assert first(problem_of((32, 64, 56, 56), *smaller)) in {
+        f"portable algorithm=sliding {of} step=2" for of in ("lanes=8 pixels=1", "lanes=4 pixels=2")
+    }
     assert (
         first(problem_of((32, 64, 56, 56), *linear, row=True)) == "portable algorithm=sliding lanes=1 pixels=4 step=1"
     )
