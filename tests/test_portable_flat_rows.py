@@ -103,6 +103,17 @@ def test_parts_lie_apart_and_so_do_rows_of_the_output() -> None:
     )
 
 
+def test_rows_that_lie_farther_apart_than_32_bits_count_have_places_of_64() -> None:
+    """A pitch of 16000 elements has 268800 rows reach over four billion: of the output, or of a part alone."""
+    for pitch, parts in ((16000, ()), (0, (4, 16000, 96))):
+        at = StepExpressions(("a", "b", "c"), ("y",), (None, None, None), (pitch,), parts)
+        assert f", {pitch or 85}, bolt::portable::Index>{{{{" in FAMILY.emit(BOXES, stated(4, 4), H100, at).call
+    for pitch, given in ((1 << 18, 0), (0, 1 << 18)):
+        at = StepExpressions(("x",), ("y",), (None,), (pitch,), (given,))
+        dense = "false" if pitch else "true"
+        assert f">, {dense}, bolt::portable::Index>{{" in FAMILY.emit(CORNERS, stated(4, 4), H100, at).call
+
+
 def test_indices_are_looked_at_by_the_kernel() -> None:
     at = StepExpressions(("x", "i"), ("y",), (None, None))
     assert FAMILY.emit(COLUMNS, stated(4, 4), H100, at).call == (

@@ -77,6 +77,12 @@ class _Cut:
         return _Cut(parts, ceil(box * beside / WARP) * WARP, tile.turns * beside * group)
 
 
+def place_of(reach: int) -> str:
+    """The last argument of a source whose elements stand farther apart than 32 bits count: rows that lie apart are
+    known only where a step is emitted, when nothing may be refused any more."""
+    return ", bolt::portable::Index" if reach >= _LARGEST else ""
+
+
 def numbers(values: tuple[int, ...]) -> str:
     return f"bolt::portable::Numbers<{', '.join(map(str, values))}>"
 
@@ -98,7 +104,9 @@ def sliced(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | Non
     dense = pitch == 0
     sides = (numbers(tuple(loop.steps[side] for loop in loops)) for side in (0, 1))
     extents = numbers(tuple(loop.extent for loop in loops))
-    name = f"bolt::portable::CopiedRows<{types}, {extents}, {', '.join(sides)}, {boolean(dense)}>"
+    reach = max(sum(abs(loop.steps[side]) * (loop.extent - 1) for loop in loops) for side in (0, 1)) + 1
+    how = f"{extents}, {', '.join(sides)}, {boolean(dense)}{place_of(reach)}"
+    name = f"bolt::portable::CopiedRows<{types}, {how}>"
     first = "" if at is None else at.inputs[0]
     pointer = f"static_cast<const {types.split(', ')[0]}*>({first}){f' + {offset}' if offset else ''}"
     rows = output.type.elements // width
@@ -109,7 +117,7 @@ def sliced(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | Non
         f"{name}{{{pointer}}}",
         2,
         5 * max(1, len(loops) - 2),
-        sum(abs(loop.steps[0]) * (loop.extent - 1) for loop in loops) + 1,
+        reach,
         rows * wasted,
         dense,
     )

@@ -10,7 +10,7 @@ from bolt_build.families.base import KernelProblem, Operand, StepExpressions
 from bolt_build.families.common.cxx import boolean, literal
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import around
-from bolt_build.families.portable.kernels.flat_rows import FlatRows, numbers
+from bolt_build.families.portable.kernels.flat_rows import FlatRows, numbers, place_of
 from bolt_build.families.portable.kernels.tiled_pads import pad_axes
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ops.gather import Gather
@@ -40,7 +40,9 @@ def joined(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | Non
     dtype, width, pitch = MOVED[output.format.dtype.nbytes], sum(chunks), 0 if at is None else at.pitch(0)
     ends = tuple(sum(chunks[: index + 1]) for index in kept)
     pitches = tuple((at.input_pitch(index) if at else 0) or chunks[index] for index in kept)
-    source = f"bolt::portable::JoinedRows<{dtype}, {numbers(ends)}, {numbers(pitches)}, {pitch or width}>"
+    reach = outer * max(*pitches, pitch or width)
+    how = f"{numbers(ends)}, {numbers(pitches)}, {pitch or width}{place_of(reach)}"
+    source = f"bolt::portable::JoinedRows<{dtype}, {how}>"
     pointers = ", ".join(_pointer(at, index, dtype) for index in kept)
     return FlatRows(
         outer,
@@ -49,7 +51,7 @@ def joined(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | Non
         f"{source}{{{{{pointers}}}}}",
         _PART * len(kept),
         1,
-        max(outer * each for each in pitches),
+        reach,
         dense=not pitch,
         driver="join_rows",
     )

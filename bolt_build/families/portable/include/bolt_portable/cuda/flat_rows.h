@@ -3,6 +3,7 @@
 #pragma once
 
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "bolt_portable/cuda/boxes.h"
@@ -103,42 +104,45 @@ void flat_rows(const Run& r, Index rows, const Source& source, void* output, con
 }
 
 /// A copy: elements of a row lie as far apart as the last of `Steps` says, and rows as the others do. `To` are steps of the output.
-template <typename In_, typename Out_, typename Extents, typename Steps, typename To, bool dense>
+/// `Place` holds where any element stands.
+template <typename In_, typename Out_, typename Extents, typename Steps, typename To, bool dense, typename Place = std::int32_t>
 struct CopiedRows {
   using In = In_;
   using Out = Out_;
   static constexpr int last = Extents::count - 1;
   static constexpr Index width = Extents::at[last];
-  using Column = std::int32_t;
-  using Row = std::int32_t;
+  using Column = Place;
+  using Row = Place;
   const In* from;
 
   template <typename Own, int axis = last - 1>
-  static __device__ std::int32_t begin(std::uint32_t row) {
+  static __device__ Place begin(std::uint32_t row) {
     if constexpr (axis < 0) {
       return 0;
     } else {
       constexpr std::uint32_t extent = Extents::at[axis];
-      constexpr std::int32_t step = static_cast<std::int32_t>(Own::at[axis]);
+      constexpr Place step = static_cast<Place>(Own::at[axis]);
       const std::uint32_t outside = axis > 0 ? row / extent : 0u;
-      return static_cast<std::int32_t>(row - outside * extent) * step + begin<Own, axis - 1>(outside);
+      return static_cast<Place>(row - outside * extent) * step + begin<Own, axis - 1>(outside);
     }
   }
   __device__ Column column(std::uint32_t c) const {
-    constexpr std::int32_t step = static_cast<std::int32_t>(Steps::at[last]);
-    return static_cast<std::int32_t>(c) * step;
+    constexpr Place step = static_cast<Place>(Steps::at[last]);
+    return static_cast<Place>(c) * step;
   }
   __device__ Row row(std::uint32_t r) const { return begin<Steps>(r); }
   __device__ Out load(Row row, Column column) const { return converted<In, Out>(from[row + column]); }
-  __device__ std::uint32_t to(std::uint32_t r) const {
-    if constexpr (dense) return r * static_cast<std::uint32_t>(width);
-    return static_cast<std::uint32_t>(begin<To>(r));
+  __device__ auto to(std::uint32_t r) const {
+    if constexpr (dense)
+      return r * static_cast<std::uint32_t>(width);
+    else
+      return static_cast<std::conditional_t<sizeof(Place) == 4, std::uint32_t, Place>>(begin<To>(r));
   }
 };
 
 /// Tensors beside each other. The columns of part i end in front of `Ends::at[i]`, its rows lie `Pitches::at[i]` elements apart, and
-/// those of the output `apart`.
-template <typename T, typename Ends, typename Pitches, Index apart>
+/// those of the output `apart`. `Place` holds where any element stands.
+template <typename T, typename Ends, typename Pitches, Index apart, typename Place = std::uint32_t>
 struct JoinedRows {
   using In = T;
   using Out = T;
@@ -159,14 +163,14 @@ struct JoinedRows {
     return {part[i] + (c - begin), own};
   }
   __device__ Row row(std::uint32_t r) const { return r; }
-  __device__ T load(Row row, const Column& column) const { return column.from[row * column.pitch]; }
-  __device__ std::uint32_t to(std::uint32_t r) const { return r * static_cast<std::uint32_t>(apart); }
+  __device__ T load(Row row, const Column& column) const { return column.from[static_cast<Place>(row) * column.pitch]; }
+  __device__ Place to(std::uint32_t r) const { return static_cast<Place>(r) * static_cast<Place>(apart); }
 };
 
 /// The same of a concatenation, whose parts may be where the output has them: what computed them has written them there. Then the
 /// plain kernel copies the others.
-template <int lanes, int turns, bool dense, typename T, typename Ends, typename Pitches, Index apart, int... i>
-void join_rows(const Run& r, Index rows, const JoinedRows<T, Ends, Pitches, apart>& source, void* output, const char* what,
+template <int lanes, int turns, bool dense, typename T, typename Ends, typename Pitches, Index apart, typename Place, int... i>
+void join_rows(const Run& r, Index rows, const JoinedRows<T, Ends, Pitches, apart, Place>& source, void* output, const char* what,
                std::integer_sequence<int, i...>) {
   constexpr Index begin[] = {0, Ends::at[i]...};
   if (((source.part[i] == static_cast<T*>(output) + begin[i]) || ...))
@@ -174,8 +178,8 @@ void join_rows(const Run& r, Index rows, const JoinedRows<T, Ends, Pitches, apar
   else
     flat_rows<lanes, turns, dense>(r, rows, source, output, what);
 }
-template <int lanes, int turns, bool dense, typename T, typename Ends, typename Pitches, Index apart>
-void join_rows(const Run& r, Index rows, const JoinedRows<T, Ends, Pitches, apart>& source, void* output, const char* what) {
+template <int lanes, int turns, bool dense, typename T, typename Ends, typename Pitches, Index apart, typename Place>
+void join_rows(const Run& r, Index rows, const JoinedRows<T, Ends, Pitches, apart, Place>& source, void* output, const char* what) {
   join_rows<lanes, turns, dense>(r, rows, source, output, what, std::make_integer_sequence<int, Ends::count>{});
 }
 
