@@ -122,7 +122,8 @@ _THREAD = 0.5e-9
 
 
 def _seconds(problem: KernelProblem, tile: PixelsTile, target: Target) -> float:
-    """As other folds behave, which an H200 measured; no GPU has run this one yet."""
+    """As other folds behave, whose constants follow times of an H200. It timed this one later, and none is fitted to
+    that."""
     nest = nest_of(problem)
     blocks, turns = images_of(nest) * tile.blocks, tile.turns(nest)
     rounds = ceil(turns / _BATCH)

@@ -45,7 +45,7 @@ def _refuse_tile(tile: TwiceTile) -> str | None:
 
 
 _REACHED, _UNDER_WAY, _AGAIN, _WAIT, _REGISTERS = 0.6, 24 << 10, 0.5, 1.0e-6, 40
-"""Guesses, for no GPU has run these kernels yet: the part of a GPU's bandwidth that is reached where a
+"""Guesses, for no GPU has timed these kernels: the part of a GPU's bandwidth that is reached where a
 multiprocessor's threads ask for so many bytes at once; what a byte that is read again takes of one from memory, for L2
 has some; seconds between an ask and the next one; and registers of a thread."""
 _RATE, _ELEMENT = 0.8 * 128 * 1.7e9, 30

@@ -156,7 +156,7 @@ def refuse_tile(tile: StagedPlanesTile, of: Planes, gpu: Gpu) -> str | None:
 
 _REACHED, _TAIL = 0.9, 0.35
 """The part of a GPU's bandwidth at which bytes move, and the part of a round of blocks that the last ones take alone.
-These and the following are guesses from the kernel's code, for no GPU has timed it yet."""
+These and the following are guesses from the kernel's code, made before an H200 timed it."""
 _BEGIN, _COLUMN, _PLACE = 160, 30, 10
 """Instructions of a thread for its place and its block's tables, for each of its pixels, and for each of their
 neighbours."""
