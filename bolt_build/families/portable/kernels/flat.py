@@ -12,7 +12,7 @@ from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.geometry import Loop, merged
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP
+from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, numbers
 from bolt_build.families.portable.kernels.tiled import Points, form_of_points
 from bolt_build.families.portable.typed import is_dense
 from bolt_build.families.reason import Reason
@@ -251,13 +251,8 @@ def _offset(points: Points) -> str:
 
 def _emit(points: Points, tile: FlatTile, at: StepExpressions) -> StepCode:
     loops = points.loops
-    extents, *sides = (
-        f"bolt::portable::Numbers<{', '.join(map(str, each))}>"
-        for each in (
-            [loop.extent for loop in loops],
-            *([loop.steps[side] for loop in loops] for side in range(1, len(points.nbytes))),
-        )
-    )
+    extents = numbers(loop.extent for loop in loops)
+    sides = [numbers(loop.steps[side] for loop in loops) for side in range(1, len(points.nbytes))]
     how = ", ".join((extents, str(tile.lanes), str(tile.turns), str(tile.apart), _offset(points), *sides))
     pointers = ", ".join((at.outputs[0], *at.inputs))
     call = f"bolt::portable::flat<bolt::portable::FlatLoops<{how}>, {points.types}>(r, {points.function}, {pointers});"

@@ -13,7 +13,7 @@ from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.copies import copied_types, neighbours_kept, rows_kept
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.tile_threads import RESIDENT, THREADS, WARP, seconds_of
+from bolt_build.families.portable.kernels.tile_threads import RESIDENT, THREADS, WARP, numbers, seconds_of
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -83,10 +83,6 @@ def place_of(reach: int) -> str:
     return ", bolt::portable::Index" if reach >= _LARGEST else ""
 
 
-def numbers(values: tuple[int, ...]) -> str:
-    return f"bolt::portable::Numbers<{', '.join(map(str, values))}>"
-
-
 def sliced(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
     """A copy along loops, whose rows may lie apart. None where it converts no such types."""
     source, output = problem.inputs[0], problem.outputs[0]
@@ -102,8 +98,8 @@ def sliced(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | Non
     read = width * apart * own
     wasted = (read - width * own if inner else 0.0) + (_SECTOR / 4 if inner and len(loops) > 1 else 0.0)
     dense = pitch == 0
-    sides = (numbers(tuple(loop.steps[side] for loop in loops)) for side in (0, 1))
-    extents = numbers(tuple(loop.extent for loop in loops))
+    sides = (numbers(loop.steps[side] for loop in loops) for side in (0, 1))
+    extents = numbers(loop.extent for loop in loops)
     reach = max(sum(abs(loop.steps[side]) * (loop.extent - 1) for loop in loops) for side in (0, 1)) + 1
     how = f"{extents}, {', '.join(sides)}, {boolean(dense)}{place_of(reach)}"
     name = f"bolt::portable::CopiedRows<{types}, {how}>"

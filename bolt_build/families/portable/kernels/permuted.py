@@ -27,7 +27,7 @@ from bolt_build.families.portable.kernels.permuted_tiles import (
     side_of,
     size_of,
 )
-from bolt_build.families.portable.kernels.tile_threads import THREADS, clocks_of, seconds_of
+from bolt_build.families.portable.kernels.tile_threads import THREADS, clocks_of, numbers, seconds_of
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -176,12 +176,12 @@ def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions) -> St
         tuple(loop.steps[side] if own > 1 else 0 for loop, own in zip(loops, tile.cut, strict=True)) for side in (0, 1)
     ]
     ragged = sum(1 << i for i, (loop, own) in enumerate(zip(loops, tile.cut, strict=True)) if loop.extent % own)
-    numbers = (f"bolt::portable::Numbers<{', '.join(map(str, each))}>" for each in (tile.cut, *of_a_tile, tile.near))
     even = (
         boolean(is_even(loops, tile.cut, side, operand.format.dtype.nbytes, 0 if side else offset))
         for side, operand in enumerate(sides)
     )
-    how = f"bolt::portable::PermutedTile<{', '.join(numbers)}, {ragged}u>, {', '.join(even)}"
+    loops_of = ", ".join(map(numbers, (tile.cut, *of_a_tile, tile.near)))
+    how = f"bolt::portable::PermutedTile<{loops_of}, {ragged}u>, {', '.join(even)}"
     types = copied_types(*sides)
     copy = strided_text(loops, offset)
     call = f"bolt::portable::permuted_copy<{types}, {how}>(r, {copy}, {at.inputs[0]}, {at.outputs[0]});"

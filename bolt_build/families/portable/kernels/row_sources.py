@@ -10,7 +10,8 @@ from bolt_build.families.base import KernelProblem, Operand, StepExpressions
 from bolt_build.families.common.cxx import boolean, literal
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import around
-from bolt_build.families.portable.kernels.flat_rows import FlatRows, numbers, place_of
+from bolt_build.families.portable.kernels.flat_rows import FlatRows, place_of
+from bolt_build.families.portable.kernels.tile_threads import numbers
 from bolt_build.families.portable.kernels.tiled_pads import pad_axes
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ops.gather import Gather
@@ -102,7 +103,7 @@ def padded(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | Non
     if not output.type.elements or not problem.inputs[0].type.elements:
         return None
     dtype = ctype(output.format.dtype)
-    extents = (numbers(tuple(getattr(axis, name) for axis in axes)) for name in ("given", "made", "begin"))
+    extents = (numbers(getattr(axis, name) for axis in axes) for name in ("given", "made", "begin"))
     source = f"bolt::portable::PaddedRows<{dtype}, bolt::portable::PadMode::{op.mode}, {', '.join(extents)}>"
     pointer = _pointer(at, 0, dtype)
     outer, width = prod(axis.made for axis in axes[:-1]), axes[-1].made

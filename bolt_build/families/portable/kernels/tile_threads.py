@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 from bolt_build.families.common.cost import OVERLAPPED
@@ -18,6 +18,11 @@ _TAIL, _FEWEST = 0.64, 0.1
 as on an H200."""
 _MEMORY_CLOCKS = 1 / 15
 """Clocks of a multiprocessor for a byte of memory, of an H100: what tiles are compared with before their prediction."""
+
+
+def numbers(values: Iterable[int]) -> str:
+    """`Numbers` of `boxes.h`, which the compiler knows."""
+    return f"bolt::portable::Numbers<{', '.join(map(str, values))}>"
 
 
 def threads_along(extents: Sequence[int], lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -16,7 +16,14 @@ from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.copies import copied_types, copy_loops, neighbours_kept, rows_kept
 from bolt_build.families.portable.form import Form, Tile
-from bolt_build.families.portable.kernels.tile_threads import THREADS, WARP, clocks_of, seconds_of, threads_along
+from bolt_build.families.portable.kernels.tile_threads import (
+    THREADS,
+    WARP,
+    clocks_of,
+    numbers,
+    seconds_of,
+    threads_along,
+)
 from bolt_build.families.portable.typed import ctype, pointwise_loops
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -267,7 +274,7 @@ def _emit(points: Points, tile: PointTile, at: StepExpressions) -> StepCode:
         for side in range(count + 1)
     ]
     ragged = sum(1 << i for i, (loop, own) in enumerate(zip(loops, tile.cut, strict=True)) if loop.extent % own)
-    cut, *sides = (f"bolt::portable::Numbers<{', '.join(map(str, each))}>" for each in (tile.cut, *steps))
+    cut, *sides = map(numbers, (tile.cut, *steps))
     parameters = struct(
         f"bolt::portable::Pointwise<{count}>",
         rank=len(loops),

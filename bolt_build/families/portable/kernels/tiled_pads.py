@@ -12,7 +12,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, m
 from bolt_build.families.common.cost import moved
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.portable.kernels.tile_threads import THREADS, seconds_of, threads_along
+from bolt_build.families.portable.kernels.tile_threads import THREADS, numbers, seconds_of, threads_along
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.shape import Pad
 from bolt_build.targets import Gpu, Target
@@ -165,9 +165,7 @@ def emit_tiled_pad(problem: KernelProblem, tile: PadTile, at: StepExpressions, d
     assert isinstance(op, Pad)
     inside = [prod(axis.made for axis in axes[place + 1 :]) if own > 1 else 0 for place, own in enumerate(tile.cut)]
     ragged = sum(1 << i for i, (axis, own) in enumerate(zip(axes, tile.cut, strict=True)) if axis.made % own)
-    cut, steps, apart = (
-        f"bolt::portable::Numbers<{', '.join(map(str, each))}>" for each in (tile.cut, inside, [1] * len(axes))
-    )
+    cut, steps, apart = map(numbers, (tile.cut, inside, [1] * len(axes)))
     parameters = struct(
         "bolt::portable::Pad",
         rank=len(axes),
