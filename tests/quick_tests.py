@@ -50,7 +50,7 @@ def _imports(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
-        for field in ("body", "orelse", "finalbody", "handlers"):
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
             yield from _imports(getattr(node, field, ()))
 
 

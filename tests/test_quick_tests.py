@@ -27,6 +27,19 @@ def test_a_file_that_brings_what_is_slow_is_left_out(module: str, tmp_path: Path
         assert is_quick(path) == (line == "import os")
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        "if x:\n    pass\nelse:\n    {}", "for y in x:\n    pass\nelse:\n    {}", "try:\n    pass\nexcept OSError:\n    {}",
+        "try:\n    pass\nfinally:\n    {}", "with x:\n    {}", "match x:\n    case 1:\n        {}", "class X:\n    {}",
+    ],
+)  # fmt: skip
+def test_wherever_it_brings_that(around: str, tmp_path: Path) -> None:
+    path = tmp_path / "test_graph_x.py"
+    path.write_text(around.format(f"import {SLOW[0]}") + "\n")
+    assert not is_quick(path)
+
+
 def test_files_of_other_stages_are_left_out(tmp_path: Path) -> None:
     for name, quick in (
         ("test_graph.py", True),
