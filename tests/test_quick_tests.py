@@ -30,7 +30,8 @@ def test_a_file_that_brings_what_is_slow_is_left_out(module: str, tmp_path: Path
 @pytest.mark.parametrize(
     "around",
     [
-        "if x:\n    pass\nelse:\n    {}", "for y in x:\n    pass\nelse:\n    {}", "try:\n    pass\nexcept OSError:\n    {}",
+        "if x:\n    pass\nelse:\n    {}", "for y in x:\n    pass\nelse:\n    {}",
+        "try:\n    pass\nexcept OSError:\n    {}",
         "try:\n    pass\nfinally:\n    {}", "with x:\n    {}", "match x:\n    case 1:\n        {}", "class X:\n    {}",
     ],
 )  # fmt: skip
