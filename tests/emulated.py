@@ -6,14 +6,20 @@ import contextlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest import mock
 
+import gpu_harness
+import numpy as np
 import pytest
 from cuda_engine import soon_compiled
-from gpu_harness import TARGET
+from families_harness import Layer
+from gpu_harness import TARGET, Library, Outcome, Trial, compile_all, write
 from shared_folders import SharedFolder
 
 from bolt_build import emulator
+from bolt_build.graph.ir import Array
 from bolt_build.toolchain import probe
 
 PROBES = Path(__file__).parent / "data" / "emulator"
@@ -50,6 +56,41 @@ SOON_COMPILED = ("-Ofc=mid",)
 
 def link_flags() -> tuple[str, ...]:
     return emulator.link_flags(emulator.library(FOLDER))
+
+
+def kernel_library(
+    name: str, trials: Callable[[], list[Trial]], shared_folder: SharedFolder, calls: Sequence[str] = ()
+) -> Library:
+    """These trials for the emulated GPU, compiled once a run of the tests. `calls` are further flags of kernels
+    that are headers alone."""
+    chain = probe(("cxx", "nvcc", "cutlass"))
+    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
+    if nvcc is None or cutlass is None:
+        pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
+    with shared_folder(name) as folder:
+        if not (folder / "kernels.so").exists():
+            write(trials(), folder, few=True)
+            compile_all(folder, Path(nvcc), Path(cutlass).parent, compile_flags(), link_flags(), calls)
+    return Library(folder)
+
+
+def outcome_of(library: Library, index: int, values: Callable[[Layer], list[Array]]) -> Outcome:
+    """A trial with inputs of its layer of one's own."""
+    library.forget()
+    with mock.patch.object(gpu_harness, "values_of", values), np.errstate(invalid="ignore"):
+        outcome = library.run(index)
+    library.forget()
+    return outcome
+
+
+def with_numbers_that_are_none(inputs: list[Array], seed: int, parts: Sequence[float]) -> list[Array]:
+    """The first of the inputs with zeros of both signs, NaN and both infinities at random places: each of these and
+    those behind it have one of `parts` of it."""
+    first = inputs[0]
+    chance = np.random.default_rng(seed).random(first.shape)
+    for value, below in zip((0.0, -0.0, np.nan, np.inf, -np.inf), parts, strict=True):
+        first = np.where(chance < below, value, first).astype(first.dtype)
+    return [first, *inputs[1:]]
 
 
 def probe_program(name: str, shared_folder: SharedFolder, *own: str) -> Path:

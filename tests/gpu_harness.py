@@ -1,20 +1,11 @@
-"""Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed.
-
-python tests/gpu_harness.py write FOLDER [forms|pairs|copies|warps|resident|grouped|...]
-python tests/gpu_harness.py compile FOLDER NVCC CUTLASS   (compilers, no GPU)
-python tests/gpu_harness.py emulated FOLDER NVCC CUTLASS  (the same for emulated.py)
-python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, unless emulated; no compilers)
-"""
+"""Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import pickle
 import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -346,56 +337,3 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
     with np.errstate(invalid="ignore"):  # infinity less itself, which is the same
         excess = np.where(same, 0.0, np.abs(a - b) / (tolerance * (1 + np.abs(b))))
     return float(np.nan_to_num(excess, nan=np.inf).max(initial=0.0))
-
-
-def main() -> int:
-    command, folder = sys.argv[1], Path(sys.argv[2])
-    if command == "write":
-        from gpu_attention_layers import attention_trials
-        from gpu_averages import averages
-        from gpu_depthwise_chains import chain_trials, inverted_trials
-        from gpu_grouped_layers import grouped_trials
-        from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
-        from gpu_pair_layers import pair_trials, pairs_with_resident_weights
-        from gpu_prologues import prologues
-        from gpu_row_sums import row_sums
-
-        parts = {
-            "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
-            "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
-            "windows": with_other_windows, "pooled": with_pooling,
-            "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues, "averages": averages,
-            "row-sums": row_sums,
-            "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
-        }  # fmt: skip
-        write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
-        return 0
-    if command in ("compile", "emulated"):
-        how = {}
-        if command == "emulated":
-            import emulated
-
-            how = {"flags": emulated.compile_flags(), "cudart": emulated.link_flags()}
-        compile_all(folder, Path(sys.argv[3]), Path(sys.argv[4]), **how)
-        return 0
-    library = Library(folder)
-    outcomes = []
-    for index in range(len(library.trials)):
-        begun = time.monotonic()
-        outcome = library.run(index)
-        limit = 2e-3 if library.trials[index].large else 1.0
-        right = outcome.error <= limit
-        outcomes.append({**vars(outcome), "right": right})
-        if not right or outcome.microseconds is not None or time.monotonic() - begun > 5:
-            took = "" if outcome.microseconds is None else f"{outcome.microseconds:9.2f} us"
-            print(f"{'ok   ' if right else 'WRONG'} {outcome.error:9.3g} {took} {outcome.label} {outcome.message}")
-            sys.stdout.flush()
-    wrong = [o["label"] for o in outcomes if not o["right"]]
-    Path(sys.argv[3]).write_text(json.dumps({"trials": outcomes, "wrong": wrong}, indent=1))
-    print(f"{len(outcomes)} trials, {len(wrong)} wrong")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(HERE))
-    sys.exit(main())

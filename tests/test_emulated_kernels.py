@@ -6,24 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from unittest import mock
 
 import emulated
-import gpu_harness
 import numpy as np
 import pytest
 from emulated_labels import FURTHER, FURTHER_IN_BF16, IN_BF16, LABELS, OFTEN, SHUFFLED_ALONE
 from families_harness import Layer, values_of
 from gpu_bf16 import in_bf16
-from gpu_harness import Library, Trial, compile_all, write
+from gpu_harness import Library, Trial
 from gpu_layers import small_trials
 from hard_rows import KINDS, kinds, row
 from hypothesis import example, given, settings
 from shared_folders import SharedFolder
 
 from bolt_build.graph.ir import Array
-from bolt_build.toolchain import probe
 
 
 def chosen(labels: Sequence[str], in_bf16_too: Sequence[str]) -> list[Trial]:
@@ -35,19 +31,9 @@ def chosen(labels: Sequence[str], in_bf16_too: Sequence[str]) -> list[Trial]:
 
 
 def compiled(shared_folder: SharedFolder, name: str, labels: Sequence[str], in_bf16_too: Sequence[str]) -> Library:
-    chain = probe(("cxx", "nvcc", "cutlass"))
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    if nvcc is None or cutlass is None:
-        pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
-    with shared_folder(name) as folder:
-        if not (folder / "kernels.so").exists():
-            write(chosen(labels, in_bf16_too), folder, few=True)
-            runtime = emulated.link_flags()
-            flags = emulated.compile_flags()
-            # The long run has kernels as engines have them.
-            calls = emulated.SOON_COMPILED if labels is LABELS else ()
-            compile_all(folder, Path(nvcc), Path(cutlass).parent, flags, runtime, calls)
-    return Library(folder)
+    # The long run has kernels as engines have them.
+    calls = emulated.SOON_COMPILED if labels is LABELS else ()
+    return emulated.kernel_library(name, lambda: chosen(labels, in_bf16_too), shared_folder, calls)
 
 
 @pytest.fixture(scope="module")
@@ -103,16 +89,9 @@ def test_what_is_no_number_infinities_and_zeros_of_both_signs_are_where_numpy_ha
     library: Library, index: int
 ) -> None:
     def values(layer: Layer) -> list[Array]:
-        found = values_of(layer)
-        chance = np.random.default_rng(index).random(found[0].shape)
-        for value, below in ((0.0, 0.2), (-0.0, 0.13), (np.nan, 0.06), (np.inf, 0.04), (-np.inf, 0.02)):
-            found[0] = np.where(chance < below, value, found[0]).astype(found[0].dtype)
-        return found
+        return emulated.with_numbers_that_are_none(values_of(layer), index, (0.2, 0.13, 0.06, 0.04, 0.02))
 
-    library.forget()
-    with mock.patch.object(gpu_harness, "values_of", values), np.errstate(invalid="ignore"):
-        outcome = library.run(index)
-    library.forget()
+    outcome = emulated.outcome_of(library, index, values)
     assert outcome.message == ""
     assert outcome.error <= 1.0
 
@@ -146,9 +125,6 @@ def test_rows_are_normalised_as_they_are_loaded_wherever_they_lie(
         found[0] = np.resize(np.stack(made), shape).astype(found[0].dtype)
         return found
 
-    library.forget()
-    with mock.patch.object(gpu_harness, "values_of", values), np.errstate(invalid="ignore"):
-        outcome = library.run(NORMALISES)
-    library.forget()
+    outcome = emulated.outcome_of(library, NORMALISES, values)
     assert outcome.message == ""
     assert outcome.error <= 1.0

@@ -3,17 +3,14 @@ and tiles, and what is no number."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from random import Random
-from unittest import mock
 
 import emulated
-import gpu_harness
-import numpy as np
 import pytest
 from families_harness import Layer, values_of
-from gpu_harness import TARGET, Library, Trial, compile_all, trials_of, write
+from gpu_harness import TARGET, Library, Trial, trials_of
 from gpu_pools import pooled
 from shared_folders import SharedFolder
 
@@ -22,7 +19,6 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array, Layout, Op
 from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.pool import Pool
-from bolt_build.toolchain import probe
 
 pytestmark = pytest.mark.large
 COUNT = 24
@@ -69,32 +65,17 @@ def drawn(seed: int) -> Trial:
 
 
 def with_numbers_that_are_none(layer: Layer) -> list[Array]:
-    found = values_of(layer)
-    chance = np.random.default_rng(1).random(found[0].shape)
-    for value, below in ((0.0, 0.1), (-0.0, 0.07), (np.nan, 0.04), (np.inf, 0.03), (-np.inf, 0.02)):
-        found[0] = np.where(chance < below, value, found[0]).astype(found[0].dtype)
-    return found
+    return emulated.with_numbers_that_are_none(values_of(layer), 1, (0.1, 0.07, 0.04, 0.03, 0.02))
 
 
 @pytest.fixture(scope="module")
 def library(shared_folder: SharedFolder) -> Library:
-    chain = probe(("cxx", "nvcc", "cutlass"))
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    if nvcc is None or cutlass is None:
-        pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
-    with shared_folder("emulated-pools") as folder:
-        if not (folder / "kernels.so").exists():
-            write([drawn(seed) for seed in range(COUNT)], folder, few=True)
-            compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), emulated.link_flags())
-    return Library(folder)
+    return emulated.kernel_library("emulated-pools", lambda: [drawn(seed) for seed in range(COUNT)], shared_folder)
 
 
 @pytest.mark.parametrize("values", [values_of, with_numbers_that_are_none], ids=["numbers", "and none"])
 @pytest.mark.parametrize("index", range(COUNT))
-def test_agrees_with_numpy(library: Library, index: int, values: object) -> None:
-    library.forget()
-    with mock.patch.object(gpu_harness, "values_of", values), np.errstate(invalid="ignore"):
-        outcome = library.run(index)
-    library.forget()
+def test_agrees_with_numpy(library: Library, index: int, values: Callable[[Layer], list[Array]]) -> None:
+    outcome = emulated.outcome_of(library, index, values)
     assert outcome.message == ""
     assert outcome.error <= 1.0

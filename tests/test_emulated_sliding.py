@@ -4,7 +4,6 @@ channels, extents and tiles, alone and with means, in whatever order warps and c
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import emulated
@@ -12,7 +11,7 @@ import pytest
 from families_harness import Layer
 from gpu_averages import alone, step_of
 from gpu_bf16 import in_bf16
-from gpu_harness import TARGET, Library, Trial, compile_all, write
+from gpu_harness import TARGET, Library, Trial
 from gpu_products import RESIDUAL, SILU, conv
 from shared_folders import SharedFolder
 
@@ -20,7 +19,6 @@ from bolt_build.families.base import ProposedStep
 from bolt_build.families.grouped.kind import candidate_of
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.families.grouped.sliding import tiles
-from bolt_build.toolchain import probe
 
 IN_EVERY_RUN, ALL = 12, 24
 EPILOGUES = ((), SILU, RESIDUAL)
@@ -66,18 +64,9 @@ def _behind(layer: Layer) -> Layer:
 
 
 def compiled(shared_folder: SharedFolder, name: str, seeds: range) -> Library:
-    chain = probe(("cxx", "nvcc", "cutlass"))
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    if nvcc is None or cutlass is None:
-        pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
-    with shared_folder(name) as folder:
-        if not (folder / "kernels.so").exists():
-            write([drawn(seed) for seed in seeds], folder, few=True)
-            flags, runtime = emulated.compile_flags(), emulated.link_flags()
-            # The long run has kernels as engines have them.
-            calls = emulated.SOON_COMPILED if seeds.start == 0 else ()
-            compile_all(folder, Path(nvcc), Path(cutlass).parent, flags, runtime, calls)
-    return Library(folder)
+    # The long run has kernels as engines have them.
+    calls = emulated.SOON_COMPILED if seeds.start == 0 else ()
+    return emulated.kernel_library(name, lambda: [drawn(seed) for seed in seeds], shared_folder, calls)
 
 
 @pytest.fixture(scope="module")
