@@ -76,7 +76,7 @@ that is joined with another one."""
 
 _JOINED_AT_ONCE = 8
 """Totals of other blocks that a thread asked for at once in the kernels that an H200 measured: as many bytes of
-floats as a quarter of `joined_at_once`."""
+floats as a quarter of `joined_blocks`."""
 
 
 def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float:

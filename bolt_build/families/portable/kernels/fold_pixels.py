@@ -116,7 +116,7 @@ _WORD, _STEP, _RESULT, _JOIN = 9, 2.1, 90, 14
 """Instructions of a word, of each of its elements, of a thread's results, and of each total that it joins:
 counted in the kernels' code."""
 _JOINED_AT_ONCE = 128
-"""Of `joined_at_once`: bytes of other blocks' totals that a thread asks for at once."""
+"""Of `joined_blocks`: bytes of other blocks' totals that a thread asks for at once."""
 _THREAD = 0.5e-9
 """A guess at the seconds in which each thread of a block waits for the others."""
 

@@ -146,6 +146,25 @@ __device__ inline Total fresh(const Total* from) {
   return found;
 }
 
+/// What every `step`-th of so many blocks from `first` on has left of a total, where those of a block lie `apart` from the one
+/// before. A thread asks for 128 bytes at once, mostly all that it joins.
+template <typename Fold, std::uint32_t step, std::uint32_t apart>
+__device__ inline typename Fold::Total joined_blocks(const typename Fold::Total* left, std::uint32_t first, std::uint32_t blocks) {
+  using Total = typename Fold::Total;
+  constexpr int at_once = 128 / sizeof(Total);
+  Total all = Fold::start();
+  for (; first < blocks; first += step * at_once) {
+    Total others[at_once];
+#pragma unroll
+    for (int k = 0; k < at_once; ++k)
+      if (first + k * step < blocks) others[k] = fresh(left + (first + k * step) * apart);
+#pragma unroll
+    for (int k = 0; k < at_once; ++k)
+      if (first + k * step < blocks) all = Fold::join(all, others[k]);
+  }
+  return all;
+}
+
 /// Results that `blocks` blocks share: each leaves its totals, and whoever comes last reads them, always in one order.
 template <typename Total>
 struct SharedResults {

@@ -14,8 +14,6 @@ struct FoldColumns {
   using Element = typename Fold::Element;
   using Total = typename Fold::Total;
   static constexpr int parts = block_threads / across;
-  /// Totals of other blocks that a thread asks for at once: of 128 bytes, mostly all that it joins.
-  static constexpr int joined_at_once = 128 / sizeof(Total);
   static constexpr std::uint32_t lanes = Granules<Element>::lanes, slots = across * lanes;
   /// Blocks of a multiprocessor that registers are for: totals and the words under way.
   static constexpr int resident = lanes * sizeof(Total) <= 32 ? 4 : lanes * sizeof(Total) <= 64 ? 3 : 2;
@@ -57,7 +55,7 @@ struct FoldColumns {
       for (std::uint32_t i = threadIdx.x; i < slots; i += block_threads) left[split * slots + i] = found[0][i];
       if (!shared.is_last(tile)) return;
       for (std::uint32_t i = threadIdx.x; i < groups * slots; i += block_threads)
-        found[i / slots][i % slots] = left_by_others(left + i % slots, i / slots);
+        found[i / slots][i % slots] = joined_blocks<Fold, groups, slots>(left + i % slots, i / slots, shared.blocks);
       join_parts(found, groups);
     }
     for (std::uint32_t i = threadIdx.x; i < slots; i += block_threads) store_result(tile * across + i / lanes, i, found[0][i]);
@@ -74,21 +72,6 @@ struct FoldColumns {
       }
     }
     __syncthreads();
-  }
-
-  /// What every `groups`-th block from `first` on has left of a total.
-  __device__ Total left_by_others(const Total* left, std::uint32_t first) const {
-    Total all = Fold::start();
-    for (; first < shared.blocks; first += groups * joined_at_once) {
-      Total others[joined_at_once];
-#pragma unroll
-      for (int k = 0; k < joined_at_once; ++k)
-        if (first + k * groups < shared.blocks) others[k] = fresh(left + (first + k * groups) * slots);
-#pragma unroll
-      for (int k = 0; k < joined_at_once; ++k)
-        if (first + k * groups < shared.blocks) all = Fold::join(all, others[k]);
-    }
-    return all;
   }
 
   /// Takes the reduced elements `first` and every `parts`-th behind it into totals of `many` columns from element `begin` on.

@@ -23,8 +23,6 @@ struct FoldPixels {
     return wanted > 1 && wanted * columns > threads ? lanes_of(wanted / 2) : wanted;
   }
   static constexpr int joining = lanes_of(32), at_once = threads / joining;
-  /// Totals of other blocks that a thread asks for at once.
-  static constexpr int joined_at_once = 128 / sizeof(Total);
   static constexpr int resident = lanes * sizeof(Total) <= 32 ? 1024 / threads : 512 / threads;
   static_assert(active > 0 && all % columns == 0);
 
@@ -57,7 +55,9 @@ struct FoldPixels {
                      store_result(image, channel, own);
                  });
     if (shared.blocks == 1 || !shared.is_last(image)) return;
-    each_channel([&](std::uint32_t channel) { return of_blocks(left + channel); },
+    each_channel([&](std::uint32_t channel) {
+                   return joined_blocks<Fold, joining, columns>(left + channel, threadIdx.x % joining, shared.blocks);
+                 },
                  [&](std::uint32_t channel, const Total& own) { store_result(image, channel, own); });
   }
 
@@ -125,21 +125,6 @@ struct FoldPixels {
       own = Fold::join(own, found[turn * columns + begin]);
     return own;
   }
-  /// And of what blocks have left.
-  __device__ Total of_blocks(const Total* left) const {
-    Total own = Fold::start();
-    for (std::uint32_t first = threadIdx.x % joining; first < shared.blocks; first += joining * joined_at_once) {
-      Total others[joined_at_once];
-#pragma unroll
-      for (int k = 0; k < joined_at_once; ++k)
-        if (first + k * joining < shared.blocks) others[k] = fresh(left + (first + k * joining) * columns);
-#pragma unroll
-      for (int k = 0; k < joined_at_once; ++k)
-        if (first + k * joining < shared.blocks) own = Fold::join(own, others[k]);
-    }
-    return own;
-  }
-
   __device__ void store_result(std::uint32_t image, std::uint32_t channel, const Total& total) const {
     put(image * columns + channel, along ? channel : across ? image : 0, total);
   }
