@@ -213,7 +213,7 @@ class Given(ctypes.Structure):
         ("inputs", ctypes.c_void_p), ("bytes", ctypes.c_void_p), ("count", ctypes.c_int), ("output", ctypes.c_void_p),
         ("output_bytes", ctypes.c_size_t), ("sets", ctypes.c_int), ("shared", ctypes.c_int),
         ("left", ctypes.c_uint), ("overlap", ctypes.c_int), ("microseconds", ctypes.c_void_p),
-        ("there", ctypes.c_int64), ("launches", ctypes.c_int),
+        ("there", ctypes.c_int64), ("launches", ctypes.c_int), ("seconds", ctypes.c_double),
     )  # fmt: skip
 
 
@@ -264,7 +264,8 @@ class Library:
             self._wanted = (stored, layer.op.evaluate(wide) if several else (expected(layer, stored),))
         return self._wanted[1]
 
-    def run(self, index: int) -> Outcome:
+    def run(self, index: int, seconds: float = 0.0) -> Outcome:
+        """One trial. What is timed goes on for so many `seconds` without a pause, and their second half counts."""
         trial = self.trials[index]
         problem, layer = trial.step.problem, trial.layer
         stored, memories = self._inputs(layer, tuple(operand.format for operand in problem.inputs))
@@ -282,7 +283,7 @@ class Library:
             ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
             sets, -1 if trial.shared is None else trial.shared,
             left, int(TARGET.gpu is not None and TARGET.gpu.overlaps), ctypes.addressof(time_found),
-            trial.there, trial.launches,
+            trial.there, trial.launches, seconds,
         )  # fmt: skip
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:

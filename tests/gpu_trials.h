@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -102,11 +103,17 @@ struct Given {
   float* microseconds;
   std::int64_t there;  // Run::sizes of dimension 1; 0: none are told
   int launches;        // one behind the other, where they are not timed
+  double seconds;      // to go on timing for, without a pause: the second half counts; 0: a few replays
 };
 
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Microseconds of a launch: the median of some replays, or of those in the second half of so many `seconds`.
 template <typename Launch>
-float timed(const Launch& launch, int sets, cudaStream_t stream) {
-  const int launches = (std::max(sets, 8) + sets - 1) / sets * sets;
+float timed(const Launch& launch, int sets, cudaStream_t stream, double seconds) {
+  const int least = seconds > 0 ? 64 : 8, launches = (std::max(sets, least) + sets - 1) / sets * sets;
   cudaGraph_t graph;
   cudaGraphExec_t replay;
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
@@ -118,7 +125,13 @@ float timed(const Launch& launch, int sets, cudaStream_t stream) {
   cudaEventCreate(&begin);
   cudaEventCreate(&end);
   std::vector<float> found;
-  for (int i = 0; i < 7; ++i) {
+  const double began = now();
+  bool half = seconds <= 0;
+  while (found.size() < 7 || now() - began < seconds) {
+    if (!half && now() - began >= seconds / 2) {
+      half = true;
+      found.clear();
+    }
     float milliseconds;
     cudaEventRecord(begin, stream);
     cudaGraphLaunch(replay, stream);
@@ -209,7 +222,7 @@ inline void run(const Given& given, std::size_t scratch_bytes, bolt::FunctionRef
       if (std::memcmp(after.data(), given.inputs[i], after.size()) != 0) throw std::runtime_error("wrote into an input");
     }
     if (given.sets > 0)
-      *given.microseconds = timed([&](int set) { call(all[set].run); }, sets, stream);
+      *given.microseconds = timed([&](int set) { call(all[set].run); }, sets, stream, given.seconds);
   }
   cudaStreamDestroy(stream);
 }

@@ -1,0 +1,37 @@
+"""Long products, by a GPU that has rested and by one that its power limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from . import figures, table
+
+_CLUSTERS = (("blocks alone", 1), ("clusters of two", 2), ("clusters of four", 4))
+
+
+@figures("sustained_products")
+def sustained_products(data: Any) -> dict[str, str]:
+    gpu = data["gpu"].removeprefix("NVIDIA ")
+    head = [f"us, fp16, fp32 accumulation, {gpu}", "", "cuBLAS, with a bias alone", *(name for name, _ in _CLUSTERS)]
+    rows = []
+    for name, row in data["rows"].items():
+        for when, field in (("rested", "first_us"), ("run after run", "us")):
+            least = [_least(row["kernels"], blocks, field) for _, blocks in _CLUSTERS]
+            rows.append([name, when, f"{row['cublas'][field]:.1f}", *(f"{us:.1f}" for us in least)])
+    slower = [row["cublas"]["us"] / row["cublas"]["first_us"] for row in data["rows"].values()]
+    return {
+        "sustained_products": table(head, rows), "sustained_products.date": data["date"],
+        "sustained_products.seconds": data["command"].split("--seconds ")[1].split()[0],
+        "sustained_products.slower": f"{100 * (min(slower) - 1):.0f} to {100 * (max(slower) - 1):.0f}%",
+    }  # fmt: skip
+
+
+def _least(kernels: Any, blocks: int, field: str) -> float:
+    return min(each[field] for each in kernels if _blocks(each["candidate"]) == blocks)
+
+
+def _blocks(candidate: str) -> int:
+    """Of a cluster."""
+    found = re.search(r"cluster=(\d)x(\d)", candidate)
+    return 1 if found is None else int(found[1]) * int(found[2])
