@@ -11,10 +11,15 @@ import emulated
 import pytest
 from shared_folders import SharedFolder
 
+from bolt_build import runtime
+from bolt_build.families.portable.family import Portable
+
+HEADERS = (runtime.include_dir(), Portable().include_dir)
+
 
 @pytest.fixture(scope="module")
 def program(shared_folder: SharedFolder) -> Path:
-    return emulated.probe_program("math", shared_folder)
+    return emulated.probe_program("math", shared_folder, *(f"-I{folder}" for folder in HEADERS))
 
 
 def said(program: Path, part: str, seed: int | None = None) -> str:
@@ -36,6 +41,16 @@ def test_an_instruction_computes_to_the_bit_what_the_host_does(program: Path, pa
 @pytest.mark.parametrize("part", ["functions of fp32", "functions of fp64"])
 def test_functions_of_cmath_are_within_16_units_of_the_last_place(program: Path, part: str) -> None:
     assert said(program, part) == "compared\n"
+
+
+@pytest.mark.parametrize(("part", "units"), [("pairs near zero", 4), ("pairs", 14)])
+def test_a_gelu_of_two_halves_errs_no_more_than_rounding_its_operand_makes_it_err(
+    program: Path, part: str, units: int
+) -> None:
+    """That is up to 16 units in the last place, where it falls to half precision's least normal number."""
+    found, end = said(program, part).splitlines()
+    assert end == "compared"
+    assert int(found.removesuffix(" units")) <= units
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2])

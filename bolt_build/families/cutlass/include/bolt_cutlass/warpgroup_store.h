@@ -9,6 +9,7 @@
 
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
+#include "bolt_cutlass/paired_stages.h"
 #include "bolt_cutlass/sharing.h"
 #include "bolt_cutlass/store_boxes.h"
 #include "bolt_cutlass/swizzle.h"
@@ -340,7 +341,7 @@ struct TileStore
       float2 sum = make_float2(sums[q * 2], sums[q * 2 + 1]);
       if constexpr (biased) sum = make_float2(sum.x + bias[q / 2].x, sum.y + bias[q / 2].y);
       const int c = column + q / 2 * 8;
-      words[q] = portable::paired<Element>(params_.stages(sum.x, wide.x, c), params_.stages(sum.y, wide.y, c + 1));
+      words[q] = paired_result<Element>(params_.stages, sum, wide, c);
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                   *reinterpret_cast<cute::uint128_t*>(place + at));

@@ -1,0 +1,37 @@
+// What follows a product, of two neighbouring columns at once.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "bolt_cutlass/epilogue.h"
+#include "bolt_portable/cuda/half_functions.h"
+#include "bolt_portable/cuda/halves.h"
+
+namespace bolt::cutlass_kernels {
+
+/// `x` behind the stages, as a word of two `Element`s. The columns are `channel` and the one behind it.
+template <typename Element, typename Stages>
+__device__ std::uint32_t paired_result(const Stages& stages, float2 x, float2 residual, int channel) {
+  return portable::paired<Element>(stages(x.x, residual.x, channel), stages(x.y, residual.y, channel + 1));
+}
+
+template <typename Element, typename Function>
+__device__ std::uint32_t paired_result(const Epilogue<Map<Function>>& stages, float2 x, float2 residual, int channel) {
+  using Paired = portable::PairedFunction<Element, Function>;
+  if constexpr (Paired::there)
+    return Paired::of(portable::paired<Element>(x.x, x.y));
+  else
+    return portable::paired<Element>(stages(x.x, residual.x, channel), stages(x.y, residual.y, channel + 1));
+}
+
+/// Stages in front of the last one are those of fp32.
+template <typename Element, typename First, typename Second, typename... Rest>
+__device__ std::uint32_t paired_result(const Epilogue<First, Second, Rest...>& stages, float2 x, float2 residual,
+                                       int channel) {
+  const float2 next = make_float2(stages.first(x.x, residual.x, channel), stages.first(x.y, residual.y, channel + 1));
+  return paired_result<Element>(stages.rest, next, residual, channel);
+}
+
+}  // namespace bolt::cutlass_kernels
