@@ -191,7 +191,7 @@ class ProductKind(Generic[T]):
             for kernel in kernels[: 2 if none is None and not self.narrow else 1]:
                 reason = none or self._refuse_use(kernel, gpu, product)
                 if reason is None:
-                    group = "split-K" if kernel.partial else tile.group
+                    group = _group(kernel, product)
                     whole = tile.usual(product, gpu)
                     settings = Settings(best_slices(product, kernel, target)) if kernel.partial else whole
                     seconds = copy + _kernel_seconds(product, kernel, needed, target, settings.slices)
@@ -312,6 +312,15 @@ def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, 
     if any(candidate.settings == settings.named for settings in offered):
         return None
     return f"{candidate} has settings that it cannot have here, or lacks some"
+
+
+def _group(kernel: Kernel[ProductTile], product: Product) -> str:
+    """`Offer.group`. What blocks of a cluster gain by loading together what they share is known by measurement alone:
+    long matrix products gain up to 5% where a GPU's power limits them (`sustained_products.json`)."""
+    if kernel.partial:
+        return "split-K"
+    shares = product.kernel == "Gemm" and "cluster" in dict(kernel.tile.parameters)
+    return f"{kernel.tile.group} in clusters" if shares else kernel.tile.group
 
 
 def _kernel_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, slices: int) -> float:
