@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from planner_fakes import HOST_TARGET, ROW, SPEC, recipe
-from test_planner_selected_space import kernels, net, planned, said, selection, trials_of
+from test_planner_selected_space import covered, kernels, net, planned, said, selection, trials_of
 from tuned_family import Tiled
 
 from bolt_build.digest import decode, encode
@@ -71,6 +71,46 @@ def test_kernels_of_an_engine_serve_callers_with_other_forms() -> None:
         "batch 1: took 1 kernel of the whole engine's choice in net.lock.yaml (the engine takes 90.0 us with them, "
         "not 100.0 us (10.0% less), with inputs and outputs of other forms)"
     ) in said(engine)
+
+
+def rows_were_faster() -> Selection:
+    """What a lock holds where channels last take less alone, and rows less in the whole engine."""
+    tiled = Tiled(conversion=1e-6)
+    by = covered(tiled, ROW)
+    choice = EngineChoice(by.covers[0].graph, 1, (), 100e-6, 90e-6, other_plan=True)
+    return replace(by, engines=(choice,))
+
+
+def for_channels_last(by: Selection) -> PlannedEngine:
+    of = recipe(IoSpec("model", "channels_last"))
+    return plan_engine([net()], of, SPEC, HOST_TARGET, [Tiled(conversion=1e-6)], by)
+
+
+def test_a_plan_that_the_whole_engine_was_faster_with_serves_callers_with_other_forms() -> None:
+    """Its winners would lead to another one, which this caller has without a conversion."""
+    by = rows_were_faster()
+    engine = for_channels_last(by)
+    assert [step.name for step in engine.plan.plans[0].steps] == ["x@f32/row", "a", "b", "y", "y@f32/channels_last"]
+    assert engine.declined == ()
+    assert said(engine)[0] == (
+        "batch 1: took the cover of net.lock.yaml (it was found for inputs and outputs of other forms, in which its "
+        "engine was faster with it)"
+    )
+    without = for_channels_last(replace(by, engines=()))
+    assert [step.name for step in without.plan.plans[0].steps] == ["a", "b", "y"]
+
+
+def test_nodes_that_other_forms_change_are_chosen_anew() -> None:
+    by = rows_were_faster()
+    (cover,) = by.covers
+    changed = replace(
+        cover, alternatives=(replace(cover.alternatives[0], problems=("0" * 64,)), *cover.alternatives[1:])
+    )
+    engine = for_channels_last(replace(by, covers=(changed,)))
+    assert [step.name for step in engine.plan.plans[0].steps][-3:] == ["b", "y", "y@f32/channels_last"]
+    assert said(engine)[0].startswith("batch 1: took the cover of net.lock.yaml but for a (")
+    reason = "it was found for inputs and outputs of other forms, and is taken but for 1 node"
+    assert engine.declined == (Declined("cover", 1, reason),)
 
 
 def test_kernels_measured_with_other_forms_are_taken_all_or_none() -> None:

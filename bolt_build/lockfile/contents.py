@@ -62,7 +62,8 @@ class LockedEngine:
     def choice(self) -> EngineChoice:
         """As the planner takes it."""
         swaps = (Winner(problem, candidate, median * 1e-6) for problem, candidate, median in self.swaps)
-        return EngineChoice(self.graph, self.batch, tuple(swaps), self.before * 1e-6, self.after * 1e-6, self.dims)
+        times = self.before * 1e-6, self.after * 1e-6
+        return EngineChoice(self.graph, self.batch, tuple(swaps), *times, self.dims, self.in_place_of is not None)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
 
 Winners = Mapping[KernelProblem, Winner]
+_OTHER_GRAPH, _OTHER_FORMS = "it was found for another graph", "it was found for inputs and outputs of other forms"
 
 
 def selected_space(
@@ -187,11 +188,14 @@ def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, 
     here = digest_of(space)
     cover = next((c for c in selection.covers if (c.graph, c.batch) == (here, space.graph.batch)), None)
     if cover is None:
+        inside = _inside(space, selection)
+        if inside is not None:
+            return inside, False
         reason = none
         if any(sizes_of(other) == sizes_of(space.graph) for other in selection.covers):
-            reason = "it was found for another graph"
+            reason = _OTHER_GRAPH
             if any(other.graph == graph_digest(space.graph) for other in selection.covers):
-                reason = "it was found for inputs and outputs of other forms"
+                reason = _OTHER_FORMS
         decision = Decision("tuning", subject, action, reason)
         return _declining(replace(space, decisions=(*space.decisions, decision)), "cover", reason), False
     kept = tuple(a for a in space.alternatives if _chosen(a) in cover.alternatives)
@@ -204,6 +208,32 @@ def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, 
         return _declining(replace(space, decisions=(*space.decisions, decision)), "cover", reason), False
     taken = Decision("tuning", subject, f"took the cover of {selection.source}", "it was found for this graph")
     return replace(space, alternatives=kept, decisions=(*space.decisions, taken)), True
+
+
+def _inside(space: SearchSpace, selection: Selection) -> SearchSpace | None:
+    """The space with the alternatives of the cover that the whole engine was measured to be faster with, in the model's
+    own forms, and with all for the nodes that are computed otherwise where the caller has other forms. None where no
+    such plan was measured: the winners lead to the same alternatives then, but where other forms make others cheaper.
+    """
+    key = (graph_digest(space.graph), space.graph.batch)
+    if not any(each.other_plan and (each.graph, each.batch) == key for each in selection.engines):
+        return None
+    cover = next((each for each in selection.covers if (each.graph, each.batch) == key), None)
+    if cover is None:
+        return None
+    kept = tuple(a for a in space.alternatives if _chosen(a) in cover.alternatives)
+    covered = {name for alternative in kept for name in alternative.region}
+    others = tuple(a for a in space.alternatives if covered.isdisjoint(a.region))
+    left = [node.name for node in space.graph.nodes if node.name not in covered]
+    if not kept or not set(left) <= {name for alternative in others for name in alternative.region}:
+        return None
+    action, reason = f"took the cover of {selection.source}", f"{_OTHER_FORMS}, in which its engine was faster with it"
+    if left:
+        action += f" but for {left[0]}{f' and {len(left) - 1} more' if len(left) > 1 else ''}"
+    decision = Decision("tuning", str(sizes_of(space.graph)), action, reason)
+    inside = replace(space, alternatives=(*kept, *others), decisions=(*space.decisions, decision))
+    nodes = f"{len(left)} node{'s' if len(left) > 1 else ''}"
+    return _declining(inside, "cover", f"{_OTHER_FORMS}, and is taken but for {nodes}") if left else inside
 
 
 def _choice(space: SearchSpace, selection: Selection) -> EngineChoice | None:

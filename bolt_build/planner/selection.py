@@ -42,7 +42,7 @@ class ChosenCover:
 class EngineChoice:
     """What the whole engine of one graph is faster with: kernels that take the places of their problems' winners, each
     with the seconds that it takes alone. `before` and `after` are seconds of the engine with the winners and with
-    these."""
+    these. `other_plan`: the cover is one of which the whole engine was faster than of the winners' own."""
 
     graph: str
     batch: int
@@ -50,6 +50,7 @@ class EngineChoice:
     before: float
     after: float
     dims: Dims = field(default=(), metadata=UNSAID)
+    other_plan: bool = field(default=False, metadata=UNSAID)
 
 
 @dataclass(frozen=True)

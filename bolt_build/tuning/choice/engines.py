@@ -59,7 +59,7 @@ class EngineEvidence:
         """As the planner takes it."""
         swaps = (Winner(problem, candidate, median * 1e-6) for problem, candidate, median in self.swaps)
         times = (self.before.median * 1e-6, self.after.median * 1e-6)
-        return EngineChoice(self.table.graph, self.table.batch, tuple(swaps), *times, self.table.dims)
+        return EngineChoice(self.table.graph, self.table.batch, tuple(swaps), *times, self.table.dims, self.other_plan)
 
 
 def base_of(lineup: EngineLineup, found: Mapping[str, Evidence]) -> tuple[EngineLineup, Fingerprint] | str:
