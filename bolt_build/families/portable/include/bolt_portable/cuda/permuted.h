@@ -56,18 +56,27 @@ struct Permutation {
   __device__ void operator()(std::uint32_t block) const {
     __shared__ __align__(16) In held[room];
     const auto tile = blocks.find(block);
-    read(in + tile.at[0], held, tile.limit);
+    // Each way has a loop of its own: were it chosen word by word, the compiler would take a word apart where it is loaded, and a
+    // thread would wait for each before it asks for the next.
+    if (Reads::lanes == 1 || aligned_in)
+      read<true>(in + tile.at[0], held, tile.limit);
+    else
+      read<false>(in + tile.at[0], held, tile.limit);
     __syncthreads();
-    write(out + tile.at[1], held, tile.limit);
+    if (Writes::lanes == 1 || aligned_out)
+      write<true>(out + tile.at[1], held, tile.limit);
+    else
+      write<false>(out + tile.at[1], held, tile.limit);
   }
 
+  template <bool aligned>
   __device__ void read(const In* source, In* held, const std::uint32_t (&limit)[rank]) const {
     constexpr int turns = Reads::at.turns, most = sizeof(typename Reads::Word) < 4 ? 16 : 8;
     constexpr int rounds = rounds_of(turns, most), ahead = ahead_of(turns, most);
     using Thread = typename Reads::Thread;
     const Thread thread;
     const In* const from = source + settled(thread.template first<0>());
-    In* const own = held + thread.template first<1>();
+    In* const own = held + settled(static_cast<std::uint32_t>(thread.template first<1>()));
 #pragma unroll
     for (int round = 0; round < rounds; ++round) {
       typename Reads::Word words[ahead];
@@ -75,7 +84,7 @@ struct Permutation {
       for (int k = 0; k < ahead; ++k) {
         const int turn = round * ahead + k;
         if (turn < turns && thread.has(turn, limit))
-          words[k] = load_word<typename Reads::Word>(from + Thread::template on<0>(turn), aligned_in);
+          words[k] = load_word<typename Reads::Word>(from + Thread::template on<0>(turn), aligned);
       }
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
@@ -87,11 +96,12 @@ struct Permutation {
     }
   }
 
+  template <bool aligned>
   __device__ void write(Out* target, const In* held, const std::uint32_t (&limit)[rank]) const {
     using Thread = typename Writes::Thread;
     const Thread thread;
     Out* const to = target + settled(thread.template first<0>());
-    const In* const own = held + thread.template first<1>();
+    const In* const own = held + settled(static_cast<std::uint32_t>(thread.template first<1>()));
 #pragma unroll
     for (int turn = 0; turn < Writes::at.turns; ++turn) {
       if (!thread.has(turn, limit)) continue;
@@ -99,7 +109,7 @@ struct Permutation {
 #pragma unroll
       for (int i = 0; i < Writes::lanes; ++i)
         word.at[i] = converted<In, Out>(own[Thread::template on<1>(turn) + i * Writes::beside]);
-      store_word(to + Thread::template on<0>(turn), aligned_out, word);
+      store_word(to + Thread::template on<0>(turn), aligned, word);
     }
   }
 };
