@@ -37,11 +37,10 @@ struct TileInput {
   static constexpr bool kept = words_of_tile < Thread::turns && words_of_tile * sizeof(Word) <= 32;
 
   const T* from;
-  bool aligned;
   Word words[kept ? words_of_tile : ahead];
 
-  __device__ TileInput(const Thread& thread, const void* input, Index base, bool is_aligned)
-      : from(static_cast<const T*>(input) + settled(base + thread.template first<side>())), aligned(is_aligned) {}
+  __device__ TileInput(const Thread& thread, const void* input, Index base)
+      : from(static_cast<const T*>(input) + settled(base + thread.template first<side>())) {}
 
   /// The first turn that has a different word, and which of them a turn has.
   template <int loop = Tile::at.rank - 1>
@@ -65,7 +64,7 @@ struct TileInput {
     }
   }
 
-  template <typename Limits>
+  template <bool aligned, typename Limits>
   __device__ void load(const Thread& thread, const Limits& limit, int round) {
     if (kept && round > 0) return;
 #pragma unroll
@@ -102,20 +101,24 @@ struct TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> {
   Function function;
   Out* out;
   const void* in[sides - 1];
-  bool aligned[sides];
+  bool aligned;  ///< all tensors begin where words do
 
   __device__ void operator()(std::uint32_t block) const {
     const auto tile = blocks.find(block);
     const Thread thread;
-    finish(thread, tile.limit, out + settled(tile.at[0] + thread.template first<0>()),
-           TileInput<Tile, I + 1, ahead, In>(thread, in[I], tile.at[I + 1], aligned[I + 1])...);
+    Out* const to = out + settled(tile.at[0] + thread.template first<0>());
+    // A branch around each word would have the compiler take it apart where it is loaded, and so wait for it there.
+    if (Tile::lanes == 1 || aligned)
+      finish<true>(thread, tile.limit, to, TileInput<Tile, I + 1, ahead, In>(thread, in[I], tile.at[I + 1])...);
+    else
+      finish<false>(thread, tile.limit, to, TileInput<Tile, I + 1, ahead, In>(thread, in[I], tile.at[I + 1])...);
   }
 
-  template <typename... Inputs>
+  template <bool aligned, typename... Inputs>
   __device__ void finish(const Thread& thread, const Limits& limit, Out* to, Inputs... inputs) const {
 #pragma unroll
     for (int round = 0; round < rounds_of(turns, ahead); ++round) {
-      (inputs.load(thread, limit, round), ...);
+      (inputs.template load<aligned>(thread, limit, round), ...);
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
         const int turn = round * ahead + k;
@@ -123,7 +126,7 @@ struct TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> {
         Lanes<Out, Tile::lanes> made;
 #pragma unroll
         for (int i = 0; i < Tile::lanes; ++i) point(function, &made.at[i], inputs.at(round, k, i)...);
-        store_word(to + Thread::template on<0>(turn), aligned[0], made);
+        store_word(to + Thread::template on<0>(turn), aligned, made);
       }
     }
   }
@@ -132,8 +135,12 @@ struct TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> {
 template <typename Tile, typename Out, typename... In, typename Function, std::size_t... I, typename... Pointers>
 void tiled_points(const Run& r, const Pointwise<sizeof...(In)>& p, const Index* steps, const Function& function, Out* out,
                   std::index_sequence<I...>, Pointers... inputs) {
-  TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> body{
-      {}, function, out, {inputs...}, {in_lanes(out, Tile::lanes), in_lanes(static_cast<const In*>(inputs), Tile::lanes)...}};
+  // Elements that are no neighbours are loaded one by one anyway.
+  constexpr int inmost = Tile::at.rank - 1;
+  const bool aligned =
+      in_lanes(out, Tile::lanes) &&
+      ((Tile::at.step[I + 1][inmost] != 1 || in_lanes(static_cast<const In*>(inputs), Tile::lanes)) && ...);
+  TiledPoints<Tile, Function, std::index_sequence<I...>, Out, In...> body{{}, function, out, {inputs...}, aligned};
   const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.extent, {steps, p.step[I]...}, "pointwise");
   launch_blocks<block_threads, tile_resident>(r, blocks, body, "pointwise");
 }
