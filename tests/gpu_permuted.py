@@ -70,8 +70,14 @@ def _converted(given: TensorFormat, made: TensorFormat) -> Trial:
 
 
 def permuted_trials() -> list[Trial]:
-    """Of each alternative the kernel that is predicted to be fastest, some in other tiles, and some with rows apart."""
-    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable", kind="near")]
+    """Of each alternative the kernels that are predicted to be fastest, which store elements and words wherever rows
+    begin; some in other tiles, and some with rows apart."""
+    found = [
+        trial
+        for layer in LAYERS
+        for other in ("permuted_words", "permuted")
+        for trial in trials_of(layer, "portable", kind="near", without=(other,))
+    ]
     for label, stated in _TILES.items():
         trial = next(each for each in found if each.layer.label == label)
         for cut, near in stated:

@@ -33,6 +33,7 @@ from bolt_build.families.portable.kernels import tiled_pads
 from bolt_build.families.portable.kernels.flat import flat_form
 from bolt_build.families.portable.kernels.flat_rows import exchanged, row_form, sliced
 from bolt_build.families.portable.kernels.permuted import FORM as PERMUTED
+from bolt_build.families.portable.kernels.permuted import WORDS as PERMUTED_WORDS
 from bolt_build.families.portable.kernels.row_sources import joined, joins_whole, padded, padding, parts_of
 from bolt_build.families.portable.kernels.tiled import (
     Points,
@@ -296,7 +297,7 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=_cast_bandwidth,
         gpu_latency=copy_latency,
-        forms=(PERMUTED, _TILED_CASTS),
+        forms=(PERMUTED, PERMUTED_WORDS, _TILED_CASTS),
         is_view=is_same_bytes,
     ),
     Rule(
@@ -309,7 +310,7 @@ RULES = (
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED, _TILED_ROWS, _ROWS),
+        forms=(PERMUTED, PERMUTED_WORDS, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Transpose,
@@ -322,7 +323,7 @@ RULES = (
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED, _TILED_ROWS, _ROWS),
+        forms=(PERMUTED, PERMUTED_WORDS, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Rearrange,
@@ -336,7 +337,7 @@ RULES = (
         view_offset=_slice_offset,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
-        forms=(PERMUTED, _TILED_ROWS, _ROWS),
+        forms=(PERMUTED, PERMUTED_WORDS, _TILED_ROWS, _ROWS),
     ),
     Rule(
         Expand,

@@ -4,7 +4,6 @@ sides go through shared memory."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -16,6 +15,8 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.copies import copied_types, in_whole_accesses, rows_kept, strided_text
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.permuted_tiles import (
+    BANK_BYTES,
+    SECTOR,
     Side,
     are_apart,
     conflicts,
@@ -37,15 +38,24 @@ _MOST = 48 << 10
 """The same that a candidate may state: what a block has without asking."""
 _TRIED = 6
 """Tiles whose order in shared memory is looked for."""
-_READ_END, _STORE_END = 4, 65
+_READ_END, _STORE_END, _STORE_PART = 6.0, 45.0, 0.75
 """Bytes of sectors that a run's ends waste beside it, in the mean: where it is read, and where it is stored, for memory
-completes sectors that are stored in part."""
-_BLOCK, _READ_WORD, _STORE_WORD, _ELEMENT, _RAGGED = 24, 1, 4, 4, 1.5
+completes sectors that are stored in part; and bytes that an element costs of which a thread stores one at once, for
+its warp's accesses end within sectors too."""
+_WHOLE_READ_END, _WHOLE_STORE_END = 2.0, 8.0
+"""The same where runs begin and end with sectors: a guess, for none of less than two sectors was measured."""
+_BLOCK, _READ_WORD, _STORE_WORD, _ELEMENT, _RAGGED, _ACCESS = 32.0, 0.5, 2.0, 4.0, 1.2, 4.0
 """Instructions of a thread for where its tile and its words stand, for a word that it reads, for one that it stores,
-for an element of either, and for each axis that may end within a tile. These and the part of the bandwidth follow what
-tuning measured on an H200."""
-_REACHED, _TILE = 0.85, 2.0e-6
-"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store."""
+for an element of either, for each axis that may end within a tile; and instructions that take as long as an access to
+shared memory in which no threads meet."""
+_REACHED, _TILE = 0.86, 0.45e-6
+"""The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store.
+
+All of these are fitted to 202 times of an H200 of 56 copies of which elements are loaded one by one, or have four
+bytes: the tile that is predicted to be fastest took 0.7% longer than the fastest in the mean, 4% at most. When words
+of two elements were measured, threads waited for each before they asked for the next: those times are of no use."""
+_SHORTEST_ROW = 16
+"""Elements of a row that is stored in words wherever it begins: of shorter ones parts of words are too many."""
 
 
 @dataclass(frozen=True)
@@ -70,80 +80,102 @@ class PermutedTile:
 
 @dataclass(frozen=True)
 class _Copy:
-    """What is copied: its loops, bytes of an element on both sides, and where the input begins."""
+    """What is copied: its loops, bytes of an element on both sides, and where the input begins. `anywhere`: rows are
+    stored in words wherever they begin."""
 
     loops: tuple[Loop, ...]
     nbytes: tuple[int, int]
     offset: int
+    anywhere: bool
 
     def tiles(self, cut: tuple[int, ...]) -> int:
         return prod(ceil(loop.extent / own) for loop, own in zip(self.loops, cut, strict=True))
 
-    def even(self, cut: tuple[int, ...], side: int) -> bool:
-        return is_even(self.loops, cut, side, self.nbytes[side], 0 if side else self.offset)
+    def even(self, cut: tuple[int, ...], side: int, unit: int = BANK_BYTES) -> bool:
+        return is_even(self.loops, cut, side, self.nbytes[side], 0 if side else self.offset, unit)
 
     def side(self, cut: tuple[int, ...], near: tuple[int, ...], side: int) -> Side:
-        return side_of(self.loops, cut, near, side, self.nbytes[side], self.even(cut, side))
+        anywhere = self.anywhere and side == 1
+        return side_of(self.loops, cut, near, side, self.nbytes[side], self.even(cut, side), anywhere)
 
-    def edges(self, cut: tuple[int, ...]) -> float:
-        """How many times the bytes of both sides are moved with those at the ends of runs."""
-        lengths = [run_of(self.loops, cut, side).length for side in (0, 1)]
-        return 1 + (_READ_END / lengths[0] + _STORE_END / lengths[1]) / sum(self.nbytes)
+    def placed(self, cut: tuple[int, ...]) -> tuple[int, ...]:
+        return placed(self.loops, cut, self.nbytes[0], self.even(cut, 1), self.anywhere)
 
-    def instructions(self, cut: tuple[int, ...], near: tuple[int, ...], met: bool) -> float:
-        """Of all threads for a tile; an access to shared memory takes as long as four of them, and more where threads
-        meet in a bank, if that is looked at."""
+    def refuse(self, cut: tuple[int, ...], near: tuple[int, ...]) -> str | None:
+        """Why such tiles are not stored in words wherever their rows begin."""
+        row = side_of(self.loops, cut, near, 1, self.nbytes[1], self.even(cut, 1))
+        if row.lanes > 1:
+            return "all rows of the output begin and end with words"
+        if row.row < _SHORTEST_ROW:
+            return Reason(
+                "rows of {} elements are mostly parts of words, at least {} are supported", row.row, _SHORTEST_ROW
+            )
+        return None
+
+    def edges(self, cut: tuple[int, ...], lanes: int) -> float:
+        """How many times the bytes of both sides are moved with those at the ends of runs, of so many elements that an
+        access stores."""
+        given, made = (run_of(self.loops, cut, side).length for side in (0, 1))
+        read = (_WHOLE_READ_END if self.even(cut, 0, SECTOR) else _READ_END) / given
+        stored = _WHOLE_STORE_END / made if self.even(cut, 1, SECTOR) else _STORE_END / made + _STORE_PART / lanes
+        return 1 + (read + stored) / sum(self.nbytes)
+
+    def instructions(self, cut: tuple[int, ...], sides: tuple[Side, Side], met: bool) -> float:
+        """Of all threads for a tile. Accesses to shared memory take longer where threads meet in a bank, if that is
+        looked at."""
         ragged = sum(loop.extent % own > 0 for loop, own in zip(self.loops, cut, strict=True))
         issued, shared = float(_BLOCK), 0.0
-        for number, word in enumerate((_READ_WORD, _STORE_WORD)):
-            side = self.side(cut, near, number)
+        for word, side in zip((_READ_WORD, _STORE_WORD), sides, strict=True):
             issued += side.turns * (word + side.lanes * _ELEMENT + ragged * _RAGGED)
-            shared += side.turns * side.lanes * (conflicts(side, self.nbytes[0]) if met else 1.0) + side.turns
-        return THREADS * max(issued, 4 * shared)
+            shared += side.turns * side.accesses * (conflicts(side, self.nbytes[0]) if met else 1.0)
+        return THREADS * max(issued, _ACCESS * shared)
 
 
 @functools.lru_cache(maxsize=512)
-def _copy(problem: KernelProblem) -> _Copy:
+def _copy(problem: KernelProblem, anywhere: bool) -> _Copy:
     loops, offset = rows_kept(problem)
     sides = (problem.inputs[0], problem.outputs[0])
-    return _Copy(loops, (sides[0].format.dtype.nbytes, sides[1].format.dtype.nbytes), offset)
+    return _Copy(loops, (sides[0].format.dtype.nbytes, sides[1].format.dtype.nbytes), offset, anywhere)
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def _refuse(problem: KernelProblem, anywhere: bool) -> str | None:
     if problem.inputs[0].constant:
         return "a constant is copied once"
     if in_whole_accesses(problem):
         return "threads of the plain kernel have whole accesses"
-    loops = _copy(problem).loops
-    if len(loops) > MOST_AXES:
-        return Reason("rows that may lie apart make {} loops, at most {} are supported", len(loops), MOST_AXES)
-    if any(step <= 0 for loop in loops for step in loop.steps):
+    copy = _copy(problem, anywhere)
+    if len(copy.loops) > MOST_AXES:
+        return Reason("rows that may lie apart make {} loops, at most {} are supported", len(copy.loops), MOST_AXES)
+    if any(step <= 0 for loop in copy.loops for step in loop.steps):
         return "elements are read backwards, or more than once"
-    if any(all(loop.steps[side] != 1 for loop in loops) for side in (0, 1)):
+    if any(all(loop.steps[side] != 1 for loop in copy.loops) for side in (0, 1)):
         return "no elements are neighbours on both sides"
+    if anywhere and copy.nbytes[1] >= BANK_BYTES:
+        return "elements of the output are whole words"
     return None
 
 
 @functools.lru_cache(maxsize=512)
 def _tiles(copy: _Copy, gpu: Gpu) -> tuple[PermutedTile, ...]:
-    """Those that take the fewest clocks if no threads meet in a bank."""
-    own, elements = copy.nbytes[0], prod(loop.extent for loop in copy.loops)
+    """Those that take the fewest clocks if no threads meet in a bank; legal ones first."""
+    elements = prod(loop.extent for loop in copy.loops)
 
     def clocks(cut: tuple[int, ...]) -> float:
-        nbytes = elements * sum(copy.nbytes) * copy.edges(cut)
-        return clocks_of(nbytes, copy.instructions(cut, dense(copy.loops, cut), False), copy.tiles(cut), gpu)
+        near = dense(copy.loops, cut)
+        sides = (copy.side(cut, near, 0), copy.side(cut, near, 1))
+        nbytes = elements * sum(copy.nbytes) * copy.edges(cut, sides[1].lanes)
+        return clocks_of(nbytes, copy.instructions(cut, sides, False), copy.tiles(cut), gpu)
 
-    best = sorted(cuts(copy.loops, _ROOM // own), key=lambda cut: (clocks(cut), cut))[:_TRIED]
-    return tuple(PermutedTile(cut, placed(copy.loops, cut, own, copy.even(cut, 1))) for cut in best)
+    def order(cut: tuple[int, ...]) -> tuple[bool, float, tuple[int, ...]]:
+        return copy.anywhere and copy.refuse(cut, dense(copy.loops, cut)) is not None, clocks(cut), cut
+
+    best = sorted(cuts(copy.loops, _ROOM // copy.nbytes[0]), key=order)[:_TRIED]
+    return tuple(PermutedTile(cut, copy.placed(cut)) for cut in best)
 
 
-def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[PermutedTile]:
-    yield from _tiles(_copy(problem), gpu)
-
-
-def refuse_tile(problem: KernelProblem, tile: PermutedTile, gpu: Gpu) -> str | None:
+def _refuse_tile(problem: KernelProblem, tile: PermutedTile, anywhere: bool) -> str | None:
     """Why no kernel copies in such tiles, None where one does."""
-    copy = _copy(problem)
+    copy = _copy(problem, anywhere)
     if not len(copy.loops) == len(tile.cut) == len(tile.near):
         return Reason("a tile states {} loops and {} steps of {}", len(tile.cut), len(tile.near), len(copy.loops))
     if any(not 1 <= own <= loop.extent for own, loop in zip(tile.cut, copy.loops, strict=True)):
@@ -154,49 +186,59 @@ def refuse_tile(problem: KernelProblem, tile: PermutedTile, gpu: Gpu) -> str | N
         return "elements of a tile are neighbours on one side alone"
     if (room := size_of(tile.cut, tile.near) * copy.nbytes[0]) > _MOST:
         return Reason("takes {} bytes of shared memory, a block has {}", room, _MOST)
-    return None
+    return copy.refuse(tile.cut, tile.near) if anywhere else None
 
 
 @functools.lru_cache(maxsize=1024)
-def _instructions(copy: _Copy, tile: PermutedTile) -> float:
-    return copy.instructions(tile.cut, tile.near, True)
+def _taken(copy: _Copy, tile: PermutedTile) -> tuple[float, float]:
+    """How many times the bytes are moved, and instructions of a tile."""
+    sides = (copy.side(tile.cut, tile.near, 0), copy.side(tile.cut, tile.near, 1))
+    return copy.edges(tile.cut, sides[1].lanes), copy.instructions(tile.cut, sides, True)
 
 
-def _seconds(problem: KernelProblem, tile: PermutedTile, target: Target) -> float:
+def _seconds(problem: KernelProblem, tile: PermutedTile, target: Target, anywhere: bool) -> float:
     """What the bytes and the ends of runs take, or what the instructions do, if that is longer."""
-    copy = _copy(problem)
-    memory = moved(problem.nbytes, target) * copy.edges(tile.cut) / _REACHED
-    return seconds_of(memory, _instructions(copy, tile), copy.tiles(tile.cut), _TILE, target)
+    copy = _copy(problem, anywhere)
+    edges, instructions = _taken(copy, tile)
+    memory = moved(problem.nbytes, target) * edges / _REACHED
+    return seconds_of(memory, instructions, copy.tiles(tile.cut), _TILE, target)
 
 
-def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions) -> StepCode:
+def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions, anywhere: bool) -> StepCode:
     loops, offset = rows_kept(problem, at.input_pitch(0), at.pitch(0))
     sides = (problem.inputs[0], problem.outputs[0])
     of_a_tile = [
         tuple(loop.steps[side] if own > 1 else 0 for loop, own in zip(loops, tile.cut, strict=True)) for side in (0, 1)
     ]
     ragged = sum(1 << i for i, (loop, own) in enumerate(zip(loops, tile.cut, strict=True)) if loop.extent % own)
-    even = (
+    even = [
         boolean(is_even(loops, tile.cut, side, operand.format.dtype.nbytes, 0 if side else offset))
         for side, operand in enumerate(sides)
-    )
+    ]
     loops_of = ", ".join(map(numbers, (tile.cut, *of_a_tile, tile.near)))
-    how = f"bolt::portable::PermutedTile<{loops_of}, {ragged}u>, {', '.join(even)}"
-    types = copied_types(*sides)
-    copy = strided_text(loops, offset)
-    call = f"bolt::portable::permuted_copy<{types}, {how}>(r, {copy}, {at.inputs[0]}, {at.outputs[0]});"
-    return StepCode(("bolt_portable/cuda/permuted.h",), None, "", call)
+    how = f"bolt::portable::PermutedTile<{loops_of}, {ragged}u>, {', '.join(even[:1] if anywhere else even)}"
+    name = "permuted_words" if anywhere else "permuted"
+    copy = f"r, {strided_text(loops, offset)}, {at.inputs[0]}, {at.outputs[0]}"
+    call = f"bolt::portable::{name}_copy<{copied_types(*sides)}, {how}>({copy});"
+    return StepCode((f"bolt_portable/cuda/{name}.h",), None, "", call)
 
 
-FORM: Form[PermutedTile] = Form(
-    "permuted",
-    lambda problem: (
-        prod(problem.outputs[0].shape) > 0 and copied_types(problem.inputs[0], problem.outputs[0]) is not None
-    ),
-    _refuse,
-    tiles,
-    refuse_tile,
-    _seconds,
-    PermutedTile.read,
-    _emit,
-)
+def _form(algorithm: str, anywhere: bool) -> Form[PermutedTile]:
+    return Form(
+        algorithm,
+        lambda problem: (
+            prod(problem.outputs[0].shape) > 0 and copied_types(problem.inputs[0], problem.outputs[0]) is not None
+        ),
+        lambda problem, gpu: _refuse(problem, anywhere),
+        lambda problem, gpu: iter(_tiles(_copy(problem, anywhere), gpu)),
+        lambda problem, tile, gpu: _refuse_tile(problem, tile, anywhere),
+        lambda problem, tile, target: _seconds(problem, tile, target, anywhere),
+        PermutedTile.read,
+        lambda problem, tile, at: _emit(problem, tile, at, anywhere),
+    )
+
+
+FORM = _form("permuted", False)
+"""Stored element by element, or in words where all rows begin and end with them."""
+WORDS = _form("permuted_words", True)
+"""Stored in words wherever rows begin: parts of words at their ends alone."""

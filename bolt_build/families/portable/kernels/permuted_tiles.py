@@ -10,8 +10,8 @@ from math import ceil, prod
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.kernels.tile_threads import WARP, threads_along
 
-BANKS, BANK_BYTES = 32, 4
-"""Of shared memory: an access of a warp is as many as it has words of one bank."""
+BANKS, BANK_BYTES, SECTOR = 32, 4, 32
+"""Of shared memory: an access of a warp is as many as it has words of one bank. And bytes that memory has at least."""
 _RUNS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 """Elements of a run that are tried on each side."""
 _STEP = 8
@@ -58,9 +58,29 @@ class Side:
     turns: int
     lanes: int
 
+    @property
+    def row(self) -> int:
+        """Elements of the innermost loop."""
+        return self.loops[0][0]
 
-def side_of(loops: Sequence[Loop], cut: Sequence[int], near: Sequence[int], side: int, nbytes: int, even: bool) -> Side:
-    """Loops that follow each other on the side and in shared memory are one."""
+    @property
+    def accesses(self) -> int:
+        """To shared memory, of a word: one where its elements lie in a word there too."""
+        whole = self.loops[0][1] == 1 and all(step % self.lanes == 0 for _, step in self.loops[1:])
+        return 1 if whole else self.lanes
+
+
+def side_of(
+    loops: Sequence[Loop],
+    cut: Sequence[int],
+    near: Sequence[int],
+    side: int,
+    nbytes: int,
+    even: bool,
+    anywhere: bool = False,
+) -> Side:
+    """Loops that follow each other on the side and in shared memory are one. `anywhere`: rows are stored in words
+    wherever they begin."""
     kept = list[list[int]]()
     for i in reversed(ordered(loops, side)):
         far, own = loops[i].steps[side], cut[i]
@@ -71,14 +91,19 @@ def side_of(loops: Sequence[Loop], cut: Sequence[int], near: Sequence[int], side
         else:
             kept.append([own, far, near[i]])
     few = max(1, BANK_BYTES // nbytes)
-    lanes = few if even and kept[-1][1] == 1 and kept[-1][0] % few == 0 else 1
-    box, parts = threads_along([extent for extent, _, _ in reversed(kept)], lanes)
+    lanes = few if anywhere or (even and kept[-1][1] == 1 and kept[-1][0] % few == 0) else 1
+    extents = [extent for extent, _, _ in reversed(kept)]
+    if anywhere:
+        extents[0] += 2 * (lanes - 1)
+    box, parts = threads_along(extents, lanes)
     return Side(tuple((extent, step) for extent, _, step in reversed(kept)), box, prod(parts), lanes)
 
 
-def is_even(loops: Sequence[Loop], cut: Sequence[int], side: int, nbytes: int, offset: int) -> bool:
-    """Whether runs of all tiles begin and end where words of four bytes do, if the side's first element does."""
-    run, few = run_of(loops, cut, side).loops, max(1, BANK_BYTES // nbytes)
+def is_even(
+    loops: Sequence[Loop], cut: Sequence[int], side: int, nbytes: int, offset: int, unit: int = BANK_BYTES
+) -> bool:
+    """Whether runs of all tiles begin and end where units of so many bytes do, if the side's first element does."""
+    run, few = run_of(loops, cut, side).loops, max(1, unit // nbytes)
     steps = [offset]
     for i, (loop, own) in enumerate(zip(loops, cut, strict=True)):
         steps += [own * loop.steps[side]] if own < loop.extent else []
@@ -155,13 +180,15 @@ def dense(loops: Sequence[Loop], cut: Sequence[int], gaps: Sequence[int] = ()) -
     return tuple(found)
 
 
-def placed(loops: Sequence[Loop], cut: Sequence[int], nbytes: int, even: bool) -> tuple[int, ...]:
+def placed(
+    loops: Sequence[Loop], cut: Sequence[int], nbytes: int, even: bool, anywhere: bool = False
+) -> tuple[int, ...]:
     """Steps in shared memory: as in the input, with gaps behind an axis or two where the output's order would have
-    threads of a warp meet in one bank. `even`: of the output's runs."""
+    threads of a warp meet in one bank. `even` and `anywhere`: of the output's runs, as `side_of` has them."""
     gaps = [0] * sum(own > 1 for own in cut)
 
     def met() -> float:
-        return conflicts(side_of(loops, cut, dense(loops, cut, gaps), 1, nbytes, even), nbytes)
+        return conflicts(side_of(loops, cut, dense(loops, cut, gaps), 1, nbytes, even, anywhere), nbytes)
 
     best = met()
     for place in range(1, len(gaps)):

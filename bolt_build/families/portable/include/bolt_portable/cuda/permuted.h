@@ -41,12 +41,70 @@ struct PermutedSide {
   using Thread = TileThread<PermutedSide>;
 };
 
+/// Loads a tile into shared memory. `aligned`: the tensor begins where words do.
+template <typename Reads, bool aligned, typename In, int rank>
+__device__ void read_tile(const In* source, In* held, const std::uint32_t (&limit)[rank]) {
+  constexpr int turns = Reads::at.turns, most = sizeof(typename Reads::Word) < 4 ? 16 : 8;
+  constexpr int rounds = rounds_of(turns, most), ahead = ahead_of(turns, most);
+  using Thread = typename Reads::Thread;
+  const Thread thread;
+  const In* const from = source + settled(thread.template first<0>());
+  In* const own = held + settled(static_cast<std::uint32_t>(thread.template first<1>()));
+#pragma unroll
+  for (int round = 0; round < rounds; ++round) {
+    typename Reads::Word words[ahead];
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) {
+      const int turn = round * ahead + k;
+      if (turn < turns && thread.has(turn, limit))
+        words[k] = load_word<typename Reads::Word>(from + Thread::template on<0>(turn), aligned);
+    }
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) {
+      const int turn = round * ahead + k;
+      if (turn >= turns || !thread.has(turn, limit)) continue;
+#pragma unroll
+      for (int i = 0; i < Reads::lanes; ++i) own[Thread::template on<1>(turn) + i * Reads::beside] = words[k].at[i];
+    }
+  }
+}
+
+/// Stores a tile in words where all its runs begin with words, and element by element where they do not.
+template <typename Tile, typename In, typename Out, bool even>
+struct PermutedStores {
+  using Side = PermutedSide<Tile, typename Tile::OutSteps, Out, even>;
+
+  template <bool aligned, int rank>
+  static __device__ void write_as(Out* target, const In* held, const std::uint32_t (&limit)[rank]) {
+    using Thread = typename Side::Thread;
+    const Thread thread;
+    Out* const to = target + settled(thread.template first<0>());
+    const In* const own = held + settled(static_cast<std::uint32_t>(thread.template first<1>()));
+#pragma unroll
+    for (int turn = 0; turn < Side::at.turns; ++turn) {
+      if (!thread.has(turn, limit)) continue;
+      typename Side::Word word;
+#pragma unroll
+      for (int i = 0; i < Side::lanes; ++i)
+        word.at[i] = converted<In, Out>(own[Thread::template on<1>(turn) + i * Side::beside]);
+      store_word(to + Thread::template on<0>(turn), aligned, word);
+    }
+  }
+
+  template <int rank>
+  static __device__ void write(Out* target, const In* held, const std::uint32_t (&limit)[rank], bool aligned) {
+    if (Side::lanes == 1 || aligned)
+      write_as<true>(target, held, limit);
+    else
+      write_as<false>(target, held, limit);
+  }
+};
+
 /// A tile a block: neighbouring threads read neighbours of the input, and write neighbours of the output. Between them it lies in
 /// shared memory, in an order in which threads of a warp mostly meet different banks.
-template <typename Tile, typename In, typename Out, bool even_in, bool even_out>
+template <typename Tile, typename In, typename Out, bool even_in, typename Stores>
 struct Permutation {
   using Reads = PermutedSide<Tile, typename Tile::InSteps, In, even_in>;
-  using Writes = PermutedSide<Tile, typename Tile::OutSteps, Out, even_out>;
   static constexpr int rank = Tile::rank, room = Tile::room();
   TileBlocks<rank, 2> blocks;
   const In* in;
@@ -59,73 +117,32 @@ struct Permutation {
     // Each way has a loop of its own: were it chosen word by word, the compiler would take a word apart where it is loaded, and a
     // thread would wait for each before it asks for the next.
     if (Reads::lanes == 1 || aligned_in)
-      read<true>(in + tile.at[0], held, tile.limit);
+      read_tile<Reads, true>(in + tile.at[0], held, tile.limit);
     else
-      read<false>(in + tile.at[0], held, tile.limit);
+      read_tile<Reads, false>(in + tile.at[0], held, tile.limit);
     __syncthreads();
-    if (Writes::lanes == 1 || aligned_out)
-      write<true>(out + tile.at[1], held, tile.limit);
-    else
-      write<false>(out + tile.at[1], held, tile.limit);
-  }
-
-  template <bool aligned>
-  __device__ void read(const In* source, In* held, const std::uint32_t (&limit)[rank]) const {
-    constexpr int turns = Reads::at.turns, most = sizeof(typename Reads::Word) < 4 ? 16 : 8;
-    constexpr int rounds = rounds_of(turns, most), ahead = ahead_of(turns, most);
-    using Thread = typename Reads::Thread;
-    const Thread thread;
-    const In* const from = source + settled(thread.template first<0>());
-    In* const own = held + settled(static_cast<std::uint32_t>(thread.template first<1>()));
-#pragma unroll
-    for (int round = 0; round < rounds; ++round) {
-      typename Reads::Word words[ahead];
-#pragma unroll
-      for (int k = 0; k < ahead; ++k) {
-        const int turn = round * ahead + k;
-        if (turn < turns && thread.has(turn, limit))
-          words[k] = load_word<typename Reads::Word>(from + Thread::template on<0>(turn), aligned);
-      }
-#pragma unroll
-      for (int k = 0; k < ahead; ++k) {
-        const int turn = round * ahead + k;
-        if (turn >= turns || !thread.has(turn, limit)) continue;
-#pragma unroll
-        for (int i = 0; i < Reads::lanes; ++i) own[Thread::template on<1>(turn) + i * Reads::beside] = words[k].at[i];
-      }
-    }
-  }
-
-  template <bool aligned>
-  __device__ void write(Out* target, const In* held, const std::uint32_t (&limit)[rank]) const {
-    using Thread = typename Writes::Thread;
-    const Thread thread;
-    Out* const to = target + settled(thread.template first<0>());
-    const In* const own = held + settled(static_cast<std::uint32_t>(thread.template first<1>()));
-#pragma unroll
-    for (int turn = 0; turn < Writes::at.turns; ++turn) {
-      if (!thread.has(turn, limit)) continue;
-      typename Writes::Word word;
-#pragma unroll
-      for (int i = 0; i < Writes::lanes; ++i)
-        word.at[i] = converted<In, Out>(own[Thread::template on<1>(turn) + i * Writes::beside]);
-      store_word(to + Thread::template on<0>(turn), aligned, word);
-    }
+    Stores::write(out + tile.at[1], held, tile.limit, aligned_out);
   }
 };
+
+/// Queues a copy whose tiles are `Tile`, and which are stored as `Stores` says.
+template <typename In, typename Out, typename Tile, bool even_in, typename Stores>
+void permuted_tiles(const Run& r, const StridedCopy& p, const void* input, void* output) {
+  using Body = Permutation<Tile, In, Out, even_in, Stores>;
+  Body body{};
+  body.in = static_cast<const In*>(input) + p.in_offset;
+  body.out = static_cast<Out*>(output) + p.out_offset;
+  body.aligned_in = in_lanes(body.in, Body::Reads::lanes);
+  body.aligned_out = in_lanes(body.out, Stores::Side::lanes);
+  const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.extent, {p.in, p.out}, "permutation");
+  launch_blocks<block_threads, tile_resident>(r, blocks, body, "permutation");
+}
 
 /// A copy whose tiles are `Tile`. `even_in`, `even_out`: runs of all tiles begin where words of four bytes do on that side, if its
 /// first element does.
 template <typename In, typename Out, typename Tile, bool even_in, bool even_out>
 void permuted_copy(const Run& r, const StridedCopy& p, const void* input, void* output) {
-  using Body = Permutation<Tile, In, Out, even_in, even_out>;
-  Body body{};
-  body.in = static_cast<const In*>(input) + p.in_offset;
-  body.out = static_cast<Out*>(output) + p.out_offset;
-  body.aligned_in = in_lanes(body.in, Body::Reads::lanes);
-  body.aligned_out = in_lanes(body.out, Body::Writes::lanes);
-  const Index blocks = body.blocks.template fill<typename Tile::Cut>(p.extent, {p.in, p.out}, "permutation");
-  launch_blocks<block_threads, tile_resident>(r, blocks, body, "permutation");
+  permuted_tiles<In, Out, Tile, even_in, PermutedStores<Tile, In, Out, even_out>>(r, p, input, output);
 }
 
 }  // namespace bolt::portable
