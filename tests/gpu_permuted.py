@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from gpu_harness import TARGET, Trial, trials_of
-from gpu_pools import DIRECT, PORTABLE
+from gpu_pools import PORTABLE
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
@@ -43,6 +43,8 @@ LAYERS = (
     _permuted("i64", Transpose((0, 2, 1)), (2, 67, 41), DType.I64),
     _permuted("bytes", Transpose((0, 2, 1)), (3, 77, 141), DType.U8),
     _permuted("even-bytes", Transpose((0, 2, 1)), (3, 76, 142), DType.U8),
+    _permuted("long", Transpose((0, 2, 1)), (2, 601, 19)),
+    _permuted("long-bytes", Transpose((0, 2, 1)), (2, 1101, 19), DType.U8),
 )
 _TILES = {
     "permute-boxes": (
@@ -53,19 +55,25 @@ _TILES = {
     "permute-scores": (((1, 37, 8), (0, 1, 40)), ((5, 16, 16), (401, 25, 1)), ((6, 37, 37), (1369, 1, 37))),
 }
 """Tiles that prediction would not put first: in parts, of several planes, in another order in shared memory."""
+_WORD_TILES = {
+    "permute-scores": (((1, 8, 21), (0, 1, 9)), ((6, 37, 16), (645, 1, 40))),
+    "permute-long": (((1, 8, 601), (0, 1, 9)), ((2, 3, 560), (1683, 1, 3))),
+    "permute-long-bytes": (((1, 8, 1101), (0, 1, 9)), ((1, 19, 777), (0, 1, 19))),
+}
+"""The same of tiles that are stored in words: rows in parts, and of more words than a block has threads."""
 
 
-def candidate(tile: PermutedTile) -> Candidate:
-    return Candidate("portable", (("algorithm", "permuted"), *tile.parameters), tile.settings)
+def candidate(tile: PermutedTile, algorithm: str = "permuted") -> Candidate:
+    return Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
 
 
-def _converted(given: TensorFormat, made: TensorFormat) -> Trial:
+def _converted(given: TensorFormat, made: TensorFormat, algorithm: str = "permuted") -> Trial:
     """Images whose layout and type change at once."""
     shape = (2, 27, 13, 11)
     problem = KernelProblem(Convert(), (Operand(shape, given),), (Operand(shape, made),), (), DType.F32, TARGET.name)
     layer = Layer("permute-images", Convert(), (Input(shape),), (), DType.F16, TOLERANCE)
     legal, _ = PORTABLE.candidates(problem, TARGET)
-    first = next(each for each in legal if each != DIRECT)
+    first = next(each for each in legal if dict(each.parameters)["algorithm"] == algorithm)
     return Trial(layer, ProposedStep(problem, ("x0",), ("y",), pitched=(0,), reads_apart=(0,)), first)
 
 
@@ -78,14 +86,15 @@ def permuted_trials() -> list[Trial]:
         for other in ("permuted_words", "permuted")
         for trial in trials_of(layer, "portable", kind="near", without=(other,))
     ]
-    for label, stated in _TILES.items():
+    tiles = [("permuted", label, tile) for label, stated in _TILES.items() for tile in stated]
+    tiles += [("permuted_words", label, tile) for label, stated in _WORD_TILES.items() for tile in stated]
+    for algorithm, label, (cut, near) in tiles:
         trial = next(each for each in found if each.layer.label == label)
-        for cut, near in stated:
-            other = candidate(PermutedTile(cut, near))
-            if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
-                raise ValueError(f"{label}: {reason}")
-            found.append(replace(trial, candidate=other))
+        other = candidate(PermutedTile(cut, near), algorithm)
+        if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
+            raise ValueError(f"{label}: {reason}")
+        found.append(replace(trial, candidate=other))
     planes, pixels = TensorFormat(DType.F32, Layout.ROW), TensorFormat(DType.F16, Layout.CHANNELS_LAST)
-    found += [_converted(planes, pixels), _converted(pixels, planes)]
+    found += [_converted(planes, pixels), _converted(planes, pixels, "permuted_words"), _converted(pixels, planes)]
     apart = [trial for trial in found if trial.step.pitched and trial.step.reads_apart]
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 8, between=24) for trial in apart[::3]]

@@ -165,8 +165,10 @@ bool decode_arithmetic(Reader& reader, const Statement& s, Instruction& i) {
   if (base == "mov") return decode_move(reader, s, i, type);
   if (type.kind == 'p') {
     if (base != "and" && base != "or" && base != "xor" && base != "not") return false;
-    i.form = base == "and" ? '&' : base == "or" ? '|' : base == "xor" ? '^' : '~';
-    for (std::size_t n = 0; n < s.operands.size(); ++n) i.at[n] = reader.predicate(s.operands[n]);
+    // Nvcc also writes the opposite of a predicate as one that differs from -1.
+    const bool opposite = base == "not" || (base == "xor" && s.operands.at(2) == "-1");
+    i.form = base == "and" ? '&' : base == "or" ? '|' : opposite ? '~' : '^';
+    for (std::size_t n = 0; n < (opposite ? 2 : s.operands.size()); ++n) i.at[n] = reader.predicate(s.operands[n]);
     i.execute = of_predicates;
     return true;
   }
