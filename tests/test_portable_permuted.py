@@ -3,13 +3,17 @@ offered first, and that the plain kernel stays."""
 
 from __future__ import annotations
 
-from itertools import product
+import re
+import subprocess
+from itertools import groupby, product
 from math import prod
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bolt_build import runtime
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.common.geometry import Loop
@@ -20,6 +24,7 @@ from bolt_build.families.portable.kernels.permuted_tiles import are_apart, confl
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.shape import Convert, Slice, Transpose
 from bolt_build.targets import HOST, target_named
+from bolt_build.toolchain import probe
 
 FAMILY, H100 = Portable(), target_named("h100")
 ROW, LAST = Layout.ROW, Layout.CHANNELS_LAST
@@ -40,8 +45,11 @@ BOXES = turned((32, 3, 85, 40, 40), 0, 1, 3, 4, 2)
 """Loops of 96 planes, 40 rows and 40 columns of boxes, and 85 numbers."""
 
 
-def stated(tile: PermutedTile) -> Candidate:
-    return Candidate("portable", (("algorithm", "permuted"), *tile.parameters))
+TILED = Candidate("portable", (("algorithm", "tiled"), ("tile", "1x1x32x34"), ("lanes", 2)))
+
+
+def stated(tile: PermutedTile, algorithm: str = "permuted") -> Candidate:
+    return Candidate("portable", (("algorithm", algorithm), *tile.parameters))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +67,26 @@ def stated(tile: PermutedTile) -> Candidate:
 )  # fmt: skip
 def test_a_tile_that_no_kernel_has_is_refused_with_its_reason(cut: Shape, near: Shape, reason: str | None) -> None:
     assert FAMILY.refuse(BOXES, stated(PermutedTile(cut, near)), H100) == reason
+
+
+@pytest.mark.parametrize(
+    ("problem", "cut", "near", "reason"),
+    [
+        (turned((32, 12, 197, 197), 0, 1, 3, 2), (1, 20, 197), (0, 1, 21), None),
+        (turned((32, 12, 197, 197), 0, 1, 3, 2), (1, 99, 12), (0, 1, 99),
+         "rows of 12 elements are mostly parts of words, at least 16 are supported"),
+        (BOXES, (1, 2, 40, 85), (0, 41, 1, 82), None),
+        (turned((32, 302, 58), 0, 2, 1), (1, 16, 302), (0, 1, 17), "all rows of the output begin and end with words"),
+        (turned((32, 12, 197, 197), 0, 1, 3, 2, dtype=DType.F32), (1, 20, 197), (0, 1, 21),
+         "permuted_words: elements of the output are whole words"),
+        (turned((32, 196, 768), 0, 2, 1), (1, 20, 196), (0, 1, 21),
+         "permuted_words: threads of the plain kernel have whole accesses"),
+    ],
+)  # fmt: skip
+def test_rows_are_stored_in_words_wherever_they_begin_if_that_is_worth_it(
+    problem: KernelProblem, cut: Shape, near: Shape, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem, stated(PermutedTile(cut, near), "permuted_words"), H100) == reason
 
 
 @pytest.mark.parametrize(
@@ -144,6 +172,59 @@ def test_a_candidate_states_all_of_its_tile_and_emission_asks_for_nothing_else()
     for wrong in ("1x2x40", "1x2x40x-5", "", 7):
         other = Candidate("portable", (("algorithm", "permuted"), ("tile", wrong), ("near", "0x41x1x82")))
         assert FAMILY.refuse(BOXES, other, H100) is not None
+
+
+def test_words_wherever_rows_begin_have_a_kernel_of_their_own() -> None:
+    found = FAMILY.emit(
+        turned((32, 12, 197, 197), 0, 1, 3, 2),
+        stated(PermutedTile((1, 20, 197), (0, 1, 21)), "permuted_words"),
+        H100,
+        StepExpressions(("x",), ("y",), (None,)),
+    )
+    assert found.includes == ("bolt_portable/cuda/permuted_words.h",)
+    assert found.call == (
+        "bolt::portable::permuted_words_copy<std::uint16_t, std::uint16_t, bolt::portable::PermutedTile<"
+        "bolt::portable::Numbers<1, 20, 197>, bolt::portable::Numbers<0, 1, 197>, bolt::portable::Numbers<0, 197, 1>, "
+        "bolt::portable::Numbers<0, 1, 21>, 2u>, false>(r, bolt::portable::StridedCopy{.rank = 3, "
+        ".extent = {384, 197, 197}, .in = {38809, 1, 197}, .out = {38809, 197, 1}, .in_offset = 0, .out_offset = 0}, "
+        "x, y);"
+    )
+
+
+def test_both_ways_to_store_odd_rows_are_offered_and_words_are_predicted_to_be_faster() -> None:
+    """A row of 197 halves takes 99 words, so that a warp stores twice as much at once."""
+    found = FAMILY.candidates(turned((32, 197, 768), 0, 2, 1), H100)[0]
+    names = [dict(each.parameters)["algorithm"] for each in found]
+    assert names[0] == "permuted_words"
+    assert set(names) == {"direct", "permuted", "permuted_words"}
+
+
+@pytest.mark.parametrize(
+    ("problem", "candidate"),
+    [
+        (turned((32, 197, 768), 0, 2, 1), stated(PermutedTile((1, 16, 104), (0, 1, 18)))),
+        (turned((32, 256, 16, 34), 0, 2, 1, 3), TILED),
+    ],
+    ids=["permuted", "tiled"],
+)
+def test_a_thread_asks_for_its_next_word_before_it_takes_one_apart(
+    problem: KernelProblem, candidate: Candidate, tmp_path: Path
+) -> None:
+    """Where tensors begin with words and where they do not there are loops of their own: one loop with a branch around
+    each word has the compiler take a word apart where it is loaded."""
+    nvcc = probe(("nvcc",)).tool("nvcc").path
+    if nvcc is None:
+        pytest.skip("needs nvcc")
+    assert FAMILY.refuse(problem, candidate, H100) is None
+    code = FAMILY.emit(problem, candidate, H100, StepExpressions(("x",), ("y",), (None,)))
+    includes = "".join(f'#include "{name}"\n' for name in code.includes)
+    source = tmp_path / "step.cu"
+    source.write_text(f"{includes}void step(const bolt::Run& r, const void* x, void* y) {{ {code.call} }}\n")
+    folders = (f"-I{folder}" for folder in (runtime.include_dir(), FAMILY.include_dir))
+    command = [nvcc, "-std=c++17", "--expt-relaxed-constexpr", "--extended-lambda", "-arch=sm_90a", *folders]
+    subprocess.run([*command, "-ptx", source, "-o", tmp_path / "step.ptx"], check=True)
+    loads = re.findall(r"ld\.global(?:\.nc)?\.(?:v(\d)\.)?[bu](\d+)", (tmp_path / "step.ptx").read_text())
+    assert [bits for bits, _ in groupby(int(many or 1) * int(bits) for many, bits in loads)] == [32, 16]
 
 
 def test_a_tile_suits_its_problem_wherever_rows_lie() -> None:

@@ -94,6 +94,7 @@ static unsigned both_ways(float a, float b, float c) {
 CASE(WithPredicate, float, unsigned, "f", "=r",
      ".reg .pred p, q, r; .reg .b32 one, two; mov.u32 %0, 0; setp.ge.f32 r, %3, 0f00000000;\n" BOTH("and") BOTH("or") BOTH("xor") "mov.b32 %0, %0",
      both_ways(a, b, c))
+CASE(NotLess, float, unsigned, "f", "=r", ".reg .pred p; setp.lt.f32 p, %1, %2; xor.pred p, p, -1; selp.b32 %0, 1, 0, p", !(a < b))
 CASE(AsNumber, float, float, "f", "f", "set.leu.f32.f32 %0, %1, %2", !(a > b) ? 1.0f : 0.0f)
 CASE(BySign, float, float, "f", "f", "slct.f32.f32 %0, %1, %2, %3", c >= 0 ? a : b)
 
@@ -214,7 +215,7 @@ static void instructions() {
   TRY_DIRECTED(ToNearest) TRY_DIRECTED(ToZero) TRY_DIRECTED(Down) TRY_DIRECTED(Up)
   TRY_REAL(Sign) TRY_REAL(Opposite) TRY_REAL(Magnitude) TRY_REAL(Smaller) TRY_REAL(Larger) TRY_REAL(Kind)
   if constexpr (std::is_same_v<T, float>) {
-    TRY(LargerOrNan) TRY(SmallerOfMagnitudes) TRY(Within) TRY(WithoutSubnormals) TRY(WithPredicate) TRY(AsNumber) TRY(BySign)
+    TRY(LargerOrNan) TRY(SmallerOfMagnitudes) TRY(Within) TRY(WithoutSubnormals) TRY(WithPredicate) TRY(NotLess) TRY(AsNumber) TRY(BySign)
   }
 }
 
