@@ -86,15 +86,24 @@ def permuted_trials() -> list[Trial]:
         for other in ("permuted_words", "permuted")
         for trial in trials_of(layer, "portable", kind="near", without=(other,))
     ]
-    tiles = [("permuted", label, tile) for label, stated in _TILES.items() for tile in stated]
-    tiles += [("permuted_words", label, tile) for label, stated in _WORD_TILES.items() for tile in stated]
+    tiles = [("permuted", label, tile) for label, own in _TILES.items() for tile in own]
+    tiles += [("permuted_words", label, tile) for label, own in _WORD_TILES.items() for tile in own]
+    stated = list[Trial]()
     for algorithm, label, (cut, near) in tiles:
         trial = next(each for each in found if each.layer.label == label)
         other = candidate(PermutedTile(cut, near), algorithm)
         if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
             raise ValueError(f"{label}: {reason}")
-        found.append(replace(trial, candidate=other))
+        stated.append(replace(trial, candidate=other))
     planes, pixels = TensorFormat(DType.F32, Layout.ROW), TensorFormat(DType.F16, Layout.CHANNELS_LAST)
     found += [_converted(planes, pixels), _converted(planes, pixels, "permuted_words"), _converted(pixels, planes)]
-    apart = [trial for trial in found if trial.step.pitched and trial.step.reads_apart]
-    return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 8, between=24) for trial in apart[::3]]
+    return [*found, *stated, *_apart(found)[::3], *_apart(stated)]
+
+
+def _apart(trials: list[Trial]) -> list[Trial]:
+    """The same with rows apart, where steps read and write such."""
+    return [
+        replace(trial, pitch=trial.step.problem.outputs[0].row + 8, between=24)
+        for trial in trials
+        if trial.step.pitched and trial.step.reads_apart
+    ]

@@ -20,7 +20,15 @@ from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.copies import copy_loops, rows_kept
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.permuted import FORM, PermutedTile
-from bolt_build.families.portable.kernels.permuted_tiles import are_apart, conflicts, cuts, dense, run_of, side_of
+from bolt_build.families.portable.kernels.permuted_tiles import (
+    are_apart,
+    conflicts,
+    cuts,
+    dense,
+    matched,
+    run_of,
+    side_of,
+)
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.shape import Convert, Slice, Transpose
 from bolt_build.targets import HOST, target_named
@@ -193,10 +201,31 @@ def test_words_wherever_rows_begin_have_a_kernel_of_their_own() -> None:
 
 def test_both_ways_to_store_odd_rows_are_offered_and_words_are_predicted_to_be_faster() -> None:
     """A row of 197 halves takes 99 words, so that a warp stores twice as much at once."""
-    found = FAMILY.candidates(turned((32, 197, 768), 0, 2, 1), H100)[0]
+    found = FAMILY.candidates(turned((32, 12, 197, 197), 0, 1, 3, 2), H100)[0]
     names = [dict(each.parameters)["algorithm"] for each in found]
     assert names[0] == "permuted_words"
     assert set(names) == {"direct", "permuted", "permuted_words"}
+
+
+def test_odd_rows_that_are_whole_words_together_lie_in_shared_memory_as_in_the_output() -> None:
+    """16 rows of 197 halves follow each other there, so that words of two rows are words too."""
+    problem = turned((32, 197, 768), 0, 2, 1)
+    assert FAMILY.candidates(problem, H100)[0][0] == stated(PermutedTile((1, 16, 197), (0, 197, 1)))
+    loops = copy_loops(problem)[0]
+    side = side_of(loops, (1, 16, 197), (0, 197, 1), 1, 2, True)
+    assert (side.loops, side.lanes, side.accesses) == (((3152, 1),), 2, 1)
+
+
+@given(st.permutations(range(3)), st.lists(st.sampled_from((2, 3, 7, 16, 33)), min_size=3, max_size=3))
+@settings(max_examples=50, deadline=None)
+def test_rows_may_begin_at_the_same_element_of_a_word_in_shared_memory(order: list[int], extents: list[int]) -> None:
+    inside = {axis: prod(extents[axis + 1 :]) for axis in range(3)}
+    outside = {axis: prod(extents[each] for each in order[place + 1 :]) for place, axis in enumerate(order)}
+    loops = [Loop(extents[axis], (inside[axis], outside[axis])) for axis in order]
+    for nbytes, few in ((1, 4), (2, 2), (4, 1)):
+        near = matched(loops, extents_of(loops), nbytes, False)
+        assert are_apart(extents_of(loops), near)
+        assert all((step - loop.steps[1]) % few == 0 for step, loop in zip(near, loops, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -234,6 +263,10 @@ def test_a_tile_suits_its_problem_wherever_rows_lie() -> None:
     dense_rows, apart = rows_kept(problem)[0], rows_kept(problem, 20, 16)[0]
     assert [loop.extent for loop in dense_rows] == [loop.extent for loop in apart] == [4, 10, 12, 6]
     assert [loop.steps for loop in apart] == [(1200, 1920), (20, 192), (1, 16), (200, 1)]
+
+
+def extents_of(loops: list[Loop]) -> tuple[int, ...]:
+    return tuple(loop.extent for loop in loops)
 
 
 axes = st.lists(st.integers(1, 6), min_size=2, max_size=4)

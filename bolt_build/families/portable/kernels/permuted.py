@@ -23,6 +23,7 @@ from bolt_build.families.portable.kernels.permuted_tiles import (
     cuts,
     dense,
     is_even,
+    matched,
     placed,
     run_of,
     side_of,
@@ -38,22 +39,24 @@ _MOST = 48 << 10
 """The same that a candidate may state: what a block has without asking."""
 _TRIED = 6
 """Tiles whose order in shared memory is looked for."""
-_READ_END, _STORE_END, _STORE_PART = 6.0, 45.0, 0.75
+_READ_END, _STORE_END, _STORE_PART = 5.5, 54.0, 0.85
 """Bytes of sectors that a run's ends waste beside it, in the mean: where it is read, and where it is stored, for memory
 completes sectors that are stored in part; and bytes that an element costs of which a thread stores one at once, for
 its warp's accesses end within sectors too."""
 _WHOLE_READ_END, _WHOLE_STORE_END = 2.0, 8.0
 """The same where runs begin and end with sectors: a guess, for none of less than two sectors was measured."""
-_BLOCK, _READ_WORD, _STORE_WORD, _ELEMENT, _RAGGED, _ACCESS = 32.0, 0.5, 2.0, 4.0, 1.2, 4.0
-"""Instructions of a thread for where its tile and its words stand, for a word that it reads, for one that it stores,
-for an element of either, for each axis that may end within a tile; and instructions that take as long as an access to
-shared memory in which no threads meet."""
+_BLOCK, _ACCESS, _RAGGED = 37.0, 2.3, 1.4
+"""Instructions of a thread for where its tile and its words stand; of an access to memory, or to shared memory where no
+threads meet in a bank; and of a word for each axis that may end within a tile."""
+_PARTS = 0.5
+"""Accesses that parts of words take beside each word, of a kernel that stores words wherever rows begin: a guess."""
 _REACHED, _TILE = 0.86, 0.45e-6
 """The part of the bandwidth at which tiles go, and seconds from a block's first load to its last store.
 
-All of these are fitted to 202 times of an H200 of 56 copies of which elements are loaded one by one, or have four
-bytes: the tile that is predicted to be fastest took 0.7% longer than the fastest in the mean, 4% at most. When words
-of two elements were measured, threads waited for each before they asked for the next: those times are of no use."""
+All but the guesses are fitted to 202 times that an H200 took for 56 copies of which elements are loaded one by one, or
+have four bytes: the tile that is predicted to be fastest took 0.7% longer than the fastest in the mean, 4% at most.
+When words of two elements were measured, threads waited for each before they asked for the next: those times are of no
+use."""
 _SHORTEST_ROW = 16
 """Elements of a row that is stored in words wherever it begins: of shorter ones parts of words are too many."""
 
@@ -99,7 +102,18 @@ class _Copy:
         return side_of(self.loops, cut, near, side, self.nbytes[side], self.even(cut, side), anywhere)
 
     def placed(self, cut: tuple[int, ...]) -> tuple[int, ...]:
-        return placed(self.loops, cut, self.nbytes[0], self.even(cut, 1), self.anywhere)
+        """The order in shared memory that takes the fewest instructions: in that of the output, rows are words there
+        too, and may be one."""
+        own = self.nbytes[0]
+        found = [placed(self.loops, cut, own, self.even(cut, 1), self.anywhere)]
+        if own == self.nbytes[1]:
+            found.append(matched(self.loops, cut, own, self.even(cut, 0)))
+
+        def order(near: tuple[int, ...]) -> tuple[bool, float]:
+            sides = (self.side(cut, near, 0), self.side(cut, near, 1))
+            return self.anywhere and self.refuse(cut, near) is not None, self.instructions(cut, sides, True)
+
+        return min(found, key=order)
 
     def refuse(self, cut: tuple[int, ...], near: tuple[int, ...]) -> str | None:
         """Why such tiles are not stored in words wherever their rows begin."""
@@ -121,14 +135,14 @@ class _Copy:
         return 1 + (read + stored) / sum(self.nbytes)
 
     def instructions(self, cut: tuple[int, ...], sides: tuple[Side, Side], met: bool) -> float:
-        """Of all threads for a tile. Accesses to shared memory take longer where threads meet in a bank, if that is
-        looked at."""
+        """Of all threads for a tile. Accesses to shared memory are as many as words of one bank that a warp meets, if
+        that is looked at."""
         ragged = sum(loop.extent % own > 0 for loop, own in zip(self.loops, cut, strict=True))
-        issued, shared = float(_BLOCK), 0.0
-        for word, side in zip((_READ_WORD, _STORE_WORD), sides, strict=True):
-            issued += side.turns * (word + side.lanes * _ELEMENT + ragged * _RAGGED)
-            shared += side.turns * side.accesses * (conflicts(side, self.nbytes[0]) if met else 1.0)
-        return THREADS * max(issued, _ACCESS * shared)
+        taken = float(_BLOCK)
+        for parts, side in zip((0.0, _PARTS if self.anywhere else 0.0), sides, strict=True):
+            shared = side.accesses * (conflicts(side, self.nbytes[0]) if met else 1.0)
+            taken += side.turns * (_ACCESS * (1 + shared + parts) + _RAGGED * ragged)
+        return THREADS * taken
 
 
 @functools.lru_cache(maxsize=512)

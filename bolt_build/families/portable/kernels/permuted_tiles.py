@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
@@ -51,23 +51,19 @@ def run_of(loops: Sequence[Loop], cut: Sequence[int], side: int) -> Run:
 @dataclass(frozen=True)
 class Side:
     """How the threads of a block go through a tile along one side, as the kernel does: loops of (extent,
-    step in shared memory), the innermost first; threads along each; turns; and elements of a word."""
+    step in shared memory), the innermost first; threads along each; turns; elements of a word; and accesses to shared
+    memory of a word: one where it is a word there too."""
 
     loops: tuple[tuple[int, int], ...]
     box: tuple[int, ...]
     turns: int
     lanes: int
+    accesses: int
 
     @property
     def row(self) -> int:
         """Elements of the innermost loop."""
         return self.loops[0][0]
-
-    @property
-    def accesses(self) -> int:
-        """To shared memory, of a word: one where its elements lie in a word there too."""
-        whole = self.loops[0][1] == 1 and all(step % self.lanes == 0 for _, step in self.loops[1:])
-        return 1 if whole else self.lanes
 
 
 def side_of(
@@ -96,7 +92,10 @@ def side_of(
     if anywhere:
         extents[0] += 2 * (lanes - 1)
     box, parts = threads_along(extents, lanes)
-    return Side(tuple((extent, step) for extent, _, step in reversed(kept)), box, prod(parts), lanes)
+    # Rows begin at the same element of a word on the side and in shared memory.
+    matched = kept[-1][2] == 1 and all((step - far) % lanes == 0 for _, far, step in kept)
+    accesses = 1 if matched else lanes
+    return Side(tuple((extent, step) for extent, _, step in reversed(kept)), box, prod(parts), lanes, accesses)
 
 
 def is_even(
@@ -180,26 +179,51 @@ def dense(loops: Sequence[Loop], cut: Sequence[int], gaps: Sequence[int] = ()) -
     return tuple(found)
 
 
-def placed(
-    loops: Sequence[Loop], cut: Sequence[int], nbytes: int, even: bool, anywhere: bool = False
-) -> tuple[int, ...]:
-    """Steps in shared memory: as in the input, with gaps behind an axis or two where the output's order would have
-    threads of a warp meet in one bank. `even` and `anywhere`: of the output's runs, as `side_of` has them."""
-    gaps = [0] * sum(own > 1 for own in cut)
-
-    def met() -> float:
-        return conflicts(side_of(loops, cut, dense(loops, cut, gaps), 1, nbytes, even, anywhere), nbytes)
-
-    best = met()
-    for place in range(1, len(gaps)):
+def spread(met: Callable[[Sequence[int]], float], many: int, unit: int = 1) -> list[int]:
+    """Gaps of whole units behind an axis or two with which threads of a warp seldom meet in one bank, as `met` says;
+    none behind the innermost one."""
+    gaps = [0] * many
+    best = met(gaps)
+    for place in range(1, many):
         if best <= _ENOUGH:
             break
         kept = 0
         for gap in _PADS:
-            gaps[place] = gap
-            if (taken := met()) < 0.9 * best:
-                best, kept = taken, gap
+            gaps[place] = gap * unit
+            if (taken := met(gaps)) < 0.9 * best:
+                best, kept = taken, gap * unit
             if best <= _ENOUGH:
                 break
         gaps[place] = kept
-    return dense(loops, cut, gaps)
+    return gaps
+
+
+def placed(
+    loops: Sequence[Loop], cut: Sequence[int], nbytes: int, even: bool, anywhere: bool = False
+) -> tuple[int, ...]:
+    """Steps in shared memory: as in the input, with gaps where the output's order would have threads of a warp meet in
+    one bank. `even` and `anywhere`: of the output's runs, as `side_of` has them."""
+
+    def met(gaps: Sequence[int]) -> float:
+        return conflicts(side_of(loops, cut, dense(loops, cut, gaps), 1, nbytes, even, anywhere), nbytes)
+
+    return dense(loops, cut, spread(met, sum(own > 1 for own in cut)))
+
+
+def matched(loops: Sequence[Loop], cut: Sequence[int], nbytes: int, even: bool) -> tuple[int, ...]:
+    """Steps in shared memory as in the output, so that rows begin at the same element of a word on both, with gaps
+    where the input's order would have threads of a warp meet in one bank. `even`: of the input's runs."""
+    few = max(1, BANK_BYTES // nbytes)
+
+    def steps(gaps: Sequence[int]) -> tuple[int, ...]:
+        found, step = [0] * len(cut), 1
+        for place, i in enumerate(i for i in ordered(loops, 1) if cut[i] > 1):
+            step += (loops[i].steps[1] - step) % few + gaps[place]
+            found[i] = step
+            step *= cut[i]
+        return tuple(found)
+
+    def met(gaps: Sequence[int]) -> float:
+        return conflicts(side_of(loops, cut, steps(gaps), 0, nbytes, even), nbytes)
+
+    return steps(spread(met, sum(own > 1 for own in cut), few))

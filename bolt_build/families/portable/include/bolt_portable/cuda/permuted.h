@@ -28,6 +28,15 @@ struct PermutedTile {
   }
 };
 
+/// Whether rows of the innermost loop begin at the same element of a word in shared memory as on their side, if the tile does, so that
+/// a word of one is a word of the other.
+constexpr bool rows_match(const TileLoops<2>& loops, int lanes) {
+  bool found = loops.step[1][loops.rank - 1] == 1;
+  for (int loop = 0; loop < loops.rank - 1; ++loop)
+    found = found && (loops.step[1][loop] - loops.step[0][loop]) % lanes == 0;
+  return found;
+}
+
 /// One side of a tile, of elements T. A thread has a word of four bytes at once where neighbours of the innermost loop fill such,
 /// and runs are `even`: they begin where words do, if the tensor does.
 template <typename Tile, typename Steps, typename T, bool even>
@@ -37,12 +46,13 @@ struct PermutedSide {
   static constexpr int lanes = even && bare.step[0][inmost] == 1 && bare.extent[inmost] % few == 0 ? few : 1;
   static constexpr TileLoops<2> at = with_threads(bare, lanes);
   static constexpr Index beside = bare.step[1][inmost];  ///< from an element of a word to the next, in shared memory
+  static constexpr bool matched = lanes > 1 && rows_match(bare, lanes);
   using Word = Lanes<T, lanes>;
   using Thread = TileThread<PermutedSide>;
 };
 
-/// Loads a tile into shared memory. `aligned`: the tensor begins where words do.
-template <typename Reads, bool aligned, typename In, int rank>
+/// Loads a tile into shared memory. `aligned`: the tensor begins where words do. `matched`: words of it are words there.
+template <typename Reads, bool aligned, bool matched, typename In, int rank>
 __device__ void read_tile(const In* source, In* held, const std::uint32_t (&limit)[rank]) {
   constexpr int turns = Reads::at.turns, most = sizeof(typename Reads::Word) < 4 ? 16 : 8;
   constexpr int rounds = rounds_of(turns, most), ahead = ahead_of(turns, most);
@@ -63,8 +73,13 @@ __device__ void read_tile(const In* source, In* held, const std::uint32_t (&limi
     for (int k = 0; k < ahead; ++k) {
       const int turn = round * ahead + k;
       if (turn >= turns || !thread.has(turn, limit)) continue;
+      In* const to = own + Thread::template on<1>(turn);
+      if constexpr (matched) {
+        *reinterpret_cast<typename Reads::Word*>(to) = words[k];
+      } else {
 #pragma unroll
-      for (int i = 0; i < Reads::lanes; ++i) own[Thread::template on<1>(turn) + i * Reads::beside] = words[k].at[i];
+        for (int i = 0; i < Reads::lanes; ++i) to[i * Reads::beside] = words[k].at[i];
+      }
     }
   }
 }
@@ -73,6 +88,9 @@ __device__ void read_tile(const In* source, In* held, const std::uint32_t (&limi
 template <typename Tile, typename In, typename Out, bool even>
 struct PermutedStores {
   using Side = PermutedSide<Tile, typename Tile::OutSteps, Out, even>;
+  static constexpr bool skewed = false;  ///< tiles begin anywhere in a word of shared memory
+  static constexpr int room = 0;         ///< elements of shared memory beside the tile's
+  static __device__ std::uint32_t skew(const Out*) { return 0; }
 
   template <bool aligned, int rank>
   static __device__ void write_as(Out* target, const In* held, const std::uint32_t (&limit)[rank]) {
@@ -83,10 +101,21 @@ struct PermutedStores {
 #pragma unroll
     for (int turn = 0; turn < Side::at.turns; ++turn) {
       if (!thread.has(turn, limit)) continue;
-      typename Side::Word word;
+      const In* const from = own + Thread::template on<1>(turn);
+      Lanes<In, Side::lanes> found;
+      if constexpr (Side::matched) {
+        found = *reinterpret_cast<const Lanes<In, Side::lanes>*>(from);
+      } else {
 #pragma unroll
-      for (int i = 0; i < Side::lanes; ++i)
-        word.at[i] = converted<In, Out>(own[Thread::template on<1>(turn) + i * Side::beside]);
+        for (int i = 0; i < Side::lanes; ++i) found.at[i] = from[i * Side::beside];
+      }
+      typename Side::Word word;
+      if constexpr (std::is_same_v<In, Out>) {
+        word = found;
+      } else {
+#pragma unroll
+        for (int i = 0; i < Side::lanes; ++i) word.at[i] = converted<In, Out>(found.at[i]);
+      }
       store_word(to + Thread::template on<0>(turn), aligned, word);
     }
   }
@@ -105,21 +134,22 @@ struct PermutedStores {
 template <typename Tile, typename In, typename Out, bool even_in, typename Stores>
 struct Permutation {
   using Reads = PermutedSide<Tile, typename Tile::InSteps, In, even_in>;
-  static constexpr int rank = Tile::rank, room = Tile::room();
+  static constexpr int rank = Tile::rank, room = Tile::room() + Stores::room;
   TileBlocks<rank, 2> blocks;
   const In* in;
   Out* out;
   bool aligned_in, aligned_out;
 
   __device__ void operator()(std::uint32_t block) const {
-    __shared__ __align__(16) In held[room];
+    __shared__ __align__(16) In kept[room];
     const auto tile = blocks.find(block);
+    In* const held = kept + Stores::skew(out + tile.at[1]);
     // Each way has a loop of its own: were it chosen word by word, the compiler would take a word apart where it is loaded, and a
     // thread would wait for each before it asks for the next.
     if (Reads::lanes == 1 || aligned_in)
-      read_tile<Reads, true>(in + tile.at[0], held, tile.limit);
+      read_tile<Reads, true, Reads::matched && !Stores::skewed>(in + tile.at[0], held, tile.limit);
     else
-      read_tile<Reads, false>(in + tile.at[0], held, tile.limit);
+      read_tile<Reads, false, Reads::matched && !Stores::skewed>(in + tile.at[0], held, tile.limit);
     __syncthreads();
     Stores::write(out + tile.at[1], held, tile.limit, aligned_out);
   }

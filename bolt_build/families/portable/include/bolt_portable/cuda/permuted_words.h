@@ -34,12 +34,10 @@ __device__ inline void store_where(bool is_there, void* to, std::uint32_t word) 
   const int there = is_there;
   if constexpr (bytes == 4)
     asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p st.global.b32 [%0], %1; }" ::"l"(at), "r"(word), "r"(there) : "memory");
-  else if constexpr (bytes == 2)
+  else
     asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p st.global.b16 [%0], %1; }" ::"l"(at),
                  "h"(static_cast<std::uint16_t>(word)), "r"(there)
                  : "memory");
-  else
-    asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p st.global.b8 [%0], %1; }" ::"l"(at), "r"(word), "r"(there) : "memory");
 }
 
 /// Stores a tile in such words. A thread finds once where its first row begins within a word; those of its other turns lie
@@ -52,6 +50,14 @@ struct WordStores {
   static constexpr int lanes = Side::lanes, inmost = Side::inmost, length = Side::length, turns = Side::at.turns;
   static constexpr int together = Side::at.box[inmost] * lanes;  ///< elements of a row that threads have in one turn
   static constexpr int most = 8, ahead = ahead_of(turns, most);
+  static constexpr bool skewed = sizeof(In) == sizeof(Out) && rows_match(Side::bare, lanes);
+  static constexpr int room = skewed ? 2 * (lanes - 1) : 0;
+
+  /// Where the tile begins in shared memory, so that it begins a word where the output does.
+  static __device__ std::uint32_t skew(const Out* target) { return skewed ? place_in_word(target) : 0; }
+  static __device__ std::uint32_t place_in_word(const Out* at) {
+    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) / sizeof(Out)) % lanes;
+  }
 
   /// Elements of a row in front of the thread's word of a turn, if the row begins with a word.
   static __device__ int in_front(int turn) { return Thread::template part_of<inmost>(turn) * together; }
@@ -61,13 +67,32 @@ struct WordStores {
     return Thread::template on<side>(turn) - in_front(turn) * (side == 0 ? Index{1} : Side::beside);
   }
 
+  /// The word that begins with element `first` of a row.
+  static __device__ void load(const In* row, int first, Word& word) {
+    if constexpr (skewed) {
+      const auto& found = *reinterpret_cast<const Lanes<In, lanes>*>(row + first);
+      if constexpr (std::is_same_v<In, Out>) {
+        word = found;
+      } else {
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) word.at[i] = converted<In, Out>(found.at[i]);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < lanes; ++i) {
+        const int at = min(max(first + i, 0), length - 1);
+        word.at[i] = converted<In, Out>(row[at * static_cast<int>(Side::beside)]);
+      }
+    }
+  }
+
   template <int rank>
   static __device__ void write(Out* target, const In* held, const std::uint32_t (&limit)[rank], bool) {
     const Thread thread;
     const int word = static_cast<int>(thread.index[inmost]) * lanes;
     Out* const row = target + settled(thread.template first<0>() - word);
     const In* const own = held + settled(static_cast<std::uint32_t>(thread.template first<1>() - word * Side::beside));
-    const auto begins = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(row) / sizeof(Out));
+    const std::uint32_t begins = place_in_word(row);
     constexpr int axis = Side::bare.axis[inmost], inner = Side::bare.inner[inmost];
     int there = length;
     if constexpr (axis != Side::bare.no_axis) there = min(static_cast<int>(limit[axis]) * inner, length);
@@ -82,12 +107,7 @@ struct WordStores {
       for (int k = 0; k < ahead; ++k) {
         const int turn = round * ahead + k, first = element(turn);
         if (turn >= turns || !thread.has(turn, limit)) continue;
-        const In* const from = own + row_on<1>(turn);
-#pragma unroll
-        for (int i = 0; i < lanes; ++i) {
-          const int at = min(max(first + i, 0), length - 1);
-          words[k].at[i] = converted<In, Out>(from[at * static_cast<int>(Side::beside)]);
-        }
+        load(own + row_on<1>(turn), first, words[k]);
       }
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
@@ -102,12 +122,10 @@ struct WordStores {
           // A part of a word of two is one element: the row's first, or its last.
           const int late = first < 0;
           store_where<sizeof(Out)>(has && !whole && first < there, to + late, word >> late * 16);
-        } else {
+        } else if (has && !whole) {
 #pragma unroll
-          for (int i = 0; i < lanes; ++i) {
-            const bool inside = first + i >= 0 && first + i < there;
-            store_where<sizeof(Out)>(has && !whole && inside, to + i, word >> i * 8 * sizeof(Out));
-          }
+          for (int i = 0; i < lanes; ++i)
+            if (first + i >= 0 && first + i < there) to[i] = words[k].at[i];
         }
       }
     }
