@@ -120,6 +120,8 @@ def test_what_the_plain_kernel_moves_in_whole_accesses_is_left_to_it(problem: Ke
         turned((32, 12, 197, 197), 0, 1, 3, 2),
         turned((32, 299, 299, 3), 0, 3, 1, 2),
         moved(Convert(), (32, 27, 113, 113), (32, 27, 113, 113), to=LAST),
+        turned((32, 197, 512), 0, 2, 1, dtype=DType.I64),
+        turned((32, 513, 767), 0, 2, 1, dtype=DType.U8),
     ],
 )
 def test_without_a_lock_axes_that_no_access_divides_go_through_tiles(problem: KernelProblem) -> None:
