@@ -17,6 +17,7 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.pool_sliding import SlidingTile
 from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
+from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.lp_pool import LpPool
@@ -112,16 +113,27 @@ STAGED: tuple[tuple[Layer, tuple[StagedPlanesTile, ...]], ...] = tuple(
     )
 )  # fmt: skip
 """Of planes in shared memory."""
+STREAMED: tuple[tuple[Layer, tuple[StreamedPlanesTile, ...]], ...] = tuple(
+    (layer, tuple(StreamedPlanesTile(*each) for each in tiles))
+    for layer, tiles in (
+        (pooled("planes-max-even", windows("max", 3, 2, 1), 2, 5, 33, 40), ((2, 1, 4, 2, 2, 3), (4, 4, 2, 9, 2, 2))),
+        (pooled("planes-average", windows("average", 3, 1, 1), 2, 3, 17, 39), ((2, 1, 3, 3, 1, 4),)),
+        (pooled("planes-norm", LpPool(2, (3, 2), (2, 1), (1, 0), (1, 1), (1, 2)), 1, 5, 19, 37), ((2, 1, 2, 3, 1, 3),)),
+        (pooled("signals", Pool("average", (3,), (2,), (1,), (1,), (1,)), 3, 11, 304), ((2, 1, 1, 4, 2, 9),)),
+    )
+)
+"""Of blocks that take parts one after the other."""
 
 
 def staged_pools() -> list[Trial]:
     """In half precision, stored in it and as the model's outputs, and in fp32."""
     found = []
-    for layer, tiles in STAGED:
+    for layer, tiles in (*STAGED, *STREAMED):
+        algorithm = "streamed" if isinstance(tiles[0], StreamedPlanesTile) else "staged"
         for each in (layer, replace(layer, precision=DType.F32, tolerance=2e-6)):
             trials = trials_of(each, "portable")
             planes = [trial for trial in trials if trial.step.problem.inputs[0].format.layout is Layout.ROW]
-            cut = [candidate_of("portable", "staged", tile) for tile in tiles]
+            cut = [candidate_of("portable", algorithm, tile) for tile in tiles]
             found += [replace(trial, candidate=one) for trial in planes for one in cut]
     return list({trial.label: trial for trial in found}.values())
 

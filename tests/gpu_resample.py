@@ -14,6 +14,7 @@ from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.resample import ResampleTile
 from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
+from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.resample import Resample
 
@@ -72,15 +73,36 @@ STAGED: tuple[tuple[Layer, tuple[tuple[int, int, int, int], ...]], ...] = (
     ),
 )
 """Of planes in shared memory: pixels, planes, strips and results below each other."""
+STREAMED: tuple[tuple[Layer, tuple[tuple[int, int, int, int, int, int], ...]], ...] = (
+    (
+        resampled("linear-planes", (3, 5, 9, 13), (2, 18, 2), (3, 26, 2), even=True),
+        ((2, 1, 4, 3, 2, 7), (4, 4, 2, 9, 2, 3)),
+    ),
+    (
+        resampled("cubic-planes", (2, 3, 17, 23), (2, 35, 4), (3, 48, 4), even=True),
+        ((4, 1, 2, 8, 4, 2), (2, 1, 2, 4, 1, 5), (2, 1, 2, 18, 2, 6)),
+    ),
+    (resampled("nearest-planes", (2, 5, 7, 9), (2, 21, 1), (3, 31, 1), even=True), ((4, 8, 8, 3, 1, 1),)),
+    (resampled("smaller-planes", (1, 3, 34, 71), (2, 17, 2), (3, 35, 2), even=True), ((1, 1, 2, 4, 1, 3),)),
+    (resampled("planes-in-no-order", (2, 3, 9, 13), (2, 18, 2), (3, 28, 2)), ((2, 1, 2, 5, 2, 4),)),
+    (resampled("rows-alone", (2, 3, 9, 36), (2, 18, 2), even=True), ((4, 1, 2, 5, 4, 2),)),
+    (
+        resampled("planes-in-fp32", (1, 12, 5, 7), (2, 10, 2), (3, 13, 4), precision=DType.F32, even=True),
+        ((2, 4, 2, 5, 1, 2),),
+    ),
+)
+"""The same by blocks that take parts one after the other: pixels stored at once, and parts, too."""
 
 
 def staged_resample_trials() -> list[Trial]:
     found = []
-    for layer, tiles in STAGED:
+    staged = [(layer, "staged", StagedPlanesTile, tiles) for layer, tiles in STAGED]
+    streamed = [(layer, "streamed", StreamedPlanesTile, tiles) for layer, tiles in STREAMED]
+    for layer, algorithm, kind, tiles in (*staged, *streamed):
         offered = trials_of(layer, "portable")
         plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is ROW)
-        cut = (StagedPlanesTile(*tile) for tile in tiles)
-        found += [replace(plain, candidate=candidate_of("portable", "staged", tile)) for tile in cut]
+        cut = (kind(*tile) for tile in tiles)
+        found += [replace(plain, candidate=candidate_of("portable", algorithm, tile)) for tile in cut]
     return found
 
 

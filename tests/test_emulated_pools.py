@@ -42,7 +42,7 @@ def window(random: Random, axes: int) -> Op:
 
 def drawn(seed: int) -> Trial:
     """One in four in bf16, one in four in fp32; of a draw that has no such kernel, or is no pooling, another one."""
-    random = Random(seed)
+    random, form = Random(seed), ("staged", "streamed")[seed % 2]
     while True:
         axes = random.choice((1, 2, 2, 2))
         shape = (random.randint(1, 2), random.randint(1, 7), *(random.randint(4, 40) for _ in range(axes)))
@@ -58,7 +58,7 @@ def drawn(seed: int) -> Trial:
         for trial in planes:
             family, problem = Portable(), trial.step.problem
             offered = family.candidates(problem, TARGET)[0]
-            tiles = [each for each in offered if dict(each.parameters)["algorithm"] == "staged"]
+            tiles = [each for each in offered if dict(each.parameters)["algorithm"] == form]
             if tiles:
                 tile = random.choice(tiles)
                 return replace(trial, candidate=random.choice([tile, *family.variants(problem, tile, TARGET)]))

@@ -14,6 +14,7 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.pool_windows import channels_last
 from bolt_build.families.portable.kernels.resample_images import Images, are_pixels, arguments, images_of
 from bolt_build.families.portable.kernels.resample_staged import FORM as STAGED
+from bolt_build.families.portable.kernels.resample_staged import STREAMED
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
@@ -227,6 +228,6 @@ RULES = (
         gpu_seconds=_plain_seconds,
         pitched=are_pixels,
         reads_apart=lambda problem: (0,) if are_pixels(problem) else (),
-        forms=(FORM, STAGED),
+        forms=(FORM, STAGED, STREAMED),
     ),
 )

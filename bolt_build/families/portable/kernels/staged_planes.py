@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
@@ -64,7 +65,7 @@ class StagedPlanesTile(NumberTile):
     """A thread has `pixels` elements, which lie apart, of each of `down` rows below each other. A block has `strips` of
     these, of `planes` planes beside each other: of several planes all rows."""
 
-    SETTINGS = ("down",)
+    SETTINGS: ClassVar[tuple[str, ...]] = ("down",)
 
     pixels: int
     planes: int
