@@ -119,6 +119,7 @@ STREAMED: tuple[tuple[Layer, tuple[StreamedPlanesTile, ...]], ...] = tuple(
         (pooled("planes-max-even", windows("max", 3, 2, 1), 2, 5, 33, 40), ((2, 1, 4, 2, 2, 3), (4, 4, 2, 9, 2, 2))),
         (pooled("planes-average", windows("average", 3, 1, 1), 2, 3, 17, 39), ((2, 1, 3, 3, 1, 4),)),
         (pooled("planes-norm", LpPool(2, (3, 2), (2, 1), (1, 0), (1, 1), (1, 2)), 1, 5, 19, 37), ((2, 1, 2, 3, 1, 3),)),
+        (pooled("planes-far", windows("average", 2, 5, 1), 2, 3, 29, 47), ((2, 1, 2, 2, 2, 3), (1, 1, 2, 3, 1, 2))),
         (pooled("signals", Pool("average", (3,), (2,), (1,), (1,), (1,)), 3, 11, 304), ((2, 1, 1, 4, 2, 9),)),
     )
 )

@@ -85,6 +85,11 @@ STREAMED: tuple[tuple[Layer, tuple[tuple[int, int, int, int, int, int], ...]], .
     (resampled("nearest-planes", (2, 5, 7, 9), (2, 21, 1), (3, 31, 1), even=True), ((4, 8, 8, 3, 1, 1),)),
     (resampled("smaller-planes", (1, 3, 34, 71), (2, 17, 2), (3, 35, 2), even=True), ((1, 1, 2, 4, 1, 3),)),
     (resampled("planes-in-no-order", (2, 3, 9, 13), (2, 18, 2), (3, 28, 2)), ((2, 1, 2, 5, 2, 4),)),
+    (
+        resampled("every-second", (2, 3, 23, 34), (2, 11, 1), (3, 17, 1), even=True),
+        ((1, 1, 2, 3, 1, 3), (2, 1, 4, 1, 1, 4)),
+    ),
+    (resampled("every-fifth", (2, 3, 41, 51), (2, 8, 2), (3, 20, 2)), ((2, 1, 4, 2, 2, 2), (4, 1, 2, 3, 4, 5))),
     (resampled("rows-alone", (2, 3, 9, 36), (2, 18, 2), even=True), ((4, 1, 2, 5, 4, 2),)),
     (
         resampled("planes-in-fp32", (1, 12, 5, 7), (2, 10, 2), (3, 13, 4), precision=DType.F32, even=True),

@@ -9,7 +9,7 @@ from bolt_build.families.common.epilogue import chain
 from bolt_build.families.portable.kernels.pool_sliding import images_of, refuse_windows_that_slide
 from bolt_build.families.portable.kernels.pool_windows import channels_last, pool_header, pool_parameters, pool_types
 from bolt_build.families.portable.kernels.staged_planes import Planes, StagedPlanesTile, staged_planes
-from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile, streamed_planes
+from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile, kernel, streamed_planes
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.pool import Pool
@@ -54,27 +54,28 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 
 def _call(
-    problem: KernelProblem, kernel: str, tile: StagedPlanesTile, own: str, down: str, at: StepExpressions
+    problem: KernelProblem, name: str, tile: StagedPlanesTile, own: str, down: str, at: StepExpressions
 ) -> StepCode:
-    """A call of the kernel; its tile states `own`, and `down` rows of results."""
+    """A call of the kernel, whose name begins so; its tile states `own`, and `down` rows of results."""
     op, images, planes = problem.op, images_of(problem), _planes(problem)
     assert isinstance(op, Pool | LpPool)
     windows = images.windows
     sizes = ", ".join(map(str, (*windows.cells, *windows.step, *windows.gap)))
     parameters = pool_parameters(problem, op, rows=planes.rows if images.rows_alone else 0)
     call = (
-        f"bolt::portable::{kernel}<{tile.text(planes)}{own}, {sizes}, {pool_types(problem)}>(r, {parameters}, "
+        f"bolt::portable::{name}{tile.text(planes)}{own}, {sizes}, {pool_types(problem)}>(r, {parameters}, "
         f"{down}, {tile.given(planes)}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
     )
     return StepCode((pool_header(problem),), None, "", call)
 
 
 def _emit(problem: KernelProblem, tile: StagedPlanesTile, at: StepExpressions) -> StepCode:
-    return _call(problem, "pool_staged", tile, "", f"{tile.down}", at)
+    return _call(problem, "pool_staged<", tile, "", f"{tile.down}", at)
 
 
 def _emit_streamed(problem: KernelProblem, tile: StreamedPlanesTile, at: StepExpressions) -> StepCode:
-    return _call(problem, "pool_streamed", tile, f", {tile.near}", f"{tile.down}, {tile.turns}", at)
+    name = f"pool_streamed<{kernel(_planes(problem))}, "
+    return _call(problem, name, tile, f", {tile.near}", f"{tile.down}, {tile.turns}", at)
 
 
 FORM = staged_planes(_serves, _planes, _refuse, _emit)

@@ -9,7 +9,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.portable.kernels.pool_windows import channels_last
 from bolt_build.families.portable.kernels.resample_images import ImageAxis, Images, arguments, images_of
 from bolt_build.families.portable.kernels.staged_planes import Planes, StagedPlanesTile, staged_planes
-from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile, streamed_planes
+from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile, kernel, streamed_planes
 from bolt_build.families.portable.typed import ctype
 
 
@@ -42,25 +42,26 @@ def _serves(problem: KernelProblem) -> bool:
 
 
 def _call(
-    problem: KernelProblem, kernel: str, tile: StagedPlanesTile, own: str, down: str, at: StepExpressions
+    problem: KernelProblem, name: str, tile: StagedPlanesTile, own: str, down: str, at: StepExpressions
 ) -> StepCode:
-    """A call of the kernel; its tile states `own`, and `down` rows of results."""
+    """A call of the kernel, whose name begins so; its tile states `own`, and `down` rows of results."""
     images, planes = _images(problem), _planes(problem)
     parameters, axes = arguments(images, at)
     how = f"{tile.text(planes)}, {images.rows.taps}, {images.columns.taps}, {images.inner}{own}"
     call = (
-        f"bolt::portable::{kernel}<{ctype(problem.inputs[0].format.dtype)}, {how}>(r, {parameters}, {axes}, "
+        f"bolt::portable::{name}{ctype(problem.inputs[0].format.dtype)}, {how}>(r, {parameters}, {axes}, "
         f"{down}, {tile.given(planes)}, {at.inputs[0]}, {at.outputs[0]});"
     )
     return StepCode(("bolt_portable/resample.h",), None, "", call)
 
 
 def _emit(problem: KernelProblem, tile: StagedPlanesTile, at: StepExpressions) -> StepCode:
-    return _call(problem, "resample_staged", tile, "", f"{tile.down}", at)
+    return _call(problem, "resample_staged<", tile, "", f"{tile.down}", at)
 
 
 def _emit_streamed(problem: KernelProblem, tile: StreamedPlanesTile, at: StepExpressions) -> StepCode:
-    return _call(problem, "resample_streamed", tile, f", {tile.near}", f"{tile.down}, {tile.turns}", at)
+    name = f"resample_streamed<{kernel(_planes(problem))}, "
+    return _call(problem, name, tile, f", {tile.near}", f"{tile.down}, {tile.turns}", at)
 
 
 FORM = staged_planes(_serves, _planes, lambda problem, gpu: None, _emit)

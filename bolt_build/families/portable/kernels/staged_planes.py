@@ -55,6 +55,11 @@ class Planes:
     read: int
     stored: int
 
+    @property
+    def skips(self) -> bool:
+        """True where rows of the input are left out."""
+        return self.step >= self.height + 1
+
     def rows_of(self, results: int) -> int:
         """Rows that so many rows of results below each other are made of, at most."""
         return min(ceil((results - 1) * self.step) + self.height + self.slack, self.rows)
@@ -115,11 +120,16 @@ class StagedPlanesTile(NumberTile):
         return f"bolt::portable::PlanesTile<{', '.join(map(str, numbers))}>"
 
 
-def refuse_planes(of: Planes) -> str | None:
-    """Why no kernel has such planes, None where some may."""
-    if of.step >= of.height + 1:
+def _refuse_rows(of: Planes) -> str | None:
+    """Why blocks do not read all rows between those that they need, None where they do."""
+    if of.skips:
         what = "{} rows become {}, each of which is made of {}: those between them are not to be read"
         return Reason(what, of.rows, of.rows_made, of.height)
+    return None
+
+
+def refuse_planes(of: Planes) -> str | None:
+    """Why no kernel has such planes, None where some may."""
     if (nbytes := max(of.rows * of.row * of.read, of.rows_made * of.row_made * of.stored)) > _LONGEST:
         return Reason("planes of {} bytes are too large to be counted in 32 bits", nbytes)
     return None
@@ -209,7 +219,7 @@ def staged_planes(
     return Form(
         "staged",
         serves,
-        lambda problem, gpu: refuse(problem, gpu) or refuse_planes(planes(problem)),
+        lambda problem, gpu: refuse(problem, gpu) or _refuse_rows(planes(problem)) or refuse_planes(planes(problem)),
         lambda problem, gpu: tiles(planes(problem)),
         lambda problem, tile, gpu: refuse_tile(tile, planes(problem), gpu),
         lambda problem, tile, target: seconds(problem, tile, target, planes(problem)),

@@ -50,6 +50,13 @@ class StreamedPlanesTile(StagedPlanesTile):
     def parts(self, of: Planes) -> int:
         return super().blocks(of)
 
+    def given(self, of: Planes) -> int:
+        """Where rows are left out, each of a result's rows has room of its own, wherever it begins in an access."""
+        if not of.skips:
+            return super().given(of)
+        pitch = (of.row * of.read + 2 * (_ACCESS - 1)) // _ACCESS * _ACCESS
+        return min(self.results, of.rows_made) * of.height * pitch // of.read
+
     def blocks(self, of: Planes) -> int:
         return ceil(self.parts(of) / self.turns)
 
@@ -94,8 +101,15 @@ def _turned(tile: StreamedPlanesTile, of: Planes, gpu: Gpu) -> Iterator[Streamed
         yield StreamedPlanesTile(tile.pixels, tile.planes, tile.strips, tile.down, tile.near, turns)
 
 
+def kernel(of: Planes) -> str:
+    """Which of the kernels such planes have."""
+    return f"bolt::portable::{'Picked' if of.skips else 'Streamed'}Planes"
+
+
 def refuse_tile(tile: StreamedPlanesTile, of: Planes, gpu: Gpu) -> str | None:
     """Why no kernel has the planes so on this GPU, None where one does."""
+    if tile.planes > 1 and of.skips:
+        return Reason("a block has rows of one plane where others are left out, not of {}", tile.planes)
     if tile.near not in _NEAR or tile.near * of.stored > 2 * _WORD:
         return Reason("stores 1, 2 or 4 pixels at once, of {} bytes at most", 2 * _WORD)
     if tile.pixels % tile.near or of.row_made % tile.near:
@@ -137,7 +151,7 @@ def _issued(tile: StreamedPlanesTile, of: Planes) -> float:
     """Instructions of a block's threads, all parts together, or the places of as many that accesses to shared memory
     take."""
     down, pixels = of.rows_made / ceil(of.rows_made / tile.down), tile.pixels
-    given, direct = (down - 1) * min(of.step, of.height) + of.height, tile.direct(of)
+    given, direct = (down * of.height if of.skips else (down - 1) * of.step + of.height), tile.direct(of)
     copied = tile.given(of) * of.read + (0 if direct else tile.made(of) * of.stored)
     copies = copied / _ACCESS / tile.block(of)
     begin = _BEGIN + pixels * (_COLUMN + _PLACE * of.width) + _TABLE * of.rows_made
@@ -148,6 +162,11 @@ def _issued(tile: StreamedPlanesTile, of: Planes) -> float:
     return tile.block(of) * (begin + tile.turns * max(own, _SHARED * shared))
 
 
+def _read(of: Planes) -> float:
+    """The part of the input that is read."""
+    return min(of.height * of.rows_made / of.rows, 1.0) if of.skips else 1.0
+
+
 def seconds(problem: KernelProblem, tile: StreamedPlanesTile, target: Target, of: Planes) -> float:
     """What takes longest of the bytes and the instructions, where each multiprocessor has as much of both."""
     gpu = target.gpu
@@ -156,12 +175,13 @@ def seconds(problem: KernelProblem, tile: StreamedPlanesTile, target: Target, of
     there = min(float(resident), blocks / gpu.sms)
     issued = _ISSUED * blocks * _issued(tile, of) / (target.rate("fp32") / 2)
     issued /= min(1.0, there * tile.block(of) / _THREADS)
-    memory = moved(problem.nbytes, target) / _REACHED
+    given = problem.inputs[0].nbytes * _read(of)
+    memory = moved(problem.nbytes - problem.inputs[0].nbytes + given, target) / _REACHED
     most = ceil(blocks / gpu.sms) * gpu.sms / blocks
     together = (max(memory, issued) + _BESIDE * min(memory, issued)) * min(most, 2.0)
     waves = ceil(blocks / (resident * gpu.sms))
     # Rows of the first parts come before anything is computed.
-    first = moved(problem.inputs[0].nbytes, target) / _REACHED / tile.turns / waves
+    first = moved(given, target) / _REACHED / tile.turns / waves
     return float(together + first + _WAITS * waves + OVERLAPPED * target.launch_seconds)
 
 

@@ -102,7 +102,7 @@ struct PlanesRows {
 #pragma unroll
       for (int i = 0; i < Tile::turn; ++i) {
         if (row + i < Tile::rows)
-          held[i % height] = reduced(of, i);
+          held[i % height] = reduced(of, i * Tile::row * size);
         else if constexpr (!Function::repeats)
           held[i % height] = nothing();
         else if constexpr (height > 1)
@@ -136,7 +136,7 @@ struct PlanesRows {
     return row;
   }
 
-  /// The `ahead`th row from where a thread is.
+  /// The row so many bytes from where a thread is.
   __device__ static Row reduced(const Columns& of, int ahead) {
     Row row;
 #pragma unroll
@@ -144,7 +144,7 @@ struct PlanesRows {
       In given[width];
 #pragma unroll
       for (int tap = 0; tap < width; ++tap)
-        given[tap] = *shared<const In>(of.at[i][tap], ahead * Tile::row * size);
+        given[tap] = *shared<const In>(of.at[i][tap], ahead);
       row.at[i] = Function::across(given, of.known[i]);
     }
     return row;

@@ -3,8 +3,8 @@
 
 #include <type_traits>
 
+#include "bolt_portable/cuda/picked_planes.h"
 #include "bolt_portable/cuda/staged_planes.h"
-#include "bolt_portable/cuda/streamed_planes.h"
 
 namespace bolt::portable {
 
@@ -106,17 +106,18 @@ void pool_staged(const Run& r, const Pool& p, int down, int room, const void* in
                       out);
 }
 
-/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once.
-template <typename Tile, int near, int cells_h, int cells_w, int step_h, int step_w, int gap_h, int gap_w, typename Mode,
+/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once; of rows that are left out none is
+/// read where `Kernel` is PickedPlanes.
+template <template <typename, typename, int> class Kernel, typename Tile, int near, int cells_h, int cells_w, int step_h, int step_w, int gap_h, int gap_w, typename Mode,
           typename In, typename Out, typename Epilogue>
 void pool_streamed(const Run& r, const Pool& p, int down, int turns, int room, const void* input, void* output,
                    const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   if (!aligned_to_16(in, out)) return pool<Mode, In, Out>(r, p, input, output, epilogue);
-  streamed_planes<Tile, near>(r, "pooling", p.batch * p.channels * p.in[0],
-                              StagedPooling<Mode, In, Out, Tile, cells_h, cells_w, step_h, step_w, gap_h, gap_w>{p}, down,
-                              turns, room, in, out);
+  streamed_planes<Kernel, Tile, near>(
+      r, "pooling", p.batch * p.channels * p.in[0],
+      StagedPooling<Mode, In, Out, Tile, cells_h, cells_w, step_h, step_w, gap_h, gap_w>{p}, down, turns, room, in, out);
 }
 
 }  // namespace bolt::portable

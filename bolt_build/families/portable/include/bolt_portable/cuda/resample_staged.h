@@ -1,8 +1,8 @@
 // Resampling of planes whose rows go through shared memory (staged_planes.h).
 #pragma once
 
+#include "bolt_portable/cuda/picked_planes.h"
 #include "bolt_portable/cuda/staged_planes.h"
-#include "bolt_portable/cuda/streamed_planes.h"
 
 namespace bolt::portable {
 
@@ -81,16 +81,18 @@ void resample_staged(const Run& r, const Resample& p, const ResampledAxis& rows,
                       in, out);
 }
 
-/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once.
-template <typename T, typename Tile, int taps_h, int taps_w, int inner, int near>
+/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once; of rows that are left out none is
+/// read where `Kernel` is PickedPlanes.
+template <template <typename, typename, int> class Kernel, typename T, typename Tile, int taps_h, int taps_w, int inner, int near>
 void resample_streamed(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, int down,
                        int turns, int room, const void* input, void* output) {
   const T* in = static_cast<const T*>(input);
   T* out = static_cast<T*>(output);
   if (!aligned_to_16(in, out) || p.in_cell != p.inner || p.out_cell != p.inner)
     return resample<T>(r, p, rows, columns, input, output);
-  streamed_planes<Tile, near>(r, "resampling", p.outer, StagedResampling<T, Tile, taps_h, taps_w, inner>{p, rows, columns},
-                              down, turns, room, in, out);
+  streamed_planes<Kernel, Tile, near>(r, "resampling", p.outer,
+                                      StagedResampling<T, Tile, taps_h, taps_w, inner>{p, rows, columns}, down, turns, room,
+                                      in, out);
 }
 
 }  // namespace bolt::portable

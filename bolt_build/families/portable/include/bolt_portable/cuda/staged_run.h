@@ -16,13 +16,13 @@ struct StagedRun {
   __device__ int skew() const { return static_cast<int>(static_cast<std::uint32_t>(first) % chunk); }
   __device__ int accesses() const { return (skew() + length + chunk - 1) / chunk; }
 
-  /// Begins to fill shared memory from a tensor of `total` elements, with all `block` threads; see settle. The first and the last
+  /// Begins to fill shared memory from a tensor of `total` elements, with `block` threads, of which this is the `thread`th; see settle. The first and the last
   /// access also have elements beside the run; behind the last of the tensor nothing is read.
   template <int block>
-  __device__ void fetch(T* held, const T* in, Index total) const {
+  __device__ void fetch(T* held, const T* in, Index total, int thread = threadIdx.x) const {
     const Index aligned = first - skew();
 #pragma unroll 2
-    for (int item = threadIdx.x; item < accesses(); item += block) {
+    for (int item = thread; item < accesses(); item += block) {
       const Index from = aligned + Index{item} * chunk;
       T* const to = held + item * chunk;
       if (from + chunk <= total) {

@@ -7,27 +7,129 @@
 
 namespace bolt::portable {
 
-/// What threads know of columns, and tables of all rows of a plane, serve all parts of a block. `near` neighbouring pixels of a
-/// thread are stored at once where these are at least four bytes; single halves go through shared memory.
+/// What threads of a block have of results: where the groups of `near` neighbouring pixels of each lie, and how they are stored: at
+/// once where these are at least four bytes, and through shared memory else.
 template <typename Tile, typename Function, int near>
-struct StreamedPlanes {
+struct StreamedResults {
   using Rows = PlanesRows<Tile, Function>;
-  using In = typename Function::In;
   using Out = typename Function::Out;
   using Columns = typename Rows::Columns;
   using Stored = Cells<Out, near>;
-  static constexpr int pixels = Tile::pixels, height = Tile::height, width = Tile::width, floats = Function::floats;
-  static constexpr int size = sizeof(In), stored = sizeof(Out), groups = pixels / near;
+  static constexpr int pixels = Tile::pixels, stored = sizeof(Out), groups = pixels / near;
   static constexpr bool direct = near * stored >= 4;
   static_assert(pixels % near == 0 && Tile::row_made % near == 0 && (direct || near == 1));
-  /// Shared memory: tables, rows of two parts, and results that are put together there.
-  static constexpr int ends_at = Tile::of_floats(Tile::rows_made, floats);
-  static constexpr int held_at = ends_at + Tile::of_ends(Tile::rows_made);
-  /// Where groups of neighbouring pixels lie, in elements from the first of a part's row on, and how many there are.
+  /// In elements from the first of a part's row on, and how many there are.
   struct Groups {
     std::uint32_t at[groups];
     int many;
   };
+
+  /// Columns as bytes from where a part begins.
+  __device__ static Columns columns_of(const Function& function, Groups& to) {
+    constexpr int all = Tile::planes * Tile::row_made;
+    const int own = Tile::strips == 1 ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.x % Tile::across);
+    Columns of;
+    to.many = 0;
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) {
+      const int wanted = (own + i / near * Tile::across) * near + i % near, element = min(wanted, all - near + i % near);
+      const int plane = Tile::planes == 1 ? 0 : element / Tile::row_made, x = element - plane * Tile::row_made;
+      if (i % near == 0) {
+        to.many += wanted < all ? 1 : 0;
+        to.at[i / near] = plane * Tile::plane_made + x;
+      }
+      int places[Rows::width];
+      of.known[i] = function.column(x, places);
+#pragma unroll
+      for (int tap = 0; tap < Rows::width; ++tap) of.at[i][tap] = (plane * Tile::plane + places[tap]) * Rows::size;
+    }
+    return of;
+  }
+
+  /// Groups of a thread that the last planes have.
+  __device__ static int there(int planes, const Groups& to) {
+    if (Tile::planes == 1 || planes == Tile::planes) return to.many;
+    int many = 0;
+#pragma unroll
+    for (int i = 0; i < groups; ++i)
+      many += i < to.many && to.at[i] < static_cast<std::uint32_t>(planes * Tile::plane_made) ? 1 : 0;
+    return many;
+  }
+
+  /// A row of results: where its part begins, in the tensor or in shared memory, and how much farther the row does.
+  struct Line {
+    Out* results;
+    std::uint32_t made, at;  // a pointer that loops carry keeps the compiler busy without end
+    int there;
+
+    /// Row `y` of a part whose results begin at `out`, or at the address `memory`.
+    __device__ Line(Out* out, std::uint32_t memory, int y, const Groups& to, int there_) : there(there_) {
+      const std::uint32_t first = Tile::planes == 1 ? to.at[0] : 0;
+      at = y * Tile::row_made;
+      if constexpr (direct) {
+        results = out + first;
+        asm("" : "+l"(results));  // else tensor, part and row are added anew for each store
+        __builtin_assume(__isGlobal(results));
+      } else {
+        made = memory + first * stored, at *= stored;
+      }
+    }
+
+    /// Stores `of(pixel)` for each pixel, and goes on to the next row.
+    template <typename Of>
+    __device__ void leave(const Groups& to, const Of& of) {
+#pragma unroll
+      for (int i = 0; i < groups; ++i) {
+        float values[near];
+#pragma unroll
+        for (int j = 0; j < near; ++j) values[j] = of(i * near + j);
+        // Of one plane groups lie apart by constants.
+        constexpr bool one = Tile::planes == 1;
+        if (i >= there) continue;
+        if constexpr (direct)
+          *reinterpret_cast<Stored*>(results + at + (one ? i * near * Tile::across : to.at[i])) = Stored::of(values);
+        else
+          store(Rows::template shared<Out>(made + at + (one ? 0 : to.at[i] * stored), one ? i * Tile::across * stored : 0),
+                values[0]);
+      }
+      at += Tile::row_made * (direct ? 1 : stored);
+    }
+  };
+};
+
+/// Takes a block's parts of `total` one after the other: begins to fetch what the next one needs into the other half of what it has
+/// for that, and then works on one that is there.
+template <typename Fetch, typename Work>
+__device__ inline void take_parts(std::uint32_t total, const Fetch& fetch, const Work& work) {
+  std::uint32_t item = blockIdx.x, half = 0;
+  fetch(item, half);
+#pragma unroll 1
+  while (true) {
+    const std::uint32_t next = item + gridDim.x;
+    settle<0>();
+    __syncthreads();  // the part is there, and nobody reads the one before
+    if (next < total) fetch(next, half ^ 1);
+    work(item, half);
+    if (next >= total) return;
+    item = next, half ^= 1;
+  }
+}
+
+/// Blocks of parts that follow each other. What threads know of columns, and tables of all rows of a plane, serve all of them.
+template <typename Tile, typename Function, int near>
+struct StreamedPlanes {
+  using Rows = PlanesRows<Tile, Function>;
+  using Results = StreamedResults<Tile, Function, near>;
+  using In = typename Function::In;
+  using Out = typename Function::Out;
+  using Columns = typename Rows::Columns;
+  using Groups = typename Results::Groups;
+  static constexpr int height = Tile::height, floats = Function::floats;
+  static constexpr bool direct = Results::direct;
+  static constexpr int size = sizeof(In);
+  /// Shared memory: tables, rows of two parts, and results that are put together there.
+  static constexpr int ends_at = Tile::of_floats(Tile::rows_made, floats);
+  static constexpr int held_at = ends_at + Tile::of_ends(Tile::rows_made);
   /// The rows of the input that a part is made of, and where its results lie.
   struct Runs {
     PlanesPart part;
@@ -53,31 +155,24 @@ struct StreamedPlanes {
     int* const ends = reinterpret_cast<int*>(staged_memory + ends_at);
     if (threadIdx.x < 32) Rows::tables(function, 0, Tile::rows_made, known, ends);
     Groups to;
-    Columns of = columns_of(to);
+    Columns of = Results::columns_of(function, to);
     __syncthreads();
     await_earlier();
     const bool ordered = Function::ordered || ends[Tile::rows_made] != 0;
-    std::uint32_t item = blockIdx.x, half = 0;
-    fetch(runs_of(item, ends), half);
-#pragma unroll 1
-    while (true) {
-      const std::uint32_t next = item + gridDim.x;
-      settle<0>();
-      __syncthreads();  // the part is there, and nobody reads the one before
-      if (next < total) fetch(runs_of(next, ends), half ^ 1);
-      const Runs now = runs_of(item, ends);
-      if (ordered && has_room(now)) {
-        rows_of(now, of, to, half, known, ends);
-        if constexpr (!direct) {
-          __syncthreads();
-          now.made.template store_all<Tile::block>(reinterpret_cast<const Out*>(staged_memory + made_at()), out);
-        }
-      } else if constexpr (!Function::ordered) {
-        one_by_one(now);
-      }
-      if (next >= total) return;
-      item = next, half ^= 1;
-    }
+    take_parts(
+        total, [&](std::uint32_t item, std::uint32_t half) { fetch(runs_of(item, ends), half); },
+        [&](std::uint32_t item, std::uint32_t half) {
+          const Runs now = runs_of(item, ends);
+          if (ordered && has_room(now)) {
+            rows_of(now, of, to, half, known, ends);
+            if constexpr (!direct) {
+              __syncthreads();
+              now.made.template store_all<Tile::block>(reinterpret_cast<const Out*>(staged_memory + made_at()), out);
+            }
+          } else if constexpr (!Function::ordered) {
+            one_by_one(now);
+          }
+        });
   }
 
  private:
@@ -107,28 +202,6 @@ struct StreamedPlanes {
       runs.given.template fetch<Tile::block>(reinterpret_cast<In*>(staged_memory + held_from(half)), in, planes * Tile::plane);
   }
 
-  /// As bytes from where a part begins.
-  __device__ Columns columns_of(Groups& to) const {
-    constexpr int all = Tile::planes * Tile::row_made;
-    const int own = Tile::strips == 1 ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.x % Tile::across);
-    Columns of;
-    to.many = 0;
-#pragma unroll
-    for (int i = 0; i < pixels; ++i) {
-      const int wanted = (own + i / near * Tile::across) * near + i % near, element = min(wanted, all - near + i % near);
-      const int plane = Tile::planes == 1 ? 0 : element / Tile::row_made, x = element - plane * Tile::row_made;
-      if (i % near == 0) {
-        to.many += wanted < all ? 1 : 0;
-        to.at[i / near] = plane * Tile::plane_made + x;
-      }
-      int places[width];
-      of.known[i] = function.column(x, places);
-#pragma unroll
-      for (int tap = 0; tap < width; ++tap) of.at[i][tap] = (plane * Tile::plane + places[tap]) * size;
-    }
-    return of;
-  }
-
   /// Results of a part whose rows are there, those of a strip by its threads.
   __device__ void rows_of(const Runs& runs, Columns& of, const Groups& to, std::uint32_t half, const float* known,
                           const int* ends) const {
@@ -137,53 +210,17 @@ struct StreamedPlanes {
     const int strip = Tile::strips == 1 ? 0 : static_cast<int>(threadIdx.x / Tile::across);
     const int y = strip * down, end = min(y + down, part.rows);
     if (y >= end) return;
-    const int groups_there = Tile::planes == 1 || part.planes == Tile::planes ? to.many : there(part, to);
     const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(staged_memory));
     const int first = ends[part.row + y] + 1 - height;
     const int from = base + held_from(half) + (runs.given.skew() + (Rows::inside(first) - runs.top) * Tile::row) * size;
+    typename Results::Line line(out + runs.made.first, base + made_at() + runs.made.skew() * sizeof(Out), y, to,
+                                Results::there(part.planes, to));
     Rows::advance(of, from);
-    int gone;
-    if constexpr (direct) {
-      Out* results = out + runs.made.first + (Tile::planes == 1 ? to.at[0] : 0);
-      asm("" : "+l"(results));  // else tensor, part and row are added anew for each store
-      __builtin_assume(__isGlobal(results));
-      std::uint32_t line = y * Tile::row_made;  // a pointer that loops carry keeps the compiler busy without end
-      gone = Rows::slide(of, first, part.row + y, part.row + end, ends, [&](const auto& held, int last, int row) {
-        const auto own = Rows::known_of(known, row);
-#pragma unroll
-        for (int i = 0; i < groups; ++i) {
-          float values[near];
-#pragma unroll
-          for (int j = 0; j < near; ++j) values[j] = Rows::made(of, held, last, i * near + j, own);
-          // Of one plane groups lie apart by constants.
-          Out* const place = results + line + (Tile::planes == 1 ? i * near * Tile::across : to.at[i]);
-          if (i < groups_there) *reinterpret_cast<Stored*>(place) = Stored::of(values);
-        }
-        line += Tile::row_made;
-      });
-    } else {
-      std::uint32_t line = base + made_at() + (runs.made.skew() + y * Tile::row_made) * stored;
-      gone = Rows::slide(of, first, part.row + y, part.row + end, ends, [&](const auto& held, int last, int row) {
-        const auto own = Rows::known_of(known, row);
-#pragma unroll
-        for (int i = 0; i < pixels; ++i) {
-          const int place = Tile::planes == 1 ? to.at[0] * stored : to.at[i] * stored;
-          const float made = Rows::made(of, held, last, i, own);
-          if (i < groups_there)
-            store(Rows::template shared<Out>(line + place, Tile::planes == 1 ? i * Tile::across * stored : 0), made);
-        }
-        line += Tile::row_made * stored;
-      });
-    }
+    const int gone = Rows::slide(of, first, part.row + y, part.row + end, ends, [&](const auto& held, int last, int row) {
+      const auto own = Rows::known_of(known, row);
+      line.leave(to, [&](int pixel) { return Rows::made(of, held, last, pixel, own); });
+    });
     Rows::advance(of, -from - gone * Tile::row * size);
-  }
-
-  /// Groups of a thread that the last planes have.
-  __device__ static int there(const PlanesPart& part, const Groups& to) {
-    int many = 0;
-#pragma unroll
-    for (int i = 0; i < groups; ++i) many += i < to.many && to.at[i] < static_cast<std::uint32_t>(part.planes * Tile::plane_made) ? 1 : 0;
-    return many;
   }
 
   __device__ void one_by_one(const Runs& runs) const {
@@ -197,12 +234,13 @@ __global__ void __launch_bounds__(block) streamed_planes_kernel(const Streamed s
   streamed();
 }
 
-/// Queues blocks that take `turns` parts each, of strips of `down` rows, with room for so many elements of the input. Both tensors
-/// are ones that 16-byte accesses may start from. Raises std::runtime_error where the launch fails.
-template <typename Tile, int near, typename Function>
+/// Queues blocks of `Kernel`, StreamedPlanes or PickedPlanes, that take `turns` parts each, of strips of `down` rows, with room for
+/// so many elements of the input. Both tensors are ones that 16-byte accesses may start from. Raises std::runtime_error where the
+/// launch fails.
+template <template <typename, typename, int> class Kernel, typename Tile, int near, typename Function>
 void streamed_planes(const Run& r, const char* what, Index planes, const Function& function, int down, int turns, int room,
                      const typename Function::In* in, typename Function::Out* out) {
-  using Streamed = StreamedPlanes<Tile, Function, near>;
+  using Streamed = Kernel<Tile, Function, near>;
   const int results = Tile::strips * down;
   const Index parts = (Tile::rows_made + results - 1) / results, groups = (planes + Tile::planes - 1) / Tile::planes;
   if (groups == 0) return;
