@@ -102,6 +102,7 @@ LABELS = (
     "flat-pairs-portable-flatx8x4x256-f16/row-f16/row",
     "tiled-colours-portable-tiledx158x3x1-f16/row-f16/row",
     "scatter-rows-portable-linesx2x72",
+    "scatter-many-portable-staged_linesx8x4x48-f16/row-f16/row",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
@@ -208,6 +209,8 @@ OFTEN = (*LABELS, *IN_BF16, *WRITTEN_IN_BF16, *PLAIN_IN_BF16)
 FURTHER = (
     "scatter-odd-rows-portable-linesx1x16-f16/row-f16/row-shares0",
     "scatter-few-columns-portable-lines",
+    "scatter-many-portable-staged_linesx16x3x72-f16/row-f16/row",
+    "scatter-summed-portable-staged_linesx8x3x16-f32/row-f32/row",
     "slices-tokens-portable-slicesx8",
     "tiled-hidden-portable-tiledx1083x4x2-bool/channels_last-f16/channels_last-shares1",
     "tiled-chain-portable-tiledx2x3x7x7x1-f16/row-f16/row-between24",

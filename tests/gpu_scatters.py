@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from gpu_harness import TARGET, Trial, trials_of
-from gpu_pools import DIRECT, PORTABLE
+from gpu_pools import PORTABLE
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
+from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.scatter_lines import LineTile
+from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
 from bolt_build.graph.ops.gather import GatherND
 from bolt_build.graph.ops.scatter import ScatterElements
 
@@ -45,6 +47,8 @@ SCATTERS = (
     _scattered("columns", 2, (3, 7, 41), 20),
     _scattered("few-columns", 1, (5, 30, 3), 17, "max"),
     _scattered("integers", 0, (11, 5, 9), 16, "mul", DType.I64),
+    _scattered("many", 1, (2, 19, 72), 53),
+    _scattered("summed", 1, (2, 13, 40), 41, "add", DType.F32),
 )
 GATHERS = (
     _named("tokens", 1, (2, 10, 24), (9,), 1),
@@ -55,17 +59,24 @@ _TILES = {"scatter-rows": ((1, 24), (1, 72), (2, 72)), "scatter-columns": ((1, 1
 """Other blocks than prediction would put first: with lines left over, with one."""
 
 
+_STAGES = {
+    "scatter-many": ((8, 2, 24), (16, 3, 72), (8, 4, 48)), "scatter-summed": ((8, 3, 16),),
+    "scatter-rows": ((32, 2, 72),),
+}  # fmt: skip
+"""Blocks whose updates come in stages: updates of a stage, stages, lines."""
+
+
 def candidate(tile: LineTile) -> Candidate:
     return Candidate("portable", (("algorithm", "lines"), *tile.parameters), tile.settings)
 
 
 def scatter_trials() -> list[Trial]:
-    """Of each alternative the first kernel that is not the plain one, and some with other lines."""
+    """Of each alternative the first kernel of lines, some with other lines, and some whose updates come in stages."""
     found = []
     for layer in SCATTERS:
         for trial in trials_of(layer, "portable"):
             legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
-            found.append(replace(trial, candidate=next(each for each in legal if each != DIRECT)))
+            found.append(replace(trial, candidate=next(each for each in legal if "algorithm=lines" in str(each))))
     for label, stated in _TILES.items():
         trial = next(each for each in found if each.layer.label == label)
         for outers, columns in stated:
@@ -73,4 +84,8 @@ def scatter_trials() -> list[Trial]:
             if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
                 raise ValueError(f"{label}: {reason}")
             found.append(replace(trial, candidate=other))
+    for label, staged in _STAGES.items():
+        trial = next(each for each in found if each.layer.label == label)
+        cut = (StagedLineTile(*each) for each in staged)
+        found += [replace(trial, candidate=candidate_of("portable", "staged_lines", tile)) for tile in cut]
     return found + [trial for layer in GATHERS for trial in trials_of(layer, "portable", kind="lanes")]

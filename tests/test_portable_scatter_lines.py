@@ -7,7 +7,9 @@ import pytest
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.scatter_lines import LineTile
+from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.gather import GatherND
 from bolt_build.graph.ops.scatter import ScatterElements
@@ -53,21 +55,24 @@ def test_lines_that_no_block_has_are_refused_with_their_reason(tile: LineTile, r
 
 
 @pytest.mark.parametrize(
-    ("problem", "reason"),
+    ("problem", "reasons"),
     [
-        (scattered((4, 20000, 8), (4, 5, 8), 1), "lines: a line takes 40000 bytes, a block has 24576"),
+        (scattered((4, 20000, 8), (4, 5, 8), 1),
+         ["lines: a line takes 40000 bytes, a block has 24576",
+          "takes 321280 bytes of shared memory, a block has 232448"]),
         (scattered((4, 20, 8), (3, 5, 8), 1),
-         "lines: indices leave out elements along axis 0, whose lines are copied alone"),
-        (named((4, 20, 7), 5), "slices: slices are single elements, or odd"),
+         [f"{form}: indices leave out elements along axis 0, whose lines are copied alone"
+          for form in ("lines", "staged_lines")]),
+        (named((4, 20, 7), 5), ["slices: slices are single elements, or odd"]),
     ],
 )  # fmt: skip
-def test_what_has_no_such_kernel_has_a_reason(problem: KernelProblem, reason: str) -> None:
+def test_what_has_no_such_kernel_has_a_reason(problem: KernelProblem, reasons: list[str]) -> None:
     candidates, refusals = FAMILY.candidates(problem, H100)
     assert candidates == (DIRECT,)
-    assert [str(refusal.reason) for refusal in refusals] == [reason]
+    assert [str(refusal.reason) for refusal in refusals] == reasons
 
 
-@pytest.mark.parametrize(("problem", "algorithm"), [(TOKENS, "lines"), (named((32, 1000, 256), 900), "slices")])
+@pytest.mark.parametrize(("problem", "algorithm"), [(TOKENS, "staged_lines"), (named((32, 1000, 256), 900), "slices")])
 def test_without_a_lock_it_is_first(problem: KernelProblem, algorithm: str) -> None:
     first, *others = FAMILY.candidates(problem, H100)[0]
     assert dict(first.parameters)["algorithm"] == algorithm
@@ -86,4 +91,36 @@ def test_emission_follows_what_is_stated() -> None:
         "bolt::portable::scatter_lines<bolt::portable::Replace, 8, bolt::portable::f16, std::int64_t>(r, "
         "bolt::portable::ScatterLines{.outer = 32, .length = 197, .extent = 128, .inner = 768, .outers = 1, "
         ".columns = 24}, d, i, u, y);"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ((16, 3, 48), None),
+        ((12, 3, 48), "3 stages of 12 updates: there are kernels of 2 to 4, of 8, 16 or 32"),
+        ((16, 3, 776), "776 lines are more than 768"),
+        ((16, 3, 264), "264 lines are more than the 256 threads of a block"),
+        ((16, 3, 44), "rows of 44 elements, or of as many indices, are no whole accesses"),
+        ((32, 4, 256), "takes 428544 bytes of shared memory, a block has 232448"),
+    ],
+    ids=str,
+)
+def test_updates_in_stages_have_room(tile: tuple[int, int, int], reason: str | None) -> None:
+    assert FAMILY.refuse(TOKENS, candidate_of("portable", "staged_lines", StagedLineTile(*tile)), H100) == reason
+
+
+def test_updates_of_rows_that_are_no_whole_accesses_are_not_staged() -> None:
+    problem = scattered((2, 19, 71), (2, 35, 71), 1)
+    stated = candidate_of("portable", "staged_lines", StagedLineTile(16, 3, 48))
+    reason = "staged_lines: rows of 71 elements, or of as many indices, are no whole accesses"
+    assert FAMILY.refuse(problem, stated, H100) == reason
+
+
+def test_a_call_has_updates_of_a_stage_and_stages() -> None:
+    stated = candidate_of("portable", "staged_lines", StagedLineTile(16, 3, 48))
+    assert FAMILY.emit(TOKENS, stated, H100, AT).call == (
+        "bolt::portable::staged_scatter<bolt::portable::Replace, 16, 3, bolt::portable::f16, std::int64_t>(r, "
+        "bolt::portable::ScatterLines{.outer = 32, .length = 197, .extent = 128, .inner = 768, .outers = 1, "
+        ".columns = 48}, d, i, u, y);"
     )

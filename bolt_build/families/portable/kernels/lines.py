@@ -12,6 +12,7 @@ from bolt_build.families.portable.kernels.gather import elements_along
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.scatter_lines import FORM as IN_LINES
 from bolt_build.families.portable.kernels.scatter_lines import UPDATES, updates_wait
+from bolt_build.families.portable.kernels.scatter_stages import FORM as IN_STAGES
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -156,7 +157,7 @@ RULES = (
         gpu_latency=updates_wait,
         layouts=row_major,
         in_place=(0,),
-        forms=(IN_LINES,),
+        forms=(IN_LINES, IN_STAGES),
     ),
     Rule(
         ScatterND,

@@ -57,24 +57,32 @@ def updates_wait(problem: KernelProblem) -> float:
     return _UPDATE * (shape[op.axis] if isinstance(op, ScatterElements) else prod(shape[:-1]))
 
 
-def _lines(problem: KernelProblem) -> tuple[int, int, int]:
+def lines_of(problem: KernelProblem) -> tuple[int, int, int]:
     assert isinstance(problem.op, ScatterElements)
     return around(problem.inputs[0], problem.op.axis)
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_apart(problem: KernelProblem) -> str | None:
+    """Why no block has whole lines, None where one may."""
     op, (data, indices, _) = problem.op, problem.inputs
     assert isinstance(op, ScatterElements)
     apart = [axis for axis in range(len(data.shape)) if axis != op.axis and data.shape[axis] != indices.shape[axis]]
     if apart:
         return Reason("indices leave out elements along axis {}, whose lines are copied alone", apart[0])
-    if (line := data.shape[op.axis] * data.format.dtype.nbytes) > _ROOM:
+    return None
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    if (reason := refuse_apart(problem)) is not None:
+        return reason
+    data = problem.inputs[0]
+    if (line := lines_of(problem)[1] * data.format.dtype.nbytes) > _ROOM:
         return Reason("a line takes {} bytes, a block has {}", line, _ROOM)
     return None
 
 
 def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[LineTile]:
-    outer, length, inner = _lines(problem)
+    outer, length, inner = lines_of(problem)
     most = min(THREADS, _ROOM // (length * problem.inputs[0].format.dtype.nbytes))
     if inner <= most:
         whole = most // inner
@@ -87,7 +95,7 @@ def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[LineTile]:
 
 def refuse_tile(problem: KernelProblem, tile: LineTile, gpu: Gpu) -> str | None:
     """Why no block has such lines, None where one does."""
-    outer, length, inner = _lines(problem)
+    outer, length, inner = lines_of(problem)
     if tile.outers > outer or tile.columns > inner:
         return Reason("{} times {} lines are more than {} times {}", tile.outers, tile.columns, outer, inner)
     if tile.outers * tile.columns > THREADS:
@@ -99,7 +107,7 @@ def refuse_tile(problem: KernelProblem, tile: LineTile, gpu: Gpu) -> str | None:
 
 def _seconds(problem: KernelProblem, tile: LineTile, target: Target) -> float:
     """What the bytes take with the ends of rows, or what the rounds of a block's lines do."""
-    gpu, (outer, length, inner) = target.gpu, _lines(problem)
+    gpu, (outer, length, inner) = target.gpu, lines_of(problem)
     assert gpu is not None, "lines are of a GPU's blocks"
     assert isinstance(problem.op, ScatterElements)
     run = (tile.columns if tile.columns < inner else inner * length) * problem.inputs[0].format.dtype.nbytes
@@ -111,25 +119,31 @@ def _seconds(problem: KernelProblem, tile: LineTile, target: Target) -> float:
     return float(max(memory, waits) + OVERLAPPED * target.launch_seconds)
 
 
-def _emit(problem: KernelProblem, tile: LineTile, at: StepExpressions) -> StepCode:
-    op, (data, indices, _) = problem.op, problem.inputs
+def parameters(problem: KernelProblem, outers: int, columns: int) -> str:
+    """What is scattered, by blocks of so many lines."""
+    (outer, length, inner), op = lines_of(problem), problem.op
     assert isinstance(op, ScatterElements)
-    outer, length, inner = _lines(problem)
-    parameters = struct(
+    return struct(
         "bolt::portable::ScatterLines",
         outer=outer,
         length=length,
-        extent=indices.shape[op.axis],
+        extent=problem.inputs[1].shape[op.axis],
         inner=inner,
-        outers=tile.outers,
-        columns=tile.columns,
+        outers=outers,
+        columns=columns,
     )
+
+
+def _emit(problem: KernelProblem, tile: LineTile, at: StepExpressions) -> StepCode:
+    op, (data, indices, _), inner = problem.op, problem.inputs, lines_of(problem)[2]
+    assert isinstance(op, ScatterElements)
     size = data.format.dtype.nbytes
     lanes = next(each for each in _WORDS if each * size <= 16 and inner % each == 0 and tile.columns % each == 0)
     types = f"{UPDATES[op.reduction]}, {lanes}, {ctype(data.format.dtype)}, {ctype(indices.format.dtype)}"
     pointers = ", ".join((*at.inputs, *at.outputs))
     headers = ("bolt_portable/lines.h", "bolt_portable/cuda/scatter.h")
-    return StepCode(headers, None, "", f"bolt::portable::scatter_lines<{types}>(r, {parameters}, {pointers});")
+    call = f"bolt::portable::scatter_lines<{types}>(r, {parameters(problem, tile.outers, tile.columns)}, {pointers});"
+    return StepCode(headers, None, "", call)
 
 
 FORM: Form[LineTile] = Form(
