@@ -18,15 +18,16 @@ from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
+from bolt_build.families.portable.kernels.selected_places import SelectTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.reduce import Reduce
 
 PORTABLE = Portable()
-Tile = RunsTile | ColumnsTile | PixelsTile | SortTile | ScanRunsTile | ScanColumnsTile
+Tile = RunsTile | ColumnsTile | PixelsTile | SortTile | SelectTile | ScanRunsTile | ScanColumnsTile
 ALGORITHMS = {
-    RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", SortTile: "sorted",
+    RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", SortTile: "sorted", SelectTile: "selected",
     ScanRunsTile: "runs", ScanColumnsTile: "columns",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
@@ -47,6 +48,10 @@ def hidden(layer: Layer) -> Layer:
     """The same with infinity of the other sign alone in the first image, and in half of the next one."""
     (given,) = layer.inputs
     return replace(layer, inputs=(replace(given, hidden=given.shape[-1]),))
+
+
+def selects(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
+    return tuple(SelectTile(*each) for each in tiles)
 
 
 def runs(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
@@ -111,6 +116,15 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("running-wide", CumProd(1, True), 2, 50, 6, dtype=DType.I32, span=2), (ScanColumnsTile(2, 16),)),
     (folded("several-wide", Places(1, 5), 3, 40, dtype=DType.I32, span=5),
      sorts((32, 2, 2), (32, 1, 2), (256, 1, 1), (1024, 1, 0))),
+    (folded("chosen", Places(1, 30), 9, 100), selects((32, 4, 1), (32, 5, 3), (64, 2, 1))),
+    (folded("chosen-last", Places(1, 47, False, True), 2, 170, 5, dtype=DType.I8, span=9),
+     selects((32, 6, 3), (64, 3, 5))),
+    (folded("chosen-flags", Places(1, 40, True, True), 3, 161, dtype=DType.BOOL, span=1),
+     selects((32, 6, 3), (128, 2, 3))),
+    (folded("chosen-numbers", Places(2, 300, False), 2, 3, 1700), selects((128, 14, 11), (256, 7, 15))),
+    (folded("chosen-alike", Places(0, 600, True, True), 9001, 1, dtype=DType.U16, span=3), selects((512, 18, 19),)),
+    (folded("chosen-wide", Places(1, 65), 3, 140, dtype=DType.I32, span=5), selects((32, 5, 3), (64, 3, 5))),
+    (hidden(folded("chosen-worst", Places(2, 60), 3, 7, 101)), selects((32, 4, 3),)),
     (folded("class-even", Places(1, 1), 2, 37, 8, 24), columns((64, 1), (4, 3))),
     (folded("pixels", Reduce("mean", (1,), False), 3, 1999, 57), pixels((256, 7), (512, 1))),
     (folded("pixels-colours", Reduce("l2", (1,), False), 5, 701, 3), pixels((256, 1), (512, 1))),

@@ -15,6 +15,7 @@ from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
+from bolt_build.families.portable.kernels.selected_places import SelectTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
 from bolt_build.graph.ir import Layout, Op, TensorType
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
@@ -70,6 +71,12 @@ WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
         (TOP, SortTile(32, 8, 32), "256 keys have no room for 300 elements"),
         (TOP, SortTile(256, 4, 8), "256 threads that sort 4 keys each do not hold 8"),
         (TOP, SortTile(1024, 1, 0), None),
+        (TOP, SelectTile(32, 32, 11), None),
+        (TOP, SelectTile(96, 11, 11), "96 threads do not hold 11 elements each"),
+        (TOP, SelectTile(32, 33, 11), "32 threads do not hold 33 elements each"),
+        (TOP, SelectTile(32, 31, 11), "1000 elements are more than 32 threads hold"),
+        (TOP, SelectTile(32, 32, 10), "threads of a warp sort an odd number of keys each, up to 33, not 10"),
+        (TOP, SelectTile(32, 32, 9), "288 keys have no room for 300 elements"),
         (DOWN, ScanColumnsTile(8, 4), None),
         (DOWN, ScanColumnsTile(16, 4), "16 elements of 2 bytes are not one access"),
         (DOWN, ScanColumnsTile(8, 2), "no 2 threads have lines side by side"),
@@ -89,8 +96,10 @@ def test_a_cut_that_is_not_legal_has_a_reason(problem: KernelProblem, tile: Tile
     ("problem", "reasons"),
     [
         (ROWS, []),
-        (WIDE, ["sorted: keys have no room for i64 and a place"]),
-        (asked(Places(1, 5000), 4, 9000), ["sorted: sorts up to 4096 elements, not 5000"]),
+        (WIDE, [f"{form}: keys have no room for i64 and a place" for form in ("sorted", "selected")]),
+        (asked(Places(1, 5000), 4, 9000),
+         ["sorted: sorts up to 4096 elements, not 5000", "selected: a warp sorts up to 1056 elements, not 5000"]),
+        (asked(Places(1, 300), 4, 20000), ["selected: threads hold up to 16384 elements of a line, not 20000"]),
         (asked(Reduce("sum", (1,)), 1 << 16, 1 << 16),
          ["runs: 4294967296 elements are more than the 2147483584 that it counts"]),
         (asked(CumSum(1), 1 << 16, 1 << 16),
@@ -117,7 +126,7 @@ def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelP
         (asked(Reduce("mean", (2, 3)), 32, 90, 56, 56, layout=LAST), PixelsTile(256, 8)),
         (asked(Places(2, 1), 32, 512, 1001), RunsTile(16, 16, 1)),
         (asked(Places(1, 1), 32, 21, 256, 256), ColumnsTile(256, 1)),
-        (TOP, SortTile(32, 16, 32)),
+        (TOP, SelectTile(32, 32, 11)),
         (asked(Places(1, 300), 1, 24000), SortTile(1024, 1, 0)),
         (DOWN, ScanColumnsTile(8, 16)),
         (ALONG, ScanRunsTile(32)),
@@ -219,6 +228,8 @@ def test_places_and_integers_are_folded_as_reductions_are() -> None:
 
 
 def test_keys_are_as_narrow_as_element_and_place_are() -> None:
+    call = FAMILY.emit(TOP, candidate(SelectTile(32, 32, 11)), H100, AT).call
+    assert "bolt::portable::selected_places<true, false, 32, 32, 11, std::uint32_t, bolt::portable::f16>(r, " in call
     sort, how = candidate(SortTile(1024, 1, 0)), "bolt::portable::sorted_places<true, false, "
     assert f"{how}32, 32, 16, std::uint32_t, " in FAMILY.emit(TOP, candidate(SortTile(32, 16, 32)), H100, AT).call
     for extent, key in ((1 << 16, "std::uint32_t"), (1 + (1 << 16), "std::uint64_t")):

@@ -76,12 +76,17 @@ bool shuffle(Warp& warp, const Instruction& i, Mask mask) {
   return true;
 }
 
-enum Vote : int { any, all };
+enum Vote : int { any, all, ballot };
 
 bool vote(Warp& warp, const Instruction& i, Mask mask) {
   const Mask wanted = warp.at<std::uint32_t>(i.at[2])[std::countr_zero(mask)];
   if (!together(warp, mask, wanted)) return false;
   const Mask of = (i.number != 0 ? ~warp.predicate(i.at[1]) : warp.predicate(i.at[1])) & mask;
+  if (i.form == ballot) {
+    std::uint32_t* const to = warp.at<std::uint32_t>(i.at[0]);
+    for (Mask left = mask; left != 0; left &= left - 1) to[std::countr_zero(left)] = of;
+    return true;
+  }
   Mask& p = warp.predicate(i.at[0]);
   p = (p & ~mask) | ((i.form == any ? of != 0 : of == mask) ? mask : 0);
   return true;
@@ -265,13 +270,13 @@ bool decode_waiting(Reader& reader, const Statement& s, Instruction& i) {
     i.execute = map_address;
     return true;
   }
-  if (s.base == "vote" && s.has("pred") && (s.has("any") || s.has("all"))) {
+  if (s.base == "vote" && (s.has("ballot") || (s.has("pred") && (s.has("any") || s.has("all"))))) {
     const std::string_view of = s.operands.at(1);
     i.number = of[0] == '!' ? 1 : 0;
-    i.at[0] = reader.predicate(s.operands.at(0));
+    i.at[0] = s.has("ballot") ? reader.reg(s.operands.at(0)).offset : reader.predicate(s.operands.at(0));
     i.at[1] = reader.predicate(of.substr(static_cast<std::size_t>(i.number)));
     i.at[2] = reader.source(s.operands.at(2), {'u', 4});
-    i.form = s.has("all") ? all : any;
+    i.form = s.has("ballot") ? ballot : s.has("all") ? all : any;
     i.attempt = vote;
     return true;
   }

@@ -27,6 +27,7 @@ __global__ void paths(int* to) {
   for (int way = 16; way > 0; way /= 2) found += __shfl_xor_sync(0xffffffffu, found, way);
   found += __any_sync(0xffffffffu, lane == 5) + 2 * __all_sync(0xffffffffu, lane != 5);
   found += 4 * __any_sync(0xffffffffu, lane > 31) + 8 * __all_sync(0xffffffffu, lane < 32);
+  found += 16 * (__ballot_sync(0xffffffffu, lane % 5 == 1 || lane == 30) == 0xc4210842u);
   to[threadIdx.x] = found;
 }
 
@@ -44,7 +45,7 @@ static int path_sum(int) {
     }
     sum += found;
   }
-  constexpr int voted = 1 + 8;
+  constexpr int voted = 1 + 8 + 16;
   return sum + voted;
 }
 

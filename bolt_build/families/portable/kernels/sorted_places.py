@@ -54,28 +54,28 @@ class SortTile:
         return self.threads * self.each
 
 
-def _serves(problem: KernelProblem) -> bool:
+def serves(problem: KernelProblem) -> bool:
     return isinstance(problem.op, Places) and problem.op.count > 1
 
 
-def _extent(problem: KernelProblem) -> int:
+def extent_of(problem: KernelProblem) -> int:
     assert isinstance(problem.op, Places)
     return problem.inputs[0].shape[problem.op.axis]
 
 
-def _count(problem: KernelProblem) -> int:
+def count_of(problem: KernelProblem) -> int:
     assert isinstance(problem.op, Places)
     return problem.op.count
 
 
-def _key(problem: KernelProblem) -> int:
+def key_bytes(problem: KernelProblem) -> int:
     """Bytes of a key: half of them are the place."""
-    short = problem.inputs[0].format.dtype.nbytes <= 2 and _extent(problem) <= 1 << 16
+    short = problem.inputs[0].format.dtype.nbytes <= 2 and extent_of(problem) <= 1 << 16
     return 4 if short else 8
 
 
 def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    dtype, count = problem.inputs[0].format.dtype, _count(problem)
+    dtype, count = problem.inputs[0].format.dtype, count_of(problem)
     if dtype.nbytes > 4:
         return f"keys have no room for {dtype.value} and a place"
     most = max(threads * each for threads, each in MOST.items())
@@ -89,7 +89,7 @@ def _enough(keys: int, threads: int) -> int:
 
 def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[SortTile]:
     """Where all of a line is sorted, and where those are that come first."""
-    extent, count = _extent(problem), _count(problem)
+    extent, count = extent_of(problem), count_of(problem)
     for threads in (WARP, BLOCK):
         if (each := _enough(extent, threads)) <= MOST[threads]:
             yield SortTile(threads, each, each)
@@ -107,9 +107,9 @@ def refuse_tile(problem: KernelProblem, tile: SortTile) -> str | None:
     )
     if tile.holds not in held:
         return Reason("{} threads that sort {} keys each do not hold {}", tile.threads, tile.each, tile.holds)
-    if tile.holds and tile.threads * tile.holds < _extent(problem):
-        return Reason("{} elements are more than {} threads hold", _extent(problem), tile.threads)
-    count = _count(problem)
+    if tile.holds and tile.threads * tile.holds < extent_of(problem):
+        return Reason("{} elements are more than {} threads hold", extent_of(problem), tile.threads)
+    count = count_of(problem)
     return Reason("{} keys have no room for {} elements", tile.room, count) if tile.room < count else None
 
 
@@ -136,10 +136,10 @@ def _steps(keys: int) -> float:
 
 
 def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
-    gpu, extent = target.gpu, _extent(problem)
+    gpu, extent = target.gpu, extent_of(problem)
     assert gpu is not None, "forms are for GPUs"
     lines = problem.inputs[0].type.elements // max(extent, 1)
-    wide = _WIDE if _key(problem) == 8 else 1.0
+    wide = _WIDE if key_bytes(problem) == 8 else 1.0
     all_steps, of_threads, of_warps = (_steps(many) for many in (tile.room, tile.threads, tile.threads // WARP))
     key = _COMPARED * (all_steps - of_threads) + _SHUFFLED * (of_threads - of_warps) + _EXCHANGED * of_warps + _LOADED
     instructions, waits = tile.room * key * wide, all_steps * _STEP
@@ -151,7 +151,7 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
         waits += _PASSES * _ASKED * ceil(extent / (4 * _SELECTS))
     block = max(tile.threads, BLOCK)
     blocks = ceil(lines * tile.threads / block)
-    waves = ceil(blocks / (gpu.sms * beside(block, _REGISTERS, tile.room * _key(problem), gpu)))
+    waves = ceil(blocks / (gpu.sms * beside(block, _REGISTERS, tile.room * key_bytes(problem), gpu)))
     busy = min(1.0, blocks / gpu.sms)
     issue = lines * instructions / (_ISSUED * gpu.sms * busy)
     memory = moved(problem.nbytes, target) / _REACHED
@@ -161,7 +161,7 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
 def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCode:
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, Places)
-    types = f"{'std::uint32_t' if _key(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
+    types = f"{'std::uint32_t' if key_bytes(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
     how = f"{boolean(op.greatest)}, {boolean(op.last)}, {tile.holds}, {tile.threads}, {tile.each}, {types}"
     given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
     call = f"bolt::portable::sorted_places<{how}>(r, {given});"
@@ -170,7 +170,7 @@ def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCo
 
 FORM: Form[SortTile] = Form(
     "sorted",
-    _serves,
+    serves,
     refuse,
     tiles,
     lambda problem, tile, gpu: refuse_tile(problem, tile),

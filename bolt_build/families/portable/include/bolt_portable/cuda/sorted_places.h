@@ -17,8 +17,10 @@ __device__ inline std::uint32_t rank_of(const T& x) {
   } else if constexpr (std::is_floating_point_v<typename Computed<T>::type>) {
     constexpr std::uint32_t infinite = bits == 32 ? 0x7f800000u : std::is_same_v<T, f16> ? 0x7c00u : 0x7f80u;
     const std::uint32_t size = own & ~top & all;
-    if (size > infinite) return 0;
-    own = size == 0 ? top : own & top ? ~own & all : own | top;
+    const bool negative = (own & top) != 0;
+    own ^= greatest ? (negative ? 0 : all >> 1) : (negative ? all : top);
+    if (size == 0) own = greatest ? all >> 1 : top;
+    return size > infinite ? 0 : own;
   } else if constexpr (std::is_signed_v<T>) {
     own ^= top;
   }
