@@ -26,7 +26,8 @@ struct PickedPlanes {
   const In* in;
   Out* out;
   Index planes;
-  std::uint32_t parts, total;
+  Divisor parts;
+  std::uint32_t total;
   int down, room;
 
   __host__ __device__ static int shared_bytes(int room, int results) {
@@ -60,8 +61,8 @@ struct PickedPlanes {
   __device__ int held_from(std::uint32_t half) const { return held_at + half * room * size; }
 
   __device__ PlanesPart part_of(std::uint32_t item) const {
-    const std::uint32_t plane = item / parts;
-    const int row = static_cast<int>(item - plane * parts) * Tile::strips * down;
+    const std::uint32_t plane = parts.quotient(item);
+    const int row = static_cast<int>(item - plane * parts.by) * Tile::strips * down;
     return {Index{plane}, 1, row, min(Tile::strips * down, Tile::rows_made - row)};
   }
 

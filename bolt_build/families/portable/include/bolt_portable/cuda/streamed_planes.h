@@ -4,6 +4,7 @@
 
 #include "bolt_portable/cuda/cells.h"
 #include "bolt_portable/cuda/planes_rows.h"
+#include "bolt_portable/divisor.h"
 
 namespace bolt::portable {
 
@@ -142,7 +143,8 @@ struct StreamedPlanes {
   const In* in;
   Out* out;
   Index planes;
-  std::uint32_t parts, total;  ///< of a plane's rows, and of all planes
+  Divisor parts;        ///< of a plane's rows
+  std::uint32_t total;  ///< of all planes
   int down, room;              ///< rows of a strip; elements of the input for which a block has room
 
   __host__ __device__ static int shared_bytes(int room, int results) {
@@ -181,12 +183,12 @@ struct StreamedPlanes {
   __device__ bool has_room(const Runs& runs) const { return runs.given.length > 0 && runs.given.length <= room; }
 
   __device__ Runs runs_of(std::uint32_t item, const int* ends) const {
-    const std::uint32_t group = item / parts;
+    const std::uint32_t group = parts.quotient(item);
     Runs runs;
     PlanesPart& part = runs.part;
     part.plane = Index{group} * Tile::planes;
     part.planes = Tile::planes == 1 ? 1 : static_cast<int>(min(Index{Tile::planes}, planes - part.plane));
-    part.row = static_cast<int>(item - group * parts) * Tile::strips * down;
+    part.row = static_cast<int>(item - group * parts.by) * Tile::strips * down;
     part.rows = min(Tile::strips * down, Tile::rows_made - part.row);
     runs.top = Rows::inside(ends[part.row] + 1 - height);
     const int many = Rows::inside(ends[part.row + part.rows - 1]) + 1 - runs.top;
@@ -250,7 +252,7 @@ void streamed_planes(const Run& r, const char* what, Index planes, const Functio
   how.overlap = how.beside = r.overlap;
   how.stream = r.stream;
   queue(what, how, streamed_planes_kernel<Streamed, Tile::block>,
-        Streamed{function, in, out, planes, static_cast<std::uint32_t>(parts), total, down, room});
+        Streamed{function, in, out, planes, Divisor(parts), total, down, room});
 }
 
 }  // namespace bolt::portable
