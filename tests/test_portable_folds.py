@@ -76,6 +76,8 @@ WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
         (TOP, SelectTile(32, 33, 11), "32 threads do not hold 33 elements each"),
         (TOP, SelectTile(32, 31, 11), "1000 elements are more than 32 threads hold"),
         (TOP, SelectTile(32, 32, 10), "threads of a warp sort an odd number of keys each, up to 33, not 10"),
+        (asked(Places(1, 1000), 4, 9000, dtype=DType.I32), SelectTile(512, 18, 33),
+         "keys and elements take 137 registers of a thread, 512 threads have 128"),
         (TOP, SelectTile(32, 32, 9), "288 keys have no room for 300 elements"),
         (DOWN, ScanColumnsTile(8, 4), None),
         (DOWN, ScanColumnsTile(16, 4), "16 elements of 2 bytes are not one access"),

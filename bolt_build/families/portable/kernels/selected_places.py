@@ -25,6 +25,8 @@ _THREADS, _HOLDS, _EACH = (32, 64, 128, 256, 512), 32, 33
 """Threads of a line, elements that each holds at most, and keys that each of one warp sorts at most."""
 _BLOCK = 128
 """Threads of a block, at least."""
+_REGISTERS, _MOST = 38, 200
+"""Registers of a thread for all but what it holds and sorts, and those that it has at most."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class SelectTile(NumberTile):
     @property
     def block(self) -> int:
         return max(self.threads, _BLOCK)
+
+
+def _registers(problem: KernelProblem, tile: SelectTile) -> int:
+    """Of a thread (`SelectedPlaces`)."""
+    return _REGISTERS + max(2 * tile.holds, tile.each * (1 + key_bytes(problem) // 4))
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
@@ -70,6 +77,8 @@ def _refuse_tile(problem: KernelProblem, tile: SelectTile, gpu: Gpu) -> str | No
         return Reason("{} elements are more than {} threads hold", extent, tile.threads)
     if tile.threads * tile.holds > 1 << 4 * key_bytes(problem):
         return Reason("places of {} elements are none of {} bits", tile.threads * tile.holds, 4 * key_bytes(problem))
+    if (needed := _registers(problem, tile)) > (there := min(gpu.registers // tile.block, _MOST)):
+        return Reason("keys and elements take {} registers of a thread, {} threads have {}", needed, tile.block, there)
     count = count_of(problem)
     return Reason("{} keys have no room for {} elements", WARP * tile.each, count) if WARP * tile.each < count else None
 
@@ -87,7 +96,7 @@ _ISSUED = 128 * 1.6e9 * 0.5
 _ASKED, _DIGIT_WAITS, _KEY_WAITS, _MET = 1.5e-6, 0.25e-6, 0.022e-6, 0.8e-6
 """Seconds until a line is there, of four bits of its keys and of each of them that follow one another, and of threads
 of several warps that meet."""
-_REACHED, _REGISTERS = 0.7, 40
+_REACHED = 0.7
 
 
 def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
@@ -101,9 +110,8 @@ def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
     of_warp = digits * (_DIGITS + tile.each * _SORTED) * wide + ceil(count_of(problem) / WARP) * _STORED
     issue = lines * (tile.threads * own + WARP * of_warp) / (_ISSUED * gpu.sms)
     blocks = ceil(lines * tile.threads / tile.block)
-    registers = _REGISTERS + max(2 * tile.holds, tile.each * (1 + key // 4))
     shared = (tile.block // tile.threads) * (WARP * tile.each * key + 2112)
-    rounds = ceil(blocks / (gpu.sms * beside(tile.block, registers, shared, gpu)))
+    rounds = ceil(blocks / (gpu.sms * beside(tile.block, _registers(problem, tile), shared, gpu)))
     waits = rounds * (_ASKED + digits * (_DIGIT_WAITS + tile.each * _KEY_WAITS) + (_MET if meets else 0.0))
     busy = min(1.0, blocks / gpu.sms)
     return float(

@@ -14,7 +14,9 @@ struct SelectedPlaces {
   static constexpr int block = threads < 128 ? 128 : threads, together = block / threads, warps = threads / 32;
   static constexpr int number_bits = 8 * sizeof(T), room = 32 * each;
   static constexpr std::uint32_t bins = 256, digits = 16, column = 33;  ///< a column more, so that lanes have banks of their own
-  static constexpr int resident = block > 512 ? 1 : block > 256 ? 2 : holds > 16 ? 4 : 6;
+  /// Registers of a thread for what it holds, for its keys and their ranks, and for all else; and blocks that they are for.
+  static constexpr int keys = each * (static_cast<int>(sizeof(Key)) / 4 + 1), registers = 38 + (keys > 2 * holds ? keys : 2 * holds);
+  static constexpr int resident = block * registers > 1 << 15 ? 1 : (1 << 16) / (block * registers);
   static constexpr std::uint32_t greatest_number = ~0u >> (32 - number_bits);
   static_assert(each % 2 == 1, "else lanes that read keys of their own share banks");
 
