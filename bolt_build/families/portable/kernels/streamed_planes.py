@@ -20,14 +20,14 @@ from bolt_build.targets import Gpu, Target
 
 _ACCESS, _WORD = 16, 4
 """Bytes of an access, and of a store that goes to the result at once, at least."""
-_PIXELS, _STRIPS, _PLANES, _NEAR = (1, 2, 4, 8), (1, 2, 4, 8), (4, 8, 16), (1, 2, 4)
+_PIXELS, _STRIPS, _PLANES, _NEAR = (1, 2, 3, 4, 6, 8), (1, 2, 4, 8), (4, 8, 16), (1, 2, 4)
 """Pixels of a row that a thread may have, strips of a block, planes beside each other, and pixels that a thread stores
 at once."""
-_DOWNS = (4, 8, 16, 20, 24, 32, 48, 64, 128)
+_DOWNS = (8, 16, 20, 32, 64, 128)
 """Results of a thread below each other that are tried."""
 _USUAL, _FEW = 256, 16 << 10
 """Threads of a block that is tried, and bytes of the results of several planes of one."""
-_SHARES = (1, 2, 4)
+_SHARES = (1, 2)
 """Waves of blocks that are tried: of one wave, blocks have as many parts as there are to take."""
 _OTHERS = 36
 """Registers of a thread for all but tables of columns and rows."""
