@@ -66,9 +66,12 @@ struct PickedPlanes {
     return {Index{plane}, 1, row, min(Tile::strips * down, Tile::rows_made - row)};
   }
 
-  /// The row of the input that is the `i`th of a result's.
+  /// The row of the input that is the `i`th of a result's, which may be outside; and the one that is read.
+  __device__ static int row_of(const PlanesPart& part, const int* ends, int y, int i) {
+    return ends[part.row + y] + 1 - height + i;
+  }
   __device__ static StagedRun<In> given(const PlanesPart& part, const int* ends, int y, int i) {
-    return {part.plane * Tile::plane + Index{Rows::inside(ends[part.row + y] + 1 - height + i)} * Tile::row, Tile::row};
+    return {part.plane * Tile::plane + Index{Rows::inside(row_of(part, ends, y, i))} * Tile::row, Tile::row};
   }
 
   __device__ void fetch(const PlanesPart& part, std::uint32_t half, const int* ends) const {
@@ -93,8 +96,10 @@ struct PickedPlanes {
       typename Rows::Row held[height];
 #pragma unroll
       for (int i = 0; i < height; ++i) {
-        const bool there = Function::repeats || (ends[part.row + y] + 1 - height + i >= 0 && ends[part.row + y] + 1 - height + i < Tile::rows);
-        held[i] = there ? Rows::reduced(of, held_at_row + given(part, ends, y, i).skew() * size) : Rows::nothing();
+        const int row = row_of(part, ends, y, i);
+        const bool there = Function::repeats || row == Rows::inside(row);
+        const int from = held_at_row + given(part, ends, y, i).skew() * size;
+        held[i] = there ? Rows::reduced(of, from) : Rows::nothing();
         held_at_row += pitch;
       }
       const auto own = Rows::known_of(known, part.row + y);

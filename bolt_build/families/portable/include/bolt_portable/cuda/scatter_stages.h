@@ -29,7 +29,8 @@ struct StageRows {
 template <typename Function, int rows, int stages, typename T, typename I>
 struct StagedScatter {
   ScatterLines p;
-  Divisor accesses, index_accesses, parts;  ///< of a row of elements and of indices; and parts of a line of lines
+  Divisor accesses, index_accesses;  ///< of a row of elements, and of one of indices
+  Divisor parts;                     ///< of lines beside each other
   const T* given;
   const I* at;
   const T* from;
@@ -53,8 +54,8 @@ struct StagedScatter {
     const int there = static_cast<int>(min(Index{p.columns}, p.inner - column));
     const Index begin = Index{group} * p.length * p.inner + column, first = Index{group} * p.extent * p.inner + column;
     const std::uint32_t inner = static_cast<std::uint32_t>(p.inner);
-    const StageRows elements{accesses, inner * static_cast<std::uint32_t>(sizeof(T)), p.columns * static_cast<std::uint32_t>(sizeof(T)),
-                             there * static_cast<std::uint32_t>(sizeof(T))};
+    constexpr std::uint32_t size = sizeof(T);
+    const StageRows elements{accesses, inner * size, p.columns * size, there * size};
     T* const held = reinterpret_cast<T*>(scatter_memory);
     elements.copy_all(scatter_memory, reinterpret_cast<const unsigned char*>(given + begin), static_cast<int>(p.length));
     const int last = (static_cast<int>(p.extent) + rows - 1) / rows;
@@ -85,7 +86,8 @@ struct StagedScatter {
       const int many = min(rows, static_cast<int>(p.extent) - stage * rows);
       const Index from_here = first + Index{stage * rows} * p.inner;
       constexpr std::uint32_t wide = sizeof(I);
-      const StageRows indices{index_accesses, static_cast<std::uint32_t>(p.inner) * wide, p.columns * wide, there * wide};
+      const StageRows indices{index_accesses, static_cast<std::uint32_t>(p.inner) * wide, p.columns * wide,
+                              there * wide};
       unsigned char* const to_here = memory_of(stage);
       indices.copy_all(to_here, reinterpret_cast<const unsigned char*>(at + from_here), many);
       elements.copy_all(to_here + rows * indices.pitch, reinterpret_cast<const unsigned char*>(from + from_here), many);
@@ -135,8 +137,9 @@ void staged_scatter(const Run& r, const ScatterLines& p, const void* data, const
   how.stream = r.stream;
   if (how.blocks == 0) return;
   queue("scatter", how, staged_scatter_kernel<Staged>,
-        Staged{p, Divisor(p.columns * sizeof(T) / 16), Divisor(p.columns * sizeof(I) / 16), parts, static_cast<const T*>(data), static_cast<const I*>(indices),
-               static_cast<const T*>(updates), static_cast<T*>(output), r.fault, r.mark()});
+        Staged{p, Divisor(p.columns * sizeof(T) / 16), Divisor(p.columns * sizeof(I) / 16), parts,
+               static_cast<const T*>(data), static_cast<const I*>(indices), static_cast<const T*>(updates),
+               static_cast<T*>(output), r.fault, r.mark()});
 }
 
 }  // namespace bolt::portable

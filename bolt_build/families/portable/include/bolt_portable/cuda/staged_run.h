@@ -16,8 +16,8 @@ struct StagedRun {
   __device__ int skew() const { return static_cast<int>(static_cast<std::uint32_t>(first) % chunk); }
   __device__ int accesses() const { return (skew() + length + chunk - 1) / chunk; }
 
-  /// Begins to fill shared memory from a tensor of `total` elements, with `block` threads, of which this is the `thread`th; see settle. The first and the last
-  /// access also have elements beside the run; behind the last of the tensor nothing is read.
+  /// Begins to fill shared memory from a tensor of `total` elements, with `block` threads, of which this is the `thread`th; see
+  /// settle. The first and the last access also have elements beside the run; behind the last of the tensor nothing is read.
   template <int block>
   __device__ void fetch(T* held, const T* in, Index total, int thread = threadIdx.x) const {
     const Index aligned = first - skew();
