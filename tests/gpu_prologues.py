@@ -49,15 +49,24 @@ def together(m: int, n: int, k: int) -> WgmmaTile:
     return WgmmaTile(m, n, k, cooperative=True)
 
 
+def pairs(m: int, n: int, k: int) -> WgmmaTile:
+    return WgmmaTile(m, n, k, cooperative=True, pairs=True)
+
+
 EVERY = (
     turns(64, 64, 64), turns(128, 128, 64), turns(64, 256, 64), turns(64, 96, 128), turns(128, 32, 32),
     turns(128, 16, 64), together(128, 64, 32), together(256, 128, 64), together(128, 192, 64), together(256, 64, 64),
 )  # fmt: skip
+PAIRS = (pairs(128, 128, 64), pairs(256, 32, 64), pairs(256, 64, 32), pairs(128, 16, 32))
+THREE = (together(192, 128, 64), together(192, 192, 64), together(192, 32, 32))
+DEEP = (turns(64, 64, 128), turns(64, 128, 64), turns(64, 32, 64), turns(64, 96, 128))
+"""Whose depth two warpgroups share."""
 SOME = (turns(64, 64, 64), turns(128, 64, 32), together(256, 64, 64), together(128, 96, 128))
 
 
-def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0) -> list[Trial]:
-    """The layer with each tile, whether it suits the layer or not, with memory shared where it may be."""
+def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0, deep: int = 1) -> list[Trial]:
+    """The layer with each tile, whether it suits the layer or not, with memory shared where it may be. `deep` warpgroups
+    share its depth."""
     (step,) = steps_of(layer)
     x, *_ = step.reads_apart
     pixels = 1
@@ -67,15 +76,25 @@ def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0) -> li
     found = []
     for tile in tiles:
         images = next(count for count in (2, 4, 8) if count >= images_of(tile.m, pixels)) if gated else 0
-        trial = Trial(layer, step, Candidate("cutlass", PrologueTile(tile, images).parameters), between=between)
+        trial = Trial(layer, step, Candidate("cutlass", PrologueTile(tile, images, deep).parameters), between=between)
         found += [trial, *(replace(trial, shared=index) for index, _ in step.may_share if not between)]
     return found
 
 
 def prologues() -> list[Trial]:
     """Depths that are no whole steps, images that end within a tile, residuals, rows of the input and output apart."""
-    found = with_tiles(product("prologue", affine((3, 136, 13, 11)), 72), EVERY)
+    of_three = product("prologue", affine((3, 136, 13, 11)), 72)
+    found = with_tiles(of_three, (*EVERY, *THREE, *PAIRS)) + with_tiles(of_three, DEEP, deep=2)
+    for layer in (
+        product("deep-residual", affine((3, 200, 13, 11)), 136, epilogue=RESIDUAL),
+        product("deep-many", affine((9, 136, 40, 31)), 104),
+        product("deep-gate", gate((9, 136, 7, 7), first=True), 72),
+        product("deep-gate-residual", gate((5, 392, 13, 11), first=False), 96, epilogue=RESIDUAL),
+    ):
+        found += with_tiles(layer, DEEP, deep=2)
     for layer, tiles in (
+        (product("pairs-gate", gate((9, 136, 7, 7), first=True), 40, epilogue=(), bias=False), (*PAIRS, *THREE)),
+        (product("pairs-residual", affine((9, 72, 40, 31)), 24, epilogue=RESIDUAL), (*PAIRS, *THREE)),
         (product("prologue-residual", affine((3, 96, 13, 11)), 96, epilogue=RESIDUAL), SOME),
         (product("prologue-scale", affine((2, 40, 9, 9), ()), 64, epilogue=(), bias=False), SOME[:2]),
         (product("prologue-clip", affine((2, 64, 9, 9), (stage("add", 2), CLIP)), 200, epilogue=SILU), SOME[:2]),
@@ -89,6 +108,7 @@ def prologues() -> list[Trial]:
     ):
         found += with_tiles(layer, tiles)
     apart = with_tiles(product("rows-prologue", affine((3, 72, 13, 11)), 72, epilogue=RESIDUAL), SOME, between=24)
+    apart += with_tiles(product("rows-deep", affine((3, 136, 13, 11)), 72, epilogue=RESIDUAL), DEEP[:2], 24, deep=2)
     apart += with_tiles(product("rows-gate", gate((9, 72, 7, 7), first=True), 72), SOME, between=8)
     found += apart
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in apart if t.shared is None]

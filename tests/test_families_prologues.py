@@ -27,11 +27,11 @@ SPACE = "bolt::cutlass_kernels"
 
 def normalized(
     channels: int = 136, filters: int = 72, stages: str = " | add(%h) | relu", behind: str = "", more: str = "",
-    outputs: str = "%z", kernel: str = "1,1", scale: str = "{channels},1,1",
+    outputs: str = "%z", kernel: str = "1,1", scale: str = "{channels},1,1", batch: int = 4,
 ) -> Graph:  # fmt: skip
     """A multiplication `a` and a convolution `b`."""
     return graph(f"""
-        graph g batch=4 (%x: f32[4,{channels},28,28]) -> ({outputs}) {{
+        graph g batch={batch} (%x: f32[{batch},{channels},28,28]) -> ({outputs}) {{
           const %s: f32[{scale.format(channels=channels)}] #
           const %h: f32[{channels},1,1] #
           const %w: f32[{filters},{channels},{kernel}] #
@@ -139,12 +139,62 @@ def test_what_is_not_one_number_a_channel_is_not_asked_about(of: Graph) -> None:
             {"k": 128, "n": 128},
             "its accumulators and left factor take 192 registers of a thread, over 176",
         ),
+        ({"m": 64, "k": 128, "deep": 2}, None),
+        (
+            {"deep": 2},
+            "cutlass m=128 n=64 k=64 warpgroups=pingpong deep=2 prologue=gate images=2 is none of its candidates",
+        ),
+        ({"m": 192, "k": 32, "warpgroups": "cooperative"}, None),
+        (
+            {"m": 256, "warpgroups": "pairs"},
+            "its accumulators and left factor take 96 registers of a thread, over 80",
+        ),
     ],
 )
 def test_tiles_that_a_lock_may_name(parameters: dict[str, int | str], reason: str | None) -> None:
     (alternative,), _ = proposed(gated())
     known = {"m": 128, "n": 64, "k": 64, "warpgroups": "pingpong", "prologue": "gate", "images": 2, **parameters}
-    assert FAMILY.refuse(alternative.steps[0].problem, Candidate("cutlass", tuple(known.items())), H200) == reason
+    order = ("m", "n", "k", "warpgroups", "deep", "prologue", "images")
+    stated = tuple((name, known[name]) for name in order if name in known)
+    assert FAMILY.refuse(alternative.steps[0].problem, Candidate("cutlass", stated), H200) == reason
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tile"),
+    [
+        ("m=64 n=64 k=128 warpgroups=pingpong prologue=affine", "64, 64, 128, false"),
+        ("m=192 n=64 k=64 warpgroups=cooperative prologue=affine", "192, 64, 64, true"),
+        ("m=128 n=64 k=64 warpgroups=pairs prologue=affine", "128, 64, 64, true, bolt::portable::f16, 2, 1"),
+        ("m=64 n=64 k=128 warpgroups=pingpong deep=2 prologue=affine", "64, 64, 128, false, bolt::portable::f16, 2, 2"),
+    ],
+)
+def test_a_tile_says_who_shares_it(parameters: str, tile: str) -> None:
+    (alternative,), _ = proposed(normalized())
+    (step,) = alternative.steps
+    (candidate,) = [c for c in FAMILY.candidates(step.problem, H200)[0] if str(c) == f"cutlass {parameters}"]
+    (unit,) = FAMILY.units([(step.problem, candidate)], H200)
+    assert f"{SPACE}::WarpgroupPrologue<{tile}>" in unit.text
+
+
+@pytest.mark.parametrize(
+    ("of", "stated"),
+    [
+        (normalized(992, 128), "m=64 n=64 k=128 warpgroups=pingpong deep=2 prologue=affine"),
+        (normalized(64, 128), "m=64 n=64 k=64 warpgroups=pingpong prologue=affine"),
+    ],
+    ids=["deep", "shallow"],
+)
+def test_warpgroups_share_the_depth_of_few_tiles_where_there_is_much_of_it(of: Graph, stated: str) -> None:
+    (alternative,), _ = proposed(of)
+    first, *_ = FAMILY.candidates(alternative.steps[0].problem, H200)[0]
+    assert str(first) == f"cutlass {stated}"
+
+
+def test_prologues_have_tiles_that_fill_whole_waves() -> None:
+    """25088 rows are 131 tiles of 192, of 132 multiprocessors."""
+    (alternative,), _ = proposed(normalized(256, 128, batch=32))
+    first, *_ = FAMILY.candidates(alternative.steps[0].problem, H200)[0]
+    assert str(first) == "cutlass m=192 n=128 k=64 warpgroups=cooperative prologue=affine"
 
 
 def test_a_tile_has_gates_of_as_many_images_as_its_rows_may_be_of() -> None:

@@ -5,6 +5,9 @@ EfficientNet-B0 at batch 32, in fp16. Every kernel is compared with NumPy, then 
     python benchmarks/kernels/prologue_kernels.py FOLDER --prepare
     python benchmarks/kernels/prologue_kernels.py FOLDER --out FILE    # on an H200: runs them, compiled or not
 
+With `--forms` kernels of both in one stand beside each other, some of the shapes at batch 32 and 1: of warpgroups that
+take turns or share the rows of a tile, of pairs, of three that share it, and of two that share its depth.
+
 FOLDER keeps what was compiled. Of each way the first `--count` candidates by prediction are tried. Times are us.
 """
 
@@ -19,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import TESTS
 from benchmarks.kernels import kernel_trials
 from benchmarks.kernels.kernel_trials import best
-from bolt_build.families.base import KernelProblem, ProposedStep
+from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
 from bolt_build.families.common.chains import parts
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import EpilogueOp
@@ -35,6 +38,8 @@ from gpu_prologues import affine, gate, product
 
 BATCH = 32
 WAYS = ("together", "scale", "product")
+FORMS = ("usual", "pairs", "three", "deep", "product")
+"""What shares a tile of both in one, and the product alone."""
 RELU = conv("", (1, 8, 1, 1), 8, (1, 1)).epilogue
 SUM = (EpilogueOp(Binary("add"), 3),)
 
@@ -49,16 +54,20 @@ class Shape:
     filters: int
     behind: str = ""
     pitch: int = 0
+    batch: int = BATCH
 
     @property
     def name(self) -> str:
+        batch = "" if self.batch == BATCH else f"{self.batch}x"
         kind = f"BatchNorm, ReLU, of {self.pitch}" if self.pitch else "gate"
-        return f"{self.extent}x{self.extent} {self.channels} to {self.filters} {self.behind}".strip() + f" ({kind})"
+        return (
+            f"{batch}{self.extent}x{self.extent} {self.channels} to {self.filters} {self.behind}".strip() + f" ({kind})"
+        )
 
     @property
     def layers(self) -> tuple[Layer, Layer, Layer]:
         """Both in one, and one by one."""
-        x = (BATCH, self.channels, self.extent, self.extent)
+        x = (self.batch, self.channels, self.extent, self.extent)
         stages = {"": (), "relu": RELU, "add": SUM}[self.behind]
         before = affine(x) if self.pitch else gate(x, first=True)
         behind = conv("product", x, self.filters, (1, 1), epilogue=stages)
@@ -76,6 +85,39 @@ EFFICIENTNET = (
     Shape(14, 240, 80), Shape(14, 480, 80, "add"), Shape(14, 480, 112), Shape(14, 672, 112, "add"), Shape(7, 672, 192),
     Shape(7, 1152, 192, "add"), Shape(7, 1152, 320),
 )  # fmt: skip
+
+
+SOME = tuple(
+    replace(shape, batch=batch)
+    for batch, shapes in (
+        (BATCH, (*DENSENET[1:3], *DENSENET[4:14], EFFICIENTNET[2], *EFFICIENTNET[4:8:2], *EFFICIENTNET[9:11])),
+        (1, (DENSENET[2], DENSENET[9], DENSENET[13], EFFICIENTNET[8], EFFICIENTNET[10])),
+    )
+    for shape in shapes
+)
+
+
+def form_of(candidate: Candidate) -> str:
+    stated = dict(candidate.parameters)
+    if "deep" in stated:
+        return "deep"
+    return "pairs" if stated["warpgroups"] == "pairs" else "three" if stated["m"] == 192 else "usual"
+
+
+def forms_of(shape: Shape, count: int) -> list[tuple[str, gpu_harness.Trial]]:
+    """The first kernels of each form by prediction."""
+    whole, _, behind = shape.layers
+    (step,) = steps_of(whole)
+    between = shape.pitch - shape.channels if shape.pitch else 0
+    found = []
+    candidates = FAMILY.candidates(step.problem, TARGET)[0]
+    for form in FORMS[:-1]:
+        of_form = [c for c in candidates if form_of(c) == form][:count]
+        found += [(form, gpu_harness.Trial(whole, step, c, between=between)) for c in of_form]
+    second = parts(step.problem)[1]
+    found += [("product", gpu_harness.Trial(behind, _alone(second, ()), c))
+              for c in FAMILY.candidates(second, TARGET)[0][:count]]  # fmt: skip
+    return [(form, replace(trial, timed=True)) for form, trial in found]
 
 
 def trials_of(shape: Shape, count: int) -> list[tuple[str, gpu_harness.Trial]]:
@@ -104,17 +146,18 @@ def _alone(problem: KernelProblem, apart: tuple[int, ...]) -> ProposedStep:
 
 
 def main() -> int:
-    arguments = kernel_trials.parser(__doc__, 4, "candidates of each way").parse_args()
-    planned = [
-        (shape.name, *each) for shape in (*DENSENET, *EFFICIENTNET) for each in trials_of(shape, arguments.count)
-    ]
+    parser = kernel_trials.parser(__doc__, 4, "candidates of each way")
+    parser.add_argument("--forms", action="store_true", help="what shares a tile, of some shapes")
+    arguments = parser.parse_args()
+    shapes, found, ways = (SOME, forms_of, FORMS) if arguments.forms else ((*DENSENET, *EFFICIENTNET), trials_of, WAYS)
+    planned = [(shape.name, *each) for shape in shapes for each in found(shape, arguments.count)]
     library = kernel_trials.library(arguments, [trial for *_, trial in planned])
     if library is None:
         return 0
-    rows = kernel_trials.measured_rows(library, planned, WAYS)
+    rows = kernel_trials.measured_rows(library, planned, ways)
     for row in rows.values():
-        row["best"] = {way: best(row[way]) for way in WAYS}
-    result = {"batch": BATCH, "shapes": rows, "wrong": kernel_trials.wrong(rows, WAYS)}
+        row["best"] = {way: best(row[way]) for way in ways}
+    result = {"batch": BATCH, "shapes": rows, "wrong": kernel_trials.wrong(rows, ways)}
     return kernel_trials.finish("prologue_kernels", arguments, result)
 
 

@@ -46,7 +46,7 @@ SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2
 SUMS = {3: ("three", 96), 4: ("four", 64)}
 """So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
 _CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
-_F16 = ", bolt::portable::f16"
+F16 = ", bolt::portable::f16"
 _BESIDE, _SYSTEMS = 2, 1024
 """Blocks of one warpgroup on a multiprocessor, and the shared memory of each that the system keeps."""
 NARROW_RESULTS, _SHORT_ROWS = 32, 1.27
@@ -159,7 +159,7 @@ class WgmmaTile:
         """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
         teams = (self.teams,) if self.pairs or self.single or self.halved or product.element else ()
         values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster, *teams)
-        halved = f"{product.element or _F16}, true" if self.halved else product.element
+        halved = f"{product.element or F16}, true" if self.halved else product.element
         return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}{halved}>"
 
     def packed(self, product: Product) -> str:

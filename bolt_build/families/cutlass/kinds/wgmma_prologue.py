@@ -33,11 +33,13 @@ from bolt_build.families.cutlass.epilogue import (
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.kinds.wgmma import (
+    F16,
     LEAST_STAGES,
     TURNS,
     WgmmaTile,
     refuse_product,
     stages,
+    store_bytes,
 )
 from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.product import Product, Work, work
@@ -50,31 +52,46 @@ from bolt_build.targets import Gpu, Target
 
 _IMAGES = (2, 4, 8)
 """Images of which a tile's rows may be: gates of so many lie beside the factors of a step."""
-_MOST_REGISTERS = 176
-"""Registers of a thread that its sums and two halves of a step of its left factor may take."""
+_MOST_REGISTERS = {2: 176, 3: 112, 4: 80}
+"""Registers of a thread that its sums and two halves of a step of its left factor may take, by how many warpgroups share
+a multiprocessor's."""
 
 # Fitted to 307 kernels on an H200, off by 5%: seconds in which a warp transforms 16 x 16 elements.
 _AFFINE, _GATE = 3.2e-8, 2.6e-8
+_EXCHANGE = 1.0e-7
+"""Seconds in which two warpgroups add up 64 x 64 sums. A guess: 32 KiB go through shared memory, at 128 bytes a clock,
+behind two barriers."""
 
 
 @dataclass(frozen=True)
 class PrologueTile:
-    """A tile, in clusters of one, and the images whose gates lie beside a step; 0 where there are scales of all."""
+    """A tile, in clusters of one, and the images whose gates lie beside a step; 0 where there are scales of all.
+
+    `deep`: so many warpgroups compute a tile of 64 rows together, each its part of every step's columns, and add up
+    their sums. A warpgroup alone waits longer for what it transforms than for its products.
+    """
 
     tile: WgmmaTile
     images: int = 0
+    deep: int = 1
 
     @property
     def parameters(self) -> Named:
         of = (("prologue", "gate"), ("images", self.images)) if self.images else (("prologue", "affine"),)
-        return (*self.tile.parameters, *of)
+        deep = (("deep", self.deep),) if self.deep > 1 else ()
+        return (*self.tile.parameters, *deep, *of)
 
     @classmethod
     def read(cls, reader: Reader) -> PrologueTile:
         """Raises ValueError."""
         kind = reader.word("prologue", {"gate": True, "affine": False})
         images = reader.number("images") if kind else 0
-        return cls(WgmmaTile.read(reader), images)
+        return cls(WgmmaTile.read(reader), images, reader.number("deep", 1))
+
+    @property
+    def multiplying(self) -> int:
+        """Warpgroups of a block that compute."""
+        return self.tile.warpgroups * self.tile.teams * self.deep
 
     @property
     def table_bytes(self) -> int:
@@ -84,22 +101,32 @@ class PrologueTile:
     @property
     def left_registers(self) -> int:
         """Registers of a thread that hold a step of the left factor."""
-        return self.tile.m // (128 if self.tile.cooperative else 64) * self.tile.k // 16 * 4
+        return self.tile.m // (64 * self.tile.warpgroups) * self.tile.k // 16 * 4 // self.deep
+
+    @property
+    def exchange_bytes(self) -> int:
+        """Shared memory through which warpgroups add up their sums: `DepthExchange` of shared_depth.h."""
+        if self.deep == 1:
+            return 0
+        numbers = self.tile.n // 4  # of a thread
+        at_once = numbers if numbers <= 16 else 16 if numbers % 16 == 0 else 12
+        return self.tile.teams * 256 * at_once * 4
 
     def stages(self, gpu: Gpu, residual: bool) -> int:
         """Stages of the pipeline that shared memory has room for."""
-        tile = self.tile
-        return stages(gpu.shared_memory, tile.stage_bytes + self.table_bytes, tile.store_bytes(residual))
+        tile, taken = self.tile, self.exchange_bytes
+        stored = store_bytes(
+            tile.n // self.deep, tile.warpgroups, residual, tile.stage_bytes, taken, teams=tile.teams * self.deep
+        )
+        return stages(gpu.shared_memory, tile.stage_bytes + self.table_bytes, taken + stored)
 
     def refuse(self, gpu: Gpu, product: Product) -> str | None:
         """Why no kernel with the tile computes the product on this GPU, None where one does."""
         if (reason := self.tile.refuse(gpu, product)) is not None:
             return reason
-        registers = self.tile.accumulators + self.left_registers
-        if registers > _MOST_REGISTERS:
-            return Reason(
-                "its accumulators and left factor take {} registers of a thread, over {}", registers, _MOST_REGISTERS
-            )
+        registers, most = self.tile.accumulators + self.left_registers, _MOST_REGISTERS[self.multiplying]
+        if registers > most:
+            return Reason("its accumulators and left factor take {} registers of a thread, over {}", registers, most)
         if (count := self.stages(gpu, product.residual)) < LEAST_STAGES:
             return Reason("shared memory has room for {} stages of its pipeline, {} are needed", count, LEAST_STAGES)
         return self.tile.refuse_whole(gpu, product)
@@ -109,16 +136,25 @@ class PrologueTile:
         gpu = gpu_of(target)
         speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
         fragments = self.left_registers / 4
-        return seconds(self.tile, work, target, before=fragments * (_GATE if self.images else _AFFINE) / speed)
+        added = _EXCHANGE * self.tile.n / 64 / speed if self.deep > 1 else 0.0
+        return added + seconds(self.tile, work, target, before=fragments * (_GATE if self.images else _AFFINE) / speed)
 
     def cxx(self, product: Product) -> str:
         """`bolt::cutlass_kernels::WarpgroupPrologue<128, 128, 64, false>`"""
         tile = self.tile
         values = (tile.m, tile.n, tile.k, boolean(tile.cooperative))
-        return f"{SPACE}::WarpgroupPrologue<{', '.join(map(str, values))}{product.element}>"
+        more = (
+            f"{product.element or F16}, {tile.teams}, {self.deep}" if tile.pairs or self.deep > 1 else product.element
+        )
+        return f"{SPACE}::WarpgroupPrologue<{', '.join(map(str, values))}{more}>"
 
     def __str__(self) -> str:
-        return f"{self.tile} with gates of {self.images} images" if self.images else f"{self.tile} with scales"
+        shared = f" whose depth {self.deep} share" if self.deep > 1 else ""
+        return (
+            f"{self.tile}{shared} with gates of {self.images} images"
+            if self.images
+            else f"{self.tile}{shared} with scales"
+        )
 
 
 _ROWS = {False: (64, 128), True: (128, 256)}
@@ -129,6 +165,11 @@ _TILES = tuple(
     for cooperative, k, n in every(TURNS.values(), _DEPTHS, _COLUMNS)
     for m in _ROWS[cooperative]
 )
+_THREE = tuple(WgmmaTile(192, n, k, True) for k, n in every(_DEPTHS, (32, 64, 96, 128, 192)))
+_PAIRS = tuple(WgmmaTile(m, n, k, True, pairs=True) for k, n, m in every((32, 64), (16, 32, 64, 128), (128, 256)))
+_SHARE = 2
+_DEEP = tuple(WgmmaTile(64, n, k, False) for k, n in every((64, 128), (32, 64, 96, 128)))
+"""Warpgroups that share the depth of a tile, and the tiles: another two have the next one meanwhile."""
 
 
 def images_of(rows: int, pixels: int) -> int:
@@ -170,7 +211,11 @@ class WgmmaPrologue(TileKind[PrologueTile, Prologued]):
         return self.tile_of(candidate).seconds(_work(problem, what), target)
 
     def group(self, tile: PrologueTile) -> str:
-        return "WGMMA"
+        if tile.deep > 1:
+            return "WGMMA that shares the depth"
+        if tile.tile.pairs:
+            return "pairs of WGMMA"
+        return "three of WGMMA" if tile.multiplying == 3 else "WGMMA"
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """Of both, without what lies between them."""
@@ -215,11 +260,11 @@ class WgmmaPrologue(TileKind[PrologueTile, Prologued]):
 def _tiles(prologue: Prologue) -> tuple[PrologueTile, ...]:
     """All tiles; of those whose rows may be of gates of more images than there is room for, none."""
     found = []
-    for tile in _TILES:
+    for tile, deep in (*((tile, 1) for tile in (*_TILES, *_THREE, *_PAIRS)), *((tile, _SHARE) for tile in _DEEP)):
         needed = images_of(tile.m, prologue.pixels)
         images = next((count for count in _IMAGES if count >= needed), None) if prologue.gate else 0
         if images is not None:
-            found.append(PrologueTile(tile, images))
+            found.append(PrologueTile(tile, images, deep))
     return tuple(found)
 
 

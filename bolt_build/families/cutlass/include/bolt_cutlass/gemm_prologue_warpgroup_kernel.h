@@ -46,7 +46,9 @@ struct PrologueLoads {
     const int row = before.x_row == 0 ? a.k : before.x_row;
     return {factor_boxes(a.x, a.k, a.m, 1, row, row, width, m),
             factor_boxes(a.weights, a.k, a.n, 1, a.k, a.k, width, n),
-            table_boxes<typename Step::Element>(before.table, before.rows, a.k, k, Step::rows), before.pixels,
+            table_boxes<typename Step::Element>(before.table, before.rows / Step::across, a.k * Step::across, k * Step::across,
+                                                Step::rows),
+            before.pixels,
             arguments.prologue};
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {
@@ -71,7 +73,8 @@ struct PrologueLoads {
     }
     CUTLASS_DEVICE void table(std::uint64_t* barrier, void* to) const {
       cute::SM90_TMA_LOAD_2D::copy(&params_.table, barrier,
-                                   static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL), to, depth_, first_);
+                                   static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL), to,
+                                   depth_ * Step::across, first_);
     }
     CUTLASS_DEVICE void next() { depth_ += k; }
 
@@ -81,15 +84,17 @@ struct PrologueLoads {
   };
 };
 
-template <int m, int n, int k, bool cooperative, typename Number, typename Prologue, typename Stages>
-void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Number>, const GemmArguments& a, const PrologueArguments& before,
-                 const Prologue& prologue, const Stages& stages, void* stream) {
-  using Finish = StoreOf<m, n, k, cooperative, Stages, cooperative ? 1 : 2, Number>;
-  using Products = PrologueProducts<m, n, k, cooperative, Prologue, Number>;
-  constexpr int room = stages_beside<typename Finish::Type, m, n, k, Products::stage_bytes>;
-  using Kernel = WarpgroupKernel<PrologueLoads<m, n, k, Prologue, Number>, typename Finish::Type, m, n, k, cooperative, 1,
-                                 1, room, Products>;
-  launch<Kernel>({{a, before, prologue}, Finish::arguments(a, stages), a.m, a.n, (a.k + k - 1) / k, 1, a.swizzle, a.along},
+template <int m, int n, int k, bool cooperative, typename Number, int teams, int deep, typename Prologue, typename Stages>
+void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Number, teams, deep>, const GemmArguments& a,
+                 const PrologueArguments& before, const Prologue& prologue, const Stages& stages, void* stream) {
+  using Products = PrologueProducts<m, n, k, cooperative, Prologue, Number, teams, deep>;
+  // Of warpgroups that share the depth each stores its columns of a tile, as if they were a tile of its own.
+  using Store = TileStore<m, n / deep, cooperative, Stages, (m + n) * k * 2, Products::exchange_bytes, teams * deep, Number>;
+  constexpr int room = stages_beside<Store, m, n, k, Products::stage_bytes, 1, Products::exchange_bytes>;
+  using Kernel = WarpgroupKernel<PrologueLoads<m, n, k, Prologue, Number>, Store, m, n, k, cooperative, 1, 1, room, Products,
+                                 teams>;
+  launch<Kernel>({{a, before, prologue}, {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row}, a.m, a.n,
+                  (a.k + k - 1) / k, 1, a.swizzle, a.along},
                  a.overlap, stream, "matrix product with a prologue");
 }
 

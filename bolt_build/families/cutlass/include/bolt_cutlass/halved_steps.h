@@ -15,14 +15,18 @@ using LeftFragment = std::uint32_t[4];
 
 /// Sums of a tile over `steps` steps of depth `k`, half a step at a time: one half is read while the instructions of the
 /// other one run. Calls load(stage, column, fragments) for every sixteen columns of a thread's rows, one fragment for each
-/// 64. The instructions of the last half are still under way at the end.
-template <typename Shared, typename Number, int n, int k, typename Loaded, typename Pipeline, typename State, typename Sums,
-          typename Load>
+/// 64. The instructions of the last half are still under way at the end. Where `deep` warpgroups share the depth, the columns of
+/// a step that this one has are the `own`-th of as many parts.
+template <typename Shared, typename Number, int n, int k, int deep = 1, typename Loaded, typename Pipeline, typename State,
+          typename Sums, typename Load>
 CUTLASS_DEVICE void multiply_in_halves(Loaded& factors, Pipeline& pipeline, State read, int steps, Sums& sums,
-                                       const Load& load) {
-  constexpr int down = Shared::down, width = Shared::width, depths = k / 32;
-  static_assert(k % 32 == 0, "a step has two halves");
-  const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
+                                       const Load& load, int own = 0) {
+  constexpr int down = Shared::down, width = Shared::width, depths = k / deep / 32;
+  static_assert(k % (32 * deep) == 0, "a step, or a warpgroup's part of it, has two halves");
+  const int first = deep == 1 ? 0 : own * (k / deep);
+  // Descriptors count in 16 bytes.
+  const std::uint64_t weights =
+      describe_factor<width>(factors.weights[0][0][0]) + (first / width * n * width + first % width) / 8;
   State release = read;
   LeftFragment left[2][depths][down];
   sums.fence();
@@ -34,7 +38,7 @@ CUTLASS_DEVICE void multiply_in_halves(Loaded& factors, Pipeline& pipeline, Stat
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int at = 0; at < depths; ++at)
-        load(read.index(), (half * depths + at) * 16, left[half][at]);
+        load(read.index(), first + (half * depths + at) * 16, left[half][at]);
       sums.fence();
       cute::warpgroup_arrive();
 #pragma unroll
@@ -42,7 +46,6 @@ CUTLASS_DEVICE void multiply_in_halves(Loaded& factors, Pipeline& pipeline, Stat
         const int column = (half * depths + at) * 16, part = column / width;
 #pragma unroll
         for (int i = 0; i < down; ++i)
-          // Descriptors count in 16 bytes.
           multiply_once<n, Number>(left[half][at][i], right + (part * n * width + column % width) / 8,
                                    step == 0 && half == 0 && at == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
       }

@@ -62,8 +62,10 @@ template <int rows, int steps, int taps_h, int taps_w, int width, int pool, type
 struct PooledTile {};
 
 /// A product on WGMMA whose left factor is transformed as it is loaded. Rows, depth and turns are as in
-/// WarpgroupTile.
-template <int m, int n, int k, bool cooperative, typename Element = portable::f16>
+/// WarpgroupTile. Where `deep` is 2, two warpgroups compute each tile of 64 rows together, and have half of every step's
+/// columns each.
+template <int m, int n, int k, bool cooperative, typename Element = portable::f16, int teams = cooperative ? 1 : 2,
+          int deep = 1>
 struct WarpgroupPrologue {};
 
 /// A transformation: function(x * scale + shift), one scale and one shift a column. `Function` is an Epilogue without a
@@ -168,9 +170,9 @@ struct GemmArguments {
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
-/// What a transformation of a product's left factor reads: `table` [rows, k], dense and 16-byte aligned. Of Affine that are
-/// scales and shifts in fp32, of Gate the gates of all images, as the factors are, of which each has `pixels` rows of the
-/// factor. Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense.
+/// What a transformation of a product's left factor reads: `table`, of `rows` times k numbers, dense and 16-byte aligned. Of
+/// Affine that are scales and shifts in fp32, for two columns side by side; of Gate the gates [rows, k] of all images, as the
+/// factors are, of which each has `pixels` rows of the factor. Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense.
 struct PrologueArguments {
   const void* table;
   int rows, pixels;
@@ -234,8 +236,9 @@ void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams
                  const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
 
 /// `prologue` is an Affine or a Gate.
-template <int m, int n, int k, bool cooperative, typename Element, typename Prologue, typename Epilogue>
-void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Element>, const GemmArguments& arguments,
+template <int m, int n, int k, bool cooperative, typename Element, int teams, int deep, typename Prologue,
+          typename Epilogue>
+void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Element, teams, deep>, const GemmArguments& arguments,
                  const PrologueArguments& before, const Prologue& prologue, const Epilogue& epilogue, void* stream);
 
 /// `epilogue` comes before the pooling.

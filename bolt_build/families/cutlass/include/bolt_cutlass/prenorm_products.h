@@ -41,7 +41,7 @@ template <int m, int n, int k, bool cooperative, bool centred, typename Number>
 struct PrenormProducts {
   using Shared = SharedProducts<m, n, k, cooperative, Number>;
   static constexpr int warpgroups = Shared::warpgroups, down = Shared::down, width = Shared::width, parts = Shared::parts;
-  static constexpr int stage_bytes = Shared::stage_bytes;
+  static constexpr int stage_bytes = Shared::stage_bytes, deep = 1;
   static constexpr bool has_table = false, completes = true;
   template <int stages>
   using Factors = typename Shared::template Factors<stages>;

@@ -5,18 +5,21 @@
 
 namespace bolt::cutlass_kernels {
 
-/// Scales, then shifts, `count` floats each; a shift without data is zero. Null without scales.
+/// Of `count` columns, an even number, the scales of two neighbours, then their shifts: what a thread wants of two columns is
+/// one load. A shift without data is zero. Null without scales.
 inline std::shared_ptr<const void> affine_table(const Prepare& p, const Constant& scale, const Constant& shift,
                                                 int count) {
   if (!scale.data) return nullptr;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   return p.shared(std::string("cutlass/") + scale.name + "/" + shift.name + "/affine", 2 * bytes, [&](void* memory) {
-    std::memcpy(memory, scale.data, bytes);
-    std::byte* const behind = static_cast<std::byte*>(memory) + bytes;
-    if (shift.data)
-      std::memcpy(behind, shift.data, bytes);
-    else
-      std::memset(behind, 0, bytes);
+    std::memset(memory, 0, 2 * bytes);
+    const auto spread = [&](const void* of_columns, std::size_t from) {
+      for (std::size_t pair = 0; pair < bytes; pair += 2 * sizeof(float))
+        std::memcpy(static_cast<std::byte*>(memory) + 2 * pair + from, static_cast<const std::byte*>(of_columns) + pair,
+                    2 * sizeof(float));
+    };
+    spread(scale.data, 0);
+    if (shift.data) spread(shift.data, 2 * sizeof(float));
   });
 }
 

@@ -26,10 +26,10 @@ struct StoreOf<m, n, k, cooperative, Partial, teams, Element> {
   }
 };
 
-/// Stages of the pipeline, of so many bytes: what shared memory leaves beside the output's tile and the barriers.
-/// `blocks` share a multiprocessor.
-template <typename Store, int m, int n, int k, int stage_bytes = (m + n) * k * 2, int blocks = 1>
+/// Stages of the pipeline, of so many bytes: what shared memory leaves beside the output's tile, the barriers and the `taken`
+/// ones. `blocks` share a multiprocessor.
+template <typename Store, int m, int n, int k, int stage_bytes = (m + n) * k * 2, int blocks = 1, int taken = 0>
 inline constexpr int stages_beside =
-    (shared_bytes_of(blocks) - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048) / (stage_bytes + 16);
+    (shared_bytes_of(blocks) - static_cast<int>(sizeof(typename Store::TensorStorage)) - taken - 2048) / (stage_bytes + 16);
 
 }  // namespace bolt::cutlass_kernels

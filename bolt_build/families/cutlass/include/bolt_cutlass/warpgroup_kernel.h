@@ -42,8 +42,8 @@ struct WarpgroupKernel {
   using Problem = cute::Shape<int, int, int, int>;
   using Pipeline = ::cutlass::PipelineTmaAsync<stages>;
   using PipelineState = ::cutlass::PipelineState<stages>;
-  static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
-  using Roles = WarpgroupRoles<Pipeline, Store, m, n, warpgroups, teams, Products::stage_bytes>;
+  static constexpr int warpgroups = Products::warpgroups, deep = Products::deep;  // that share a tile, and of them its depth
+  using Roles = WarpgroupRoles<Pipeline, Store, m, n, warpgroups, teams, Products::stage_bytes, deep>;
   static constexpr bool stores_in_turns = Roles::stores_in_turns;
   using Turns = typename Roles::Turns;
   using AfterFactors = typename Roles::AfterFactors;
@@ -124,8 +124,12 @@ struct WarpgroupKernel {
       Registers::load();
       if (warp == 0)
         load_factors(params, shared.factors, pipeline, shared.pipeline, after_factors);
-      else if (warp == 1 && params.order.first() < params.order.tiles)
-        Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n, params.columns);
+      else if (warp == 1 && params.order.first() < params.order.tiles) {
+#pragma unroll
+        for (int part = 0; part < deep; ++part)
+          Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n + part * (n / deep),
+                           params.columns);
+      }
       else if (warp == 2 && store.is_producer_load_needed())
         Roles::template load_residuals<WarpgroupKernel>(params, shared.store, store, residuals, after_factors);
     } else {
@@ -263,7 +267,7 @@ struct WarpgroupKernel {
   /// The teams: sums of every tile of the block, and their store.
   CUTLASS_DEVICE void compute(const Params& params, SharedStorage& shared, Store& store, Pipeline& pipeline,
                               LoadPipeline& residuals, Turns& turns, int warpgroup) {
-    const int team = (warpgroup - 1) / warpgroups;
+    const int team = (warpgroup - 1) / warpgroups, part = (warpgroup - 1) % warpgroups;
     const int thread = static_cast<int>(threadIdx.x) - 128 - team * (128 * warpgroups);
     PipelineState state;
     LoadPipelineState residual;
@@ -275,8 +279,9 @@ struct WarpgroupKernel {
       // The other one has the first tile.
       ++round;
       state.advance(params.steps);
-      residual.advance(loads);
+      residual.advance(loads * deep);
     }
+    if constexpr (deep > 1) residual.advance(loads * part);
     for (TileJob job = job_of(params, round); job.there; job = job_of(params, round += teams)) {
       const unsigned tile = job.tile;
       Sums sums;
@@ -284,21 +289,31 @@ struct WarpgroupKernel {
       turns.wait();
       if (halved && job.half >= 0) {
         if constexpr (halved)
-          Products::multiply_half(params.steps, shared.factors, pipeline, state, sums, (warpgroup - 1) % warpgroups);
+          Products::multiply_half(params.steps, shared.factors, pipeline, state, sums, part);
         turns.arrive();
       } else {
         Products::multiply(params.loads, params.order.place(tile).row, params.steps, shared.factors, pipeline, state, sums,
-                           (warpgroup - 1) % warpgroups);
+                           part);
         turns.arrive();
         Products::finish(pipeline, state, params.steps, sums);
       }
       if constexpr (Products::completes) Products::complete(params.loads, params.order.place(tile).column * n, sums);
       state.advance(params.steps * teams);
       if constexpr (stores_in_turns) turns.wait();
-      auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
-                                        Roles::place(params.order.place(tile)), sums, 0, thread, shared.store, job.half);
-      residual = next;
-      if (teams == 2) residual.advance(loads);
+      // A store may change the sums.
+      const auto leave = [&](auto& of, int of_tile, int own) {
+        auto [next, unused] =
+            store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
+                        Roles::place(params.order.place(tile), of_tile), of, 0, own, shared.store, job.half);
+        residual = next;
+      };
+      if constexpr (deep > 1) {
+        auto own_columns = Products::added(shared.factors, sums, team, part);
+        leave(own_columns, part, thread % 128);
+      } else {
+        leave(sums, 0, thread);
+      }
+      if constexpr (teams * deep > 1) residual.advance(loads * (teams * deep - 1));
       if constexpr (stores_in_turns) turns.arrive();
     }
   }

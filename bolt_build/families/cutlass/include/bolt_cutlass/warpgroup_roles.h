@@ -21,19 +21,21 @@ struct NoTurns {
   CUTLASS_DEVICE void arrive() {}
 };
 
-/// `teams` of so many `warpgroups` compute tiles of m x n. `Pipeline` has stages of `stage_bytes`.
-template <typename Pipeline, typename Store, int m, int n, int warpgroups, int teams, int stage_bytes>
+/// `teams` of so many `warpgroups` compute tiles of m x n. `Pipeline` has stages of `stage_bytes`. Where `deep` of them share a
+/// tile's depth, each stores as many columns of it: for `Store` those are tiles of their own, side by side.
+template <typename Pipeline, typename Store, int m, int n, int warpgroups, int teams, int stage_bytes, int deep = 1>
 struct WarpgroupRoles {
   using LoadPipeline = typename Store::LoadPipeline;
   static constexpr int multiplying = warpgroups * teams;
   // Both teams may store at once, each its own tile: then twice as many warps hide the epilogue's latencies. But a
   // residual's boxes are told apart by one bit. Where those of two tiles do not fit, one tile's come first.
-  static constexpr bool stores_in_turns = !Store::holds_two_tiles;
+  static constexpr bool stores_in_turns = !Store::holds_two_tiles || (deep > 1 && Store::RequiresTransactionBytes);
+  static_assert(deep == 1 || Store::holds_two_tiles, "both halves of a tile are stored at once");
   // Teams in turns: first to multiply, then to store.
   using Turns = std::conditional_t<teams == 1, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
   // The residual is not asked for before the first tile's factors.
   using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
-  static_assert(m * n / (128 * warpgroups) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
+  static_assert(m * n / (128 * warpgroups / deep) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
                 "sums beside what else a thread keeps");
 
   struct SharedStorage {
@@ -56,7 +58,7 @@ struct WarpgroupRoles {
     typename LoadPipeline::Params made;
     made.role = warp == 2 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
     made.producer_arv_count = 32;
-    made.consumer_arv_count = 128 * warpgroups;
+    made.consumer_arv_count = 128 * warpgroups / deep;
     if constexpr (Store::RequiresTransactionBytes) made.transaction_bytes = store.tma_transaction_bytes;
     return made;
   }
@@ -77,13 +79,16 @@ struct WarpgroupRoles {
     for (unsigned tile = params.order.first(); tile < params.order.tiles; tile += gridDim.x * gridDim.y) {
       if (first) after_factors.wait();
       first = false;
-      state = store.load(residuals, state, Kernel::problem(params), typename Kernel::ClusterShape{},
-                         place(params.order.place(tile)), 0, static_cast<int>(threadIdx.x) % 32, memory);
+#pragma unroll
+      for (int part = 0; part < deep; ++part)
+        state = store.load(residuals, state, Kernel::problem(params), typename Kernel::ClusterShape{},
+                           place(params.order.place(tile), part), 0, static_cast<int>(threadIdx.x) % 32, memory);
     }
     store.load_tail(residuals, state);
   }
-  CUTLASS_DEVICE static auto place(const TilePlace& place) {
-    return cute::make_tuple(place.row, place.column, 0, place.slice);
+  /// Of the `part`-th columns of a tile.
+  CUTLASS_DEVICE static auto place(const TilePlace& place, int part = 0) {
+    return cute::make_tuple(place.row, place.column * deep + part, 0, place.slice);
   }
 };
 
