@@ -65,8 +65,8 @@ SOME = (turns(64, 64, 64), turns(128, 64, 32), together(256, 64, 64), together(1
 
 
 def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0, deep: int = 1) -> list[Trial]:
-    """The layer with each tile, whether it suits the layer or not, with memory shared where it may be. `deep` warpgroups
-    share its depth."""
+    """The layer with each tile, whether it suits the layer or not, with memory shared where it may be. `deep`
+    warpgroups share its depth."""
     (step,) = steps_of(layer)
     x, *_ = step.reads_apart
     pixels = 1
