@@ -12,7 +12,8 @@ from test_planner_plans import compare
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, StepExpressions
 from bolt_build.families.common.chains import parts
-from bolt_build.families.cutlass.kinds.wgmma_prologue import images_of
+from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile, images_of
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
@@ -188,6 +189,20 @@ def test_warpgroups_share_the_depth_of_few_tiles_where_there_is_much_of_it(of: G
     (alternative,), _ = proposed(of)
     first, *_ = FAMILY.candidates(alternative.steps[0].problem, H200)[0]
     assert str(first) == f"cutlass {stated}"
+
+
+@pytest.mark.parametrize(
+    ("batch", "deep", "reason"),
+    [
+        (1, True, None),
+        (1, False, "a narrow tile reads the rows again for every 32 of 128 columns"),
+        (4, True, "a narrow tile reads the rows again for every 32 of 128 columns"),
+    ],
+)
+def test_tiles_of_few_columns_share_a_depth_where_they_are_one_wave(batch: int, deep: bool, reason: str | None) -> None:
+    (alternative,), _ = proposed(normalized(992, 128, batch=batch))
+    tile = PrologueTile(WgmmaTile(64, 32, 128, cooperative=False), deep=2 if deep else 1)
+    assert FAMILY.refuse(alternative.steps[0].problem, Candidate("cutlass", tile.parameters), H200) == reason
 
 
 def test_prologues_have_tiles_that_fill_whole_waves() -> None:

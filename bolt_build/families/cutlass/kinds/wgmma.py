@@ -165,14 +165,15 @@ class WgmmaTile:
     def packed(self, product: Product) -> str:
         return product.weights
 
-    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+    def refuse(self, gpu: Gpu, product: Product, *, again: bool = False) -> str | None:
+        """`again`: rows may be read again for every few columns."""
         reason = refuse_product(gpu, product, any_columns=product.wide)
-        return reason or self._refuse_size(product) or self._refuse_room(gpu, product)
+        return reason or self._refuse_size(product, again) or self._refuse_room(gpu, product)
 
-    def _refuse_size(self, product: Product) -> str | None:
+    def _refuse_size(self, product: Product, again: bool) -> str | None:
         if self.n > 2 * max(product.n, NARROW):
             return Reason("over half of its columns would be beyond the {} of the product", product.n)
-        if self.n <= NARROW and product.n > 2 * self.n:
+        if not again and self.n <= NARROW and product.n > 2 * self.n:
             return Reason("a narrow tile reads the rows again for every {} of {} columns", self.n, product.n)
         if self.k > _DEPTHS[0] and self.k >= 2 * product.depth:
             return Reason("half of its depth would be beyond the {} of the product", product.depth)

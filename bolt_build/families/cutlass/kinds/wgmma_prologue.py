@@ -122,7 +122,9 @@ class PrologueTile:
 
     def refuse(self, gpu: Gpu, product: Product) -> str | None:
         """Why no kernel with the tile computes the product on this GPU, None where one does."""
-        if (reason := self.tile.refuse(gpu, product)) is not None:
+        # Fewer bytes come to each multiprocessor where narrow tiles are at work on more of them.
+        one_wave = self.deep > 1 and self.tile.blocks(product.m, product.n) <= gpu.sms
+        if (reason := self.tile.refuse(gpu, product, again=one_wave)) is not None:
             return reason
         registers, most = self.tile.accumulators + self.left_registers, _MOST_REGISTERS[self.multiplying]
         if registers > most:

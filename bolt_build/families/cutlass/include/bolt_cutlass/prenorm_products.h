@@ -45,6 +45,11 @@ struct PrenormProducts {
   static constexpr bool has_table = false, completes = true;
   template <int stages>
   using Factors = typename Shared::template Factors<stages>;
+  // Registers of half a step of the left factor, and of what is known of its rows. By the mean of squares the left factor is what
+  // was fetched, and the compiler gives both the same registers, which products under way may still read.
+  static constexpr int half = k / 32 * down * 4, statistics = (centred ? 6 : 2) * down;
+  static constexpr bool ahead =
+      centred && fetches_ahead(down * n / 2 + 2 * half + statistics, half, warpgroups * (cooperative ? 1 : 2));
 
   /// And of a thread's two rows in each 64 what it has seen of them.
   struct Sums : Shared::Sums {
@@ -65,10 +70,8 @@ struct PrenormProducts {
       pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
       find_pivots(factors.x[read.index()], row, lane, pivots);
     }
-    multiply_in_halves<Shared, Number, n, k>(
-        factors, pipeline, read, steps, sums, [&](int stage, int column, LeftFragment (&left)[down]) {
-          load(factors.x[stage], row, lane, column, pivots, left, sums);
-        });
+    Load<Loaded> load{factors, row, lane, pivots, sums};
+    multiply_in_halves<Shared, Number, n, k, ahead>(factors, pipeline, read, steps, sums, load);
   }
 
   template <typename Pipeline, typename State>
@@ -154,22 +157,34 @@ struct PrenormProducts {
     }
   }
 
-  CUTLASS_DEVICE static void load(const Stage& x, int row, int lane, int column, const std::uint32_t (&pivots)[down][2],
-                                  LeftFragment (&left)[down], Sums& sums) {
+  /// Sixteen columns of a thread's rows.
+  template <typename Loaded>
+  struct Load {
+    using Fetched = LeftFragment[down];
+    const Loaded& factors;
+    int row, lane;
+    const std::uint32_t (&pivots)[down][2];
+    Sums& sums;
+
+    CUTLASS_DEVICE void fetch(int stage, int column, Fetched& to) const {
 #pragma unroll
-    for (int i = 0; i < down; ++i) {
-      read(x, row, lane, column, i, left[i]);
+      for (int i = 0; i < down; ++i) read(factors.x[stage], row, lane, column, i, to[i]);
+    }
+    CUTLASS_DEVICE void prepare(const Fetched& from, LeftFragment (&left)[down]) const {
 #pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        if constexpr (centred) left[i][q] = halved_and_added<Number>(left[i][q], pivots[i][q % 2]);
-        const float2 both = portable::unpaired<Number>(left[i][q]);
-        if constexpr (centred) sums.total[i][q % 2] += both.x + both.y;
-        sums.squares[i][q % 2] = fmaf(both.x, both.x, fmaf(both.y, both.y, sums.squares[i][q % 2]));
-        // Computed before the instructions that read it are begun.
-        cute::warpgroup_fence_operand(left[i][q]);
+      for (int i = 0; i < down; ++i) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          left[i][q] = centred ? halved_and_added<Number>(from[i][q], pivots[i][q % 2]) : from[i][q];
+          const float2 both = portable::unpaired<Number>(left[i][q]);
+          if constexpr (centred) sums.total[i][q % 2] += both.x + both.y;
+          sums.squares[i][q % 2] = fmaf(both.x, both.x, fmaf(both.y, both.y, sums.squares[i][q % 2]));
+          // Computed before the instructions that read it are begun.
+          cute::warpgroup_fence_operand(left[i][q]);
+        }
       }
     }
-  }
+  };
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -35,21 +35,19 @@ struct PrologueStep<Affine<Function>, k, Number> {
     CUTLASS_DEVICE Rows(int, int, int) {}
   };
   /// Scales and shifts of a thread's four columns, two and two.
+  template <int down>
   struct Operands {
     float4 of[2];
+    template <typename R>
+    CUTLASS_DEVICE void fetch(const Table& table, const R&, int column) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) of[half] = table.of[column / 2 + half * 4];
+    }
   };
 
-  CUTLASS_DEVICE static Operands operands(const Table& table, int column) {
-    Operands found;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) found.of[half] = table.of[column / 2 + half * 4];
-    return found;
-  }
-
   /// In fp32, rounded once.
-  template <typename R>
-  CUTLASS_DEVICE static void apply(const Affine<Function>& prologue, const Table&, const Operands& operands, const R&, int,
-                                   int, LeftFragment& left) {
+  template <typename O>
+  CUTLASS_DEVICE static void apply(const Affine<Function>& prologue, const O& operands, int, LeftFragment& left) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
       const float2 x = portable::unpaired<Number>(left[q]);
@@ -80,22 +78,33 @@ struct PrologueStep<Gate<images>, k, Number> {
       }
     }
   };
-  struct Operands {};
-  CUTLASS_DEVICE static Operands operands(const Table&, int) { return {}; }
+  /// Gates of a thread's numbers.
+  template <int down>
+  struct Operands {
+    LeftFragment of[down];
+    template <typename R>
+    CUTLASS_DEVICE void fetch(const Table& table, const R& rows, int column) {
+#pragma unroll
+      for (int i = 0; i < down; ++i) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q)
+          of[i][q] = *reinterpret_cast<const std::uint32_t*>(&table.of[rows.image[i][q % 2]][column + q / 2 * 8]);
+      }
+    }
+  };
 
   /// A product is rounded once. That of two bf16 is exact in fp32.
-  template <typename R>
-  CUTLASS_DEVICE static void apply(const Gate<images>&, const Table& table, const Operands&, const R& rows, int i,
-                                   int column, LeftFragment& left) {
+  template <typename O>
+  CUTLASS_DEVICE static void apply(const Gate<images>&, const O& operands, int i, LeftFragment& left) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const Half* const gates = &table.of[rows.image[i][q % 2]][column + q / 2 * 8];
+      const std::uint32_t gates = operands.of[i][q];
       if constexpr (std::is_same_v<Number, portable::f16>) {
-        const __half2 y = __hmul2(*reinterpret_cast<const __half2*>(&left[q]), *reinterpret_cast<const __half2*>(gates));
+        const __half2 y = __hmul2(*reinterpret_cast<const __half2*>(&left[q]), *reinterpret_cast<const __half2*>(&gates));
         left[q] = *reinterpret_cast<const std::uint32_t*>(&y);
       } else {
         const float2 x = portable::unpaired<Number>(left[q]);
-        const float2 gate = portable::unpaired<Number>(*reinterpret_cast<const std::uint32_t*>(gates));
+        const float2 gate = portable::unpaired<Number>(gates);
         left[q] = portable::paired<Number>(x.x * gate.x, x.y * gate.y);
       }
     }
@@ -129,6 +138,10 @@ struct PrologueProducts {
   static_assert(deep == 1 || (deep == 2 && m == 64 && !cooperative), "two warpgroups share the depth of 64 rows");
   static constexpr int stage_bytes = Shared::stage_bytes + static_cast<int>(sizeof(typename Step::Table));
   static constexpr bool has_table = true, completes = false;
+  // Registers of half a step: of its left factor, and of what transforms it.
+  static constexpr int depths = k / deep / 32, half = depths * down * 4;
+  static constexpr int operands = depths * static_cast<int>(sizeof(typename Step::template Operands<down>)) / 4;
+  static constexpr bool ahead = fetches_ahead(down * n / 2 + 2 * half, half + operands, warpgroups * teams);
   using Sums = typename Shared::Sums;
   using Rows = typename Step::template Rows<down, 64 * of_rows>;
 
@@ -148,12 +161,8 @@ struct PrologueProducts {
     const Rows rows(params.pixels, tile * m, row + lane / 4);
     // The same in all threads of a warp, which the compiler does not see.
     const int part_of_depth = deep == 1 ? 0 : __shfl_sync(0xffffffff, part, 0);
-    multiply_in_halves<Shared, Number, n, k, deep>(
-        factors, pipeline, read, steps, sums,
-        [&](int stage, int column, LeftFragment (&left)[down]) {
-          load(params.prologue, factors.x[stage], factors.tables[stage], rows, row, lane, column, left);
-        },
-        part_of_depth);
+    Load<Loaded> load{params.prologue, factors, rows, row, lane};
+    multiply_in_halves<Shared, Number, n, k, ahead, deep>(factors, pipeline, read, steps, sums, load, part_of_depth);
   }
 
   template <typename Pipeline, typename State>
@@ -168,25 +177,42 @@ struct PrologueProducts {
   }
 
  private:
-  /// Sixteen columns, from `column` on, of a thread's rows.
-  CUTLASS_DEVICE static void load(const Prologue& prologue, const Half (&x)[parts][m][width],
-                                  const typename Step::Table& table, const Rows& rows, int row, int lane, int column,
-                                  LeftFragment (&left)[down]) {
-    const auto operands = Step::operands(table, column + lane % 4 * 2);
-    const Half* const part = x[column / width][0];
-    // Four 8 x 8 matrices: upper and lower, left first.
-    const int matrix = lane / 8, chunk = column % width / 8 + matrix / 2;
+  /// Sixteen columns of a thread's rows.
+  template <typename Loaded>
+  struct Load {
+    struct Fetched {
+      LeftFragment x[down];
+      typename Step::template Operands<down> operands;
+    };
+    const Prologue& prologue;
+    const Loaded& factors;
+    const Rows& rows;
+    int row, lane;
+
+    CUTLASS_DEVICE void fetch(int stage, int column, Fetched& to) const {
+      const Half* const part = factors.x[stage][column / width][0];
+      // Four 8 x 8 matrices: upper and lower, left first.
+      const int matrix = lane / 8, chunk = column % width / 8 + matrix / 2;
 #pragma unroll
-    for (int i = 0; i < down; ++i) {
-      const int at = swizzled<width>(i * of_rows * 64 + row + matrix % 2 * 8 + lane % 8, chunk);
-      cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(part + at), left[i][0], left[i][1],
-                                    left[i][2], left[i][3]);
-      Step::apply(prologue, table, operands, rows, i, column + lane % 4 * 2, left[i]);
-#pragma unroll
-      // Computed before the instructions that read it are begun.
-      for (int q = 0; q < 4; ++q) cute::warpgroup_fence_operand(left[i][q]);
+      for (int i = 0; i < down; ++i) {
+        const int at = swizzled<width>(i * of_rows * 64 + row + matrix % 2 * 8 + lane % 8, chunk);
+        cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(part + at), to.x[i][0], to.x[i][1],
+                                      to.x[i][2], to.x[i][3]);
+      }
+      to.operands.fetch(factors.tables[stage], rows, column + lane % 4 * 2);
     }
-  }
+    CUTLASS_DEVICE void prepare(const Fetched& from, LeftFragment (&left)[down]) const {
+#pragma unroll
+      for (int i = 0; i < down; ++i) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) left[i][q] = from.x[i][q];
+        Step::apply(prologue, from.operands, i, left[i]);
+#pragma unroll
+        // Computed before the instructions that read it are begun.
+        for (int q = 0; q < 4; ++q) cute::warpgroup_fence_operand(left[i][q]);
+      }
+    }
+  };
 };
 
 }  // namespace bolt::cutlass_kernels
