@@ -16,7 +16,7 @@ using LeftFragment = std::uint32_t[4];
 /// Whether a thread has registers to fetch half a step ahead: beside what it keeps, and addresses, `fetched` more. So many
 /// warpgroups are `multiplying`.
 constexpr bool fetches_ahead(int kept, int fetched, int multiplying) {
-  return kept + fetched <= (multiplying <= 2 ? 176 : multiplying == 3 ? 104 : 56);
+  return kept + fetched <= (multiplying <= 2 ? 176 : multiplying == 3 ? 124 : 84);
 }
 
 /// Sums of a tile over `steps` steps of depth `k`, half a step at a time: one half is prepared while the instructions of the
