@@ -1,6 +1,6 @@
 """Normalisations over the positions of images, whose pixels have any number of channels: groups of them, each by itself
 and all of them; in planes of any extent; images that begin inside of an access; shares that shared memory keeps, and
-those that are read again."""
+those that are read again; images that are whole accesses, in registers, one after the other too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from families_layers import RELU, norm, stage
 from gpu_harness import Trial
 from gpu_staged import stated_trials
 
+from bolt_build.families.portable.kernels.norm_ahead import AheadTile
 from bolt_build.families.portable.kernels.norm_gathered import GatherTile
+from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_images import ImageTile
 from bolt_build.graph.ops.norm import Norm
 
@@ -44,8 +46,34 @@ LAYERS: tuple[tuple[Layer, tuple[ImageTile | GatherTile, ...]], ...] = (
      (ImageTile(2, 256, 541), GatherTile(3, 256))),
 )  # fmt: skip
 """And kernels that prediction would not put first."""
+SINGLE = ("images-odd", "planes-chain")
+
+IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
+    (norm("registers-33", groups(3), (3, 33, 24, 24), (33, 1, 1)),
+     (HeldTile(33, 1, 288, 9, 1), AheadTile(HeldTile(33, 2, 128, 12, 1), 3))),
+    (norm("registers-90", groups(9), (3, 90, 12, 8), (90, 1, 1)),
+     (HeldTile(45, 4, 192, 2, 1), AheadTile(HeldTile(45, 1, 96, 12, 1), 2))),
+    (norm("registers-each", Norm("variance", (2, 3), 1e-5), (3, 5, 8, 23), (5, 1, 1)),
+     (HeldTile(5, 2, 96, 1, 1), AheadTile(HeldTile(5, 1, 96, 2, 1), 3))),
+    (
+        Layer("registers-chain", groups(5), (Input((3, 45, 9, 16)), Input((45, 1, 1), True), Input((45, 1, 1), True),
+              Input((3, 45, 9, 16)), Input((45, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
+        (HeldTile(45, 2, 96, 5, 1), AheadTile(HeldTile(45, 4, 96, 3, 1), 2)),
+    ),
+    (norm("registers-all", groups(1), (3, 12, 15, 8), (12, 1, 1)),
+     (HeldTile(3, 4, 96, 1, 1), AheadTile(HeldTile(3, 1, 96, 2, 1), 2))),
+    (Layer("registers-rms", Norm("rms", (1, 2, 3), 1e-5, 4), (Input((3, 12, 9, 6)), Input((12, 1, 1), True))),
+     (HeldTile(3, 1, 96, 1, 1), AheadTile(HeldTile(3, 2, 96, 1, 1), 3))),
+    (
+        Layer("registers-planes", groups(4), (Input((2, 32, 7, 9)), Input((32, 1, 1), True), Input((32, 1, 1), True),
+              Input((2, 32, 7, 9)), Input((32, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
+        (HeldTile(1, 1, 96, 1, 1), AheadTile(HeldTile(1, 2, 96, 1, 1), 3)),
+    ),
+)  # fmt: skip
+IN_REGISTERS_SINGLE = ("registers-chain", "registers-planes")
 
 
 def image_trials() -> list[Trial]:
     """What prediction puts first, and kernels that are stated."""
-    return stated_trials(LAYERS, ("images-odd", "planes-chain"), {ImageTile: "images", GatherTile: "gathered"})
+    in_registers = stated_trials(IN_REGISTERS, IN_REGISTERS_SINGLE, {HeldTile: "held", AheadTile: "ahead"})
+    return stated_trials(LAYERS, SINGLE, {ImageTile: "images", GatherTile: "gathered"}) + in_registers

@@ -14,6 +14,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.norm_ahead import AheadTile
 from bolt_build.families.portable.kernels.norm_batches import BatchTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_passes import PassTile
@@ -99,6 +100,13 @@ HELD: dict[str, tuple[HeldTile, ...]] = {
     "slab-long": (HeldTile(8, 4, 256, 2, 1), HeldTile(8, 1, 256, 8, 1)),
     "slab-planes": (HeldTile(4, 2, 128, 1, 1),),
 }
+AHEAD: dict[str, tuple[AheadTile, ...]] = {
+    "slab-2": (AheadTile(HeldTile(2, 4, 128, 2, 1), 3), AheadTile(HeldTile(6, 1, 256, 10, 1), 2)),
+    "slab-groups": (AheadTile(HeldTile(5, 2, 256, 5, 1), 3),),
+    "slab-one-group": (AheadTile(HeldTile(3, 8, 128, 1, 1), 2),),
+    "slab-long": (AheadTile(HeldTile(8, 4, 256, 2, 1), 4),),
+    "slab-groups-chain": (AheadTile(HeldTile(3, 2, 128, 2, 1), 3),),
+}
 BATCHES: dict[str, tuple[BatchTile, ...]] = {
     "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),
     "batch-rms": (BatchTile(8, 288, 4), BatchTile(16, 160, 8)),
@@ -142,13 +150,13 @@ def slabs() -> list[Trial]:
     found = []
     for layer in LAYERS:
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
-        trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered"))
+        trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered", "ahead"))
         both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-", "batch-"))
         trials = [each for each in trials if both or each.step.problem.inputs[0].format.layout is not Layout.ROW]
         plain = [
             each for each in trials if each.shared is None and each.step.problem.outputs[0].format.dtype.nbytes == 2
         ]
-        stated = {"batches": BATCHES, "held": HELD, "slabs": TILES, "passes": PASSES, "turns": TURNS}
+        stated = {"batches": BATCHES, "held": HELD, "ahead": AHEAD, "slabs": TILES, "passes": PASSES, "turns": TURNS}
         for algorithm, tile in ((name, tile) for name in stated for tile in stated[name].get(layer.label, ())):
             candidate = Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
             legal = (each for each in plain[::-1] if PORTABLE.refuse(each.step.problem, candidate, TARGET) is None)

@@ -113,7 +113,7 @@ def stated_trials(
         found += first.values()
         alone = [t for t in first.values() if t.shared is None and t.step.problem.outputs[0].format.dtype is precision]
         for tile in tiles:
-            candidate = Candidate("portable", (("algorithm", forms[type(tile)]), *tile.parameters))
+            candidate = Candidate("portable", (("algorithm", forms[type(tile)]), *tile.parameters), tile.settings)
             legal = (t for t in alone if PORTABLE.refuse(t.step.problem, candidate, TARGET) is None)
             found += [replace(trial, candidate=candidate) for trial in legal]
     return list({trial.label: trial for trial in found}.values())

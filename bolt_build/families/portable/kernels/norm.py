@@ -10,6 +10,7 @@ from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import (
+    norm_ahead,
     norm_batches,
     norm_gathered,
     norm_held,
@@ -126,6 +127,7 @@ RULES = (
         plain=_PLAIN,
         forms=(
             norm_held.FORM,
+            norm_ahead.FORM,
             norm_slabs.FORM,
             norm_passes.FORM,
             norm_turns.FORM,

@@ -12,16 +12,14 @@ from bolt_build.families.common.cost import moved
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest, held_nest_for
 from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
     WIDEST,
     InSlabs,
-    Nest,
     element_bytes,
     loops_text,
-    nest_for,
     operands_share,
-    refuse,
     serves,
 )
 from bolt_build.families.portable.kernels.rows import LANES, WARP
@@ -35,6 +33,8 @@ _BYTES = 384
 _MOST_WARPS, _SCHEDULERS, _RESERVED, _LEAST = 64, 4, 48, 32
 """Of a multiprocessor; and registers of a thread beside those that hold elements, as many as it wants and as many as it
 can do with."""
+_STATIC = 48 << 10
+"""Bytes of shared memory that the compiler places."""
 _USED = 0.84
 """The part of what threads could hold that elements take at least."""
 
@@ -70,17 +70,27 @@ class HeldTile(InSlabs):
     def settings(self) -> Named:
         return ()
 
-    def share(self, nest: Nest) -> int:
+    def share(self, nest: HeldNest) -> int:
         """Positions of a block."""
         return ceil(nest.many / self.cluster)
 
-    def needed(self, nest: Nest) -> int:
+    def needed(self, nest: HeldNest) -> int:
         """Loads of a thread."""
         return ceil(self.share(nest) / (self.threads // self.across))
 
-    def used(self, nest: Nest) -> float:
+    def used(self, nest: HeldNest) -> float:
         """The part of what threads could hold that elements take."""
         return nest.many * self.across / (self.cluster * self.threads * self.loads)
+
+    def memory(self, nest: HeldNest) -> int:
+        """Bytes of shared memory in which threads and blocks put sums together (`NormHeld`)."""
+        statistics = self.width // nest.repeats // nest.group
+        span = 1 if nest.group % LANES == 0 or statistics == 1 else 2 if nest.group > LANES else LANES
+        one_sum = span == statistics == 1
+        of_warps = one_sum or (self.across <= WARP // 2 and WARP % self.across == 0)
+        rows = self.threads // WARP if of_warps else self.threads // self.across
+        partial = 8 * rows * (1 if one_sum else self.across * span)
+        return partial + 8 * (self.cluster + 1) * statistics + 16 * max(nest.planes, 1) + 4 * rows
 
     def at_once(self, element: int, gpu: Gpu) -> tuple[int, int]:
         """Blocks of a multiprocessor whose threads keep all in registers, and those of which some waits in memory."""
@@ -97,11 +107,12 @@ def resident(threads: int, loads: int, element: int, gpu: Gpu, reserved: int = _
     return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps)
 
 
-def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
+def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
     """Slabs of every width that channels are a multiple of, where registers hold a block's share and few of them are
     left."""
     loads, most = nest.channels.extent // LANES, _BYTES // (LANES * element)
-    for across in range(1, min(loads, WIDEST) + 1):
+    widths = range(1, min(loads, WIDEST) + 1) if nest.repeats == 1 else (loads,)
+    for across in widths:
         if loads % across or across * LANES % nest.group:
             continue
         for cluster in CLUSTERS:
@@ -113,18 +124,28 @@ def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
                     yield from (replace(tile, resident=each) for each in {*tile.at_once(element, gpu)} - {0})
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    if (reason := refuse(problem, gpu)) is not None:
-        return reason
-    return "positions lie in several loops" if len(nest_for(problem).positions) > 1 else None
+def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    """Why nothing can be cut in such slabs, None where it can."""
+    found = held_nest(problem)
+    if isinstance(found, str):
+        return found
+    if found.repeats > 1 and found.channels.extent > LANES * THREADS[-1]:
+        what = "channels repeat after {} loads, a block has {} threads at most"
+        return Reason(what, found.channels.extent // LANES, THREADS[-1])
+    return None
 
 
-def refuse_tile(tile: HeldTile, nest: Nest, element: int, gpu: Gpu) -> str | None:
+def refuse_tile(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
     """Why no kernel normalises in such slabs on this GPU, None where one does."""
     if tile.cluster not in CLUSTERS or tile.threads not in THREADS:
         return "there are kernels of 1, 2, 4 or 8 blocks, and of 96 to 512 threads in whole warps"
     if (reason := tile.refuse_slab(nest)) is not None:
         return reason
+    if nest.repeats > 1 and tile.width != nest.channels.extent:
+        what = "{} channels of {} pixels are a slab, not {} elements"
+        return Reason(what, nest.along.extent, nest.repeats, tile.width)
+    if (memory := tile.memory(nest)) > _STATIC:
+        return Reason("sums of a block take {} bytes of shared memory, there are {}", memory, _STATIC)
     if tile.cluster > 1 and not gpu.warpgroup_mma:
         return "blocks form clusters from sm_90 on"
     if tile.cluster > nest.many:
@@ -145,57 +166,73 @@ block: loads, sums and stores wait for each other. Fitted, as the other constant
 _MEMORY, _EMPTY, _FEW, _SPREAD = 0.745, 0.49, 448, 0.35
 """What memory takes beside what threads compute; what is added where a multiprocessor has no threads at all, and below
 how many it is; and how much less few blocks take than their part of the multiprocessors."""
-_PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
+PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
 """Instructions of a warp for each load and beside them, and how many a scheduler issues a second."""
-_SPILLED, _SINGLE = 600, 0.06
+_SPILLED, SINGLE = 600, 0.06
 """A guess at such instructions where some of what a thread has waits in memory, a high one, for no GPU has timed it;
 and what memory takes beside, where a multiprocessor has one block, whose loads and stores nothing overlaps."""
 _PARTS = {16: 0.45, 32: 0.8, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
 """The part of memory's lines that runs of so many bytes have use for."""
 
 
-def _lines(tile: HeldTile, nest: Nest, element: int) -> float:
+def lines(tile: HeldTile, nest: HeldNest, element: int) -> float:
     """The part of memory's lines that a slab has use for."""
     run = tile.width * element
     whole = nest.positions[-1].steps[0] == nest.channels.extent == tile.width
     return 1.0 if whole else _PARTS.get(run, 1.0 if run % 64 == 0 else 0.95 if run % 32 == 0 else 0.85)
 
 
-def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
-    nest, gpu, element = nest_for(problem), target.gpu, element_bytes(problem)
+def issued(tile: HeldTile, nest: HeldNest, gpu: Gpu, more: int = 0) -> float:
+    """Seconds in which multiprocessors issue the instructions of all slabs, and `more` of each warp."""
+    warps = nest.slabs(tile.width) * tile.cluster * tile.threads / WARP
+    return warps * (tile.loads * PER_LOAD + _PER_WARP + more) / (gpu.sms * _SCHEDULERS * _CYCLES)
+
+
+def waits(tile: HeldTile) -> float:
+    """Seconds in which a slab's threads wait for loads, for each other and for stores."""
+    return tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREADS
+
+
+def seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
+    nest, gpu, element = held_nest_for(problem), target.gpu, element_bytes(problem)
     assert gpu is not None, "registers are a GPU's"
     blocks = nest.slabs(tile.width) * tile.cluster
     threads = tile.resident * tile.threads
     spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
     memory = moved(problem.nbytes, target) / spread
-    single = _SINGLE if tile.resident == 1 else 0.0
-    memory *= _MEMORY / _lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW) + single
+    single = SINGLE if tile.resident == 1 else 0.0
+    memory *= _MEMORY / lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW) + single
     spilled = _SPILLED if tile.resident > tile.at_once(element, gpu)[0] else 0
-    issued = blocks * tile.threads / WARP * (tile.loads * _PER_LOAD + _PER_WARP + spilled)
-    waiting = _FIXED + tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREADS
-    return float(waiting + memory + issued / (gpu.sms * _SCHEDULERS * _CYCLES))
+    return float(_FIXED + waits(tile) + memory + issued(tile, nest, gpu, spilled))
+
+
+def emit_held(problem: KernelProblem, tile: HeldTile, function: str, more: str, at: StepExpressions) -> StepCode:
+    """A call of a function that takes such slabs, with `more` arguments in front of the pointers."""
+    nest = held_nest_for(problem)
+    (positions,) = nest.positions
+    sizes = [tile.loads, tile.threads, tile.across, tile.cluster, tile.share(nest), nest.group, nest.many]
+    sizes += [positions.steps[0], max(len(nest.kept), 1), tile.resident]
+    if nest.repeats > 1 or nest.plane:
+        sizes += [0 if nest.plane else nest.along.extent, nest.plane]
+    call = (
+        f"bolt::portable::{function}<bolt::portable::HeldShape<{', '.join(map(str, sizes))}>, "
+        f"bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, {loops_text(problem, nest)}, "
+        f"{loop_text(nest.along)}, {more}{pointers_text(problem, at)}, {chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/norm.h",), None, "", call)
 
 
 def _emit(problem: KernelProblem, tile: HeldTile, at: StepExpressions) -> StepCode:
-    nest = nest_for(problem)
-    (positions,) = nest.positions
-    sizes = (tile.loads, tile.threads, tile.across, tile.cluster, tile.share(nest), nest.group, nest.many)
-    shape = ", ".join(map(str, (*sizes, positions.steps[0], max(len(nest.kept), 1), tile.resident)))
-    call = (
-        f"bolt::portable::norm_in_registers<bolt::portable::HeldShape<{shape}>, "
-        f"bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, {loops_text(problem)}, "
-        f"{loop_text(nest.channels)}, {pointers_text(problem, at)}, {chain(problem, at)});"
-    )
-    return StepCode(("bolt_portable/norm.h",), None, "", call)
+    return emit_held(problem, tile, "norm_in_registers", "", at)
 
 
 FORM: Form[HeldTile] = Form(
     "held",
     serves,
-    _refuse,
-    lambda problem, gpu: tiles(nest_for(problem), element_bytes(problem), gpu),
-    lambda problem, tile, gpu: refuse_tile(tile, nest_for(problem), element_bytes(problem), gpu),
-    _seconds,
+    refuse,
+    lambda problem, gpu: tiles(held_nest_for(problem), element_bytes(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, held_nest_for(problem), element_bytes(problem), gpu),
+    seconds,
     HeldTile.read,
     _emit,
 )

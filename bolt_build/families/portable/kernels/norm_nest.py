@@ -127,11 +127,11 @@ def nest_for(problem: KernelProblem) -> Nest:
     return found
 
 
-def loops_text(problem: KernelProblem) -> str:
+def loops_text(problem: KernelProblem, nest: Nest) -> str:
     """The normalisation as C++, twice: with the loops that it has, and with those of its nest."""
     op = problem.op
     assert isinstance(op, Norm), op
-    loops, nest = loops_of(problem), nest_for(problem)
+    loops = loops_of(problem)
     kept = nest.kept or (Loop(1, (0, 0, 0, 0)),)
     return ", ".join(norm_text(*each, op.epsilon) for each in ((loops.kept, loops.reduced), (kept, nest.positions)))
 

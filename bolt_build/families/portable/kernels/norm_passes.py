@@ -170,7 +170,7 @@ def _emit(problem: KernelProblem, tile: PassTile, at: StepExpressions) -> StepCo
     at, member = with_scratch(problem, tile.scratch(nest), at)
     call = (
         f"bolt::portable::norm_in_passes<bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, "
-        f"{loops_text(problem)}, {passes}, {pointers_text(problem, at)}, {chain(problem, at)});"
+        f"{loops_text(problem, nest)}, {passes}, {pointers_text(problem, at)}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/norm.h",), *member, call, counts=True)
 

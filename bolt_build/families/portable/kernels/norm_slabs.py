@@ -187,7 +187,7 @@ def _emit(problem: KernelProblem, tile: SlabTile, at: StepExpressions) -> StepCo
     how = f"{boolean(len(nest.positions) == 1)}, bolt::portable::NormOperands::{nest.operands}"
     call = (
         f"bolt::portable::norm_in_slabs<{how}, {types_text(problem)}>(r, "
-        f"{loops_text(problem)}, {slab}, {pointers_text(problem, at)}, {chain(problem, at)});"
+        f"{loops_text(problem, nest)}, {slab}, {pointers_text(problem, at)}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/norm.h",), None, "", call)
 

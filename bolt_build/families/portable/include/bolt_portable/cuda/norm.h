@@ -3,6 +3,7 @@
 // a few at a time; any other a block each.
 #pragma once
 
+#include "bolt_portable/cuda/norm_ahead.h"
 #include "bolt_portable/cuda/norm_batches.h"
 #include "bolt_portable/cuda/norm_columns.h"
 #include "bolt_portable/cuda/norm_held.h"
@@ -230,6 +231,19 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoo
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (norm_in_lanes<wide>(in, out, end))
     norm_held<Shape, operands, Statistic>(r, q, channels, in, out, end);
+  else
+    norm_anywhere<Statistic>(r, p, in, out, end);
+}
+
+/// The same, up to `turns` slabs one after the other.
+template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_registers_ahead(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, Index turns, const void* input,
+                             const void* scale, const void* bias, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (norm_in_lanes<wide>(in, out, end))
+    norm_ahead<Shape, operands, Statistic>(r, q, channels, turns, in, out, end);
   else
     norm_anywhere<Statistic>(r, p, in, out, end);
 }

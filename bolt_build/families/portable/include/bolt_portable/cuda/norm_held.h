@@ -2,36 +2,10 @@
 #pragma once
 
 #include "bolt_portable/cuda/cluster.h"
+#include "bolt_portable/cuda/norm_held_shape.h"
 #include "bolt_portable/cuda/norm_sums.h"
 
 namespace bolt::portable {
-
-/// How a normalisation is cut in slabs that threads hold, and what it is of: `across` loads of `wide` neighbouring channels
-/// at all `positions`, which lie `step` elements apart. A slab is of `cluster` blocks of so many `threads`, each of which has
-/// `share` positions, and each thread `loads` of them. `group` neighbouring channels have one statistic; whole groups make a
-/// slab. Images lie in so many loops (`kept`). A multiprocessor has registers for `resident` blocks, if some of a thread's wait
-/// in memory. All of it is known to the compiler: with it as arguments, threads took longer
-/// for addresses and divisions than memory for elements.
-template <int loads_, int threads_, int across_, int cluster_, int share_, int group_, int positions_, int step_, int kept_,
-          int resident_>
-struct HeldShape {
-  static constexpr int loads = loads_, threads = threads_, across = across_, cluster = cluster_, share = share_, group = group_,
-                       positions = positions_, step = step_, kept = kept_, resident = resident_;
-  static constexpr int parts = threads / across, warps = threads / 32;
-  static constexpr int statistics = across * wide / group;
-  /// Statistics that one load may be of.
-  static constexpr int span = group % wide == 0 ? 1 : group > wide ? 2 : wide;
-  /// Whether all blocks have whole shares, and all threads of a block positions.
-  static constexpr bool even = share * cluster == positions, busy = parts * across == threads;
-  /// Whether a warp has one sum; else in how many steps its threads of the same channels put theirs together.
-  static constexpr bool one_sum = span == 1 && statistics == 1;
-  static constexpr int merged = one_sum ? 5 : across > 16 || 32 % across != 0 ? 0 : across == 16 ? 1 : across == 8 ? 2 : across == 4 ? 3 : across == 2 ? 4 : 5;
-  /// Rows and columns of partial sums.
-  static constexpr int rows = merged > 0 ? warps : parts, columns = one_sum ? 1 : across * span;
-  /// Threads that add up a statistic.
-  static constexpr int team = 32 * statistics <= threads ? 32 : 16 * statistics <= threads ? 16 : 8 * statistics <= threads ? 8 : 4;
-  static_assert(threads % 32 == 0 && across * wide % group == 0 && parts * loads >= share);
-};
 
 /// Elements are read from memory once, all loads of a thread at once, and stored once. A thread sums distances from the
 /// first element that it has of a statistic, and their squares: that element is part of the sum, so squares around the
@@ -54,32 +28,69 @@ struct NormHeld {
   End end;
 
   __device__ void operator()() const {
-    __shared__ float2 partial[rows * columns], blocks[cluster * statistics], all[statistics];
-    __shared__ float counts[rows];
-    const int part = threadIdx.x / across, lane = threadIdx.x % across, rank = blockIdx.x % cluster;
-    const std::uint32_t item = blockIdx.x / cluster, image = slabs == 1 ? item : item / slabs;
-    const std::uint32_t channel = ((slabs == 1 ? 0 : item - image * slabs) * across + lane) * wide;
+    __shared__ Memory memory;
     if (cluster > 1) cluster_arrive();
     await_earlier();
-    const int first = rank * Shape::share;
-    const int own = Shape::even ? Shape::share : max(0, min(Shape::share, Shape::positions - first));
-    NormAt start = step(Shape::kept == 1 ? step(NormAt{}, kept[0], image) : offset(NormAt{}, kept, Shape::kept, image),
-                        channels, channel);
-    if (operands != NormOperands::fixed) start = step(start, positions, first + part);
-    else start.x += (first + part) * Shape::step;
-    const int stop = Shape::busy || part < parts ? own - part : 0;  // this thread's loads are at 0, parts, ... below it
+    const Share share = share_of(blockIdx.x / cluster);
     Lanes<In, wide> x[loads];
-    const In* const from = in + start.x;
+    const In* const from = in + share.start.x;
 #pragma unroll
     for (int k = 0; k < loads; ++k)
-      if (there(k, stop)) x[k] = *reinterpret_cast<const Lanes<In, wide>*>(from + k * parts * Shape::step);
-    Operands ahead = operands_of(start, stop > 0);
-    gather(x, part, lane, stop, partial, counts);
+      if (there(k, share.stop)) x[k] = *reinterpret_cast<const Lanes<In, wide>*>(from + k * parts * Shape::step);
+    normalise(share, x, memory, 0, [] {});
+  }
+
+ protected:
+  /// What the threads of a block tell each other; scales and biases of planes are of this slab or of the one in front of it.
+  struct Memory {
+    float2 partial[rows * columns], blocks[cluster * statistics], all[statistics];
+    float2 planes[2][Shape::planes > 0 ? Shape::planes : 1];
+    float counts[rows];
+  };
+  /// A thread's part of a slab: where its first load is, and at which position; how many of these are the block's; and how
+  /// many are in front of the block's end, counted from the first load's. Its loads are at 0, parts, ... below that.
+  struct Share {
+    NormAt start;
+    int first, own, stop;
+  };
+  __device__ static int part() { return threadIdx.x / across; }
+  __device__ static int lane() { return threadIdx.x % across; }
+  __device__ static int rank() { return blockIdx.x % cluster; }
+
+  __device__ Share share_of(std::uint32_t item) const {
+    const std::uint32_t image = slabs == 1 ? item : item / slabs;
+    const std::uint32_t channel = ((slabs == 1 ? 0 : item - image * slabs) * across + lane()) * wide;
+    const int first = rank() * Shape::share;
+    const int own = Shape::even ? Shape::share : max(0, min(Shape::share, Shape::positions - first));
+    NormAt start = Shape::kept == 1 ? step(NormAt{}, kept[0], image) : offset(NormAt{}, kept, Shape::kept, image);
+    if (Shape::aligned) start = step(start, channels, channel);
+    else start.x += channel;
+    if (operands != NormOperands::fixed) start = step(start, positions, first + part());
+    else start.x += (first + part()) * Shape::step;
+    return {start, first, own, Shape::busy || part() < parts ? own - part() : 0};
+  }
+
+  /// Normalises what threads have in registers. `turn`: of two slabs behind each other one has another number than the other.
+  /// Calls with() as soon as all statistics are known, of threads that are together.
+  template <typename With>
+  __device__ void normalise(const Share& share, const Lanes<In, wide> (&x)[loads], Memory& memory, int turn, const With& with) const {
+    Operands ahead = operands_of(share.start, share.stop > 0);
+    for (int c = threadIdx.x; c < Shape::planes; c += threads)
+      memory.planes[turn][c] = {load(end.scale + share.start.scale + c * channels.scale),
+                                load(end.bias + share.start.bias + c * channels.bias)};
+    gather(x, part(), lane(), share.stop, memory.partial, memory.counts);
     __syncthreads();
-    exchange(own, rank, partial, counts, blocks);
-    for (int at = threadIdx.x; at < statistics; at += threads) all[at] = joined(blocks + at);
+    exchange(share.own, rank(), memory.partial, memory.counts, memory.blocks);
+    for (int at = threadIdx.x; at < statistics; at += threads) memory.all[at] = joined(memory.blocks + at);
     __syncthreads();
-    finish(x, start, lane, stop, all, ahead);
+    with();
+    finish(x, share, memory.all, ahead, memory.planes[turn]);
+  }
+
+  /// Whether a thread has its load `k`: of shares that are all alike, what it answers for all loads but the last few.
+  __device__ static bool there(int k, int stop) {
+    const bool always = Shape::even && (k + 1) * parts <= Shape::share;
+    return always ? Shape::busy || stop > 0 : k * parts < stop;
   }
 
  private:
@@ -89,17 +100,18 @@ struct NormHeld {
   };
   __device__ Operands operands_of(const NormAt& at, bool any) const {
     Operands found;
-    if (any) {
+    if constexpr (Shape::repeats > 1) {
+#pragma unroll
+      for (int i = 0; i < wide; ++i) {
+        const int channel = (lane() * wide + i) % Shape::channels;
+        found.scale[i] = load(end.scale + at.scale + channel * channels.scale);
+        found.bias[i] = load(end.bias + at.bias + channel * channels.bias);
+      }
+    } else if (Shape::aligned && any) {
       norm_operands(end.scale + at.scale, channels.scale, found.scale);
       norm_operands(end.bias + at.bias, channels.bias, found.bias);
     }
     return found;
-  }
-
-  /// Whether a thread has its load `k`.
-  __device__ static bool there(int k, int stop) {
-    const bool always = Shape::even && Shape::busy && (k + 1) * parts <= Shape::share;
-    return always || k * parts < stop;
   }
 
   /// Channels of the first statistic of a load.
@@ -177,15 +189,17 @@ struct NormHeld {
     if (first) counts[row] = many;
   }
 
-  /// Calls with(partial sum, how many elements it is of) for those of a statistic, but only each `team`th row from `row` on.
+  /// Calls with(partial sum, how many elements it is of) for those of a statistic, but only each `team`th from `item` on: of
+  /// one row after the other, all that a position has of the statistic.
   template <typename With>
-  __device__ static void each_partial(int statistic, int row, const float2* partial, const float* counts, const With& with) {
+  __device__ static void each_partial(int statistic, int item, const float2* partial, const float* counts, const With& with) {
     constexpr int many = one_sum ? 1 : span == wide ? group : span == 1 ? group / wide : (group + wide - 2) / wide + 1;
-    const int channel = statistic * group, load = channel / wide;
-    const int column = one_sum ? 0 : span == wide ? channel : load * span;
+    constexpr int copies = one_sum ? 1 : Shape::repeats, items = rows * copies;
 #pragma unroll
-    for (int turn = 0; turn < (rows + team - 1) / team; ++turn, row += team) {
-      if (rows % team != 0 && row >= rows) break;
+    for (int turn = 0; turn < (items + team - 1) / team; ++turn, item += team) {
+      if (items % team != 0 && item >= items) break;
+      const int row = item / copies, channel = item % copies * Shape::channels + statistic * group, load = channel / wide;
+      const int column = one_sum ? 0 : span == wide ? channel : load * span;
       const float2* const from = partial + row * columns + column;
       const float count = counts[row];
 #pragma unroll
@@ -210,7 +224,7 @@ struct NormHeld {
   __device__ static void exchange(int own, int rank, const float2* partial, const float* counts, float2* blocks) {
     constexpr int teams = threads / team;
     const int member = threadIdx.x % team;
-    const float inverse = own > 0 ? __fdividef(1.0f, static_cast<float>(own) * group) : 0.0f;
+    const float inverse = own > 0 ? __fdividef(1.0f, static_cast<float>(own) * Shape::each) : 0.0f;
     if (cluster > 1) cluster_wait();  // all of its blocks have begun
 #pragma unroll 1
     for (int base = 0; base < statistics; base += teams) {
@@ -267,16 +281,17 @@ struct NormHeld {
     for (int other = 0; other < cluster; ++other) {
       const float apart = part[other].x - mean;
       sum += part[other].y;
-      if (centred && cluster > 1) sum += positions_of(other) * group * apart * apart;
+      if (centred && cluster > 1) sum += positions_of(other) * Shape::each * apart * apart;
     }
-    return {cluster > 1 ? mean : part[0].x, Statistic::factor(sum, positions_of_all * group, epsilon)};
+    return {cluster > 1 ? mean : part[0].x, Statistic::factor(sum, positions_of_all * Shape::each, epsilon)};
   }
 
-  __device__ void finish(const Lanes<In, wide> (&x)[loads], const NormAt& start, int lane, int stop, const float2* all,
-                         Operands& ahead) const {
+  __device__ void finish(const Lanes<In, wide> (&x)[loads], const Share& share, const float2* all, Operands& ahead,
+                         const float2* planes) const {
+    const NormAt& start = share.start;
     float mean[wide], factor[wide];
     float2 found{};
-    int statistic = lane * wide / group, inside = lane * wide % group;
+    int statistic = lane() * wide / group % statistics, inside = lane() * wide % group;
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
       if (i == 0 || span > 1) found = all[statistic];
@@ -284,31 +299,69 @@ struct NormHeld {
       factor[i] = found.y;
       const bool last = ++inside == group;
       statistic += last ? 1 : 0;
+      if (Shape::repeats > 1 && statistic == statistics) statistic = 0;
       inside = last ? 0 : inside;
     }
     Operands own = ahead;
-    if constexpr (operands == NormOperands::fixed)
+    if constexpr (operands == NormOperands::fixed && Shape::plane == 0)
 #pragma unroll
       for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
     Out* const to = out + start.x;
 #pragma unroll
     for (int k = 0; k < loads; ++k)
-      if (there(k, stop)) {
+      if (there(k, share.stop)) {
         if constexpr (operands != NormOperands::fixed) {
           own = ahead;
           // Asked for before the store, which the compiler would not bring them in front of.
-          if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), there(k + 1, stop));
+          if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), there(k + 1, share.stop));
 #pragma unroll
           for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
         }
         float y[wide];
         load_wide(x[k].at, y);
+        [[maybe_unused]] Index operand[wide];
+        if constexpr (Shape::plane > 0) {
+          const int at = ((share.first + part() + k * parts) * across + lane()) * wide;
+          scale_planes(at, mean[0], factor[0], planes, start.channel, y, operand);
+        } else {
 #pragma unroll
-        for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean[i]) * own.scale[i] + own.bias[i];
-        epilogue_lanes<wide>(end.epilogue, y, Place{start.x + k * parts * Shape::step, start.channel + k * parts * positions.channel},
-                             channels.channel == 1);
+          for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean[i]) * own.scale[i] + own.bias[i];
+        }
+        if constexpr (Shape::aligned) {
+          epilogue_lanes<wide>(end.epilogue, y, Place{start.x + k * parts * Shape::step, start.channel + k * parts * positions.channel},
+                               channels.channel == 1);
+        } else {
+          if constexpr (Shape::plane == 0)
+#pragma unroll
+            for (int i = 0; i < wide; ++i) operand[i] = start.channel + (lane() * wide + i) % Shape::channels * channels.channel;
+          const Index at = start.x + k * parts * Shape::step;
+          epilogue_flat<wide>(end.epilogue, y, at, at + wide - 1, operand, true);
+        }
         store_wide(to + k * parts * Shape::step, y);
       }
+  }
+
+  /// Elements of a load in planes, whose first one is `at` of the image: mostly all are of one plane.
+  __device__ void scale_planes(int at, float mean, float factor, const float2* planes, Index channel, float (&y)[wide],
+                               Index (&operand)[wide]) const {
+    const int near = at / Shape::plane, of_near = (near + 1) * Shape::plane - at;
+    const float2 first = planes[near];
+    const float scale = first.x * factor;
+#pragma unroll
+    for (int i = 0; i < wide; ++i) operand[i] = channel + near * channels.channel;
+    if (of_near >= wide) {
+#pragma unroll
+      for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean) * scale + first.y;
+    } else {
+      const float2 second = planes[near + 1];
+      const float other = second.x * factor;
+#pragma unroll
+      for (int i = 0; i < wide; ++i) {
+        const bool mine = i < of_near;
+        y[i] = (y[i] - mean) * (mine ? scale : other) + (mine ? first.y : second.y);
+        operand[i] += mine ? 0 : channels.channel;
+      }
+    }
   }
 };
 
@@ -317,15 +370,22 @@ __global__ void __launch_bounds__(threads, resident) norm_held_kernel(const Held
   held();
 }
 
+/// The kernel with its arguments, of loops `p` around channels and over positions.
+template <typename Held, typename Shape, typename In, typename Out, typename End>
+Held norm_held_of(const Norm& p, const NormLoop& channels, const In* in, Out* out, const End& end) {
+  const Index slabs = Shape::aligned ? channels.extent / (Shape::across * wide) : 1;
+  Held held{{}, channels, p.reduced[0], p.epsilon, in, out, static_cast<std::uint32_t>(slabs), end};
+  std::copy(p.kept, p.kept + Shape::kept, held.kept);
+  return held;
+}
+
 /// Queues blocks of slabs. Raises std::runtime_error where the launch fails.
 template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Out, typename End>
 void norm_held(const Run& r, const Norm& p, const NormLoop& channels, const In* in, Out* out, const End& end) {
   using Held = NormHeld<Shape, operands, Statistic, In, Out, End>;
-  const Index slabs = channels.extent / (Shape::across * wide);
-  const std::uint32_t blocks = counted(trips(p.kept, p.kept_rank) * slabs * Shape::cluster, "normalisation");
+  const Held held = norm_held_of<Held, Shape>(p, channels, in, out, end);
+  const std::uint32_t blocks = counted(trips(p.kept, p.kept_rank) * held.slabs * Shape::cluster, "normalisation");
   if (blocks == 0) return;
-  Held held{{}, channels, p.reduced[0], p.epsilon, in, out, static_cast<std::uint32_t>(slabs), end};
-  std::copy(p.kept, p.kept + Shape::kept, held.kept);
   Launch how{.blocks = blocks, .threads = Shape::threads};
   how.overlap = r.overlap;
   how.cluster = Shape::cluster;

@@ -1,0 +1,46 @@
+// How the CUDA kernels of norm_held.h and norm_ahead.h cut a normalisation.
+#pragma once
+
+#include "bolt_portable/cuda/norm_neighbours.h"
+
+namespace bolt::portable {
+
+/// How a normalisation is cut in slabs that threads hold, and what it is of: `across` loads of `wide` neighbouring channels
+/// at all `positions`, which lie `step` elements apart. A slab is of `cluster` blocks of so many `threads`, each of which has
+/// `share` positions, and each thread `loads` of them. `group` neighbouring channels have one statistic; whole groups make a
+/// slab. Images lie in so many loops (`kept`). A multiprocessor has registers for `resident` blocks, if some of a thread's wait
+/// in memory. All of it is known to the compiler: with it as arguments, threads took longer
+/// for addresses and divisions than memory for elements.
+///
+/// Pixels of any number of `channels` have a position together where so many of them are whole loads: 8 pixels of 33
+/// channels are 33 loads. All channels of an image are a slab there, `repeats` times at each position. Planes of any extent
+/// (`plane`) that have one statistic are of one channel here; each has its own scale and bias.
+template <int loads_, int threads_, int across_, int cluster_, int share_, int group_, int positions_, int step_, int kept_,
+          int resident_, int channels_ = 0, int plane_ = 0>
+struct HeldShape {
+  static constexpr int loads = loads_, threads = threads_, across = across_, cluster = cluster_, share = share_, group = group_,
+                       positions = positions_, step = step_, kept = kept_, resident = resident_, plane = plane_;
+  static constexpr int parts = threads / across, warps = threads / 32;
+  static constexpr int repeats = channels_ > 0 ? across * wide / channels_ : 1;
+  static constexpr int channels = across * wide / repeats, statistics = channels / group;
+  /// Elements of a statistic at a position.
+  static constexpr int each = group * repeats;
+  static constexpr int planes = plane > 0 ? positions * across * wide / plane : 0;
+  /// Whether a load's channels are neighbours in scale and bias.
+  static constexpr bool aligned = repeats == 1 && plane == 0;
+  /// Statistics that one load may be of.
+  static constexpr int span = group % wide == 0 || statistics == 1 ? 1 : group > wide ? 2 : wide;
+  /// Whether all blocks have whole shares, and all threads of a block positions.
+  static constexpr bool even = share * cluster == positions, busy = parts * across == threads;
+  /// Whether a warp has one sum; else in how many steps its threads of the same channels put theirs together.
+  static constexpr bool one_sum = span == 1 && statistics == 1;
+  static constexpr int merged = one_sum ? 5 : across > 16 || 32 % across != 0 ? 0 : across == 16 ? 1 : across == 8 ? 2 : across == 4 ? 3 : across == 2 ? 4 : 5;
+  /// Rows and columns of partial sums.
+  static constexpr int rows = merged > 0 ? warps : parts, columns = one_sum ? 1 : across * span;
+  /// Threads that add up a statistic.
+  static constexpr int team = 32 * statistics <= threads ? 32 : 16 * statistics <= threads ? 16 : 8 * statistics <= threads ? 8 : 4;
+  static_assert(threads % 32 == 0 && channels % group == 0 && channels * repeats == across * wide && parts * loads >= share);
+  static_assert(plane == 0 || (plane >= wide && statistics == 1 && planes * plane == positions * across * wide));
+};
+
+}  // namespace bolt::portable

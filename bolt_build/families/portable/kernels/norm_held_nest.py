@@ -1,0 +1,70 @@
+"""What slabs are that registers hold: neighbouring channels of images, all channels of several pixels where single ones
+are no whole loads, and planes of any extent that have one statistic."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from math import gcd
+
+from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.portable.kernels.norm_images import Images, images_of
+from bolt_build.families.portable.kernels.norm_loops import loops_of
+from bolt_build.families.portable.kernels.norm_nest import Nest, nest_of
+from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.reason import Reason
+
+
+@dataclass(frozen=True)
+class HeldNest(Nest):
+    """A position has all channels of so many pixels (`repeats`), or a load of planes of `plane` elements. `along` is
+    the loop over channels, or over planes, as scale and bias have them."""
+
+    along: Loop
+    repeats: int = 1
+    plane: int = 0
+
+    @property
+    def statistics(self) -> int:
+        """Of all channels."""
+        return self.channels.extent // self.repeats // self.group
+
+    @property
+    def planes(self) -> int:
+        return self.along.extent if self.plane else 0
+
+
+def _of_images(images: Images) -> HeldNest | str:
+    if images.length % LANES:
+        what = "{} elements of an image are no multiple of the {} that a thread loads at once"
+        return Reason(what, images.length, LANES)
+    if images.plane:
+        if images.plane < LANES:
+            return Reason("planes of {} elements are shorter than the {} of a load", images.plane, LANES)
+        positions = Loop(images.length // LANES, (LANES, 0, 0, 0))
+        return HeldNest(images.kept, (positions,), Loop(LANES, (1, 0, 0, 0)), LANES, images.channels, 1, images.plane)
+    repeats = LANES // gcd(images.width, LANES)
+    together = repeats * images.width
+    positions = Loop(images.many // repeats, (together, 0, 0, 0))
+    channels = Loop(together, images.channels.steps)
+    return HeldNest(images.kept, (positions,), channels, images.group, images.channels, repeats)
+
+
+@functools.lru_cache(maxsize=256)
+def held_nest(problem: KernelProblem) -> HeldNest | str:
+    """The slabs of a normalisation, or why its loads would not be aligned."""
+    found = nest_of(loops_of(problem))
+    if isinstance(found, Nest):
+        if len(found.positions) > 1:
+            return Reason("positions lie in several loops")
+        return HeldNest(found.kept, found.positions, found.channels, found.group, found.channels)
+    images = images_of(problem)
+    return found if images is None else _of_images(images)
+
+
+def held_nest_for(problem: KernelProblem) -> HeldNest:
+    """The slabs of a problem that is not refused."""
+    found = held_nest(problem)
+    assert isinstance(found, HeldNest), found
+    return found
