@@ -88,7 +88,7 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None if gpu.async_copies else "copies to shared memory run beside a block's work from sm_80 on"
 
 
-_REACHED = 0.78
+_REACHED = 0.7
 """A guess at the part of a GPU's bandwidth that is reached where memory waits for no block."""
 _COPY = 8
 """Instructions of a warp for a load that goes through shared memory, beside those of one that does not."""

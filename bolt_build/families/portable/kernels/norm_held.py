@@ -160,17 +160,20 @@ def refuse_tile(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str |
     return None
 
 
-_FIXED, _LOAD, _CLUSTER, _THREADS = 2.0e-6, 0.23e-6, 0.3e-6, 0.8e-9
+_FIXED, _LOAD, _CLUSTER, _THREADS = 2.0e-6, 0.14e-6, 0.7e-6, 0.8e-9
 """Seconds of a launch; of each load of a thread; of a step of a cluster's size, in powers of two; and of a thread of a
-block: loads, sums and stores wait for each other. Fitted, as the other constants are, to 41 kernels on an H100."""
-_MEMORY, _EMPTY, _FEW, _SPREAD = 0.745, 0.49, 448, 0.35
-"""What memory takes beside what threads compute; what is added where a multiprocessor has no threads at all, and below
-how many it is; and how much less few blocks take than their part of the multiprocessors."""
+block: loads, sums and stores wait for each other. Fitted, as the next two are, to 24 kernels that tuning measured on an
+H200, which take 7% more or less than that; the others to 41 kernels on an H100."""
+_MEMORY, SINGLE = 0.6, 0.12
+"""What memory takes beside what threads compute; and what is added where a multiprocessor has one block, whose loads
+and stores nothing overlaps."""
+_EMPTY, _FEW, _SPREAD = 0.49, 448, 0.35
+"""What memory takes more where a multiprocessor has no threads at all, and below how many it is; and how much less few
+blocks take than their part of the multiprocessors."""
 PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
 """Instructions of a warp for each load and beside them, and how many a scheduler issues a second."""
-_SPILLED, SINGLE = 600, 0.06
-"""A guess at such instructions where some of what a thread has waits in memory, a high one, for no GPU has timed it;
-and what memory takes beside, where a multiprocessor has one block, whose loads and stores nothing overlaps."""
+_SPILLED = 1500
+"""A guess at such instructions where some of what a thread has waits in memory, a high one, for no GPU has timed it."""
 _PARTS = {16: 0.45, 32: 0.8, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
 """The part of memory's lines that runs of so many bytes have use for."""
 

@@ -33,4 +33,15 @@ __device__ inline float over_line(float value, int call, const Step& step) {
   }
 }
 
+/// Where the threads of a line side by side have left `own`, `Shape::across` apart. All of the block must call, and once only.
+template <typename Shape>
+__device__ inline const float2* all_of_line(float2 own) {
+  static_assert(Shape::columns);
+  extern __shared__ __align__(16) unsigned char staged_memory[];
+  float2* const partial = reinterpret_cast<float2*>(staged_memory);
+  partial[threadIdx.x] = own;
+  __syncthreads();
+  return partial + threadIdx.x % Shape::across;
+}
+
 }  // namespace bolt::portable
