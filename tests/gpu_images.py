@@ -64,6 +64,8 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
      (HeldTile(3, 4, 96, 1, 1), AheadTile(HeldTile(3, 1, 96, 2, 1), 2))),
     (Layer("registers-rms", Norm("rms", (1, 2, 3), 1e-5, 4), (Input((3, 12, 9, 6)), Input((12, 1, 1), True))),
      (HeldTile(3, 1, 96, 1, 1), AheadTile(HeldTile(3, 2, 96, 1, 1), 3))),
+    (norm("registers-even-planes", groups(3), (2, 12, 6, 12), (12, 1, 1)),
+     (HeldTile(1, 2, 96, 1, 1), AheadTile(HeldTile(1, 1, 96, 1, 1), 3))),
     (
         Layer("registers-planes", groups(4), (Input((2, 32, 7, 9)), Input((32, 1, 1), True), Input((32, 1, 1), True),
               Input((2, 32, 7, 9)), Input((32, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),

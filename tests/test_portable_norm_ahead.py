@@ -81,6 +81,16 @@ def test_planes_of_odd_extents_are_runs_of_loads() -> None:
     assert ", {32, 3249, 1, 1, 0}, 3, x, " in code.call, "the loop over planes, with their scales and biases"
 
 
+def test_planes_of_whole_loads_that_have_one_statistic_are_no_slabs_in_shared_memory() -> None:
+    """Ten planes of 64 x 64 elements: each load is of one plane."""
+    asked = problem(16, 320, 64, 64, groups=32, layout=Layout.ROW)
+    nest = held_nest(asked)
+    assert isinstance(nest, HeldNest)
+    assert (nest.many, nest.planes, nest.plane, nest.slabs(8)) == (5120, 10, 4096, 512)
+    first = str(FAMILY.candidates(asked, H200)[0][0])
+    assert "algorithm=ahead" in first or "algorithm=held" in first
+
+
 def test_large_images_are_taken_ahead_and_small_ones_by_themselves() -> None:
     stated = [str(each) for each in FAMILY.candidates(problem(32, 320, 64, 64, groups=32), H200)[0]]
     assert "algorithm=ahead" in stated[0]

@@ -103,8 +103,8 @@ def test_a_held_slab_is_compiled_for_its_problem() -> None:
     code = FAMILY.emit(images(32, 320, 64, 64, groups=32), held(HeldTile(10, 8, 512, 11, 1)), H200, AT)
     shape = "bolt::portable::HeldShape<11, 512, 10, 8, 512, 10, 4096, 320, 1, 1>"
     assert code.call.startswith(f"bolt::portable::norm_in_registers<{shape}, bolt::portable::NormOperands::fixed, ")
-    planes = problem_of(norm("n", Norm("variance", (1, 2), 1e-5, 2), (3, 6, 40), (6, 1)))
-    assert FAMILY.refuse(planes, held(HeldTile(1, 1, 96, 1, 1)), H200) == "held: positions lie in several loops"
+    apart = problem_of(norm("n", Norm("variance", (0, 2), 1e-5), (3, 6, 40), (6, 1)))
+    assert FAMILY.refuse(apart, held(HeldTile(1, 1, 96, 1, 1)), H200) == "held: positions lie in several loops"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """What slabs are that registers hold: neighbouring channels of images, all channels of several pixels where single ones
-are no whole loads, and planes of any extent that have one statistic."""
+are no whole loads, and planes that have one statistic."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def _of_images(images: Images) -> HeldNest | str:
 def held_nest(problem: KernelProblem) -> HeldNest | str:
     """The slabs of a normalisation, or why its loads would not be aligned."""
     found = nest_of(loops_of(problem))
-    if isinstance(found, Nest):
-        if len(found.positions) > 1:
-            return Reason("positions lie in several loops")
+    if isinstance(found, Nest) and len(found.positions) == 1:
         return HeldNest(found.kept, found.positions, found.channels, found.group, found.channels)
     images = images_of(problem)
-    return found if images is None else _of_images(images)
+    if images is not None:
+        return _of_images(images)
+    return Reason("positions lie in several loops") if isinstance(found, Nest) else found
 
 
 def held_nest_for(problem: KernelProblem) -> HeldNest:

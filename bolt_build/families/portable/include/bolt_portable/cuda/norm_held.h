@@ -349,7 +349,7 @@ struct NormHeld {
     const float scale = first.x * factor;
 #pragma unroll
     for (int i = 0; i < wide; ++i) operand[i] = channel + near * channels.channel;
-    if (of_near >= wide) {
+    if (Shape::plane % wide == 0 || of_near >= wide) {
 #pragma unroll
       for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean) * scale + first.y;
     } else {
