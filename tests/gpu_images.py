@@ -42,6 +42,12 @@ LAYERS: tuple[tuple[Layer, tuple[ImageTile | GatherTile, ...]], ...] = (
               Input((2, 6, 21, 51)), Input((6, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
         (ImageTile(4, 256, 101), ImageTile(1, 256, 146), GatherTile(2, 256)),
     ),
+    (norm("images-elements", groups(1), (3, 5, 31, 27), (5, 31, 27)), (ImageTile(2, 256, 262), GatherTile(3, 256))),
+    (
+        Layer("images-elements-rms", Norm("rms", (1,), 1e-5), (Input((4, 4411)), Input((4411,)), Input((4, 4411))),
+              (stage("add", 2), RELU)),
+        (ImageTile(1, 256, 552),),
+    ),
     (norm("planes-lines", Norm("variance", (2, 3), 1e-5), (2, 3, 91, 95), (3, 1, 1)),
      (ImageTile(2, 256, 541), GatherTile(3, 256))),
 )  # fmt: skip

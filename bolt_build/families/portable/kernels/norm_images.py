@@ -38,7 +38,7 @@ PART = 12
 class Images:
     """`kept` are the loops over images. Channels last they have so many pixels (`many`) of `channels`, of which `group`
     neighbouring ones have one statistic. Others have one statistic, and so many channels (`many`) in planes of `plane`
-    elements each; lines of neighbours are images of one plane."""
+    elements each; lines of neighbours are images of one plane, or of planes of one element where each has a scale."""
 
     kept: tuple[Loop, ...]
     many: int
@@ -82,10 +82,12 @@ def images_of(problem: KernelProblem) -> Images | None:
 
 
 def _in_planes(loops: Loops) -> Images | None:
-    """Runs of planes that have one statistic, with a scale and a bias of each plane."""
+    """Runs of planes that have one statistic, with a scale and a bias of each plane, or of each element."""
     *channels, plane = loops.reduced
-    if plane.steps[0] != 1 or any(plane.steps[1:3]) or len(channels) > 1:
+    if plane.steps[0] != 1 or len(channels) > 1:
         return None
+    if any(plane.steps[1:3]):
+        return None if channels else Images(loops.kept, plane.extent, plane, 1, 1)
     along = channels[0] if channels else Loop(1, (plane.extent, 0, 0, 0))
     if along.steps[0] != plane.extent:
         return None
@@ -112,7 +114,7 @@ def _in_pixels(loops: Loops) -> Images | None:
 def of_statistics(of: Images, threads: int, active: int) -> int:
     """Bytes of shared memory of a block of so many threads, of which so many are `active`, beside elements
     (`NormImages`)."""
-    planes = of.many + of.many % 2 if of.plane else 0
+    planes = of.many + of.many % 2 if of.plane > 1 else 0
     floats = threads // WARP if of.statistics == 1 else active * LANES
     return 8 * planes + 4 * floats + 2 * PART * of.statistics
 
@@ -163,9 +165,9 @@ def serves(problem: KernelProblem) -> bool:
     """Pixels and planes that are whole loads have other kernels, and lines that registers have room for."""
     if not isinstance(problem.op, Norm) or (images := images_of(problem)) is None:
         return False
-    if images.plane and images.many == 1 and loops_of(problem).in_registers[0]:
+    if images.plane and 1 in (images.many, images.plane) and loops_of(problem).in_registers[0]:
         return False
-    return (images.plane or images.width) % LANES != 0
+    return (images.length if images.plane == 1 else images.plane or images.width) % LANES != 0
 
 
 def images_for(problem: KernelProblem) -> Images:
@@ -180,7 +182,7 @@ def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if images.period > THREADS[-1]:
         what = "channels repeat after {} loads, a block has {} threads at most"
         return Reason(what, images.period, THREADS[-1])
-    if 0 < images.plane < LANES:
+    if 1 < images.plane < LANES:
         return Reason("planes of {} elements are shorter than the {} of a load", images.plane, LANES)
     if images.length >= 1 << 31:
         return Reason("{} elements of an image are too many to be counted", images.length)

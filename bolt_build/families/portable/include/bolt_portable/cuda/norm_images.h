@@ -14,7 +14,7 @@ namespace bolt::portable {
 /// loads, and shares are multiples of that: so each thread has the same channels in all of its loads.
 ///
 /// Images in planes of `plane` elements (0: channels last) that have one statistic are of one channel here; each plane has its
-/// own scale and bias.
+/// own scale and bias. Planes of one element are rows whose elements have a scale and a bias each.
 template <int channels_, int group_, int plane_, int length_, int blocks_, int share_, int again_, int threads_>
 struct ImageShape {
   static constexpr int channels = channels_, group = group_, plane = plane_, length = length_, blocks = blocks_,
@@ -23,8 +23,9 @@ struct ImageShape {
   static constexpr int period = channels / common, active = threads / period * period;
   static constexpr int statistics = channels / group;
   static constexpr bool even = length % wide == 0;
-  static constexpr int planes = plane > 0 ? length / plane : 0;
-  static_assert(plane == 0 || (plane >= wide && channels == 1), "a load is of two planes at most");
+  static constexpr int planes = plane > 1 ? length / plane : 0;
+  static_assert(plane <= 1 || plane >= wide, "a load is of two planes at most");
+  static_assert(plane == 0 || channels == 1);
   static_assert(active > 0 && share % period == 0 && again % active == 0 && again <= share);
 };
 
@@ -259,7 +260,7 @@ struct NormImages {
       factor[i] = all[statistic[i]].sum;
       if constexpr (Shape::plane == 0) factor[i] *= scale[i];
     }
-    if constexpr (Shape::plane > 0) {
+    if constexpr (Shape::planes > 0) {
       for (int c = threadIdx.x; c < Shape::planes; c += Shape::threads)
         of_planes[c] = {factor[0] * load(end.scale + start.scale + c * along_channels.scale),
                         load(end.bias + start.bias + c * along_channels.bias)};
@@ -273,6 +274,8 @@ struct NormImages {
           x[i] = (x[i] - mean[i]) * factor[i] + bias[i];
           operand[i] = start.channel + channel[i] * along_channels.channel;
         }
+      } else if constexpr (Shape::plane == 1) {
+        scale_elements(share.begin + k * wide, mean[0], factor[0], start, x, operand);
       } else {
         scale_planes(share.begin + k * wide, mean[0], of_planes, start.channel, x, operand);
       }
@@ -308,6 +311,18 @@ struct NormImages {
     for (int i = 0; i < wide; ++i) {
       x[i] = (x[i] - mean) * (i < first_far ? of_near.x : of_far.x) + (i < first_far ? of_near.y : of_far.y);
       operand[i] = channel + (i < first_far ? near : far) * along_channels.channel;
+    }
+  }
+
+  /// The same of a load whose elements have a scale and a bias each.
+  __device__ void scale_elements(int at, float mean, float factor, const NormAt& start, float (&x)[wide],
+                                 Index (&operand)[wide]) const {
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+      const int own = Shape::even ? at + i : min(max(at + i, 0), Shape::length - 1);
+      const float scale = load(end.scale + start.scale + own * along_channels.scale);
+      x[i] = (x[i] - mean) * (factor * scale) + load(end.bias + start.bias + own * along_channels.bias);
+      operand[i] = start.channel + own * along_channels.channel;
     }
   }
 
