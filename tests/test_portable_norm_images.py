@@ -67,6 +67,30 @@ def test_gpus_without_clusters_gather_parts_first() -> None:
     assert first(of_groups(32, 90, 56, 56, groups=9, target="a100"))["algorithm"] == "gathered"
 
 
+def test_large_images_may_be_gathered_whatever_their_channels() -> None:
+    """No cluster holds 64 channels of 512 x 512 pixels: narrow slabs, or parts that are read twice."""
+    large = FAMILY.candidates(of_groups(4, 64, 512, 512, groups=8), H100)[0]
+    assert any("algorithm=gathered" in str(each) for each in large)
+    small = FAMILY.candidates(of_groups(32, 64, 56, 56, groups=8), H100)[0]
+    assert not any("algorithm=gathered" in str(each) for each in small)
+
+
+def test_rows_of_odd_extents_may_have_a_scale_for_each_element() -> None:
+    """107217 elements of an image are a row, which no line in shared memory is as long as."""
+    op = Norm("variance", (1, 2, 3), 1e-5)
+    row = problem(norm("n", op, (128, 33, 57, 57), (33, 57, 57)), layout=Layout.ROW)
+    images = images_of(row)
+    assert images is not None
+    assert (images.plane, images.length, images.statistics) == (1, 107217, 1)
+    assert call(row, ImageTile(2, 256, 6702)) == (
+        None,
+        "",
+        "norm_in_images<bolt::portable::ImageShape<1, 1, 1, 107217, 2, 6702, 0, 256>",
+    )
+    told = {str(each.reason) for each in FAMILY.candidates(row, H100)[1]}
+    assert {"held: each element of a row has a scale", "ahead: each element of a row has a scale"} <= told
+
+
 def test_each_channel_by_itself_and_all_together_are_images_too() -> None:
     each = images_of(of_groups(32, 21, 57, 57, groups=21))
     assert each is not None
@@ -172,7 +196,7 @@ def test_blocks_have_all_loads_and_begin_with_the_same_channels(each: int, group
         assert tile.share(of) * tile.cluster >= of.loads
         assert tile.share(of) * 8 % channels == 0
         assert tile.active(of) % of.period == 0
-    cut = [tile for tile in norm_gathered.tiles(of, 2) if norm_gathered.refuse_tile(tile, of, gpu) is None]
+    cut = [tile for tile in norm_gathered.tiles(of, 2, gpu) if norm_gathered.refuse_tile(tile, of, gpu) is None]
     for part in cut:
         assert part.share(of) * part.parts >= of.loads
         assert part.share(of) * 8 % channels == 0

@@ -17,6 +17,7 @@ from bolt_build.families.portable.kernels.norm_images import (
     Images,
     call_text,
     images_for,
+    images_of,
     of_statistics,
     refuse,
     serves,
@@ -27,6 +28,7 @@ from bolt_build.families.portable.kernels.norm_nest import element_bytes
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
 
 _BYTES = (32 << 10, 64 << 10, 128 << 10)
@@ -53,13 +55,17 @@ class GatherTile(NumberTile):
         return of_statistics(of, self.threads, self.active(of))
 
 
-def tiles(of: Images, element: int) -> Iterator[GatherTile]:
+def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[GatherTile]:
+    """Parts of so many bytes, and those whose blocks are all there at once, or in two rounds."""
     found = dict[GatherTile, None]()
     for threads in threads_for(of):
-        active = GatherTile(1, threads).active(of)
-        for wanted in _BYTES:
-            share = max(1, round(wanted / (active * LANES * element))) * active
-            found[GatherTile(ceil(of.loads / share), threads)] = None
+        tile = GatherTile(1, threads)
+        active, at_once = tile.active(of), gpu.sms * beside(threads, _REGISTERS, tile.shared(of), gpu)
+        shares = [max(1, round(wanted / (active * LANES * element))) for wanted in _BYTES]
+        parts = [rounds * at_once // of.images for rounds in (1, 2)]
+        shares += [ceil(ceil(of.loads / each) / active) for each in parts if each]
+        for share in shares:
+            found[GatherTile(ceil(of.loads / (share * active)), threads)] = None
     yield from found
 
 
@@ -74,13 +80,25 @@ def refuse_tile(tile: GatherTile, of: Images, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(of), gpu)
 
 
-_REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.355, 0.5, 0.33, 0.85
+_LARGE = 4 << 20
+"""Bytes of an image from which on slabs that a cluster holds are narrow, whatever its channels."""
+
+
+def _serves(problem: KernelProblem) -> bool:
+    """Images of no whole loads, and large ones."""
+    if serves(problem):
+        return True
+    images = images_of(problem) if isinstance(problem.op, Norm) else None
+    return images is not None and images.length * element_bytes(problem) >= _LARGE
+
+
+_REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.7, 0.5, 0.33, 0.85
 """As kernels on an H200 behave: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
 it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
-_WAITS, _REGISTERS, _FILLED, _TAIL = 2.0e-6, 72, 1024, 0.11
+_WAITS, _REGISTERS, _FILLED, _TAIL = 10.0e-6, 72, 1024, 0.11
 """The seconds in which statistics are put together, and until the second kernel's first loads come;
 registers of a thread; threads of a multiprocessor below which memory waits; and the part of a round of blocks that
-the last ones take alone."""
+the last ones take alone. Nine times of small images follow them by a fifth; no GPU has timed large ones."""
 
 
 def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
@@ -107,9 +125,9 @@ def _emit(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -> Step
 
 FORM: Form[GatherTile] = Form(
     "gathered",
-    serves,
+    _serves,
     refuse,
-    lambda problem, gpu: tiles(images_for(problem), element_bytes(problem)),
+    lambda problem, gpu: tiles(images_for(problem), element_bytes(problem), gpu),
     lambda problem, tile, gpu: refuse_tile(tile, images_for(problem), gpu),
     _seconds,
     GatherTile.read,

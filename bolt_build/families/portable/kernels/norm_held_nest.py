@@ -36,12 +36,12 @@ class HeldNest(Nest):
 
 
 def _of_images(images: Images) -> HeldNest | str:
+    if images.plane == 1:
+        return Reason("each element of a row has a scale")
     if images.length % LANES:
         what = "{} elements of an image are no multiple of the {} that a thread loads at once"
         return Reason(what, images.length, LANES)
     if images.plane:
-        if images.plane == 1:
-            return Reason("each element of a row has a scale")
         if images.plane < LANES:
             return Reason("planes of {} elements are shorter than the {} of a load", images.plane, LANES)
         positions = Loop(images.length // LANES, (LANES, 0, 0, 0))
