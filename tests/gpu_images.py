@@ -71,6 +71,13 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
      (HeldTile(3, 4, 96, 1, 1), AheadTile(HeldTile(3, 1, 96, 2, 1), 2))),
     (Layer("registers-rms", Norm("rms", (1, 2, 3), 1e-5, 4), (Input((3, 12, 9, 6)), Input((12, 1, 1), True))),
      (HeldTile(3, 1, 96, 1, 1), AheadTile(HeldTile(3, 2, 96, 1, 1), 3))),
+    (
+        Layer("registers-odd-planes", groups(3), (Input((3, 9, 7, 11)), Input((9, 1, 1), True), Input((9, 1, 1), True),
+              Input((3, 9, 7, 11)), Input((9, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
+        (HeldTile(1, 1, 96, 1, 1), AheadTile(HeldTile(1, 2, 96, 1, 1), 4)),
+    ),
+    (Layer("registers-odd-rms", Norm("rms", (1, 2, 3), 1e-5), (Input((3, 3, 23, 19)), Input((3, 1, 1), True))),
+     (HeldTile(1, 4, 96, 1, 1), AheadTile(HeldTile(1, 1, 96, 2, 1), 2))),
     (norm("registers-even-planes", groups(3), (2, 12, 6, 12), (12, 1, 1)),
      (HeldTile(1, 2, 96, 1, 1), AheadTile(HeldTile(1, 1, 96, 1, 1), 3))),
     (
@@ -79,7 +86,7 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
         (HeldTile(1, 1, 96, 1, 1), AheadTile(HeldTile(1, 2, 96, 1, 1), 3)),
     ),
 )  # fmt: skip
-IN_REGISTERS_SINGLE = ("registers-chain", "registers-planes")
+IN_REGISTERS_SINGLE = ("registers-chain", "registers-planes", "registers-odd-planes")
 
 
 def image_trials() -> list[Trial]:

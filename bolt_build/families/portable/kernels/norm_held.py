@@ -217,6 +217,8 @@ def emit_held(problem: KernelProblem, tile: HeldTile, function: str, more: str, 
     sizes += [positions.steps[0], max(len(nest.kept), 1), tile.resident]
     if nest.repeats > 1 or nest.plane:
         sizes += [0 if nest.plane else nest.along.extent, nest.plane]
+    if nest.length:
+        sizes += [nest.length]
     call = (
         f"bolt::portable::{function}<bolt::portable::HeldShape<{', '.join(map(str, sizes))}>, "
         f"bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, {loops_text(problem, nest)}, "

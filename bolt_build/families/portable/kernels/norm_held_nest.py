@@ -19,11 +19,13 @@ from bolt_build.families.reason import Reason
 @dataclass(frozen=True)
 class HeldNest(Nest):
     """A position has all channels of so many pixels (`repeats`), or a load of planes of `plane` elements. `along` is
-    the loop over channels, or over planes, as scale and bias have them."""
+    the loop over channels, or over planes, as scale and bias have them. Planes that are no whole loads together have so many
+    elements (`length`), and begin anywhere in a load: of these there is one more."""
 
     along: Loop
     repeats: int = 1
     plane: int = 0
+    length: int = 0
 
     @property
     def statistics(self) -> int:
@@ -38,14 +40,17 @@ class HeldNest(Nest):
 def _of_images(images: Images) -> HeldNest | str:
     if images.plane == 1:
         return Reason("each element of a row has a scale")
-    if images.length % LANES:
+    if images.length % LANES and not images.plane:
         what = "{} elements of an image are no multiple of the {} that a thread loads at once"
         return Reason(what, images.length, LANES)
     if images.plane:
         if images.plane < LANES:
             return Reason("planes of {} elements are shorter than the {} of a load", images.plane, LANES)
-        positions = Loop(images.length // LANES, (LANES, 0, 0, 0))
-        return HeldNest(images.kept, (positions,), Loop(LANES, (1, 0, 0, 0)), LANES, images.channels, 1, images.plane)
+        if images.length >= 1 << 24:
+            return Reason("{} elements of planes are more than a float counts", images.length)
+        positions, load = Loop(images.loads, (LANES, 0, 0, 0)), Loop(LANES, (1, 0, 0, 0))
+        length = images.length if images.length % LANES else 0
+        return HeldNest(images.kept, (positions,), load, LANES, images.channels, 1, images.plane, length)
     repeats = LANES // gcd(images.width, LANES)
     together = repeats * images.width
     positions = Loop(images.many // repeats, (together, 0, 0, 0))

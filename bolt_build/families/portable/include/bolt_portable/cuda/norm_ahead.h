@@ -38,7 +38,7 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
       settle<0>();
 #pragma unroll
       for (int k = 0; k < loads; ++k)
-        if (Held::there(k, share.stop))
+        if (Held::Sums::there(k, share.stop))
 #pragma unroll
           for (int i = 0; i < accesses; ++i) reinterpret_cast<uint4*>(x + k)[i] = next[(k * accesses + i) * threads];
       item += apart;
@@ -54,14 +54,22 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
 
  private:
   __device__ void fetch(const Share& share, uint4* to) const {
-    const In* const from = this->in + share.start.x;
 #pragma unroll
-    for (int k = 0; k < loads; ++k)
-      if (Held::there(k, share.stop))
+    for (int k = 0; k < loads; ++k) {
+      if (!Held::Sums::there(k, share.stop)) continue;
+      const Index at = share.start.x + k * Shape::parts * Shape::step;
+      if (Shape::uneven && at + wide > this->total) {
+        Lanes<In, wide> x;
+        this->read(at, x.at);
 #pragma unroll
-        for (int i = 0; i < accesses; ++i)
-          copy<8>(reinterpret_cast<std::uint16_t*>(to + (k * accesses + i) * threads),
-                  reinterpret_cast<const std::uint16_t*>(from + k * Shape::parts * Shape::step) + 8 * i, true);
+        for (int i = 0; i < accesses; ++i) to[(k * accesses + i) * threads] = reinterpret_cast<const uint4*>(&x)[i];
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < accesses; ++i)
+        copy<8>(reinterpret_cast<std::uint16_t*>(to + (k * accesses + i) * threads),
+                reinterpret_cast<const std::uint16_t*>(this->in + at) + 8 * i, true);
+    }
     commit();
   }
 };

@@ -14,24 +14,28 @@ namespace bolt::portable {
 ///
 /// Pixels of any number of `channels` have a position together where so many of them are whole loads: 8 pixels of 33
 /// channels are 33 loads. All channels of an image are a slab there, `repeats` times at each position. Planes of any extent
-/// (`plane`) that have one statistic are of one channel here; each has its own scale and bias.
+/// (`plane`) that have one statistic are of one channel here; each has its own scale and bias. Their image may have a `length`
+/// that is no whole loads: it may begin inside of one, and has one position more.
 template <int loads_, int threads_, int across_, int cluster_, int share_, int group_, int positions_, int step_, int kept_,
-          int resident_, int channels_ = 0, int plane_ = 0>
+          int resident_, int channels_ = 0, int plane_ = 0, int length_ = 0>
 struct HeldShape {
   static constexpr int loads = loads_, threads = threads_, across = across_, cluster = cluster_, share = share_, group = group_,
-                       positions = positions_, step = step_, kept = kept_, resident = resident_, plane = plane_;
+                       positions = positions_, step = step_, kept = kept_, resident = resident_, plane = plane_, length = length_;
+  static constexpr bool uneven = length > 0;
   static constexpr int parts = threads / across, warps = threads / 32;
   static constexpr int repeats = channels_ > 0 ? across * wide / channels_ : 1;
   static constexpr int channels = across * wide / repeats, statistics = channels / group;
   /// Elements of a statistic at a position.
   static constexpr int each = group * repeats;
-  static constexpr int planes = plane > 0 ? positions * across * wide / plane : 0;
+  /// All elements of a slab, in positions; and its planes.
+  static constexpr float whole = uneven ? length / static_cast<float>(across * wide) : positions;
+  static constexpr int planes = plane > 0 ? (uneven ? length : positions * across * wide) / plane : 0;
   /// Whether a load's channels are neighbours in scale and bias.
   static constexpr bool aligned = repeats == 1 && plane == 0;
   /// Statistics that one load may be of.
   static constexpr int span = group % wide == 0 || statistics == 1 ? 1 : group > wide ? 2 : wide;
   /// Whether all blocks have whole shares, and all threads of a block positions.
-  static constexpr bool even = share * cluster == positions, busy = parts * across == threads;
+  static constexpr bool even = !uneven && share * cluster == positions, busy = parts * across == threads;
   /// Whether a warp has one sum; else in how many steps its threads of the same channels put theirs together.
   static constexpr bool one_sum = span == 1 && statistics == 1;
   static constexpr int merged = one_sum ? 5 : across > 16 || 32 % across != 0 ? 0 : across == 16 ? 1 : across == 8 ? 2 : across == 4 ? 3 : across == 2 ? 4 : 5;
@@ -40,7 +44,16 @@ struct HeldShape {
   /// Threads that add up a statistic.
   static constexpr int team = 32 * statistics <= threads ? 32 : 16 * statistics <= threads ? 16 : 8 * statistics <= threads ? 8 : 4;
   static_assert(threads % 32 == 0 && channels % group == 0 && channels * repeats == across * wide && parts * loads >= share);
-  static_assert(plane == 0 || (plane >= wide && statistics == 1 && planes * plane == positions * across * wide));
+  static_assert(plane == 0 || (plane >= wide && statistics == 1 && planes * plane == whole * across * wide));
+  static_assert(!uneven || (plane > 0 && across == 1 && length < 1 << 24));
+
+  /// Positions of a block's share. An image that begins `skew` elements behind its first load may have a part of one.
+  __device__ static float of_block(int rank, int skew) {
+    if (!uneven) return static_cast<float>(max(0, min(share, positions - rank * share)));
+    return static_cast<float>(before(rank + 1, skew) - before(rank, skew)) / wide;
+  }
+  /// Elements of an image in front of a block's.
+  __device__ static int before(int rank, int skew) { return min(max(rank * share * wide - skew, 0), length); }
 };
 
 }  // namespace bolt::portable

@@ -1,0 +1,201 @@
+// Sums of slabs that threads hold in registers: of a thread, of its block, and of the blocks of a cluster (norm_held.h).
+#pragma once
+
+#include "bolt_portable/cuda/cluster.h"
+#include "bolt_portable/cuda/norm_held_shape.h"
+#include "bolt_portable/cuda/norm_sums.h"
+
+namespace bolt::portable {
+
+/// A thread sums distances from the first element that it has of a statistic, and their squares: that element is part of the
+/// sum, so squares around the mean lose at most as many roundings as the thread has elements. Sums of threads are put together
+/// by Chan's formula: in a warp two by two, then those of a block, then those of a cluster, whose blocks write theirs into each
+/// other's shared memory. All sums have an order that is always the same.
+template <typename Shape, typename Statistic, typename In>
+struct HeldSums {
+  static constexpr int loads = Shape::loads, threads = Shape::threads, across = Shape::across, cluster = Shape::cluster;
+  static constexpr int parts = Shape::parts, group = Shape::group, span = Shape::span, merged = Shape::merged;
+  static constexpr int statistics = Shape::statistics, rows = Shape::rows, columns = Shape::columns, team = Shape::team;
+  static constexpr bool one_sum = Shape::one_sum, centred = Statistic::centred;
+
+  /// A thread's part of a slab: where its first load is, and which element of the slab, if that is one of planes; where the
+  /// slab begins in its first load; and how many positions are in front of the block's end, counted from the first load's. Its
+  /// loads are at 0, parts, ... below that.
+  struct Share {
+    NormAt start;
+    int at, skew, stop;
+  };
+  __device__ static int part() { return threadIdx.x / across; }
+  __device__ static int lane() { return threadIdx.x % across; }
+  __device__ static int rank() { return blockIdx.x % cluster; }
+
+
+  /// Whether a thread has its load `k`: of shares that are all alike, what it answers for all loads but the last few.
+  __device__ static bool there(int k, int stop) {
+    const bool always = Shape::even && (k + 1) * parts <= Shape::share;
+    return always ? Shape::busy || stop > 0 : k * parts < stop;
+  }
+  /// Which element of the slab begins a load.
+  __device__ static int element(const Share& share, int k) { return share.at + k * parts * across * wide; }
+  /// Whether other slabs have elements of a load too.
+  __device__ static bool shared(int at) { return Shape::uneven && (at < 0 || at + wide > Shape::length); }
+
+  /// Channels of the first statistic of a load.
+  __device__ static int cut(int lane) { return span == 2 ? min(group - lane * wide % group, wide) : wide; }
+
+  /// Elements of a load's statistic `j`, whose first one has `own`.
+  __device__ static float elements(int j, int own) {
+    return span == 1 ? wide : span == wide ? 1.0f : static_cast<float>(j == 0 ? own : wide - own);
+  }
+
+  /// Sums of the elements that this thread has of each statistic.
+  __device__ static void sums(const Lanes<In, wide> (&x)[loads], const Share& share, float many, int own, NormPart (&found)[span]) {
+    const int stop = share.stop;
+    constexpr int apart = span == 1 ? 2 : wide;  // sums that do not wait for each other
+    float sum[apart] = {}, squares[apart] = {}, pivot[wide] = {}, y[wide];
+    if (centred && there(0, stop)) {
+      load_wide(x[0].at, y);
+#pragma unroll
+      for (int i = 0; i < wide; ++i) pivot[i] = span == wide ? y[i] : (span == 1 && (!Shape::uneven || share.at >= 0)) || (span == 2 && i < own) ? y[0] : y[wide - 1];
+    }
+#pragma unroll
+    for (int k = 0; k < loads; ++k)
+      if (there(k, stop)) {
+        load_wide(x[k].at, y);
+        if (const int at = element(share, k); shared(at))
+#pragma unroll
+          for (int i = 0; i < wide; ++i) y[i] = at + i >= 0 && at + i < Shape::length ? y[i] : pivot[i];
+#pragma unroll
+        for (int i = 0; i < wide; ++i) {
+          if constexpr (centred) {
+            const float distance = y[i] - pivot[i];
+            sum[i % apart] += distance;
+            squares[i % apart] += distance * distance;
+          } else {
+            squares[i % apart] += Statistic::term(y[i]);
+          }
+        }
+      }
+#pragma unroll
+    for (int j = 0; j < span; ++j) {
+      float all = 0.0f, of_squares = 0.0f;
+#pragma unroll
+      for (int i = 0; i < apart; ++i)
+        if (span == 1 || (span == wide ? i == j : (i < own) == (j == 0))) {
+          all += sum[i];
+          of_squares += squares[i];
+        }
+      const float of_all = many * elements(j, own), mean = of_all > 0.0f ? __fdividef(all, of_all) : 0.0f;
+      found[j] = {pivot[j == 0 ? 0 : span == wide ? j : wide - 1] + mean,
+                  centred ? fmaxf(of_squares - mean * all, 0.0f) : of_squares};
+    }
+  }
+
+  /// Writes sums of what this thread has, or its warp, to a row of partial sums.
+  __device__ static void gather(const Lanes<In, wide> (&x)[loads], const Share& share, float2* partial, float* counts) {
+    const int part = HeldSums::part(), lane = HeldSums::lane(), stop = share.stop;
+    NormPart found[span];
+    int loaded = 0;
+#pragma unroll
+    for (int k = 0; k < loads; ++k) loaded += there(k, stop) ? 1 : 0;
+    float many = static_cast<float>(loaded);
+    if (Shape::uneven && loaded > 0) {
+      const int behind = element(share, loaded - 1) + wide - Shape::length;
+      many -= static_cast<float>(max(-share.at, 0) + max(behind, 0)) / wide;
+    }
+    sums(x, share, many, cut(lane), found);
+    int row = part, column = lane * span;
+    bool first = lane == 0, writes = true;
+    if constexpr (merged > 0) {
+      float each[span];
+#pragma unroll
+      for (int j = 0; j < span; ++j) each[j] = elements(j, cut(lane));
+      const int kept = merge_halves<merged, centred>(found, many, each);
+      if (one_sum) many *= wide;
+      column = one_sum ? 0 : column + kept;
+      row = threadIdx.x / 32;
+      first = threadIdx.x % 32 == 0;
+      writes = (threadIdx.x & repeated(span, merged)) == 0;
+    }
+    if (merged == 0 && !Shape::busy && part >= parts) return;
+    if (writes)
+#pragma unroll
+      for (int j = 0; j < halved(span, merged); ++j) partial[row * columns + column + j] = {found[j].mean, found[j].sum};
+    if (first) counts[row] = many;
+  }
+
+  /// Calls with(partial sum, how many elements it is of) for those of a statistic, but only each `team`th from `item` on: of
+  /// one row after the other, all that a position has of the statistic.
+  template <typename With>
+  __device__ static void each_partial(int statistic, int item, const float2* partial, const float* counts, const With& with) {
+    constexpr int many = one_sum ? 1 : span == wide ? group : span == 1 ? group / wide : (group + wide - 2) / wide + 1;
+    constexpr int copies = one_sum ? 1 : Shape::repeats, items = rows * copies;
+#pragma unroll
+    for (int turn = 0; turn < (items + team - 1) / team; ++turn, item += team) {
+      if (items % team != 0 && item >= items) break;
+      const int row = item / copies, channel = item % copies * Shape::channels + statistic * group, load = channel / wide;
+      const int column = one_sum ? 0 : span == wide ? channel : load * span;
+      const float2* const from = partial + row * columns + column;
+      const float count = counts[row];
+#pragma unroll
+      for (int i = 0; i < many; ++i) {
+        if constexpr (span == 2) {
+          // Where the load begins. Its second statistic is this one if it began before.
+          const int at = (load + i) * wide, stop = min(at + wide, channel + group);
+          if (stop > at) with(from[2 * i + (at < channel ? 1 : 0)], count * static_cast<float>(stop - max(at, channel)));
+        } else {
+          with(from[i], span == 1 && !one_sum ? count * wide : count);
+        }
+      }
+    }
+  }
+
+  /// The sum over a team, in each of its threads.
+  __device__ static float over_team(float value) {
+    return over_warp<team>(value, [](float a, float b) { return a + b; });
+  }
+
+  /// Statistics of this block's share, at its place in `blocks` of all blocks of the cluster, which then have those of all.
+  __device__ static void exchange(float own, int rank, const float2* partial, const float* counts, float2* blocks) {
+    constexpr int teams = threads / team;
+    const int member = threadIdx.x % team;
+    const float inverse = own > 0.0f ? __fdividef(1.0f, own * Shape::each) : 0.0f;
+    if (cluster > 1) cluster_wait();  // all of its blocks have begun
+#pragma unroll 1
+    for (int base = 0; base < statistics; base += teams) {
+      const int at = base + threadIdx.x / team;
+      if (base + static_cast<int>(threadIdx.x / 32 * 32 / team) >= statistics) break;  // none of the warp's
+      const bool any = at < statistics;
+      float2 found{};
+      if (centred) {
+        if (any) each_partial(at, member, partial, counts, [&](float2 each, float many) { found.x += many * each.x; });
+        found.x = over_team(found.x) * inverse;
+      }
+      if (any)
+        each_partial(at, member, partial, counts, [&](float2 each, float many) {
+          const float apart = each.x - found.x;
+          found.y += centred ? each.y + many * apart * apart : each.y;
+        });
+      found.y = over_team(found.y);
+      float2* const to = blocks + rank * statistics + at;
+      if constexpr (cluster == 1) {
+        if (any && member == 0) *to = found;
+      } else {
+#pragma unroll
+        for (int other = 0; other < cluster; other += team)
+          if (any && member + other < cluster) to_block(to, member + other, found);
+      }
+    }
+    if constexpr (cluster == 1) {
+      __syncthreads();
+    } else {
+      if (static_cast<int>(threadIdx.x / 32 * 32) < statistics * team)
+        cluster_release();
+      else
+        cluster_arrive();
+      cluster_wait();
+    }
+  }
+};
+
+}  // namespace bolt::portable
