@@ -75,7 +75,7 @@ def test_passes_that_are_not_legal_have_a_reason(tile: PassTile, reason: str | N
         assert FAMILY.refuse(asked, passes(tile), target_named(target)) == reason
 
 
-ANY = "there are kernels of 1, 2, 4 or 8 blocks, and of 96 to 512 threads in whole warps"
+ANY = "there are kernels of 1, 2, 4 or 8 blocks, and of 32 to 512 threads in whole warps"
 
 
 @pytest.mark.parametrize(

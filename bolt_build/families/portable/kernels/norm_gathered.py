@@ -80,7 +80,7 @@ def refuse_tile(tile: GatherTile, of: Images, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(of), gpu)
 
 
-_LARGE = 4 << 20
+_LARGE = 2 << 20
 """Bytes of an image from which on slabs that a cluster holds are narrow, whatever its channels."""
 
 

@@ -26,11 +26,11 @@ from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-CLUSTERS, THREADS = (1, 2, 4, 8), range(96, 513, WARP)
+CLUSTERS, THREADS = (1, 2, 4, 8), range(WARP, 513, WARP)
 """Blocks of a cluster, and threads of a block."""
 _BYTES = 384
 """Of elements that a thread holds at most."""
-_MOST_WARPS, _SCHEDULERS, _RESERVED, _LEAST = 64, 4, 48, 32
+_MOST_WARPS, _MOST_BLOCKS, _SCHEDULERS, _RESERVED, _LEAST = 64, 32, 4, 48, 32
 """Of a multiprocessor; and registers of a thread beside those that hold elements, as many as it wants and as many as it
 can do with."""
 _STATIC = 48 << 10
@@ -104,7 +104,7 @@ def resident(threads: int, loads: int, element: int, gpu: Gpu, reserved: int = _
     warps, registers = threads // WARP, 2 * loads * element + reserved
     lane = gpu.registers // (_SCHEDULERS * WARP)
     beside = next((each for each in range(16, 1, -1) if lane // each // 8 * 8 >= registers), 1)
-    return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps)
+    return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps, _MOST_BLOCKS)
 
 
 def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
@@ -138,7 +138,7 @@ def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 def refuse_tile(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
     """Why no kernel normalises in such slabs on this GPU, None where one does."""
     if tile.cluster not in CLUSTERS or tile.threads not in THREADS:
-        return "there are kernels of 1, 2, 4 or 8 blocks, and of 96 to 512 threads in whole warps"
+        return "there are kernels of 1, 2, 4 or 8 blocks, and of 32 to 512 threads in whole warps"
     if (reason := tile.refuse_slab(nest)) is not None:
         return reason
     if nest.repeats > 1 and tile.width != nest.channels.extent:

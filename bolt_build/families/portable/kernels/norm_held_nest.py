@@ -19,8 +19,8 @@ from bolt_build.families.reason import Reason
 @dataclass(frozen=True)
 class HeldNest(Nest):
     """A position has all channels of so many pixels (`repeats`), or a load of planes of `plane` elements. `along` is
-    the loop over channels, or over planes, as scale and bias have them. Planes that are no whole loads together have so many
-    elements (`length`), and begin anywhere in a load: of these there is one more."""
+    the loop over channels, or over planes, as scale and bias have them. Planes that are no whole loads together have so
+    many elements (`length`), and begin anywhere in a load: of these there is one more."""
 
     along: Loop
     repeats: int = 1
