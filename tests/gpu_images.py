@@ -76,6 +76,17 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
               Input((3, 9, 7, 11)), Input((9, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
         (HeldTile(1, 1, 96, 1, 1), AheadTile(HeldTile(1, 2, 96, 1, 1), 4)),
     ),
+    (norm("registers-odd", groups(3), (5, 21, 13, 11), (21, 1, 1)),
+     (HeldTile(21, 2, 96, 3, 1), AheadTile(HeldTile(21, 1, 128, 3, 1), 3))),
+    (norm("registers-odd-each", Norm("variance", (2, 3), 1e-5), (5, 5, 13, 11), (5, 1, 1)),
+     (HeldTile(5, 2, 96, 1, 1), AheadTile(HeldTile(5, 1, 32, 4, 1), 2))),
+    (
+        Layer("registers-odd-chain", groups(5), (Input((3, 45, 9, 7)), Input((45, 1, 1), True), Input((45, 1, 1), True),
+              Input((3, 45, 9, 7)), Input((45, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
+        (HeldTile(45, 4, 96, 1, 1), AheadTile(HeldTile(45, 1, 192, 2, 1), 2)),
+    ),
+    (norm("registers-odd-all", groups(1), (3, 12, 15, 7), (12, 1, 1)),
+     (HeldTile(3, 4, 96, 1, 1), AheadTile(HeldTile(3, 1, 96, 2, 1), 2))),
     (Layer("registers-odd-rms", Norm("rms", (1, 2, 3), 1e-5), (Input((3, 3, 23, 19)), Input((3, 1, 1), True))),
      (HeldTile(1, 4, 96, 1, 1), AheadTile(HeldTile(1, 1, 96, 2, 1), 2))),
     (norm("registers-even-planes", groups(3), (2, 12, 6, 12), (12, 1, 1)),
@@ -86,7 +97,13 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
         (HeldTile(1, 1, 96, 1, 1), AheadTile(HeldTile(1, 2, 96, 1, 1), 3)),
     ),
 )  # fmt: skip
-IN_REGISTERS_SINGLE = ("registers-chain", "registers-planes", "registers-odd-planes")
+IN_REGISTERS_SINGLE = (
+    "registers-chain",
+    "registers-planes",
+    "registers-odd-planes",
+    "registers-odd",
+    "registers-odd-chain",
+)
 
 
 def image_trials() -> list[Trial]:

@@ -129,10 +129,21 @@ def test_there_are_no_more_slabs_than_images_have() -> None:
     assert FAMILY.refuse(asked, candidate(AheadTile(HeldTile(8, 1, 256, 7, 1), 3)), H200) == reason
 
 
-def test_images_that_are_no_whole_loads_have_a_reason() -> None:
-    told = {str(each.reason) for each in FAMILY.candidates(problem(5, 21, 13, 11, groups=3), H200)[1]}
-    why = "3003 elements of an image are no multiple of the 8 that a thread loads at once"
-    assert {f"held: {why}", f"ahead: {why}"} <= told
+def test_images_that_are_no_whole_loads_begin_anywhere_in_one() -> None:
+    """They have a load more: 3003 elements of 21 channels, and three planes of 57 x 57 elements."""
+    pixels, planes = problem(5, 21, 13, 11, groups=3), problem(32, 96, 57, 57, groups=32, layout=Layout.ROW)
+    of_pixels, of_planes = held_nest(pixels), held_nest(planes)
+    assert isinstance(of_pixels, HeldNest)
+    assert isinstance(of_planes, HeldNest)
+    assert (of_pixels.length, of_pixels.many, of_pixels.repeats) == (3003, 18, 8)
+    assert (of_planes.length, of_planes.many, of_planes.plane) == (9747, 1220, 3249)
+    code = FAMILY.emit(pixels, candidate(HeldTile(21, 2, 96, 3, 1)), H200, AT)
+    assert "HeldShape<3, 96, 21, 2, 9, 7, 18, 168, 1, 1, 21, 0, 3003>" in code.call
+    code = FAMILY.emit(planes, candidate(HeldTile(1, 1, 320, 4, 2)), H200, AT)
+    assert "HeldShape<4, 320, 1, 1, 1220, 8, 1220, 8, 2, 2, 0, 3249, 9747>" in code.call
+
+
+def test_images_that_no_registers_hold_have_a_reason() -> None:
     wide = {str(each.reason) for each in FAMILY.candidates(problem(2, 1031, 8, 8, groups=0), H200)[1]}
     why = "channels repeat after 1031 loads, a block has 512 threads at most"
     assert {f"held: {why}", f"ahead: {why}"} <= wide

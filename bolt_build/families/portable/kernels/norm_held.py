@@ -87,10 +87,12 @@ class HeldTile(InSlabs):
         statistics = self.width // nest.repeats // nest.group
         span = 1 if nest.group % LANES == 0 or statistics == 1 else 2 if nest.group > LANES else LANES
         one_sum = span == statistics == 1
-        of_warps = one_sum or (self.across <= WARP // 2 and WARP % self.across == 0)
+        counted = nest.length > 0 and not one_sum
+        of_warps = one_sum or (not counted and self.across <= WARP // 2 and WARP % self.across == 0)
         rows = self.threads // WARP if of_warps else self.threads // self.across
-        partial = 8 * rows * (1 if one_sum else self.across * span)
-        return partial + 8 * (self.cluster + 1) * statistics + 16 * max(nest.planes, 1) + 4 * rows
+        columns = 1 if one_sum else self.across * span
+        partial, counts = 8 * rows * columns, 4 * rows * (columns if counted else 1)
+        return partial + 8 * (self.cluster + 1) * statistics + 16 * max(nest.planes, 1) + counts
 
     def at_once(self, element: int, gpu: Gpu) -> tuple[int, int]:
         """Blocks of a multiprocessor whose threads keep all in registers, and those of which some waits in memory."""

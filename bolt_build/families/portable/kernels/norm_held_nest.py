@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from math import gcd
+from math import ceil, gcd
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.geometry import Loop
@@ -19,8 +19,8 @@ from bolt_build.families.reason import Reason
 @dataclass(frozen=True)
 class HeldNest(Nest):
     """A position has all channels of so many pixels (`repeats`), or a load of planes of `plane` elements. `along` is
-    the loop over channels, or over planes, as scale and bias have them. Planes that are no whole loads together have so
-    many elements (`length`), and begin anywhere in a load: of these there is one more."""
+    the loop over channels, or over planes, as scale and bias have them. Images that are no whole
+    loads have so many elements (`length`), and begin anywhere in a load."""
 
     along: Loop
     repeats: int = 1
@@ -40,22 +40,19 @@ class HeldNest(Nest):
 def _of_images(images: Images) -> HeldNest | str:
     if images.plane == 1:
         return Reason("each element of a row has a scale")
-    if images.length % LANES and not images.plane:
-        what = "{} elements of an image are no multiple of the {} that a thread loads at once"
-        return Reason(what, images.length, LANES)
+    if images.length >= 1 << 24:
+        return Reason("{} elements of an image are more than a float counts", images.length)
+    length = images.length if images.length % LANES else 0
     if images.plane:
         if images.plane < LANES:
             return Reason("planes of {} elements are shorter than the {} of a load", images.plane, LANES)
-        if images.length >= 1 << 24:
-            return Reason("{} elements of planes are more than a float counts", images.length)
         positions, load = Loop(images.loads, (LANES, 0, 0, 0)), Loop(LANES, (1, 0, 0, 0))
-        length = images.length if images.length % LANES else 0
         return HeldNest(images.kept, (positions,), load, LANES, images.channels, 1, images.plane, length)
     repeats = LANES // gcd(images.width, LANES)
     together = repeats * images.width
-    positions = Loop(images.many // repeats, (together, 0, 0, 0))
+    positions = Loop(ceil(images.loads / images.period), (together, 0, 0, 0))
     channels = Loop(together, images.channels.steps)
-    return HeldNest(images.kept, (positions,), channels, images.group, images.channels, repeats)
+    return HeldNest(images.kept, (positions,), channels, images.group, images.channels, repeats, 0, length)
 
 
 @functools.lru_cache(maxsize=256)

@@ -40,20 +40,21 @@ struct NormHeld {
   struct Memory {
     float2 partial[Shape::rows * Shape::columns], blocks[cluster * statistics], all[statistics];
     float2 planes[2][Shape::planes > 0 ? Shape::planes : 1];
-    float counts[Shape::rows];
+    float counts[Shape::rows * (Shape::counted ? Shape::columns : 1)];
   };
   __device__ Share share_of(std::uint32_t item) const {
     const std::uint32_t image = slabs == 1 ? item : item / slabs;
     const std::uint32_t channel = ((slabs == 1 ? 0 : item - image * slabs) * across + Sums::lane()) * wide;
     const int first = Sums::rank() * Shape::share;
     NormAt start = Shape::kept == 1 ? step(NormAt{}, kept[0], image) : offset(NormAt{}, kept, Shape::kept, image);
+    const int skew = Shape::uneven ? static_cast<int>(start.x % wide) : 0;
     if (Shape::aligned) start = step(start, channels, channel);
     else start.x += channel;
     if (operands != NormOperands::fixed) start = step(start, positions, first + Sums::part());
     else start.x += (first + Sums::part()) * Shape::step;
-    const int skew = Shape::uneven ? static_cast<int>((start.x - (first + Sums::part()) * Shape::step) % wide) : 0;
     start.x -= skew;
-    const int end = Shape::uneven ? (Shape::length + skew + wide - 1) / wide : Shape::positions;
+    constexpr int apart = across * wide;
+    const int end = Shape::uneven ? (Shape::length + skew - Sums::lane() * wide + apart - 1) / apart : Shape::positions;
     const int own = Shape::even ? Shape::share : max(0, min(Shape::share, end - first));
     const int at = ((first + Sums::part()) * across + Sums::lane()) * wide - skew;
     return {start, at, skew, Shape::busy || Sums::part() < parts ? own - Sums::part() : 0};
@@ -72,14 +73,14 @@ struct NormHeld {
   /// Calls with() as soon as all statistics are known, of threads that are together.
   template <typename With>
   __device__ void normalise(const Share& share, const Lanes<In, wide> (&x)[loads], Memory& memory, int turn, const With& with) const {
-    Operands ahead = operands_of(share.start, share.stop > 0);
+    Operands ahead = operands_of(share.start, share.stop > 0, share.skew);
     for (int c = threadIdx.x; c < Shape::planes; c += threads)
       memory.planes[turn][c] = {load(end.scale + share.start.scale + c * channels.scale),
                                 load(end.bias + share.start.bias + c * channels.bias)};
     Sums::gather(x, share, memory.partial, memory.counts);
     __syncthreads();
-    Sums::exchange(Shape::of_block(Sums::rank(), share.skew), Sums::rank(), memory.partial, memory.counts, memory.blocks);
-    for (int at = threadIdx.x; at < statistics; at += threads) memory.all[at] = joined(memory.blocks + at, share.skew);
+    Sums::exchange(share.skew, Sums::rank(), memory.partial, memory.counts, memory.blocks);
+    for (int at = threadIdx.x; at < statistics; at += threads) memory.all[at] = joined(memory.blocks + at, share.skew, at);
     __syncthreads();
     with();
     finish(x, share, memory.all, ahead, memory.planes[turn]);
@@ -92,12 +93,12 @@ struct NormHeld {
   struct Operands {
     float scale[wide], bias[wide];
   };
-  __device__ Operands operands_of(const NormAt& at, bool any) const {
+  __device__ Operands operands_of(const NormAt& at, bool any, int skew) const {
     Operands found;
     if constexpr (Shape::repeats > 1) {
 #pragma unroll
       for (int i = 0; i < wide; ++i) {
-        const int channel = (Sums::lane() * wide + i) % Shape::channels;
+        const int channel = (Shape::first_channel(Sums::lane(), skew) + i) % Shape::channels;
         found.scale[i] = load(end.scale + at.scale + channel * channels.scale);
         found.bias[i] = load(end.bias + at.bias + channel * channels.bias);
       }
@@ -109,21 +110,21 @@ struct NormHeld {
   }
 
   /// The mean and the factor of a statistic, of those of the cluster's blocks.
-  __device__ float2 joined(const float2* own, int skew) const {
+  __device__ float2 joined(const float2* own, int skew, int at) const {
     constexpr float positions_of_all = Shape::whole;
     float mean = 0.0f, sum = 0.0f;
     float2 part[cluster];
 #pragma unroll
     for (int other = 0; other < cluster; ++other) {
       part[other] = own[other * statistics];
-      mean += Shape::of_block(other, skew) * part[other].x;
+      mean += Shape::of_block(other, skew, at) * part[other].x;
     }
     mean *= 1.0f / positions_of_all;
 #pragma unroll
     for (int other = 0; other < cluster; ++other) {
       const float apart = part[other].x - mean;
       sum += part[other].y;
-      if (centred && cluster > 1) sum += Shape::of_block(other, skew) * Shape::each * apart * apart;
+      if (centred && cluster > 1) sum += Shape::of_block(other, skew, at) * Shape::each * apart * apart;
     }
     return {cluster > 1 ? mean : part[0].x, Statistic::factor(sum, positions_of_all * Shape::each, epsilon)};
   }
@@ -133,7 +134,8 @@ struct NormHeld {
     const NormAt& start = share.start;
     float mean[wide], factor[wide];
     float2 found{};
-    int statistic = Sums::lane() * wide / group % statistics, inside = Sums::lane() * wide % group;
+    const int first = Shape::first_channel(Sums::lane(), share.skew);
+    int statistic = first / group % statistics, inside = first % group;
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
       if (i == 0 || span > 1) found = all[statistic];
@@ -155,7 +157,7 @@ struct NormHeld {
         if constexpr (operands != NormOperands::fixed) {
           own = ahead;
           // Asked for before the store, which the compiler would not bring them in front of.
-          if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), Sums::there(k + 1, share.stop));
+          if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), Sums::there(k + 1, share.stop), 0);
 #pragma unroll
           for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
         }
@@ -174,14 +176,14 @@ struct NormHeld {
         } else {
           if constexpr (Shape::plane == 0)
 #pragma unroll
-            for (int i = 0; i < wide; ++i) operand[i] = start.channel + (Sums::lane() * wide + i) % Shape::channels * channels.channel;
+            for (int i = 0; i < wide; ++i) operand[i] = start.channel + (first + i) % Shape::channels * channels.channel;
           const Index at = start.x + k * parts * Shape::step;
-          const int first = Sums::element(share, k);
-          epilogue_flat<wide>(end.epilogue, y, at, total - 1, operand, !Sums::shared(first));
-          if (Sums::shared(first)) {
+          const int begin = Sums::element(share, k);
+          epilogue_flat<wide>(end.epilogue, y, at, total - 1, operand, !Sums::shared(begin));
+          if (Sums::shared(begin)) {
 #pragma unroll
             for (int i = 0; i < wide; ++i)
-              if (first + i >= 0 && first + i < Shape::length) store(to + k * parts * Shape::step + i, y[i]);
+              if (begin + i >= 0 && begin + i < Shape::length) store(to + k * parts * Shape::step + i, y[i]);
             continue;
           }
         }

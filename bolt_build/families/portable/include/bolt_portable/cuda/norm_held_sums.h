@@ -41,7 +41,15 @@ struct HeldSums {
   __device__ static bool shared(int at) { return Shape::uneven && (at < 0 || at + wide > Shape::length); }
 
   /// Channels of the first statistic of a load.
-  __device__ static int cut(int lane) { return span == 2 ? min(group - lane * wide % group, wide) : wide; }
+  __device__ static int cut(int skew) {
+    return span == 2 ? min(group - Shape::first_channel(lane(), skew) % group, wide) : wide;
+  }
+  /// Elements of a load that other slabs have, too, become those of `other`, or the outermost one that is of this slab.
+  __device__ static void hide(int at, float (&y)[wide], const float* other) {
+    const float mine = at < 0 ? y[wide - 1] : y[0];
+#pragma unroll
+    for (int i = 0; i < wide; ++i) y[i] = at + i >= 0 && at + i < Shape::length ? y[i] : other ? other[i] : mine;
+  }
 
   /// Elements of a load's statistic `j`, whose first one has `own`.
   __device__ static float elements(int j, int own) {
@@ -49,22 +57,29 @@ struct HeldSums {
   }
 
   /// Sums of the elements that this thread has of each statistic.
-  __device__ static void sums(const Lanes<In, wide> (&x)[loads], const Share& share, float many, int own, NormPart (&found)[span]) {
+  __device__ static void sums(const Lanes<In, wide> (&x)[loads], const Share& share, const float (&many)[span], int own,
+                              NormPart (&found)[span]) {
     const int stop = share.stop;
     constexpr int apart = span == 1 ? 2 : wide;  // sums that do not wait for each other
     float sum[apart] = {}, squares[apart] = {}, pivot[wide] = {}, y[wide];
     if (centred && there(0, stop)) {
       load_wide(x[0].at, y);
+      if (shared(share.at)) {
+        // Those of the next load are all of this slab.
+        constexpr int next = loads > 1 ? 1 : 0;
+        if (next > 0 && there(next, stop) && !shared(element(share, next)))
+          load_wide(x[next].at, y);
+        else
+          hide(share.at, y, nullptr);
+      }
 #pragma unroll
-      for (int i = 0; i < wide; ++i) pivot[i] = span == wide ? y[i] : (span == 1 && (!Shape::uneven || share.at >= 0)) || (span == 2 && i < own) ? y[0] : y[wide - 1];
+      for (int i = 0; i < wide; ++i) pivot[i] = span == wide ? y[i] : span == 1 || i < own ? y[0] : y[wide - 1];
     }
 #pragma unroll
     for (int k = 0; k < loads; ++k)
       if (there(k, stop)) {
         load_wide(x[k].at, y);
-        if (const int at = element(share, k); shared(at))
-#pragma unroll
-          for (int i = 0; i < wide; ++i) y[i] = at + i >= 0 && at + i < Shape::length ? y[i] : pivot[i];
+        if (const int at = element(share, k); shared(at)) hide(at, y, pivot);
 #pragma unroll
         for (int i = 0; i < wide; ++i) {
           if constexpr (centred) {
@@ -85,7 +100,7 @@ struct HeldSums {
           all += sum[i];
           of_squares += squares[i];
         }
-      const float of_all = many * elements(j, own), mean = of_all > 0.0f ? __fdividef(all, of_all) : 0.0f;
+      const float of_all = many[j], mean = of_all > 0.0f ? __fdividef(all, of_all) : 0.0f;
       found[j] = {pivot[j == 0 ? 0 : span == wide ? j : wide - 1] + mean,
                   centred ? fmaxf(of_squares - mean * all, 0.0f) : of_squares};
     }
@@ -98,18 +113,27 @@ struct HeldSums {
     int loaded = 0;
 #pragma unroll
     for (int k = 0; k < loads; ++k) loaded += there(k, stop) ? 1 : 0;
-    float many = static_cast<float>(loaded);
+    float many = static_cast<float>(loaded), of[span];
+    const int own = cut(share.skew);
+#pragma unroll
+    for (int j = 0; j < span; ++j) of[j] = many * elements(j, own);
     if (Shape::uneven && loaded > 0) {
-      const int behind = element(share, loaded - 1) + wide - Shape::length;
-      many -= static_cast<float>(max(-share.at, 0) + max(behind, 0)) / wide;
+      const int in_front = max(-share.at, 0), last = Shape::length - element(share, loaded - 1);
+#pragma unroll
+      for (int i = 0; i < wide; ++i) {
+        const float outside = (i < in_front ? 1.0f : 0.0f) + (i >= last ? 1.0f : 0.0f);
+        of[span == wide ? i : 0] -= span != 2 || i < own ? outside : 0.0f;
+        if (span == 2) of[span - 1] -= i < own ? 0.0f : outside;
+      }
+      if (one_sum) many = of[0] / wide;
     }
-    sums(x, share, many, cut(lane), found);
+    sums(x, share, of, own, found);
     int row = part, column = lane * span;
     bool first = lane == 0, writes = true;
     if constexpr (merged > 0) {
       float each[span];
 #pragma unroll
-      for (int j = 0; j < span; ++j) each[j] = elements(j, cut(lane));
+      for (int j = 0; j < span; ++j) each[j] = elements(j, own);
       const int kept = merge_halves<merged, centred>(found, many, each);
       if (one_sum) many *= wide;
       column = one_sum ? 0 : column + kept;
@@ -121,19 +145,34 @@ struct HeldSums {
     if (writes)
 #pragma unroll
       for (int j = 0; j < halved(span, merged); ++j) partial[row * columns + column + j] = {found[j].mean, found[j].sum};
-    if (first) counts[row] = many;
+    if constexpr (Shape::counted) {
+#pragma unroll
+      for (int j = 0; j < span; ++j) counts[row * columns + column + j] = of[j];
+    } else {
+      if (first) counts[row] = many;
+    }
   }
 
   /// Calls with(partial sum, how many elements it is of) for those of a statistic, but only each `team`th from `item` on: of
   /// one row after the other, all that a position has of the statistic.
   template <typename With>
-  __device__ static void each_partial(int statistic, int item, const float2* partial, const float* counts, const With& with) {
+  __device__ static void each_partial(int statistic, int item, int skew, const float2* partial, const float* counts, const With& with) {
     constexpr int many = one_sum ? 1 : span == wide ? group : span == 1 ? group / wide : (group + wide - 2) / wide + 1;
     constexpr int copies = one_sum ? 1 : Shape::repeats, items = rows * copies;
 #pragma unroll
     for (int turn = 0; turn < (items + team - 1) / team; ++turn, item += team) {
       if (items % team != 0 && item >= items) break;
-      const int row = item / copies, channel = item % copies * Shape::channels + statistic * group, load = channel / wide;
+      const int row = item / copies, channel = item % copies * Shape::channels + statistic * group + skew, load = channel / wide;
+      if constexpr (Shape::counted) {
+#pragma unroll
+        for (int i = 0; i < many; ++i) {
+          // Behind the last load comes the first one.
+          const int at = (load + i) * wide, of = span == wide ? (channel + i) % (across * wide)
+                                                              : (load + i) % across * span + (at < channel ? 1 : 0);
+          if (span == wide || at < channel + group) with(partial[row * columns + of], counts[row * columns + of]);
+        }
+        continue;
+      }
       const int column = one_sum ? 0 : span == wide ? channel : load * span;
       const float2* const from = partial + row * columns + column;
       const float count = counts[row];
@@ -156,23 +195,23 @@ struct HeldSums {
   }
 
   /// Statistics of this block's share, at its place in `blocks` of all blocks of the cluster, which then have those of all.
-  __device__ static void exchange(float own, int rank, const float2* partial, const float* counts, float2* blocks) {
+  __device__ static void exchange(int skew, int rank, const float2* partial, const float* counts, float2* blocks) {
     constexpr int teams = threads / team;
     const int member = threadIdx.x % team;
-    const float inverse = own > 0.0f ? __fdividef(1.0f, own * Shape::each) : 0.0f;
     if (cluster > 1) cluster_wait();  // all of its blocks have begun
 #pragma unroll 1
     for (int base = 0; base < statistics; base += teams) {
       const int at = base + threadIdx.x / team;
       if (base + static_cast<int>(threadIdx.x / 32 * 32 / team) >= statistics) break;  // none of the warp's
       const bool any = at < statistics;
+      const float own = Shape::of_block(rank, skew, at), inverse = own > 0.0f ? __fdividef(1.0f, own * Shape::each) : 0.0f;
       float2 found{};
       if (centred) {
-        if (any) each_partial(at, member, partial, counts, [&](float2 each, float many) { found.x += many * each.x; });
+        if (any) each_partial(at, member, skew, partial, counts, [&](float2 each, float many) { found.x += many * each.x; });
         found.x = over_team(found.x) * inverse;
       }
       if (any)
-        each_partial(at, member, partial, counts, [&](float2 each, float many) {
+        each_partial(at, member, skew, partial, counts, [&](float2 each, float many) {
           const float apart = each.x - found.x;
           found.y += centred ? each.y + many * apart * apart : each.y;
         });
