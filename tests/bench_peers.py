@@ -10,14 +10,17 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from tiny_engine import tiny_constants, tiny_reference
 
 from bolt_build.bench.contestant import Contestant, PeerFailed, PeerMissing, Setup
 from bolt_build.bench.device import Device
 from bolt_build.graph.ir import Array
+
+if TYPE_CHECKING:  # each process of a peer reads this file
+    import pytest
 
 NAMES = ("honest", "liar", "misnamed", "misshapen", "absent", "unwilling", "broken", "mortal", "tiring", "patient")
 

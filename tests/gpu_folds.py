@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import RELU, stage
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import TOLERANCE
 
@@ -142,7 +143,7 @@ def candidate(tile: Tile) -> Candidate:
 
 def _stated(layer: Layer, tiles: tuple[Tile, ...]) -> Iterator[Trial]:
     """In each layout those of the form that serves it; the first where results have the model's wider type."""
-    for trial in trials_of(layer, "portable"):
+    for trial in (each for of in asked([layer]) for each in trials_of(of, "portable")):
         problem = trial.step.problem
         offered = {dict(each.parameters)["algorithm"] for each in PORTABLE.candidates(problem, TARGET)[0]}
         stored = problem.outputs[0].format.dtype

@@ -94,7 +94,7 @@ def in_slices(layer: Layer, tiles: Sequence[WgmmaTile | WarpTile]) -> list[Trial
     """The layer with each tile in every possible number of slices. Raises ValueError where there is none."""
     assert TARGET.gpu is not None
     found = []
-    for tile in tiles:
+    for tile in tiles if asked([layer]) else ():
         for trial in _trials(layer, Kernel(tile, partial=True)):
             counts = tile.counts(TARGET.gpu, product_of(trial.step.problem))
             if not counts:
@@ -106,6 +106,8 @@ def in_slices(layer: Layer, tiles: Sequence[WgmmaTile | WarpTile]) -> list[Trial
 def in_every_order(layer: Layer, tile: WgmmaTile) -> list[Trial]:
     """The layer with one tile in every order of tiles. Raises ValueError where there is but one order."""
     kernel = Kernel(tile)
+    if not asked([layer]):
+        return []
     found = []
     for trial in _trials(layer, kernel):
         variants = FAMILY.variants(trial.step.problem, kernel.candidate(), TARGET)

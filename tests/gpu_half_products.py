@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import RELU, stage
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import TOLERANCE, conv
 
@@ -121,7 +122,7 @@ TILES = {
 def half_products() -> list[Trial]:
     """In half precision, with these tiles and as prediction puts them."""
     found = []
-    for layer in LAYERS:
+    for layer in asked(LAYERS):
         trials = trials_of(layer, "portable", 2)
         plain = next(each for each in trials if each.shared is None)
         for tile in TILES[layer.label]:
@@ -129,7 +130,7 @@ def half_products() -> list[Trial]:
             assert PORTABLE.refuse(plain.step.problem, candidate, TARGET) is None
             trials.append(replace(plain, candidate=candidate))
         found += list({trial.label: trial for trial in trials}.values())
-    for layer in NARROW:
+    for layer in asked(NARROW):
         found += [each for each in trials_of(layer, "portable", 4) if _is_narrow(each)]
     return found
 

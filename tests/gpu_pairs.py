@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from families_harness import Input, Layer, values_of
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial
 from kernel_tiles import candidate_of
 
@@ -60,6 +61,8 @@ def steps_of(layer: Layer) -> list[ProposedStep]:
 def ranked(layer: Layer, *, warpgroups: bool, count: int = 1) -> list[Trial]:
     """In each format the first of those candidates that use WGMMA, or mma; with every sharing
     of memory. Raises ValueError where there is none."""
+    if not asked([layer]):
+        return []
     found = []
     for step in steps_of(layer):
         candidates = FAMILY.candidates(step.problem, TARGET)[0]
@@ -72,6 +75,8 @@ def ranked(layer: Layer, *, warpgroups: bool, count: int = 1) -> list[Trial]:
 
 def with_pair_tiles(layer: Layer, tiles: Sequence[ChainTile]) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
+    if not asked([layer]):
+        return []
     step = steps_of(layer)[0]
     return [trial for tile in tiles for trial in _shared(Trial(layer, step, candidate_of(tile)))]
 
@@ -80,7 +85,7 @@ def with_pooled_tiles(layer: Layer, shapes: Sequence[tuple[int, int]]) -> list[T
     """The layer in each format that it reads, with each tile of so many rows and columns. Raises ValueError where one
     has no kernel."""
     found = []
-    for step in steps_of(layer):
+    for step in steps_of(layer) if asked([layer]) else ():
         legal = {
             (dict(c.parameters)["rows"], dict(c.parameters)["width"]): c
             for c in FAMILY.candidates(step.problem, TARGET)[0]

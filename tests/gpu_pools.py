@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import RELU, stage
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import TOLERANCE
 
@@ -131,7 +132,7 @@ def staged_pools() -> list[Trial]:
     found = []
     for layer, tiles in (*STAGED, *STREAMED):
         algorithm = "streamed" if isinstance(tiles[0], StreamedPlanesTile) else "staged"
-        for each in (layer, replace(layer, precision=DType.F32, tolerance=2e-6)):
+        for each in asked((layer, replace(layer, precision=DType.F32, tolerance=2e-6))):
             trials = trials_of(each, "portable")
             planes = [trial for trial in trials if trial.step.problem.inputs[0].format.layout is Layout.ROW]
             cut = [candidate_of("portable", algorithm, tile) for tile in tiles]
@@ -163,7 +164,7 @@ def plain(trials: list[Trial]) -> list[Trial]:
 
 def _stated(layer: Layer, tiles: tuple[SlidingTile, ...], rows: SlidingTile) -> Iterator[Trial]:
     """Channels last and in planes, stored in the layer's precision; the first tile also with the model's outputs."""
-    for trial in trials_of(layer, "portable"):
+    for trial in (each for of in asked([layer]) for each in trials_of(of, "portable")):
         problem = trial.step.problem
         if problem.inputs[0].format.layout is Layout.ROW:
             far = FAR[IN_ROWS.index(rows)]

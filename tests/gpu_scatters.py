@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from families_harness import Input, Layer
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_pools import PORTABLE
 from gpu_products import TOLERANCE
@@ -85,7 +86,9 @@ def scatter_trials() -> list[Trial]:
                 raise ValueError(f"{label}: {reason}")
             found.append(replace(trial, candidate=other))
     for label, staged in _STAGES.items():
-        trial = next(each for each in found if each.layer.label == label)
+        trial = next((each for each in found if each.layer.label == label), None)
+        if trial is None:  # not asked for
+            continue
         cut = (StagedLineTile(*each) for each in staged)
         found += [replace(trial, candidate=candidate_of("portable", "staged_lines", tile)) for tile in cut]
-    return found + [trial for layer in GATHERS for trial in trials_of(layer, "portable", kind="lanes")]
+    return found + [trial for layer in asked(GATHERS) for trial in trials_of(layer, "portable", kind="lanes")]

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import RELU, norm, one, stage
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import TOLERANCE
 
@@ -148,7 +149,7 @@ TURNS: dict[str, tuple[TurnTile, ...]] = {
 def slabs() -> list[Trial]:
     """In half precision, channels last; some row-major too. Every kernel as prediction puts it, and `TILES`."""
     found = []
-    for layer in LAYERS:
+    for layer in asked(LAYERS):
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
         trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered", "ahead"))
         both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-", "batch-"))

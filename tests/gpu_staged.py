@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import RELU, norm, one, stage
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import TOLERANCE
 
@@ -107,7 +108,7 @@ def stated_trials(
         else:
             continue
         first: dict[object, Trial] = {}
-        for trial in trials_of(of, "portable", 19):
+        for trial in trials_of(of, "portable", 19) if asked([of]) else ():
             if dict(trial.candidate.parameters)["algorithm"] in forms.values():
                 first.setdefault((trial.step, trial.shared), trial)
         found += first.values()

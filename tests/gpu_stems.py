@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from families_harness import Layer
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import RESIDUAL, SILU, conv
 
@@ -18,7 +19,7 @@ from bolt_build.families.cutlass.kinds.stem import StemTile
 def stems(layer: Layer, tiles: Sequence[StemTile]) -> list[Trial]:
     """The layer in each tile, of each form in which the image may be."""
     found = []
-    for trial in trials_of(layer, "cutlass", kind="stem"):
+    for trial in (each for of in asked([layer]) for each in trials_of(of, "cutlass", kind="stem")):
         for tile in tiles:
             candidate = Candidate("cutlass", tile.parameters)
             assert Cutlass().refuse(trial.step.problem, candidate, TARGET) is None

@@ -4,6 +4,7 @@ keys. On a host, and on the emulated GPU."""
 from __future__ import annotations
 
 import ctypes
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,8 @@ import emulated
 import numpy as np
 import onnxruntime
 import pytest
+from recipe_projects import Project
+from soon_compiled import emitted_soon_compiled
 from test_gpu_tune import bolt
 
 from bolt_build import emulator
@@ -47,8 +50,10 @@ def built(request: pytest.FixtureRequest, project: Path, cache_home: Path) -> tu
         ctypes.CDLL(str(emulator.library(emulated.FOLDER)), ctypes.RTLD_GLOBAL)
         (target,) = bolt(project, "emulate", "tiny.yaml", cache=emulated.cache_with_runtime(cache_home))["targets"]
     else:
-        words = ("build", "tiny.yaml", "--target", "host")
-        (target,) = bolt(project, *words, cache=emulated.cache_with_runtime(cache_home))["targets"]
+        words = ("build", "tiny.yaml", "--target", "host", "--format", "json")
+        with emitted_soon_compiled():
+            said = Project(project, cache_home).bolt(*words)
+        (target,) = json.loads(said.splitlines()[-1])["targets"]
     assert target["verified"]
     return name, Path(target["directory"])
 

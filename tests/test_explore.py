@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
+from soon_compiled import emitted_soon_compiled
 
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored
 from bolt_build.bench.runner import Load, Measurement
@@ -53,12 +54,13 @@ def write_model(path: Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_home: Path) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_home: Path) -> Iterator[Path]:
     write_model(tmp_path / "tiny.onnx")
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
-    return tmp_path
+    with emitted_soon_compiled():
+        yield tmp_path
 
 
 def explored(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:

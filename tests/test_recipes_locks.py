@@ -26,9 +26,9 @@ LOCKED = [
 ]
 LARGE = {
     *(("h100", name) for name in ("bert_base_384", "bert_large", "vit_b16")),
-    *(("h200", name) for name in ("bert_base_40", "bert_base_384", "bert_base_masked", "bert_large", "clip_vision")),
-    *(("h200", name) for name in ("distilbert", "mobilenet_v2", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0")),
-    *(("h200", name) for name in ("resnet18", "vgg16", "vgg19")),
+    *(("h200", name) for name in ("bert_base", "bert_base_40", "bert_base_384", "bert_base_masked", "bert_large")),
+    *(("h200", name) for name in ("clip_vision", "densenet121", "distilbert", "mobilenet_v2", "mobilenet_v3_small")),
+    *(("h200", name) for name in ("repvgg_a1", "repvgg_b0", "resnet18", "resnext50_32x4d", "vgg16", "vgg19")),
 }
 """Locks of networks like another one's here, or of many plans: `pytest -m large` plans them."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
 import onnx
+from soon_compiled import emitted_soon_compiled
 
 from bolt_build.build.builder import BuildOptions, build
 from bolt_build.build.engine_file import read_engine
@@ -91,10 +92,12 @@ def build_engine(
     precision: str = "fp32",
     samples: int = 1,
     dims: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    shipped: bool = False,
 ) -> Built:
     """Writes model and recipe to `folder` and builds the recipe's host engine in `folder`/generated.
 
-    A path is taken as the model's own file and not copied. Without a `batch` the recipe leaves it to the model.
+    A path is taken as the model's own file and not copied. Without a `batch` the recipe leaves it to the model. What is
+    emitted is compiled with -O0, half the time; where engines are to be as they are `shipped`, with their flags.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = model if isinstance(model, Path) else folder / f"{name}.onnx"
@@ -109,7 +112,8 @@ def build_engine(
         encoding="utf-8",
     )
     options = BuildOptions(output=folder / "generated", cache=cache)
-    return Built(name, build(load_recipe(recipe), options, Silence()))
+    with nullcontext() if shipped else emitted_soon_compiled():
+        return Built(name, build(load_recipe(recipe), options, Silence()))
 
 
 @contextmanager
@@ -122,9 +126,10 @@ def passing_engine(
     batch: Sequence[int] = (1,),
     samples: int = 1,
     dims: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    shipped: bool = False,
 ) -> Iterator[Built]:
     """The same, for an engine that must agree. What was built is removed afterwards: it ships a library of 55 MB."""
-    built = build_engine(folder, name, model, cache, batch=batch, samples=samples, dims=dims)
+    built = build_engine(folder, name, model, cache, batch=batch, samples=samples, dims=dims, shipped=shipped)
     assert built.complaints == []
     assert built.result.exit_code == 0
     assert built.report.ok

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from bolt_build.bench.contestant import PeerFailed, PeerMissing, Setup
 from bolt_build.graph.ir import Array, Graph
-from bolt_build.graph.onnx_import import load_model
 
 if TYPE_CHECKING:
     # PyTorch is no requirement, and takes seconds to import.
@@ -56,8 +55,10 @@ class TorchModel:
     stream = 0
 
     def __init__(self, setup: Setup, feeds: Mapping[str, Array], module_of: ModuleOf = graph_module) -> None:
-        # PyTorch is no requirement, and takes seconds to import.
+        # PyTorch is no requirement, and takes seconds to import; all operators take a fifth of one, for every peer.
         import torch
+
+        from bolt_build.graph.onnx_import import load_model
 
         self._torch = torch
         if setup.threads:
