@@ -26,11 +26,11 @@ from bolt_build.runtime.loader import Engine
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _soon_compressed() -> Iterator[None]:
+def _not_compressed() -> Iterator[None]:
     """oneDNN's library goes into a dozen packages here, and nothing is asked of how small it gets."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bolt_build.workflows.packaging.LEVEL", 1)
-        patch.setattr("bolt_build.workflows.wheel.LEVEL", 1)
+        patch.setattr("bolt_build.workflows.packaging.LEVEL", 0)
+        patch.setattr("bolt_build.workflows.wheel.LEVEL", 0)
         yield
 
 
