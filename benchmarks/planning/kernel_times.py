@@ -29,6 +29,7 @@ from benchmarks.peers import attention_peers
 from benchmarks.planning.problem_texts import candidate_of, pair_of, problem_of, text_of
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem
+from bolt_build.families.portable.family import RuleFamily
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.targets import target_named
@@ -65,10 +66,10 @@ def stated(problem: KernelProblem, text: str) -> Candidate | None:
 
 def with_cut(problem: KernelProblem, candidate: Candidate) -> Candidate:
     """A plain kernel as it is offered today: candidates of earlier locks do not state how it is cut."""
-    if candidate.parameters != (("algorithm", "direct"),):
+    family = FAMILIES[candidate.family]
+    if candidate.parameters != (("algorithm", "direct"),) or not isinstance(family, RuleFamily):
         return candidate
-    offered, _ = FAMILIES[candidate.family].candidates(problem, TARGET)
-    return next((each for each in offered if each.parameters[:1] == candidate.parameters), candidate)
+    return family.plain(problem, TARGET)
 
 
 def _result(name: str) -> Any:

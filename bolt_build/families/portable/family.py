@@ -159,13 +159,17 @@ class RuleFamily:
         reason = f"there is no {self.name} body for {what}" if rule is None else _refuse(rule, problem, target)
         if rule is None or reason is not None:
             return (), (Refusal(self.name, what, str(reason)),)
-        forms, plain = (rule.forms, rule.plain) if target.gpu is not None else ((), None)
-        found = [form.offers(self.name, problem, target) for form in forms]
-        direct = self._candidate if plain is None else plain.candidate(self.name, problem)
-        candidates = [direct, *(candidate for some, _ in found for candidate in some)]
+        found = [form.offers(self.name, problem, target) for form in (rule.forms if target.gpu is not None else ())]
+        candidates = [self.plain(problem, target), *(candidate for some, _ in found for candidate in some)]
         if len(candidates) > 1:
             candidates.sort(key=lambda each: self.predict(problem, each, target))
         return tuple(candidates), tuple(refusal for _, refused in found for refusal in refused)
+
+    def plain(self, problem: KernelProblem, target: Target) -> Candidate:
+        """The kernel of no form, which every problem that the family takes has."""
+        rule = self._rules[type(problem.op)]
+        cut = None if target.gpu is None else rule.plain
+        return self._candidate if cut is None else cut.candidate(self.name, problem)
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Those of the candidate's form: plain kernels have no settings."""
@@ -185,13 +189,15 @@ class RuleFamily:
 
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
         rule = self._rules.get(type(problem.op))
-        if rule is None or target.gpu is None:
+        if rule is None:
             return refuse_unoffered(self, problem, candidate, target)
-        if (form := self._form(problem, candidate)) is not None:
-            return _refuse(rule, problem, target) or form.refuse_candidate(problem, candidate, target)
-        if rule.plain is not None:
-            return _refuse(rule, problem, target) or rule.plain.refuse_candidate(problem, candidate)
-        return refuse_unoffered(self, problem, candidate, target)
+        if (reason := _refuse(rule, problem, target)) is not None:
+            return reason
+        if target.gpu is not None and (form := self._form(problem, candidate)) is not None:
+            return form.refuse_candidate(problem, candidate, target)
+        if target.gpu is not None and rule.plain is not None:
+            return rule.plain.refuse_candidate(problem, candidate)
+        return None if candidate == self._candidate else f"{candidate} is none of its candidates"
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         form = self._form(problem, candidate)
