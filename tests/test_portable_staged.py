@@ -3,7 +3,9 @@ they are cut, and what is refused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from families_harness import Input, Layer, graph_with
@@ -49,57 +51,57 @@ def algorithm(asked: KernelProblem) -> int | str:
 
 
 ODD = {
-    "rows of 333": problem(norm("n", LAST, (32, 1024, 333), (333,))),
-    "rows of 1025": problem(norm("n", LAST, (32, 512, 1025), (1025,))),
-    "rows of 90": problem(norm("n", LAST, (32, 4096, 90), (90,))),
-    "signals of 1501": problem(norm("n", LAST, (32, 512, 1501), (512, 1))),
-    "lengths of rows": of(Norm("l2", (2,)), 32, 512, 513),
-    "49 keys": of(Softmax(2), 32, 3072, 49),
-    "1001 classes": of(Softmax(2), 32, 512, 1001),
-    "logarithms": of(Line("log_softmax", 2), 32, 512, 1001),
-    "21 classes, last": problem(Layer("s", Softmax(1), (Input((32, 21, 257, 257)),)), Layout.CHANNELS_LAST),
-    "responses, channels last": problem(Layer("l", WINDOW, (Input((32, 96, 55, 55)),)), Layout.CHANNELS_LAST),
+    "rows of 333": partial(problem, norm("n", LAST, (32, 1024, 333), (333,))),
+    "rows of 1025": partial(problem, norm("n", LAST, (32, 512, 1025), (1025,))),
+    "rows of 90": partial(problem, norm("n", LAST, (32, 4096, 90), (90,))),
+    "signals of 1501": partial(problem, norm("n", LAST, (32, 512, 1501), (512, 1))),
+    "lengths of rows": partial(of, Norm("l2", (2,)), 32, 512, 513),
+    "49 keys": partial(of, Softmax(2), 32, 3072, 49),
+    "1001 classes": partial(of, Softmax(2), 32, 512, 1001),
+    "logarithms": partial(of, Line("log_softmax", 2), 32, 512, 1001),
+    "21 classes, last": partial(problem, Layer("s", Softmax(1), (Input((32, 21, 257, 257)),)), Layout.CHANNELS_LAST),
+    "responses, channels last": partial(problem, Layer("l", WINDOW, (Input((32, 96, 55, 55)),)), Layout.CHANNELS_LAST),
 }
 BESIDE = {
-    "lengths of channels": of(Norm("l2", (1,)), 32, 256, 57, 57),
-    "channels of odd planes": problem(norm("n", CHANNELS, (32, 96, 57, 57), (96, 1, 1))),
-    "21 classes of pixels": of(Softmax(1), 32, 21, 257, 257),
-    "responses of planes": of(WINDOW, 32, 96, 55, 55),
-    "keys of a middle axis": of(Softmax(2), 32, 12, 197, 197),
-    "classes of whole accesses": of(Softmax(1), 32, 24, 128, 128),
+    "lengths of channels": partial(of, Norm("l2", (1,)), 32, 256, 57, 57),
+    "channels of odd planes": partial(problem, norm("n", CHANNELS, (32, 96, 57, 57), (96, 1, 1))),
+    "21 classes of pixels": partial(of, Softmax(1), 32, 21, 257, 257),
+    "responses of planes": partial(of, WINDOW, 32, 96, 55, 55),
+    "keys of a middle axis": partial(of, Softmax(2), 32, 12, 197, 197),
+    "classes of whole accesses": partial(of, Softmax(1), 32, 24, 128, 128),
 }
 MIDDLE = BESIDE["keys of a middle axis"]
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_lines_of_odd_extents_are_staged_without_a_lock(name: str) -> None:
-    assert algorithm(ODD[name]) == "staged"
+    assert algorithm(ODD[name]()) == "staged"
 
 
 @pytest.mark.parametrize("name", BESIDE)
 def test_lines_side_by_side_stay_in_registers_without_a_lock(name: str) -> None:
-    assert algorithm(BESIDE[name]) == "registers"
+    assert algorithm(BESIDE[name]()) == "registers"
 
 
 def test_tuning_measures_lines_of_a_middle_axis_in_every_way() -> None:
-    found = FAMILY.candidates(MIDDLE, H100)[0]
+    found = FAMILY.candidates(MIDDLE(), H100)[0]
     assert {dict(each.parameters)["algorithm"] for each in found} == {"direct", "staged", "registers"}
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        problem(norm("n", LAST, (32, 1024, 768), (768,))),
-        problem(norm("n", LAST, (32, 4096, 180), (180,))),
-        of(Norm("l2", (1,)), 32, 256, 56, 56),
-        of(Softmax(2), 32, 512, 1000),
-        of(Softmax(1), 32, 24, 128, 128),
-        of(Line("hardmax", 2), 32, 512, 1001),
+        partial(problem, norm("n", LAST, (32, 1024, 768), (768,))),
+        partial(problem, norm("n", LAST, (32, 4096, 180), (180,))),
+        partial(of, Norm("l2", (1,)), 32, 256, 56, 56),
+        partial(of, Softmax(2), 32, 512, 1000),
+        partial(of, Softmax(1), 32, 24, 128, 128),
+        partial(of, Line("hardmax", 2), 32, 512, 1001),
     ],
     ids=["768", "180", "planes of 56", "1000", "planes of 128", "hardmax"],
 )
-def test_what_accesses_divide_has_the_kernels_that_it_had(asked: KernelProblem) -> None:
-    candidates, refusals = FAMILY.candidates(asked, H100)
+def test_what_accesses_divide_has_the_kernels_that_it_had(asked: Callable[[], KernelProblem]) -> None:
+    candidates, refusals = FAMILY.candidates(asked(), H100)
     assert not any("staged" in str(each) for each in (*candidates, *(refusal.what for refusal in refusals)))
 
 
@@ -121,32 +123,32 @@ def call(asked: KernelProblem, tile: Tile) -> str:
 def test_the_compiler_knows_extents_and_the_cut() -> None:
     """Constant scales of elements are asked for before the kernel waits, those of lines are not."""
     space = "bolt::portable"
-    assert call(ODD["rows of 333"], StagedTile(16, 32, 256)).startswith(
+    assert call(ODD["rows of 333"](), StagedTile(16, 32, 256)).startswith(
         f"{space}::norm_staged<{space}::StagedShape<333, 1, 32, 16, 256>, {space}::StagedOperands::of_elements, true, "
     )
-    assert call(ODD["signals of 1501"], StagedTile(128, 3, 128)).startswith(
+    assert call(ODD["signals of 1501"](), StagedTile(128, 3, 128)).startswith(
         f"{space}::norm_staged<{space}::StagedShape<1501, 1, 3, 128, 128>, {space}::StagedOperands::of_lines, false, "
     )
-    assert call(MIDDLE, StagedTile(8, 64, 256)) == (
+    assert call(MIDDLE(), StagedTile(8, 64, 256)) == (
         f"{space}::softmax_staged<{space}::Shares, {space}::StagedShape<197, 197, 64, 8, 256>, {space}::f16, "
         f"{space}::f16>(r, {space}::Softmax{{.outer = 384, .axis = 197, .inner = 197}}, x0, y);"
     )
-    assert call(ODD["logarithms"], StagedTile(32, 4, 128)).startswith(f"{space}::softmax_staged<{space}::LogShares, ")
-    assert call(BESIDE["responses of planes"], StagedTile(4, 64, 256)).startswith(
+    assert call(ODD["logarithms"](), StagedTile(32, 4, 128)).startswith(f"{space}::softmax_staged<{space}::LogShares, ")
+    assert call(BESIDE["responses of planes"](), StagedTile(4, 64, 256)).startswith(
         f"{space}::lrn_staged<{space}::StagedShape<96, 3025, 64, 4, 256>, 5, {space}::f16, "
     )
 
 
 def test_the_compiler_knows_how_far_apart_elements_of_registers_lie() -> None:
     space = "bolt::portable"
-    assert call(MIDDLE, RegisterTile(8, 32)) == (
+    assert call(MIDDLE(), RegisterTile(8, 32)) == (
         f"{space}::softmax_staged<{space}::Shares, {space}::RegisterShape<197, 197, 8, 32>, {space}::f16, "
         f"{space}::f16>(r, {space}::Softmax{{.outer = 384, .axis = 197, .inner = 197}}, x0, y);"
     )
-    assert call(BESIDE["responses of planes"], RegisterTile(4, 64)).startswith(
+    assert call(BESIDE["responses of planes"](), RegisterTile(4, 64)).startswith(
         f"{space}::lrn_staged<{space}::RegisterShape<96, 3025, 4, 64>, 5, {space}::f16, "
     )
-    assert call(BESIDE["channels of odd planes"], RegisterTile(4, 64)).startswith(
+    assert call(BESIDE["channels of odd planes"](), RegisterTile(4, 64)).startswith(
         f"{space}::norm_staged<{space}::RegisterShape<96, 3249, 4, 64>, {space}::StagedOperands::of_elements, true, "
     )
 
@@ -160,7 +162,7 @@ def test_longer_lines_side_by_side_are_read_twice() -> None:
     )
     reason = "4 to 32 threads share a line, of 32 or 64 in blocks of 256 to 1024 threads"
     assert FAMILY.refuse(asked, stated(TwiceTile(2, 64)), H100) == reason
-    assert "is none of its candidates" in str(FAMILY.refuse(MIDDLE, stated(TwiceTile(16, 32)), H100))
+    assert "is none of its candidates" in str(FAMILY.refuse(MIDDLE(), stated(TwiceTile(16, 32)), H100))
 
 
 NO_BLOCK = "there are blocks of 128, 256 or 512 threads, of which a line has up to 32 or, of neighbours, all"
@@ -184,7 +186,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "tile", "reason"), REFUSED)
 def test_tiles_that_no_kernel_has(name: str, tile: Tile, reason: str) -> None:
-    assert FAMILY.refuse((ODD | BESIDE)[name], stated(tile), H100) == reason
+    assert FAMILY.refuse((ODD | BESIDE)[name](), stated(tile), H100) == reason
 
 
 def reasons(asked: KernelProblem) -> list[str]:
