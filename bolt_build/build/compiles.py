@@ -134,13 +134,15 @@ def _runtime(context: BuildContext) -> list[Task]:
     for path in dict.fromkeys((*sources(context.target.where), *runner_sources())):
         # The layer of a kind of device speaks to it through the tools of its targets.
         layer = _others(context) if path.stem == f"device_{context.target.where}" else ()
-        # Neither has a loop over elements.
-        soon = SOON_COMPILED if path.parent == runner_include_dir() or path.stem == "core" else ()
+        # Neither has a loop over elements. So they need no instructions of the target's: a program runs up to where its
+        # engine refuses the CPU, and engines of all targets have the same objects.
+        plain = path.parent == runner_include_dir() or path.stem == "core"
+        own = SOON_COMPILED if plain else context.target.cxx_flags
         flags, values = (
-            (*_OWN, *_tool_flags(layer), *_facts(context.target, path), *soon),
+            (*_OWN, *_tool_flags(layer), *_facts(context.target, path)),
             (*tool_values([_cxx(context), *layer]), _headers(path)),
         )
-        tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values))
+        tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values, own))
     return tasks
 
 
@@ -206,10 +208,18 @@ def _family_flags(family: Family) -> tuple[str, ...]:
 
 
 def _compile(
-    context: BuildContext, source: str, unit: str, headers: tuple[str, ...], flags: tuple[str, ...], values: Values
+    context: BuildContext,
+    source: str,
+    unit: str,
+    headers: tuple[str, ...],
+    flags: tuple[str, ...],
+    values: Values,
+    own: tuple[str, ...] | None = None,
 ) -> Task:
+    """`own` stands in the place of the target's flags."""
     output = f"build/objects/{unit}.o"
-    argv = ("${cxx}", "-c", source, "-o", "${out}/" + output, *_COMPILE, *context.target.cxx_flags, *flags)
+    of_target = context.target.cxx_flags if own is None else own
+    argv = ("${cxx}", "-c", source, "-o", "${out}/" + output, *_COMPILE, *of_target, *flags)
     label = f"compile {Path(source).name}"
     return Task(
         f"compile-{unit}", "compile", label, argv, (source, *headers), (output,), values, PLANNING_KEYS, _COMPILE_MB
