@@ -40,6 +40,7 @@ TOOLS = Toolchain(
         Tool("cxx", "/usr/bin/g++", "12", "c", libraries=("/usr/lib/libgomp.so.1",)),
         Tool("nvcc", "/cuda/bin/nvcc", "13.0", "n", ("/cuda/include",), ("/cuda/lib",)),
         Tool("cutlass", "/cutlass/include", "4.2", "u", ("/cutlass/include",)),
+        Tool("onednn", "/onednn/libdnnl.so", "3.2", "o", ("/onednn/include",), ("/onednn",)),
     )
 )
 
@@ -71,6 +72,15 @@ def test_cuda_sources_go_to_nvcc_for_the_target_and_others_to_the_cxx_compiler()
     assert {"arch=compute_90a,code=sm_90a", "-ccbin"} <= set(plan.argv)
     assert engine.argv[0] == "${cxx}"
     assert "arch=compute_90a,code=sm_90a" not in engine.argv
+
+
+def test_what_has_no_loops_over_elements_is_compiled_alike_for_all_targets() -> None:
+    """And so that a program runs on any CPU, up to where its engine refuses it."""
+    on_gpu, on_host = graph(), graph(target="host")
+    for name in ("compile-runtime_core", "compile-runtime_arrays", "compile-runtime_commands"):
+        assert named(on_gpu, name) == named(on_host, name)
+        assert "-march=x86-64-v3" not in named(on_host, name).argv
+    assert "-march=x86-64-v3" in named(on_host, "compile-runtime_device_cpu").argv
 
 
 def test_the_library_has_the_plan_the_units_and_the_layer_of_its_device() -> None:
