@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bolt_build.digest import digest, digest_file
@@ -23,8 +22,6 @@ NAME = "libcudart_emulated.so"
 _KEPT = 8
 _HALF = "half-made-"
 """How folders begin in which a runtime is made: there, so that it gets its name in one step."""
-# Most of the time goes into headers, so several sources are one unit; no two of a unit may give a name twice.
-_UNITS = 2
 # A fused product and sum rounds once: the machine fuses them where PTX says so, and nowhere else. With -O3 kernels run
 # no faster, and the compiler takes a third longer.
 _CXX_FLAGS = ("-std=c++20", "-O2", "-march=x86-64-v3", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra")
@@ -113,19 +110,12 @@ def _require(wrong: Sequence[Diagnostic]) -> None:
 
 
 def _build(cxx: str, sources: Sequence[Path], scratch: Path, target: Path) -> None:
-    flags = cxx_flags()
-
-    def compiled(number: int) -> Path:
-        unit = scratch / f"unit{number}.cpp"
-        unit.write_text("".join(f'#include "{source}"\n' for source in sources[number::_UNITS]), encoding="utf-8")
-        _run([cxx, *flags, "-c", str(unit), "-o", str(unit.with_suffix(".o"))])
-        return unit.with_suffix(".o")
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        objects = [str(path) for path in pool.map(compiled, range(_UNITS))]
+    # Most of the time goes into headers, so all sources are one unit: no two may give a name twice.
+    unit = scratch / "unit.cpp"
+    unit.write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
     options = [f"-soname,{NAME}", f"--version-script={SOURCES / 'exports.map'}", "-z,defs"]
     linker = [f"-Wl,{option}" for option in options]
-    _run([cxx, "-shared", *linker, "-o", str(target), *objects, "-lpthread"])
+    _run([cxx, *cxx_flags(), "-shared", *linker, "-o", str(target), str(unit), "-lpthread"])
 
 
 def _run(command: Sequence[str]) -> None:
