@@ -120,7 +120,13 @@ def built(model: onnx.ModelProto, folder: Path) -> Graph:
     return load_model(folder / "model.onnx").bind(32, ())
 
 
-@pytest.mark.parametrize("name", ["resnet50", "squeezenet", "vgg19", "inception_v1", "repvgg_a0", "resnet18"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet50", "squeezenet", "repvgg_a0",
+        *(pytest.param(name, marks=pytest.mark.large) for name in ("vgg19", "inception_v1", "resnet18")),
+    ],
+)  # fmt: skip
 def test_convolutional_networks_change_layouts_at_their_edges_alone(name: str, tmp_path: Path) -> None:
     makers = {"repvgg_a0": build_a0, "resnet18": build_resnet18}
     of = built(makers[name](), tmp_path) if name in makers else light(name, tmp_path)

@@ -12,6 +12,7 @@ from graph_models import bound, model, node, refusals, tensor
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from bolt_build.graph import model_import
 from bolt_build.graph.ir import Array
 from bolt_build.graph.reference import evaluate
 from bolt_build.verify.unrolled import unrolled
@@ -267,10 +268,6 @@ FLOW = "depends on data; engines have no control flow"
          f"Loop 'loop': whether it begins ('c') {FLOW}"),
         ([node("Loop", "three - x", "y", "loop", body=STOPS)], "unsupported-op",
          f"Loop 'loop': whether it goes on ('goes') {FLOW}"),
-        ([node("Loop", "many - x", "y", "loop", body=ONLY)], "model-too-large",
-         "Loop 'loop': with what is inside it the model has more than 40000 nodes"),
-        ([node("Loop", "- - x", "y", "loop", body=ONLY)], "model-too-large",
-         "Loop 'loop': with what is inside it the model has more than 40000 nodes"),
         ([node("Loop", "three - x x", "y", "loop", body=ONLY)], "invalid-node",
          "Loop 'loop': its body has 3 inputs where 4 are given"),
         ([node("SplitToSequence", "x", "s"), node("Neg", "s", "y", "neg")], "invalid-node",
@@ -287,14 +284,22 @@ FLOW = "depends on data; engines have no control flow"
          "Scan 'scan': its body has 3 inputs where 2 are given"),
     ],
     ids=[
-        "turns", "begins", "goes", "many", "endless", "inputs", "sequence", "tensor", "outside", "where", "output",
-        "scan",
+        "turns", "begins", "goes", "inputs", "sequence", "tensor", "outside", "where", "output", "scan",
     ],
 )  # fmt: skip
 def test_what_data_decide_is_refused(nodes: Sequence[onnx.NodeProto], code: str, said: str, tmp_path: Path) -> None:
     ports = [PORT, tensor("n", [], I64), tensor("c", [], BOOL)]
-    proto = model(nodes, ports, ["y"], THREE | {"many": np.asarray(1 << 62, np.int64)})
-    assert refusals(tmp_path, proto) == [(code, said)]
+    assert refusals(tmp_path, model(nodes, ports, ["y"], THREE)) == [(code, said)]
+
+
+@pytest.mark.parametrize("turns", ["many", "-"], ids=["many", "endless"])
+def test_turns_that_are_too_many_are_refused(turns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit that takes less time to reach."""
+    monkeypatch.setattr(model_import, "MOST_FILE_NODES", 400)
+    nodes = [node("Loop", f"{turns} - x", "y", "loop", body=ONLY)]
+    proto = model(nodes, [PORT], ["y"], {"many": np.asarray(1 << 62, np.int64)})
+    said = "Loop 'loop': with what is inside it the model has more than 400 nodes"
+    assert refusals(tmp_path, proto) == [("model-too-large", said)]
 
 
 def test_an_operator_that_is_a_function_is_what_defines_it(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return graph_of(draw(NAMES), draw(st.integers(1, 64)), inputs, outputs, values, nodes)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(graphs())
 def test_any_graph_reads_back(graph: Graph) -> None:
     text = format_graph(graph)

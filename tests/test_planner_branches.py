@@ -235,7 +235,7 @@ def blocks(draw: st.DrawFn) -> Graph:
     return graph(f"graph g batch=2 (%x: f32[2,{channels},{extent[0]},{extent[1]}]) -> (%y) {{\n{lines}\n}}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(blocks())
 def test_merging_keeps_the_numbers_and_leaves_one_node_where_one_kernel_covers_the_others(before: Graph) -> None:
     result = run(MERGE_BRANCHES, before)

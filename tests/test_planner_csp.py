@@ -32,7 +32,7 @@ def least(domains: list[int], factors: list[Factor]) -> float:
     return min(total(factors, values) for values in itertools.product(*(range(d) for d in domains)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems())
 def test_elimination_finds_the_least_cost(problem: tuple[list[int], list[Factor]]) -> None:
     domains, factors = problem
@@ -42,7 +42,7 @@ def test_elimination_finds_the_least_cost(problem: tuple[list[int], list[Factor]
         assert total(factors, found.values) == found.cost
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems())
 def test_beyond_the_cap_the_bound_lies_below_and_the_solution_above(problem: tuple[list[int], list[Factor]]) -> None:
     domains, factors = problem

@@ -255,7 +255,7 @@ def movers(draw: st.DrawFn) -> Graph:
 FAMILIES: tuple[Sequence[Family], ...] = HOST, (Pitching(),), (Storing(),)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(movers(), st.sampled_from([1, 3]), st.sampled_from([ROW_IO, LAST_IO]), st.sampled_from(FAMILIES))
 def test_whatever_lies_within_what_values_stay_right(
     of: Graph, queues: int, io: IoSpec, families: Sequence[Family]

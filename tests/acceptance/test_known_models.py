@@ -63,6 +63,7 @@ def has_bf16() -> bool:
     return "avx512_bf16" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").split()
 
 
+@pytest.mark.large
 @pytest.mark.skipif(not has_bf16(), reason="this CPU has no avx512_bf16: oneDNN emulates bf16")
 def test_resnet18_in_bf16(tmp_path: Path, cache: Path) -> None:
     model = tmp_path / "resnet18.onnx"
