@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
-import functools
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,12 +12,13 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from shared_folders import entered
 
 from bolt_build import runtime
+from bolt_build.digest import digest
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Family, KernelProblem, ProposedStep, Refusal, StepExpressions
 from bolt_build.graph.ir import Array, Constant, EpilogueOp, Graph, Layout, Node, Op, TensorType, Value, graph_of
-from bolt_build.scratch import make_scratch
 from bolt_build.targets import HOST
 
 NUMPY = {
@@ -33,6 +31,8 @@ GUARD = 256
 GUARD_BYTE = 0xA5
 # A third of the time that -O1 takes, a tenth of what -O3 takes; what runs is small. A later -O rules.
 SOON_COMPILED = (*HOST.compile_flags, "-O0")
+_MOST_OF_A_UNIT = 250
+"""Kernels: of more the compiler's time grows faster than they."""
 
 
 @dataclass(frozen=True)
@@ -205,23 +205,23 @@ class Library:
 
 
 def _compile(kernels: Sequence[Kernel], folder: Path, flags: Sequence[str]) -> Path:
-    """Two translation units and the families' own, compiled side by side."""
+    """In one unit, as headers take long, or in two side by side; and the families' own, once a run of the tests."""
     prefix = Path(sys.prefix)
     flags = ["-std=c++17", "-Wno-c++20-extensions", *flags, "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     includes = [f"-I{runtime.include_dir()}", f"-I{prefix / 'include'}"]
     includes += [f"-I{path}" for path in dict.fromkeys(str(kernel.family.include_dir) for kernel in kernels)]
     entries = [_entry(index, kernel) for index, kernel in enumerate(kernels)]
-    half = len(entries) // 2
-    for part, chosen in enumerate((entries[half:], entries[:half])):
+    parts = 2 if len(entries) > _MOST_OF_A_UNIT else 1
+    for part in range(parts):
+        chosen = entries[len(entries) * part // parts : len(entries) * (part + 1) // parts]
         headers = dict.fromkeys(header for _, found in chosen for header in found)
         text = _PRELUDE + "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in chosen)
-        (folder / f"part{part}.cpp").write_text(text + (_FAILURE if part else ""))
+        (folder / f"part{part}.cpp").write_text(text + ("" if part else _FAILURE))
     own = dict.fromkeys(path for kernel in kernels for path in kernel.family.sources)
     command = ("g++", *flags, *includes)
-    with ThreadPoolExecutor(2) as pool:
-        parts = pool.map(lambda part: _object(command, folder / f"part{part}.cpp", folder), range(2))
-        shared = pool.map(lambda path: _shared_object(command, path), own)
-        objects = [*parts, *shared]
+    with ThreadPoolExecutor(parts) as pool:
+        made = list(pool.map(lambda part: _object(command, folder / f"part{part}.cpp", folder), range(parts)))
+    objects = [*made, *(_shared_object(command, path) for path in own)]
     library = folder / LIBRARY
     link = ["g++", "-shared", "-o", str(library), *map(str, objects), f"-L{prefix / 'lib'}", *HOST.link_flags]
     subprocess.run([*link, f"-Wl,-rpath,{prefix / 'lib'}"], check=True)
@@ -229,24 +229,19 @@ def _compile(kernels: Sequence[Kernel], folder: Path, flags: Sequence[str]) -> P
 
 
 def _object(command: tuple[str, ...], source: Path, folder: Path) -> Path:
+    """In a folder of its own, unless it is there."""
     target = folder / f"{source.stem}.o"
+    if target.exists():
+        return target
     done = subprocess.run([*command, "-c", source, "-o", target], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:6000]
     return target
 
 
-@functools.cache
-def _shared_objects() -> Path:
-    """Of all libraries of this process; goes when it ends, or with the next one where it is killed."""
-    made = make_scratch()
-    atexit.register(made.remove)
-    return made.path
-
-
-@functools.cache
 def _shared_object(command: tuple[str, ...], source: Path) -> Path:
-    """A family's own source, compiled once: it takes most of a library's time."""
-    return _object(command, source, Path(tempfile.mkdtemp(dir=_shared_objects())))
+    """A family's own source, which takes most of a library's time."""
+    with entered(f"family-object-{digest([*command, str(source)])[:16]}") as folder:
+        return _object(command, source, folder)
 
 
 def _expressions(kernel: Kernel) -> StepExpressions:
