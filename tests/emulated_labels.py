@@ -166,8 +166,6 @@ SHUFFLED_ALONE = (
 # The same in bf16: each form in which a kernel multiplies, rounds and stores.
 IN_BF16 = (
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16",
-    "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32",
-    "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
     "at-peaked-attention-persistentx4x64x2xturns",
     "slide-average-chain-portable-slidingx8x2x1x3x4x1-f16/channels_last-f16",
 )
@@ -399,6 +397,8 @@ FURTHER = (
     "sum-gpt-portable-directx32xearly-f16/row-f16/row-f16/row",
 )
 FURTHER_IN_BF16 = (
+    "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32",
+    "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
     "fold-heads-portable-columnsx32x2-f16/row",
     "fold-several-portable-sortedx32x1x4-f16/row",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16",

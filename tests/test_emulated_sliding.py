@@ -20,7 +20,7 @@ from bolt_build.families.grouped.kind import candidate_of
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.families.grouped.sliding import tiles
 
-IN_EVERY_RUN, ALL = 12, 24
+IN_EVERY_RUN, ALL = 7, 24
 EPILOGUES = ((), SILU, RESIDUAL)
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,14 @@ from bolt_build.errors import ExitCode
 
 EXAMPLE = ROOT / "examples" / "bolt-build-example"
 PATIENCE_SECONDS = 600
+EACH = """\
+import json, sys
+from bolt_build.cli.main import main
+for words in json.loads(sys.argv[1]):
+    if code := main(words):
+        sys.exit(code)
+    print(end="\\0", flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +52,22 @@ class Place:
     site: Path
     cache: Path
 
-    def bolt(self, *words: str, site: Path | None = None, code: int = ExitCode.OK) -> str:
+    def bolt(self, *words: str, site: Path | None = None) -> str:
         """What bolt-build prints."""
+        (said,) = self.each(words, site=site)
+        return said
+
+    def each(self, *commands: Sequence[str], site: Path | None = None) -> list[str]:
+        """What bolt-build prints of each command, one after the other in one process: every process imports all."""
         path = os.pathsep.join((str(site or self.site), str(ROOT)))
         done = subprocess.run(
-            [sys.executable, "-m", "bolt_build", *words], cwd=self.path, capture_output=True, text=True, check=False,
-            timeout=PATIENCE_SECONDS, env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(self.cache)},
+            [sys.executable, "-c", EACH, json.dumps(commands)], cwd=self.path, capture_output=True, text=True,
+            check=False, timeout=PATIENCE_SECONDS,
+            env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(self.cache)},
         )  # fmt: skip
-        assert done.returncode == code, done.stdout + done.stderr
+        assert done.returncode == ExitCode.OK, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-        return done.stdout
+        return done.stdout.split("\0")[:-1]
 
     def stale(self, recipe: str, *words: str, site: Path | None = None) -> dict[str, list[str]]:
         """Why each task of the recipe would run."""
@@ -102,10 +117,9 @@ def test_doctor_lists_one_of_everything(place: Place) -> None:
 
 def test_its_operator_has_kernels_on_targets_that_were_there_before(place: Place) -> None:
     """And its pass runs: of the negation nothing is left."""
-    for target, name in (("h200", "nearest"), ("host", "nearest"), ("toy", "nearest")):
-        shown = place.bolt("plan", "prototypes.yaml", "--target", target)
+    for shown in place.each(*(("plan", "prototypes.yaml", "--target", target) for target in ("h200", "host", "toy"))):
         (line,) = [line for line in shown.splitlines() if " distances " in line and "algorithm" in line]
-        assert f"{name} algorithm=direct" in line
+        assert "nearest algorithm=direct" in line
         assert "negate-distances: distance: negated (near is an attribute of it)" in shown
 
 
@@ -114,15 +128,14 @@ def test_engines_with_all_of_it(place: Place, tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(RECIPE.replace("[1, 3]", "1"))
     write_model(tmp_path / "tiny.onnx")
     here = ("--target", "host", "--target", "toy")
-    place.bolt("prototypes.yaml", *here)
-    place.bolt("tiny.yaml")
+    race = ("bench", "prototypes.yaml", "--target", "host", "--against", "numpy", "--rounds", "1")
+    _, _, raced = place.each(("prototypes.yaml", *here), ("tiny.yaml",), race)
     for target in ("host", "toy"):
         verified = json.loads((tmp_path / "generated/prototypes" / target / "verify.json").read_text())
         assert verified["ok"] is True
     assert (tmp_path / "generated/prototypes/toy/src/plan_b4.toy").is_file()
     assert "bolt_nearest::softmax" in (tmp_path / "generated/prototypes/toy/src/plan_b4.toy").read_text()
 
-    raced = place.bolt("bench", "prototypes.yaml", "--target", "host", "--against", "numpy", "--rounds", "1")
     assert "numpy" in raced
 
     # The same package in another folder is the same package.
