@@ -42,8 +42,9 @@ def _compiled(path: Path) -> Path:
     sources = [place / name for name in ("played_plan.cpp", "player.cpp")]
     includes = (DATA / "fake_cuda", place, glue.include_dir())
     flags = ("-std=c++17", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
-    files = (*sources, DATA / "player.cpp", choosing)
-    argv = ["g++", *flags, *(f"-I{path}" for path in includes), *map(str, files)]
+    unit = path.with_name("unit.cpp")
+    unit.write_text("".join(f'#include "{source}"\n' for source in (*sources, DATA / "player.cpp")))
+    argv = ["g++", *flags, *(f"-I{path}" for path in includes), str(unit), str(choosing)]
     subprocess.run([*argv, "-o", str(path)], check=True)
     return path
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from engine_builds import Built, build_engine
+from engine_builds import Built
 from graph_models import model, node, ones, tensor
-from nets import pooling_net, residual_net
 
 from bolt_build.cli.main import main
 from bolt_build.runtime.loader import Engine, EngineError
@@ -223,25 +222,14 @@ def test_no_compiler(
 # -- weights and inputs that are not the engine's ------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def engines(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> tuple[Built, Built]:
-    folder = tmp_path_factory.mktemp("engines")
-    found = (
-        build_engine(folder, "residual", residual_net(), cache, batch=[2]),
-        build_engine(folder, "pooling", pooling_net(), cache, batch=[2]),
-    )
-    assert [built.complaints for built in found] == [[], []]
-    return found
-
-
 def sentence(text: str) -> str:
     """`text` with CRC in place of any checksum."""
     return re.sub(r"\b[0-9a-f]{8}\b", "CRC", text)
 
 
-def test_weights_that_are_not_the_engines(engines: tuple[Built, Built], tmp_path: Path) -> None:
+def test_weights_that_are_not_the_engines(right_engines: tuple[Built, Built], tmp_path: Path) -> None:
     """By the runner and by the loader; one whose bytes were changed, too."""
-    engine, other = engines
+    engine, other = right_engines
     data = engine.weights.read_bytes()
     Path("cut.weights").write_bytes(data[:-100])
     Path("stub.weights").write_bytes(data[:50])
@@ -272,9 +260,9 @@ def test_weights_that_are_not_the_engines(engines: tuple[Built, Built], tmp_path
 
 
 def test_an_input_that_does_not_fit(
-    engines: tuple[Built, Built], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    right_engines: tuple[Built, Built], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    engine, _ = engines
+    engine, _ = right_engines
     np.save("image.npy", np.zeros((2, 3, 11, 13), np.float32))
     recipe = engine.directory.parents[2] / "residual.yaml"
     generated = ["--generated", str(engine.directory.parents[1])]
@@ -286,9 +274,9 @@ def test_an_input_that_does_not_fit(
     assert left(tmp_path) == before
 
 
-def test_no_environment_is_needed_to_run(engines: tuple[Built, Built], tmp_path: Path) -> None:
+def test_no_environment_is_needed_to_run(right_engines: tuple[Built, Built], tmp_path: Path) -> None:
     """The runner finds the libraries beside it, wherever it is called from and with an empty environment."""
-    engine, _ = engines
+    engine, _ = right_engines
     np.save("image.npy", np.ones((2, 3, 13, 11), np.float32))
     done = subprocess.run(
         [engine.directory / "residual-run", "--input", "image.npy", "--output", os.fspath(tmp_path / "y.npy")],

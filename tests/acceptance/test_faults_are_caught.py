@@ -53,6 +53,7 @@ def assert_named(report: VerifyReport, layer: str, *others: str) -> None:
 
 @pytest.fixture(scope="module")
 def nets() -> dict[str, onnx.ModelProto]:
+    """Which pass unbroken: `right_engines` are of them."""
     return {"residual": residual_net(), "pooling": pooling_net()}
 
 
@@ -93,7 +94,7 @@ def test_a_broken_template(
     right, wrong = "sum / static_cast<float>(count)", "sum / static_cast<float>(count + 1)"
     folder = edited(Portable().include_dir, tmp_path / "include", ("bolt_portable/reduce.h", right, wrong))
     monkeypatch.setattr(Portable, "include_dir", property(lambda self: folder))
-    built = build_engine(tmp_path / "p", "pooling", nets["pooling"], cache, batch=[1, 2])
+    built = build_engine(tmp_path / "p", "pooling", nets["pooling"], cache, batch=[2])
     assert_caught(built, "mean")
 
 
@@ -188,12 +189,5 @@ def test_a_swapped_residual(
         return replace(planned, plan=with_residuals_swapped(planned.plan))
 
     monkeypatch.setattr(engine_planning, "plan_parsed", plan_wrongly)
-    built = build_engine(tmp_path / "p", "residual", nets["residual"], cache, batch=[1, 2])
+    built = build_engine(tmp_path / "p", "residual", nets["residual"], cache, batch=[2])
     assert_caught(built, "c", "d")  # both joins read what is not theirs
-
-
-def test_the_same_nets_unbroken_pass(nets: dict[str, onnx.ModelProto], tmp_path: Path, cache: Path) -> None:
-    for name, model in nets.items():
-        built = build_engine(tmp_path / name, name, model, cache, batch=[1, 2])
-        assert built.complaints == []
-        assert built.report.ok
