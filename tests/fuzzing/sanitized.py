@@ -44,12 +44,15 @@ def weights_reader(folder: Path) -> Path:
 
 def driver_reader(folder: Path) -> Path:
     """The tuning driver's readers of engines and of workers' lines, and its writer of results."""
-    return _built("read_driver", [_driver() / "units" / "choosing.cpp"], (glue.include_dir(), _driver()), folder)
+    main, includes = _PROGRAMS / "read_driver.cpp", (glue.include_dir(), _driver())
+    choosing = _driver() / "units" / "choosing.cpp"
+    return _kept("read_driver", (main, choosing), includes, (main, driver_choosing(folder)), folder)
 
 
 def driver_choosing(folder: Path) -> Path:
     """The object of what the driver reads, writes and chooses, which needs no CUDA: the same for all programs."""
-    return _compiled(_driver() / "units" / "choosing.cpp", (glue.include_dir(), _driver()), folder)
+    source = _driver() / "units" / "choosing.cpp"
+    return _kept("choosing.o", (source,), (glue.include_dir(), _driver()), ("-c", source), folder)
 
 
 def _driver() -> Path:
@@ -67,14 +70,10 @@ def run(reader: Path, *words: str | Path, codes: Sequence[int] = (0, 3)) -> Fini
 
 
 def _built(name: str, sources: Sequence[Path], includes: Sequence[Path], folder: Path) -> Path:
-    """The program of `data/fuzz/NAME.cpp` over `sources`."""
+    """The program of `data/fuzz/NAME.cpp` and `sources`, in one unit: most of the time goes into headers."""
     main = _PROGRAMS / f"{name}.cpp"
-    objects = [_compiled(source, includes, folder) for source in sources]
-    return _kept(name, (main, *sources), includes, (main, *objects), folder)
-
-
-def _compiled(source: Path, includes: Sequence[Path], folder: Path) -> Path:
-    return _kept(f"{source.stem}.o", (source,), includes, ("-c", source), folder)
+    words = (word for source in sources for word in ("-include", source))
+    return _kept(name, (main, *sources), includes, (*words, main), folder)
 
 
 def _kept(
