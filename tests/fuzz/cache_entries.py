@@ -19,7 +19,7 @@ from fuzzing.json_mutation import spoiled
 from bolt_build.build.cache import Cache, RefusedEntry
 from bolt_build.digest import digest, digest_bytes
 
-LONG, SHORT = 2500, 60
+LONG, SHORT = 2500, 30
 
 _TRAVERSALS = ("../../victim", "../../../victim", "/victim", "..", ".", "", "a/b", "\0", "\ud800", "x" * 300)
 _SPARSE = 1 << 30

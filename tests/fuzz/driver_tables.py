@@ -12,7 +12,7 @@ from fuzzing.case import Case, Violation
 from bolt_build.errors import BoltError
 from bolt_build.tuning.exchange.results import read_results
 
-LONG, SHORT = 5000, 40
+LONG, SHORT = 5000, 25
 
 _NUMBERS = (
     "0", "1", "2", "64", "-1", "", " 5", "+5", "0x10", "1e3", "1.5", "nan", "inf", "-inf", "1e999", "9" * 400,
