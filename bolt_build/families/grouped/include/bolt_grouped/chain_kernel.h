@@ -132,6 +132,7 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
     const int warp = threadIdx.x / 32, strip = warp % Sums::strips, own = warp / Sums::strips;
     const std::uint32_t place = Factor::place(strip / octets * Sums::high, strip % octets * 8);
     const typename Factor::Diagonal diagonal;
+    const Packed<Element, Between> packed(between);
 
     // Constants, which no kernel in front writes.
 #pragma unroll 1
@@ -166,7 +167,7 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
       for (int step = own; step < steps; step += across) {
         typename Factor::Left left;
         Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
-                        now.bias + step * 16, diagonal, between, left);
+                        now.bias + step * 16, diagonal, packed, left);
         sums.multiply(left, now.factors + step * factors_of_step);
       }
       slot = slot + 1 == stages ? 0 : slot + 1;

@@ -99,6 +99,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     const int row = strip / octets * high, column = strip % octets * 8;
     const std::uint32_t place = Factor::place(row, column);
     const typename Factor::Diagonal diagonal;
+    const Packed<Element, Between> packed(between);
 
     // Constants, which no kernel in front writes.
     if (first < end) Front::fill(shared.constants[0], a, slabs, first);
@@ -130,7 +131,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
       for (int step = own; step < steps; step += across) {
         typename Factor::Left result;
         Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
-                        now.bias + step * 16, diagonal, between, result);
+                        now.bias + step * 16, diagonal, packed, result);
         store(conv, corner, row, column, at * slab + step * 16, shared.staged[warp], result);
         if constexpr (sums)
           leave_sums(conv, corner, blockIdx.x / a.chain.parts, strip, row, column, at * slab + step * 16, result);

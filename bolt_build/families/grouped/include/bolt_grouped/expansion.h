@@ -70,13 +70,26 @@ struct Expansion {
     }
   }
 
+  /// Octets of channels whose sums a warp has at once. Factors of few steps stay in registers for all of them.
+  static constexpr int at_once = depths <= 4 && octets > 4 ? 4 : octets;
+  /// Right factors stay in registers for all runs of a warp, where they take few.
+  static constexpr bool held = 2 * depths * octets <= 24 && runs > warps;
+
   /// A slab of the halo from its pixels' channels: zero where a window leaves the image.
   template <typename Before>
   static __device__ void expand(const Half* given, const Constants& constants, const Inside& inside,
                                 const Before& before, Half* halo) {
     const int lane = threadIdx.x % 32;
     const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(given)) + lane / 16 * 16;
-    Half* const own = halo + lane / 4 * pitch + lane % 4 * 2;
+    const Packed<Element, Before> packed(before);
+    Right<2> kept[held ? depths : 1][held ? octets : 1];
+    if constexpr (held) {
+#pragma unroll
+      for (int step = 0; step < depths; ++step)
+#pragma unroll
+        for (int j = 0; j < octets; ++j) kept[step][j] = constants.first[step][j * 32 + lane];
+    }
+    const auto right = [&](int step, int j) { return held ? kept[step][j] : constants.first[step][j * 32 + lane]; };
 #pragma unroll 1
     for (int run = threadIdx.x / 32; run < runs; run += warps) {
       std::uint32_t from[2];
@@ -85,40 +98,83 @@ struct Expansion {
         const int pixel = run * 32 + half * 16 + lane % 16;
         from[half] = base + static_cast<std::uint32_t>(min(pixel, pixels - 1) * given_pitch * 2);
       }
-      float sum[2][octets][4];
-#pragma unroll
-      for (int j = 0; j < octets; ++j) {
-        const float2 bias = *reinterpret_cast<const float2*>(constants.first_bias + j * 8 + lane % 4 * 2);
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          sum[half][j][0] = sum[half][j][2] = bias.x, sum[half][j][1] = sum[half][j][3] = bias.y;
-      }
-#pragma unroll(depths < 4 ? depths : 2)
-      for (int step = 0; step < depths; ++step) {
-        Multiply<16, Element> factor[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) factor[half].load(from[half] + static_cast<std::uint32_t>(step * 32));
-#pragma unroll
-        for (int j = 0; j < octets; ++j) {
-          const Right<2> b = constants.first[step][j * 32 + lane];
-#pragma unroll
-          for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(factor[half].a, b, sum[half][j]);
-        }
-      }
       const std::uint32_t of_lane = inside[run * 8 + lane / 4];
-      Half* const to = own + run * 32 * pitch;
+      const Packed<Element, Before> quarter[4] = {packed.where(of_lane & 1), packed.where(of_lane >> 8 & 1),
+                                                  packed.where(of_lane >> 16 & 1), packed.where(of_lane >> 24 & 1)};
+      Multiply<16, Element> factor[octets == at_once ? 1 : depths][2];
+      if constexpr (octets != at_once) {
 #pragma unroll
-      for (int quarter = 0; quarter < 4; ++quarter) {
-        if (quarter > (eights - 1) % 4 && run == runs - 1) continue;  // no pixels of the halo
-        const bool there = of_lane >> 8 * quarter & 1;
+        for (int step = 0; step < depths; ++step)
 #pragma unroll
-        for (int j = 0; j < octets; ++j) {
-          const float* const two = sum[quarter / 2][j] + quarter % 2 * 2;
-          const std::uint32_t value = portable::paired<Element>(before(two[0], Place{}), before(two[1], Place{}));
-          *reinterpret_cast<std::uint32_t*>(to + quarter * 8 * pitch + j * 8) = there ? value : 0u;
+          for (int half = 0; half < 2; ++half) factor[step][half].load(from[half] + static_cast<std::uint32_t>(step * 32));
+      }
+#pragma unroll
+      for (int first = 0; first < octets; first += at_once) {
+        const int count = min(at_once, octets - first);
+        float sum[2][at_once][4];
+#pragma unroll(depths < 4 ? depths : 2)
+        for (int step = 0; step < depths; ++step) {
+          Multiply<16, Element>(&own)[2] = factor[octets == at_once ? 0 : step];
+          if constexpr (octets == at_once) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) own[half].load(from[half] + static_cast<std::uint32_t>(step * 32));
+          }
+#pragma unroll
+          for (int j = 0; j < count; ++j) {
+            const Right<2> b = right(step, first + j);
+            if (step == 0) {
+              const float2 bias = *reinterpret_cast<const float2*>(constants.first_bias + (first + j) * 8 + lane % 4 * 2);
+              const float begin[4] = {bias.x, bias.y, bias.x, bias.y};
+#pragma unroll
+              for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, begin, sum[half][j]);
+            } else {
+#pragma unroll
+              for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, sum[half][j], sum[half][j]);
+            }
+          }
+        }
+        Half* const to = halo + run * 32 * pitch + first * 8;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          std::uint32_t two[2][at_once];
+#pragma unroll
+          for (int j = 0; j < count; ++j) {
+            std::uint32_t both[2];
+            Packed<Element, Before>::pack(quarter[2 * half], quarter[2 * half + 1], sum[half][j], both);
+            two[0][j] = both[0], two[1][j] = both[1];
+          }
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            // Behind the last eight pixels of the halo there is no room.
+            if (2 * half + i <= (eights - 1) % 4 || run != runs - 1) put(to + (2 * half + i) * 8 * pitch, count, two[i]);
         }
       }
     }
+  }
+
+  /// Leaves `count` octets of eight pixels, of which a lane has two channels of pixel lane / 4.
+  static __device__ void put(Half* to, int count, const std::uint32_t (&two)[at_once]) {
+    const int lane = threadIdx.x % 32;
+#if __CUDA_ARCH__ >= 900
+    const Half* const row = to + lane % 8 * pitch + lane / 8 * 8;
+    const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+#pragma unroll
+    for (int j = 0; j < count; j += 4) {
+      if (count - j >= 4) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + j * 16), "r"(two[j]),
+                     "r"(two[j + 1]), "r"(two[j + 2]), "r"(two[j + 3])
+                     : "memory");
+      } else {
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(at + j * 16), "r"(two[j]),
+                     "r"(two[j + 1])
+                     : "memory");
+      }
+    }
+#else
+#pragma unroll
+    for (int j = 0; j < count; ++j)
+      *reinterpret_cast<std::uint32_t*>(to + lane / 4 * pitch + j * 8 + lane % 4 * 2) = two[j];
+#endif
   }
 };
 

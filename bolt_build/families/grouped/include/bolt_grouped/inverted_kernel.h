@@ -57,6 +57,7 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
     const int warp = threadIdx.x / 32, strip = warp % Sums::strips, own = warp / Sums::strips;
     const std::uint32_t place = Factor::place(strip / octets * Sums::high, strip % octets * 8);
     const typename Factor::Diagonal diagonal;
+    const Packed<Element, Between> packed(between);
 
     // Constants, which no kernel in front writes.
     fill(shared.constants[0], a, slabs, 0, part);
@@ -90,7 +91,7 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
       for (int step = own; step < steps; step += across) {
         typename Factor::Left factor;
         Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
-                        now.bias + step * 16, diagonal, between, factor);
+                        now.bias + step * 16, diagonal, packed, factor);
         sums.multiply(factor, now.factors + step * factors_of_step);
       }
       slot = next;
