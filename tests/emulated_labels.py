@@ -317,6 +317,7 @@ FURTHER = (
     "chain-odd-residual+23-grouped-chainx",
     "chain-wide+328-grouped-chainx",
     "inverted-odd+23-grouped-invertedx",
+    "inverted-form+44-grouped-invertedx2x8x1x3x48x2x1-f16",
     "expanded-odd-channels+dw-grouped-expandedx",
     "expanded-3x3s2+dw+mean-grouped-expandedx",
     "normed-1d-grouped-normedx",

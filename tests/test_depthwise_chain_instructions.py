@@ -1,4 +1,4 @@
-"""How many instructions the kernels around depthwise convolutions take, as nvcc writes them: what bounds these kernels."""
+"""How many instructions kernels around depthwise convolutions take, as nvcc writes them: what bounds these kernels."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from bolt_build.graph.ir import Array
 from bolt_build.toolchain import probe
 
 CHAIN: Named = (
-    ("kind", "chain"), ("rows", 8), ("columns", 8), ("pairs", 2), ("across", 1), ("slab", 48), ("stages", 1), ("parts", 1),
+    ("kind", "chain"), ("rows", 8), ("columns", 8), ("pairs", 2), ("across", 1), ("slab", 48), ("stages", 1),
+    ("parts", 1),
 )  # fmt: skip
 EXPANDED: Named = (
-    ("kind", "expanded"), ("rows", 8), ("columns", 8), ("pairs", 2), ("across", 1), ("slab", 32), ("parts", 1),
+    ("kind", "expanded"), ("rows", 8), ("columns", 8), ("pairs", 2), ("across", 1), ("slab", 16), ("parts", 1),
+    ("halos", 1),
 )  # fmt: skip
 SWISHED = expanded("swished", (1, 16, 9, 9), 32, epilogue=SILU)
 

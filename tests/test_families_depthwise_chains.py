@@ -14,7 +14,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Alternative, Candidate, StepExpressions
 from bolt_build.families.common.chains import parts
+from bolt_build.families.grouped.chain import chain_shape, tile_of
 from bolt_build.families.grouped.family import Grouped
+from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
@@ -95,6 +97,31 @@ def test_a_depthwise_convolution_and_the_product_in_front_are_one_kernel() -> No
     )
     (unit,) = FAMILY.units([(step.problem, candidates[0])], H200)
     assert unit.text.startswith('#include "bolt_grouped/expanded_kernel.h"\n')
+
+
+@pytest.mark.parametrize(("halos", "cxx"), [(2, 2), (1, 0)])
+def test_slabs_of_channels_lie_in_turn_where_a_block_has_one_halo(halos: int, cxx: int) -> None:
+    (alternative,), _ = proposed(inverted(), 0)
+    (step,) = alternative.steps
+    chain = chain_shape(step.problem)
+    tile = InvertedTile(8, 16, 2, 1, 48, 1, halos)
+    candidate = Candidate("grouped", tile.parameters)
+    assert (dict(tile.parameters).get("halos"), tile_of(candidate)) == ({2: None, 1: 1}[halos], tile)
+    assert FAMILY.refuse(step.problem, candidate, H200) is None
+    (unit,) = FAMILY.units([(step.problem, candidate)], H200)
+    assert f", 32, 8, 2, 2, 1, 48, {cxx}, 3, 8, 8>" in unit.text
+    # Of 229,376 bytes: four blocks of a multiprocessor in the place of two.
+    assert tile.shared_bytes(chain) == {2: 76544, 1: 49024}[halos]
+
+
+def test_one_slab_alone_does_not_lie_in_turn() -> None:
+    """Of 144 channels in two parts."""
+    of = inverted(more='%t = tanh(%y) // "t"', outputs="%z, %t")
+    (alternative,), _ = proposed(of, 0, without="")
+    stated = "kind=expanded rows=8 columns=16 pairs=2 across=1 slab=80 parts=2 halos=1"
+    candidate = Candidate("grouped", ExpandedTile(8, 16, 2, 1, 80, 2, 1).parameters)
+    assert str(candidate) == f"grouped {stated}"
+    assert FAMILY.refuse(alternative.steps[0].problem, candidate, H200) == f"grouped {stated} is none of its candidates"
 
 
 @pytest.mark.parametrize(("slab", "parts", "halos"), [(48, 1, 2), (48, 2, 2), (64, 2, 2), (80, 2, 1), (16, 2, 2)])

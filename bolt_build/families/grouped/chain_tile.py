@@ -93,10 +93,12 @@ class Busy:
         return max(self.tensor, self.others, self.shared)
 
 
-def seconds_of(chain: ChainShape, load: Load, blocks: int, slabs: int, instructions: float, target: Target) -> float:
+def seconds_of(
+    chain: ChainShape, load: Load, blocks: int, slabs: int, waits: int, instructions: float, target: Target
+) -> float:
     """Predicted time of blocks that have so many slabs of channels one behind the other, and in each so many
-    instructions of a warp. A product in front makes them: that of the first slab is waited for alone."""
-    alone = (slabs + 1) * _SLAB + slabs * instructions * _CLOCKS / _clocks_a_second(target) + load.read / _LOADS
+    instructions of a warp. A product in front makes them, for which all warps wait so many times."""
+    alone = waits * _SLAB + slabs * instructions * _CLOCKS / _clocks_a_second(target) + load.read / _LOADS
     return _in_turn(chain, load, blocks, alone, _EFFICIENCY, target)
 
 

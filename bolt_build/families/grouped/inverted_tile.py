@@ -32,11 +32,25 @@ from bolt_build.families.grouped.shape import SPACE, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
+HALOS = 2
+"""Slabs of the halo of a tile that does not say how many."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Halos and constants of slabs in shared memory, as kernels have them, and what tiles in C++ call that."""
+
+    cxx: int
+    halos: int
+    constants: int
+
 
 @dataclass(frozen=True)
 class SlabTile:
     """Positions of a block, warps along them and across the results, and the channels of a slab between; a block has
-    one of `parts` of the channels. `kind` is what candidates call it."""
+    one of `parts` of the channels. Of `halos` in shared memory one is expanded while the other is convolved; one alone
+    takes less of it, so that more blocks are beside each other, which do both at once. `kind` is what candidates call
+    it."""
 
     rows: int
     columns: int
@@ -44,23 +58,31 @@ class SlabTile:
     across: int
     slab: int
     parts: int
+    halos: int = HALOS
 
     kind: ClassVar[str]
 
     @property
     def parameters(self) -> Named:
-        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
+        named = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return (("kind", self.kind), *(pair for pair in named if pair != ("halos", HALOS)))
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
         """Raises ValueError."""
         reader.word("kind", {cls.kind: cls.kind})
-        return cls(*(reader.number(each.name) for each in fields(cls)))
+        return cls(*(reader.number(each.name, HALOS if each.name == "halos" else None) for each in fields(cls)))
 
     @property
     def extent(self) -> tuple[int, ...]:
         """Of a block, and of its warps."""
         return (self.rows, self.columns, self.pairs, self.across)
+
+    def held(self, slabs: int) -> Held:
+        """What of so many slabs of a block lies in shared memory."""
+        if slabs == 1:
+            return Held(1, 1, 1)
+        return Held(0, 1, 2) if self.halos == 1 else Held(2, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -87,16 +109,16 @@ class InvertedTile(SlabTile):
         return ceil(chain.conv.channels / self.slab)
 
     def slab_bytes(self, chain: ChainShape, slabs: int) -> int:
-        """Shared memory for the channels given, two slabs of the halo and constants of three, or of the only one that a
-        block has, and pixels inside."""
+        """Shared memory for the channels given, slabs of the halo and constants, and pixels inside."""
         shape, tile = chain.conv, self.behind
         depth, n = aligned(chain.given, STEP), tile.n(chain)
         pitch = self.slab + (0 if self.slab // OCTET % 2 else OCTET)
         pixels = self._pixels(chain)
         given = pixels * (depth + (0 if depth // OCTET % 2 else OCTET))
-        halos = 2 * (given + kept(slabs) * aligned(pixels) * pitch)
+        held = self.held(slabs)
+        halos = 2 * (given + held.halos * aligned(pixels) * pitch)
         constants = self.slab * (2 * depth + 8 + 2 * shape.kernel[1] * tall(shape) + 2 * OCTET * n)
-        return halos + (1 if slabs == 1 else 3) * constants + 32 * ceil(pixels / 32)
+        return halos + held.constants * constants + 32 * ceil(pixels / 32)
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """The same; or sums, which lie there afterwards."""
@@ -154,7 +176,9 @@ class InvertedTile(SlabTile):
         load = Load(32 * tile.warps, tile.registers(chain), shared, read + constants, busy)
         slabs, runs = ceil(shape.channels / self.slab), ceil(ceil(self._pixels(chain) / 32) / tile.warps)
         instructions = tile.of_slab(part) + runs * self._of_run(part)
-        return seconds_of(chain, load, tile.blocks(chain), slabs, instructions, target)
+        # The first slab is waited for alone, or every one twice: until it is expanded, and until it is convolved.
+        waits = slabs + 1 if slabs == 1 or self.halos == HALOS else 2 * slabs
+        return seconds_of(chain, load, tile.blocks(chain), slabs, waits, instructions, target)
 
     def flops(self, chain: ChainShape) -> int:
         """Operations, those with zeros and those on the halo included."""
@@ -165,7 +189,7 @@ class InvertedTile(SlabTile):
         """`bolt::grouped::InvertedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 2, 3, 8, 8>`"""
         tile, depth = self.behind, aligned(chain.given, STEP)
         sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab)
-        others = (kept(self.slabs(chain)), tile.n(chain), wide(chain.given), wide(chain.results))
+        others = (self.held(self.slabs(chain)).cxx, tile.n(chain), wide(chain.given), wide(chain.results))
         words = ", ".join(map(str, (*sizes, *others)))
         return f"{SPACE}::InvertedTile<{chain.conv.window}, {words}{chain.conv.element}>"
 
@@ -186,7 +210,7 @@ class ExpandedTile(SlabTile):
     @cached_property
     def front(self) -> InvertedTile:
         """What expands the halo, as a tile; sums of no product are behind it."""
-        return InvertedTile(self.rows, self.columns, self.pairs, self.across, self.slab, self.parts)
+        return InvertedTile(*(getattr(self, each.name) for each in fields(self)))
 
     def n(self, chain: ChainShape) -> int:
         """Runs of eight results of a product behind: none."""
@@ -227,14 +251,9 @@ class ExpandedTile(SlabTile):
         """`bolt::grouped::ExpandedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 2, 8, 8>`"""
         depth = aligned(chain.given, STEP)
         sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab)
-        others = (kept(self._slabs(chain)), wide(chain.given), wide(chain.conv.channels))
+        others = (self.held(self._slabs(chain)).cxx, wide(chain.given), wide(chain.conv.channels))
         words = ", ".join(map(str, (*sizes, *others)))
         return f"{SPACE}::ExpandedTile<{chain.conv.window}, {words}{chain.conv.element}>"
-
-
-def kept(slabs: int) -> int:
-    """Slabs of the halo in shared memory: while one is expanded, the one in front of it is convolved."""
-    return min(slabs, 2)
 
 
 @functools.lru_cache(maxsize=64)
@@ -254,8 +273,9 @@ def inverted_tiles(chain: ChainShape) -> Iterator[InvertedTile]:
     depth = aligned(chain.conv.channels, STEP)
     for (pairs, rows, columns, across), slab in product(places(chain), _EXPANDED):
         if slab // STEP % across == 0 and slab <= depth:
-            for parts in parts_of(chain):
-                yield InvertedTile(rows, columns, pairs, across, slab, parts)
+            for parts, halos in product(parts_of(chain), (HALOS, 1)):
+                if halos == HALOS or chain.conv.channels > slab:
+                    yield InvertedTile(rows, columns, pairs, across, slab, parts, halos)
 
 
 def expanded_tiles(chain: ChainShape) -> Iterator[ExpandedTile]:
@@ -263,5 +283,6 @@ def expanded_tiles(chain: ChainShape) -> Iterator[ExpandedTile]:
     depth = aligned(chain.conv.channels, STEP)
     for (pairs, rows, columns, across), slab in product(places(chain), _EXPANDED):
         if slab // STEP % across == 0 and slab <= depth:
-            for parts in _BESIDE:
-                yield ExpandedTile(rows, columns, pairs, across, slab, parts)
+            for parts, halos in product(_BESIDE, (HALOS, 1)):
+                if halos == HALOS or ceil(chain.conv.channels / slab) > parts:
+                    yield ExpandedTile(rows, columns, pairs, across, slab, parts, halos)

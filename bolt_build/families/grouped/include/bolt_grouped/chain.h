@@ -15,7 +15,8 @@ template <typename Window, int rows, int octets, int pairs, int across, int slab
 struct ChainTile {};
 
 /// The same behind a product of single positions, which computes the halo of each slab in shared memory from all `depth`
-/// channels (a multiple of 16) of its pixels. `halos` of these lie there: two, or one where a block has one slab alone.
+/// channels (a multiple of 16) of its pixels. `halos` of these lie there: two, so that one is expanded while the one in front
+/// of it is convolved; one where a block has one slab alone; 0 for one in which slabs lie in turn.
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int n, int load,
           int access, typename Element = portable::f16>
 struct InvertedTile {};

@@ -20,13 +20,14 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
   using Front = Expansion<W, depth, rows, columns, pairs, slab, load, warps, Element>;
   using Factor = typename Front::Factor;
   using Constants = typename Front::Constants;
+  using Slabs = SlabsHeld<halos>;
   /// A warp's results of 16 channels on their way to memory: pixels lie so far apart that no two lanes share a bank.
   static constexpr int staged_pitch = 24, positions = 8 * high;
   struct Shared {
     alignas(16) Half given[Front::Given::halves];
-    alignas(16) Half halo[halos][Front::halo_halves];
+    alignas(16) Half halo[Slabs::halos][Front::halo_halves];
     alignas(16) Half staged[warps][positions * staged_pitch];
-    Constants constants[halos == 1 ? 1 : 3];
+    Constants constants[Slabs::constants];
     alignas(16) typename Front::Inside inside;
   };
   static constexpr int shared_bytes = static_cast<int>(sizeof(Shared));
@@ -103,7 +104,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
 
     // Constants, which no kernel in front writes.
     if (first < end) Front::fill(shared.constants[0], a, slabs, first);
-    if constexpr (halos > 1)
+    if constexpr (halos != 1)
       if (first + 1 < end) Front::fill(shared.constants[1], a, slabs, first + 1);
     for (Constants& some : shared.constants) Front::without_bias(some, a);
     Front::mark(shared.inside, conv, corner);
@@ -118,8 +119,8 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     for (int at = first; at < end; ++at) {
       settle<0>();
       __syncthreads();  // this slab is expanded, the next one's constants are there, and those of the last one are free
-      const int next = slot == 2 ? 0 : slot + 1, turn = (at - first) % halos;
-      if constexpr (halos > 1) {
+      const int next = slot == Slabs::constants - 1 ? 0 : slot + 1, turn = (at - first) % Slabs::halos;
+      if constexpr (halos == 2) {
         if (at + 2 < end) Front::fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2);
         commit();
         if (at + 1 < end) Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[1 - turn]);
@@ -135,6 +136,14 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
         store(conv, corner, row, column, at * slab + step * 16, shared.staged[warp], result);
         if constexpr (sums)
           leave_sums(conv, corner, blockIdx.x / a.chain.parts, strip, row, column, at * slab + step * 16, result);
+      }
+      if constexpr (halos == 0) {
+        if (at + 1 < end) {
+          __syncthreads();  // this slab is convolved
+          if (at + 2 < end) Front::fill(shared.constants[slot], a, slabs, at + 2);
+          commit();
+          Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[0]);
+        }
       }
       slot = next;
     }

@@ -7,6 +7,14 @@
 
 namespace bolt::grouped {
 
+/// What of a block's slabs lies in shared memory, by a tile's `halos`: the halo of one that is expanded and of the one in
+/// front of it, and the constants of both and of the next; or all of the only slab; or one halo in turn, and the constants
+/// of it and of the next.
+template <int of_tile>
+struct SlabsHeld {
+  static constexpr int halos = of_tile == 2 ? 2 : 1, constants = of_tile == 2 ? 3 : of_tile == 1 ? 1 : 2;
+};
+
 /// Of a tile of `rows` by `columns` positions: the halo of `depth` channels given, from which `warps` warps compute slabs of
 /// `slab` channels.
 template <typename W, int depth, int rows, int columns, int pairs, int slab, int load, int warps,

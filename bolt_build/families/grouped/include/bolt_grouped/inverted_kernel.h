@@ -16,16 +16,16 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
   static constexpr int threads = Sums::threads;
   using Front = Expansion<W, depth, rows, Sums::columns, pairs, slab, load, threads / 32, Element>;
   using Factor = typename Front::Factor;
+  using Slabs = SlabsHeld<halos>;
   static constexpr int factors_of_step = n * 32;
 
   struct Constants : Front::Constants {
     alignas(16) Right<2> factors[slab / 16 * factors_of_step];
   };
-  /// Constants of three slabs: of the one that is expanded, the one in front of it, and the next; or of the only one.
   struct Shared {
     alignas(16) Half given[Front::Given::halves];
-    alignas(16) Half halo[halos][Front::halo_halves];
-    Constants constants[halos == 1 ? 1 : 3];
+    alignas(16) Half halo[Slabs::halos][Front::halo_halves];
+    Constants constants[Slabs::constants];
     alignas(16) typename Front::Inside inside;
   };
   static constexpr int slab_bytes = static_cast<int>(sizeof(Shared));
@@ -61,7 +61,7 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
 
     // Constants, which no kernel in front writes.
     fill(shared.constants[0], a, slabs, 0, part);
-    if constexpr (halos > 1)
+    if constexpr (halos != 1)
       if (slabs > 1) fill(shared.constants[1], a, slabs, 1, part);
     for (Constants& each : shared.constants) Front::without_bias(each, a);
     Front::mark(shared.inside, conv, corner);
@@ -77,15 +77,15 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
     for (int at = 0; at < slabs; ++at) {
       settle<0>();
       __syncthreads();  // this slab is expanded, the next one's constants are there, and those of the last one are free
-      const int next = slot == 2 ? 0 : slot + 1;
-      if constexpr (halos > 1) {
+      const int next = slot == Slabs::constants - 1 ? 0 : slot + 1;
+      if constexpr (halos == 2) {
         if (at + 2 < slabs) fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2, part);
         commit();
         if (at + 1 < slabs)
-          Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[(at + 1) % halos]);
+          Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[(at + 1) % 2]);
       }
       const Constants& now = shared.constants[slot];
-      const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[at % halos])) + place;
+      const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[at % Slabs::halos])) + place;
       const int steps = min(slab / 16, (a.expanded - at * slab + 15) / 16);
 #pragma unroll 1
       for (int step = own; step < steps; step += across) {
@@ -93,6 +93,14 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
         Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
                         now.bias + step * 16, diagonal, packed, factor);
         sums.multiply(factor, now.factors + step * factors_of_step);
+      }
+      if constexpr (halos == 0) {
+        if (at + 1 < slabs) {
+          __syncthreads();  // this slab is convolved
+          if (at + 2 < slabs) fill(shared.constants[slot], a, slabs, at + 2, part);
+          commit();
+          Front::expand(shared.given, shared.constants[next], shared.inside, before, shared.halo[0]);
+        }
       }
       slot = next;
     }
