@@ -118,6 +118,27 @@ def test_sliding_windows_stand_beside_the_other_kernels_of_each_shape(
 
 
 @pytest.mark.usefixtures("scripts")
+def test_slabs_in_turn_stand_beside_those_expanded_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks.kernels import slab_kernels as script
+
+    monkeypatch.setattr(script, "LAYERS", (script.LAYERS[1], script.LAYERS[-1]))
+    monkeypatch.setattr(script.chain_kernels, "Library", Alike)
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["slab_kernels.py", str(tmp_path), "--count", "2", "--out", str(out)])
+    assert script.main() == 1
+    assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
+    found = json.loads(out.read_text())
+    assert list(found["layers"]) == ["112 3x3s2 16 96+24", "14 5x5s1 112 672+dw+mean"]
+    for row in found["layers"].values():
+        in_turn = [["halos=1" in each["candidate"] for each in row[way]] for way in script.WAYS]
+        assert in_turn == [[False] * 2, [True] * 2]
+    assert [row["us"] for row in found["layers"].values()] == [10.0, 14.0]
+
+
+@pytest.mark.usefixtures("scripts")
 def test_poolings_that_slide_stand_behind_the_plain_kernel_of_each_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
