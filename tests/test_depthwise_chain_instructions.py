@@ -50,7 +50,7 @@ def instructions(layer: Layer, tile: Named, folder: Path) -> Counter[str]:
     return Counter(re.findall(r"^\s*(?:@!?%p\d+ )?([a-z][a-z0-9_]*(?:\.[A-Za-z0-9]+)*)", text, re.M))
 
 
-@pytest.mark.parametrize(("stride", "sixteens", "eights", "loads"), [(1, 6, 24, 9), (2, 12, 12, 15)])
+@pytest.mark.parametrize(("stride", "sixteens", "eights", "loads"), [(1, 6, 24, 12), (2, 12, 12, 18)])
 def test_a_pair_of_lines_is_loaded_once_for_all_its_taps(
     stride: int, sixteens: int, eights: int, loads: int, tmp_path: Path
 ) -> None:

@@ -118,62 +118,57 @@ struct DepthwiseFactor {
   }
 
   /// What a lane does: how it makes its part of a diagonal matrix of half 0 or 1 of a word, as __byte_perm's selectors; and
-  /// where its rows of 8 x 8 matrices begin: of two pairs of lines, of one pair, and of one line, those of two times eight
-  /// channels.
+  /// where its rows of 8 x 8 matrices begin, of two pairs of lines.
   struct Diagonal {
-    std::uint32_t of[2], two_pairs, one_pair, one_line;
+    std::uint32_t of[2], two_pairs;
     __device__ Diagonal() {
       const int lane = threadIdx.x % 32, result = lane / 4, channel = lane % 4 * 2;
       of[0] = result == channel ? 0x4410u : result == channel + 1 ? 0x1044u : 0x4444u;
       of[1] = result == channel ? 0x4432u : result == channel + 1 ? 0x3244u : 0x4444u;
       const int matrix = lane / 8;
       two_pairs = static_cast<std::uint32_t>((matrix % 2 * Lines::below + matrix / 2 * Lines::beside) * line_bytes);
-      one_pair = static_cast<std::uint32_t>(matrix % 2 * Lines::below * line_bytes + matrix / 2 * 16);
-      one_line = static_cast<std::uint32_t>(matrix % 2 * 16);
     }
     __device__ std::uint32_t operator()(std::uint32_t word, int half) const { return __byte_perm(word, 0, of[half]); }
   };
 
-  /// The pairs of lines of a column, two in four registers, of two times eight channels.
+  /// The pairs of lines of a column, two in four registers, of eight channels.
   struct Column {
-    std::uint32_t at[Lines::count / 2][2][4];
+    std::uint32_t at[Lines::count / 2][4];
 
-    __device__ void load(std::uint32_t corner, const Diagonal& lane) {
+    /// `corner` is the lane's, of two pairs.
+    __device__ void load(std::uint32_t corner) {
 #pragma unroll
       for (int k = 0; k < Lines::count; k += 2) {
         if (Lines::lines(k) == 2 && Lines::lines(k + 1) == 2) {
+          Multiply<16> four;
+          four.load(corner + static_cast<std::uint32_t>(Lines::line(k) * line_bytes));
 #pragma unroll
-          for (int eight = 0; eight < 2; ++eight) {
-            Multiply<16> four;
-            four.load(corner + lane.two_pairs + static_cast<std::uint32_t>(Lines::line(k) * line_bytes + eight * 16));
-#pragma unroll
-            for (int i = 0; i < 4; ++i) at[k / 2][eight][i] = four.a[i];
-          }
+          for (int i = 0; i < 4; ++i) at[k / 2][i] = four.a[i];
           continue;
         }
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const std::uint32_t from = corner + static_cast<std::uint32_t>(Lines::line(k + i) * line_bytes);
           if (Lines::lines(k + i) == 2) {
-            Multiply<16> four;
-            four.load(from + lane.one_pair);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) at[k / 2][j / 2][2 * i + j % 2] = four.a[j];
-          } else if (Lines::lines(k + i) == 1) {  // what lies behind it may be beyond the halo
             Multiply<8> two;
-            two.load(from + lane.one_line);
-            at[k / 2][0][2 * i] = two.a[0];
-            at[k / 2][1][2 * i] = two.a[1];
+            two.load(from);
+            at[k / 2][2 * i] = two.a[0];
+            at[k / 2][2 * i + 1] = two.a[1];
+          } else if (Lines::lines(k + i) == 1) {  // what lies behind it may be beyond the halo
+            asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+                         : "=r"(at[k / 2][2 * i])
+                         : "r"(from)
+                         : "memory");
           }
         }
       }
     }
     /// Adds to the sums of two rows what taps of `weights` give, eight channels.
-    __device__ void multiply(int two, int odd, int eight, const std::uint32_t (&weights)[W::taps_h], float (&sum)[4]) const {
+    __device__ void multiply(int two, int odd, const std::uint32_t (&weights)[W::taps_h], float (&sum)[4]) const {
 #pragma unroll
       for (int k = 0; k < Lines::count; k += 2) {
         const int tap = Lines::tap(k, two, odd), next = Lines::tap(k + 1, two, odd);
-        const std::uint32_t(&a)[4] = at[k / 2][eight];
+        const std::uint32_t(&a)[4] = at[k / 2];
         if (tap >= 0 && next >= 0) {
           multiply_sixteen<Element>(a, Right<2>{{weights[tap], weights[next]}}, sum);
         } else if (tap >= 0) {
@@ -184,8 +179,8 @@ struct DepthwiseFactor {
       }
     }
     /// The same of the last row and of the first.
-    __device__ void multiply_ends(int eight, const std::uint32_t (&weights)[W::taps_h], float (&sum)[4]) const {
-      const auto line = [&](int pair, int i) { return at[pair / 2][eight][pair % 2 * 2 + i]; };
+    __device__ void multiply_ends(const std::uint32_t (&weights)[W::taps_h], float (&sum)[4]) const {
+      const auto line = [&](int pair, int i) { return at[pair / 2][pair % 2 * 2 + i]; };
 #pragma unroll
       for (int index = 0; index < Lines::odd(); index += 2) {
         const int tap = Lines::odd(index), next = Lines::odd(index + 1);
@@ -206,21 +201,19 @@ struct DepthwiseFactor {
                                  const Packed<Element, Between>& between, Left& left) {
     constexpr int words = tall / 2;
     const int lane = threadIdx.x % 32;
-    // Of rows 2p and 2p + 1; and of 2p - 1 and 2p, the first of which are those of the last row and the first.
-    float sum[pairs][2][4], odd[pairs][2][4] = {};
-#pragma unroll
-    for (int eight = 0; eight < 2; ++eight) {
-      const float2 two = *reinterpret_cast<const float2*>(bias + eight * 8 + lane % 4 * 2);
-#pragma unroll
-      for (int p = 0; p < pairs; ++p) sum[p][eight][0] = sum[p][eight][2] = two.x, sum[p][eight][1] = sum[p][eight][3] = two.y;
-    }
     const Half* const mine = weights + lane / 4 * taps;
 #pragma unroll
-    for (int column = 0; column < W::taps_w; ++column) {
-      Column lines;
-      lines.load(corner + static_cast<std::uint32_t>(Turned::place(column * W::gap_w) * pitch * 2), diagonal);
+    for (int eight = 0; eight < 2; ++eight) {
+      // Of rows 2p and 2p + 1; and of 2p - 1 and 2p, the first of which are those of the last row and the first.
+      float sum[pairs][4], odd[pairs][4] = {};
+      const float2 two = *reinterpret_cast<const float2*>(bias + eight * 8 + lane % 4 * 2);
 #pragma unroll
-      for (int eight = 0; eight < 2; ++eight) {
+      for (int p = 0; p < pairs; ++p) sum[p][0] = sum[p][2] = two.x, sum[p][1] = sum[p][3] = two.y;
+#pragma unroll
+      for (int column = 0; column < W::taps_w; ++column) {
+        Column lines;
+        lines.load(corner + diagonal.two_pairs +
+                   static_cast<std::uint32_t>(Turned::place(column * W::gap_w) * pitch * 2 + eight * 16));
         std::uint32_t word[words], tap[W::taps_h];
         const std::uint32_t* const from = reinterpret_cast<const std::uint32_t*>(mine + eight * 8 * taps + column * tall);
         constexpr int at_once = words < 4 ? words : 4;
@@ -233,27 +226,25 @@ struct DepthwiseFactor {
 #pragma unroll
         for (int t = 0; t < W::taps_h; ++t) tap[t] = diagonal(word[t / 2], t % 2);
 #pragma unroll
-        for (int p = 0; p < pairs; ++p) lines.multiply(p, 0, eight, tap, sum[p][eight]);
+        for (int p = 0; p < pairs; ++p) lines.multiply(p, 0, tap, sum[p]);
 #pragma unroll
-        for (int p = 1; p < pairs; ++p) lines.multiply(p, 1, eight, tap, odd[p][eight]);
-        lines.multiply_ends(eight, tap, odd[0][eight]);
+        for (int p = 1; p < pairs; ++p) lines.multiply(p, 1, tap, odd[p]);
+        lines.multiply_ends(tap, odd[0]);
       }
-    }
 #pragma unroll
-    for (int p = 0; p < pairs; ++p)
-#pragma unroll
-      for (int eight = 0; eight < 2; ++eight) {
-        const float(&upper)[4] = odd[p][eight];
-        const float(&lower)[4] = odd[(p + 1) % pairs][eight];
+      for (int p = 0; p < pairs; ++p) {
+        const float(&upper)[4] = odd[p];
+        const float(&lower)[4] = odd[(p + 1) % pairs];
         if constexpr (Lines::odd() > 0) {
-          sum[p][eight][0] += upper[2], sum[p][eight][1] += upper[3];
-          sum[p][eight][2] += lower[0], sum[p][eight][3] += lower[1];
+          sum[p][0] += upper[2], sum[p][1] += upper[3];
+          sum[p][2] += lower[0], sum[p][3] += lower[1];
         }
         std::uint32_t both[2];
-        Packed<Element, Between>::pack(between, between, sum[p][eight], both);
+        Packed<Element, Between>::pack(between, between, sum[p], both);
         left[p][2 * eight] = both[0];
         left[p][2 * eight + 1] = both[1];
       }
+    }
   }
 };
 

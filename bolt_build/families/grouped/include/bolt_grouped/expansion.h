@@ -120,8 +120,8 @@ struct Expansion {
       for (int first = 0; first < octets; first += at_once) {
         const int count = min(at_once, octets - first);
         float sum[2][at_once][4];
-#pragma unroll(depths < 4 ? depths : 2)
-        for (int step = 0; step < depths; ++step) {
+        // The bias is what the first product adds to.
+        const auto multiply = [&](int step, auto begins) {
           Multiply<16, Element>(&own)[2] = factor[octets == at_once ? 0 : step];
           if constexpr (octets == at_once) {
 #pragma unroll
@@ -130,17 +130,20 @@ struct Expansion {
 #pragma unroll
           for (int j = 0; j < count; ++j) {
             const Right<2> b = right(step, first + j);
-            if (step == 0) {
+            if constexpr (begins.value) {
               const float2 bias = *reinterpret_cast<const float2*>(constants.first_bias + (first + j) * 8 + lane % 4 * 2);
               const float begin[4] = {bias.x, bias.y, bias.x, bias.y};
 #pragma unroll
               for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, begin, sum[half][j]);
             } else {
 #pragma unroll
-              for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, sum[half][j], sum[half][j]);
+              for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, sum[half][j]);
             }
           }
-        }
+        };
+        multiply(0, std::true_type{});
+#pragma unroll(depths <= 4 ? 4 : 2)
+        for (int step = 1; step < depths; ++step) multiply(step, std::false_type{});
         Half* const to = halo + run * 32 * pitch + first * 8;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
