@@ -64,10 +64,16 @@ struct Expansion {
     }
   }
 
-  /// Which pixels are inside the image: a word for those of a run that a lane has, a byte each.
+  /// Which pixels are inside the image: a word for those of a run that a lane has, a byte each. All of most tiles are, and
+  /// none of these is looked at by itself.
   using Inside = std::uint32_t[8 * runs];
   static __device__ void mark(Inside& inside, const Arguments& a, const Corner& corner) {
     const int top = corner.y * W::step_h - a.pad_h, left = corner.x * W::step_w - a.pad_w;
+    if (top >= 0 && left >= 0 && top + Given::height <= a.height && left + width <= a.width) {
+#pragma unroll 1
+      for (int i = threadIdx.x; i < 8 * runs; i += threads) inside[i] = 0x01010101u;
+      return;
+    }
 #pragma unroll 1
     for (int pixel = threadIdx.x; pixel < pixels; pixel += threads) {
       const int y = top + pixel / width, column = pixel % width;
