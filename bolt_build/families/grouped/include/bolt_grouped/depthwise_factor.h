@@ -55,7 +55,7 @@ struct TurnedColumns {
 /// phase are read in turn. Two of them in turn are a pair, which one load leaves in two registers beside each other, as
 /// products want them: of 16 rows of a left factor, the first is half of them, and the second the others. Sums of two
 /// rows of results, 2i and 2i + 1, meet pairs at even distances alone; sums of 2i - 1 and 2i meet them at odd ones. So
-/// every pair serves both, and no register is copied. Of the sums of rows -1 and 0 only the second half is one, and of
+/// every pair serves both from the registers in which it lies. Of the sums of rows -1 and 0 only the second half is one, and of
 /// the last only the first: these are made together.
 template <typename W, int pairs>
 struct LinePairs {

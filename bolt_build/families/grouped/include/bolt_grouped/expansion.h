@@ -89,83 +89,113 @@ struct Expansion {
   /// Right factors stay in registers for all runs of a warp, where they take few.
   static constexpr bool held = 2 * depths * octets <= 24 && runs > warps;
 
-  /// A slab of the halo from its pixels' channels: zero where a window leaves the image.
-  template <typename Before>
-  static __device__ void expand(const Half* given, const Constants& constants, const Inside& inside,
-                                const Before& before, Half* halo) {
-    const int lane = threadIdx.x % 32;
-    const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(given)) + lane / 16 * 16;
-    const Packed<Element, Before> packed(before);
-    Right<2> kept[held ? depths : 1][held ? octets : 1];
-    if constexpr (held) {
-#pragma unroll
-      for (int step = 0; step < depths; ++step)
-#pragma unroll
-        for (int j = 0; j < octets; ++j) kept[step][j] = constants.first[step][j * 32 + lane];
-    }
-    const auto right = [&](int step, int j) { return held ? kept[step][j] : constants.first[step][j * 32 + lane]; };
-#pragma unroll 1
-    for (int run = threadIdx.x / 32; run < runs; run += warps) {
-      std::uint32_t from[2];
+  /// Left factors of the 32 pixels of a run: of all steps where these are few, or of one after the other.
+  struct Pixels {
+    static constexpr bool all = octets != at_once;
+    std::uint32_t from[2];
+    Multiply<16, Element> of_step[all ? depths : 1][2];
+
+    __device__ Pixels(const Half* given, int run) {
+      const int lane = threadIdx.x % 32;
+      const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(given)) + lane / 16 * 16;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int pixel = run * 32 + half * 16 + lane % 16;
         from[half] = base + static_cast<std::uint32_t>(min(pixel, pixels - 1) * given_pitch * 2);
       }
-      const std::uint32_t of_lane = inside[run * 8 + lane / 4];
-      const Packed<Element, Before> quarter[4] = {packed.where(of_lane & 1), packed.where(of_lane >> 8 & 1),
-                                                  packed.where(of_lane >> 16 & 1), packed.where(of_lane >> 24 & 1)};
-      Multiply<16, Element> factor[octets == at_once ? 1 : depths][2];
-      if constexpr (octets != at_once) {
 #pragma unroll
-        for (int step = 0; step < depths; ++step)
+      for (int step = 0; all && step < depths; ++step) read(step, of_step[step]);
+    }
+    __device__ void read(int step, Multiply<16, Element> (&to)[2]) {
 #pragma unroll
-          for (int half = 0; half < 2; ++half) factor[step][half].load(from[half] + static_cast<std::uint32_t>(step * 32));
+      for (int half = 0; half < 2; ++half) to[half].load(from[half] + static_cast<std::uint32_t>(step * 32));
+    }
+    __device__ const Multiply<16, Element> (&at(int step))[2] {
+      if constexpr (!all) read(step, of_step[0]);
+      return of_step[all ? step : 0];
+    }
+  };
+
+  /// Right factors of a slab.
+  struct Channels {
+    const Constants& constants;
+    Right<2> kept[held ? depths : 1][held ? octets : 1];
+
+    __device__ explicit Channels(const Constants& c) : constants(c) {
+#pragma unroll
+      for (int step = 0; held && step < depths; ++step)
+#pragma unroll
+        for (int j = 0; j < octets; ++j) kept[step][j] = c.first[step][j * 32 + threadIdx.x % 32];
+    }
+    __device__ Right<2> at(int step, int octet) const {
+      if constexpr (held) return kept[step][octet];
+      return constants.first[step][octet * 32 + threadIdx.x % 32];
+    }
+  };
+  using Sums = float[2][at_once][4];
+
+  /// A step of `count` octets from one on. The bias is what the first step adds to.
+  template <bool begins>
+  static __device__ void multiply(Pixels& left, const Channels& right, int step, int first, int count, Sums& sum) {
+    const Multiply<16, Element>(&own)[2] = left.at(step);
+#pragma unroll
+    for (int j = 0; j < count; ++j) {
+      const Right<2> b = right.at(step, first + j);
+      if constexpr (begins) {
+        const float* const bias = right.constants.first_bias + (first + j) * 8 + threadIdx.x % 4 * 2;
+        const float2 two = *reinterpret_cast<const float2*>(bias);
+        const float begin[4] = {two.x, two.y, two.x, two.y};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, begin, sum[half][j]);
+      } else {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, sum[half][j]);
       }
+    }
+  }
+
+  /// A slab of the halo from its pixels' channels: zero where a window leaves the image.
+  template <typename Before>
+  static __device__ void expand(const Half* given, const Constants& constants, const Inside& inside,
+                                const Before& before, Half* halo) {
+    using Pack = Packed<Element, Before>;
+    const Pack packed(before);
+    const Channels right(constants);
+#pragma unroll 1
+    for (int run = threadIdx.x / 32; run < runs; run += warps) {
+      Pixels left(given, run);
+      const std::uint32_t there = inside[run * 8 + threadIdx.x % 32 / 4];
+      const Pack quarter[4] = {packed.where(there & 1), packed.where(there >> 8 & 1), packed.where(there >> 16 & 1),
+                               packed.where(there >> 24 & 1)};
 #pragma unroll
       for (int first = 0; first < octets; first += at_once) {
         const int count = min(at_once, octets - first);
-        float sum[2][at_once][4];
-        // The bias is what the first product adds to.
-        const auto multiply = [&](int step, auto begins) {
-          Multiply<16, Element>(&own)[2] = factor[octets == at_once ? 0 : step];
-          if constexpr (octets == at_once) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) own[half].load(from[half] + static_cast<std::uint32_t>(step * 32));
-          }
-#pragma unroll
-          for (int j = 0; j < count; ++j) {
-            const Right<2> b = right(step, first + j);
-            if constexpr (begins.value) {
-              const float2 bias = *reinterpret_cast<const float2*>(constants.first_bias + (first + j) * 8 + lane % 4 * 2);
-              const float begin[4] = {bias.x, bias.y, bias.x, bias.y};
-#pragma unroll
-              for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, begin, sum[half][j]);
-            } else {
-#pragma unroll
-              for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(own[half].a, b, sum[half][j]);
-            }
-          }
-        };
-        multiply(0, std::true_type{});
+        Sums sum;
+        multiply<true>(left, right, 0, first, count, sum);
 #pragma unroll(depths <= 4 ? 4 : 2)
-        for (int step = 1; step < depths; ++step) multiply(step, std::false_type{});
-        Half* const to = halo + run * 32 * pitch + first * 8;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          std::uint32_t two[2][at_once];
-#pragma unroll
-          for (int j = 0; j < count; ++j) {
-            std::uint32_t both[2];
-            Packed<Element, Before>::pack(quarter[2 * half], quarter[2 * half + 1], sum[half][j], both);
-            two[0][j] = both[0], two[1][j] = both[1];
-          }
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-            // Behind the last eight pixels of the halo there is no room.
-            if (2 * half + i <= (eights - 1) % 4 || run != runs - 1) put(to + (2 * half + i) * 8 * pitch, count, two[i]);
-        }
+        for (int step = 1; step < depths; ++step) multiply<false>(left, right, step, first, count, sum);
+        // Behind the last eight pixels of the halo there is no room.
+        const int quarters = run == runs - 1 ? (eights - 1) % 4 + 1 : 4;
+        leave<Pack>(halo + run * 32 * pitch + first * 8, quarter, quarters, count, sum);
       }
+    }
+  }
+
+  /// Sums of `count` octets of a run's first `quarters` times eight pixels, behind the epilogue.
+  template <typename Pack>
+  static __device__ void leave(Half* to, const Pack (&quarter)[4], int quarters, int count, const Sums& sum) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t two[2][at_once];
+#pragma unroll
+      for (int j = 0; j < count; ++j) {
+        std::uint32_t both[2];
+        Pack::pack(quarter[2 * half], quarter[2 * half + 1], sum[half][j], both);
+        two[0][j] = both[0], two[1][j] = both[1];
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (2 * half + i < quarters) put(to + (2 * half + i) * 8 * pitch, count, two[i]);
     }
   }
 
