@@ -4,7 +4,8 @@ tunings, and from results of other benchmarks, which call their problems by name
     # records as `bolt-build tune --records-out` gives them, and the locks of the same tunings
     python benchmarks/planning/kernel_times.py --records FILE... --locks FILE...
     python benchmarks/planning/kernel_times.py  # keeps the records that it has, and reads results again
-    python benchmarks/planning/kernel_times.py --forget resample  # but of these operators, which were measured wrongly
+    # but those of operators that were measured wrongly, and of algorithms whose kernels are others now
+    python benchmarks/planning/kernel_times.py --forget resample algorithm=permuted
 
 No GPU is needed. Locks are not gathered: `predictions.py` reads them as they are. Writes `results/kernel_times.json`:
 of each
@@ -162,6 +163,11 @@ def times_of(data: dict[str, Any]) -> Iterator[Time]:
                 yield Time(source, problem, row["what"], candidate_of(text), us)
 
 
+def _words(time: Time) -> tuple[str, ...]:
+    """What `--forget` may call it."""
+    return (time.what.partition("(")[0], *(f"{name}={value}" for name, value in time.candidate.parameters))
+
+
 def _is_one(each: Time) -> bool:
     """Whether the problem can be read back, and the kernel is one that families have today."""
     problem = problem_of(each.what, each.problem)
@@ -174,14 +180,14 @@ def main() -> None:
     parser.add_argument(
         "--locks", nargs="+", type=Path, default=[], help="those of records that no recipe's lock knows"
     )
-    parser.add_argument("--forget", nargs="+", default=[], metavar="OPERATOR", help="drops kept records of these")
+    parser.add_argument("--forget", nargs="+", default=[], metavar="WORD", help="drops kept records of these")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    forgotten = tuple(f"{operator}(" for operator in arguments.forget)
+    forgotten = frozenset(arguments.forget)
     earlier = record.RESULTS / "kernel_times.json"
     kept = list(times_of(_result("kernel_times")["sources"])) if earlier.exists() else []
     found = [
-        *(each for each in kept if each.source == "records" and not each.what.startswith(forgotten) and _is_one(each)),
+        *(each for each in kept if each.source == "records" and forgotten.isdisjoint(_words(each)) and _is_one(each)),
         *of_records(arguments.records, arguments.locks),
     ]
     for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_other_steps, of_attention):
