@@ -169,8 +169,8 @@ def test_a_fresh_clone_with_the_shared_cache_alone_compiles_nothing(tmp_path: Pa
             assert found["compile"] == found["link"] == {"shared"}
             assert found["note"] == set()
             assert digests(clone) == digests(first)
-            # What came from the store is in the local cache: another build asks nobody.
-            again = new_project(tmp_path / name / "again", clone.cache)
-            store.requests.clear()
-            assert origins(again, *shared)["compile"] == {"local"}
-            assert store.requests == []
+        # What came from the store is in the local cache: another build asks nobody.
+        again = new_project(tmp_path / "again", clone.cache)
+        store.requests.clear()
+        assert origins(again, *shared)["compile"] == {"local"}
+        assert store.requests == []
