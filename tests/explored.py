@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -41,6 +42,19 @@ def load_profile(random: bool) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
     settings.load_profile("bolt")
+    if not random:
+        _draw_no_constants()
+
+
+def _draw_no_constants() -> None:
+    """Hypothesis mixes in what constants the imported modules have: it reads all of them, three seconds in each worker
+    of a fresh checkout, and what a worker has imported follows from the tests that it happened to be given."""
+    with suppress(ImportError):  # before 6.131 it did not
+        from hypothesis.internal.conjecture import providers
+        from hypothesis.internal.constants_ast import Constants
+
+        none = Constants()
+        providers._get_local_constants = lambda: none
 
 
 def explore(test: Callable[..., Any], factor: int) -> None:

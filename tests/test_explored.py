@@ -6,6 +6,7 @@ import pytest
 from explored import EXPLORE, explore, load_profile, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
 
 def drawn(factor: int | None) -> list[int]:
@@ -35,6 +36,11 @@ def test_the_same_code_draws_the_same_examples() -> None:
     first = drawn(None)
     assert len(first) == 3
     assert drawn(None) == first
+
+
+@pytest.mark.skipif(times() is not None, reason="explores")
+def test_which_modules_were_imported_changes_no_example() -> None:
+    assert len(providers._get_local_constants()) == 0
 
 
 @pytest.mark.usefixtures("_random_profile")
