@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -53,3 +54,18 @@ def test_every_case_of_the_bandwidth_table_is_a_layer(tmp_path: Path) -> None:
         onnx.save(engines.model(), tmp_path / f"{name}.onnx")
         graph = load_model(tmp_path / f"{name}.onnx").bind(2, ())
         assert {node.name.partition("/")[0] for node in graph.nodes} == {case.name for case in engines.cases}
+
+
+def test_the_bandwidth_table_takes_cases_that_were_measured_with_the_kernels_of_now() -> None:
+    from benchmarks.kernels.bandwidth import joined
+
+    def row(case: str, kernel: str, us: float) -> dict[str, Any]:
+        return {"case": case, "step": f"{case}/0", "batch": 32, "candidate": kernel, "us": us}
+
+    now = [row("both", "new", 1.0), row("slower", "new", 2.0), row("neither", "new", 3.0)]
+    before = [row("both", "old", 4.0), row("slower", "old", 5.0), row("neither", "older", 6.0), row("kept", "old", 7.0)]
+    chosen = {("both/0", 32): "new", ("slower/0", 32): "old", ("neither/0", 32): "third", ("kept/0", 32): "old"}
+    assert joined(now, before, chosen) == [
+        row("both", "new", 1.0), row("slower", "old", 5.0), row("neither", "new", 3.0) | {"other_kernel": True},
+        row("kept", "old", 7.0),
+    ]  # fmt: skip

@@ -28,6 +28,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,34 +41,46 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import record
 from benchmarks.bolt_command import bolt, build_one
 from benchmarks.kernels.bandwidth_cases import SETS
+from benchmarks.kernels.bandwidth_graphs import Engines
 from benchmarks.planning.problem_texts import text_of
 from bolt_build.build.engine_file import read_engine
+from bolt_build.families import load as load_families
+from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.resample import Resample
 from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.engine_plan import BatchPlan, Step
+from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.planner.selection import PREDICTED
 from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 
 CASES = tuple(case.name for of in SETS.values() for case in of.cases)
 REPEATS = 50
 
 
+def write_recipe(folder: Path, name: str, of: Engines, arguments: argparse.Namespace) -> Path:
+    """NAME.yaml, and NAME.onnx beside it."""
+    path = folder / f"{name}.yaml"
+    onnx.save(of.model(), path.with_suffix(".onnx"))
+    layout = f", {of.layout}" if of.layout else ""
+    path.write_text(
+        f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {list(arguments.batches or of.batches)}}}\n"
+        f"targets: {{{arguments.target}: {{precision: fp16}}}}\n"
+        f"engine: {{io: {{dtype: fp16{layout}}}}}\nverify: {{samples: 1}}\n"
+        f"tuning: {{lock: {name}.lock, engine: false}}\n"
+    )
+    return path
+
+
 def build(arguments: argparse.Namespace) -> int:
     """The engines, of kernels that are tuned first, or of a lock there; what became of each in `engines.json`."""
     folder, made = arguments.folder, {}
     for name in arguments.only:
-        of = SETS[name].having(arguments.cases)
-        onnx.save(of.model(), folder / f"{name}.onnx")
-        layout = f", {of.layout}" if of.layout else ""
-        (folder / f"{name}.yaml").write_text(
-            f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {list(arguments.batches or of.batches)}}}\n"
-            f"targets: {{{arguments.target}: {{precision: fp16}}}}\n"
-            f"engine: {{io: {{dtype: fp16{layout}}}}}\nverify: {{samples: 1}}\n"
-            f"tuning: {{lock: {name}.lock, engine: false}}\n"
-        )
+        write_recipe(folder, name, SETS[name].having(arguments.cases), arguments)
         if arguments.stage == "tune":
             bolt(folder, "tune", f"{name}.yaml", "--target", arguments.target)
         if arguments.stage == "import":
@@ -144,16 +158,51 @@ def measure(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def kernels_now(arguments: argparse.Namespace) -> dict[tuple[str, int], str]:
+    """The kernel that prediction chooses for each step of a batch of the sets, all of them."""
+    families, target, kernels = load_families(target_named(arguments.target)), target_named(arguments.target), {}
+    with tempfile.TemporaryDirectory() as name:
+        for each, of in SETS.items():
+            path = write_recipe(Path(name), each, of, arguments)
+            recipe, model = load_recipe(path), load_model(path.with_suffix(".onnx"))
+            (spec,) = recipe.targets
+            graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
+            engine = plan_engine(graphs, recipe, spec, target, families, PREDICTED)
+            kernels |= {
+                (step.name, plan.batch): text_of(step.candidate) for plan in engine.plan.plans for step in plan.steps
+            }
+    return kernels
+
+
+def joined(
+    rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]], kernels: Mapping[tuple[str, int], str]
+) -> list[dict[str, Any]]:
+    """Of each case and batch the rows of this run, or those of before where these alone have the kernels that are
+    chosen now. Rows of kernels that are not are `other_kernel`."""
+    runs: dict[tuple[str, int], list[list[dict[str, Any]]]] = {}
+    for run in (rows, before):
+        cases: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for row in run:
+            plain = {name: value for name, value in row.items() if name != "other_kernel"}
+            kernel = row.get("candidate")  # the first runs kept none
+            same = kernel is None or kernel == kernels.get((row["step"], row["batch"]), kernel)
+            cases.setdefault((row["case"], row["batch"]), []).append(plain if same else plain | {"other_kernel": True})
+        for case, found in cases.items():
+            runs.setdefault(case, []).append(found)
+    chosen = (min(found, key=lambda each: any("other_kernel" in row for row in each)) for found in runs.values())
+    return [row for found in chosen for row in found]
+
+
 def close(arguments: argparse.Namespace) -> int:
     """The table by kind of step: each case at the largest batch, and the least share of a kind."""
     found = json.loads((arguments.folder / "bandwidth_rows.json").read_text())
     for folder in arguments.merge:
         found["rows"] += json.loads((folder / "bandwidth_rows.json").read_text())["rows"]
+    before: list[dict[str, Any]] = []
     if arguments.keep:
-        anew = {row["case"] for row in found["rows"]}
-        before = json.loads((record.RESULTS / "bandwidth.json").read_text())
-        kept = ({"date": before["date"], **row} for row in before["rows"] if row["case"] not in anew)
-        found["rows"] += kept
+        earlier = json.loads((record.RESULTS / "bandwidth.json").read_text())
+        before = [{"date": earlier["date"], **row} for row in earlier["rows"]]
+    found["rows"] = joined(found["rows"], before, kernels_now(arguments))
     found["peak"] = target_named(arguments.target).bandwidth
     batches: dict[str, int] = {}
     for row in found["rows"]:
@@ -180,7 +229,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=tuple(SETS), default=list(SETS), help="engines")
     parser.add_argument("--cases", nargs="+", choices=CASES, metavar="CASE", help="these cases of the engines alone")
     parser.add_argument("--merge", nargs="+", type=Path, default=[], help="close: rows of these folders too")
-    parser.add_argument("--keep", action="store_true", help="close: keep cases of before that FOLDER has not")
+    parser.add_argument(
+        "--keep", action="store_true", help="close: cases of before that FOLDER lacks, or has with other kernels"
+    )
     parser.add_argument("--out", type=Path, help="write here instead of results/bandwidth.json")
     arguments = parser.parse_args()
     if arguments.cases:

@@ -8,7 +8,8 @@ from . import figures, table
 
 
 def _cases(data: Any) -> list[tuple[str, str, int, float, float]]:
-    """Of each case at its largest batch the kind, the name, that batch, bytes and microseconds of all its steps."""
+    """Of each case at its largest batch the kind, the name, that batch, bytes and microseconds of all its steps. A star
+    is behind the name where another kernel than the measured one is chosen now."""
     cases: dict[tuple[str, str], dict[int, list[Any]]] = {}
     for row in data["rows"]:
         cases.setdefault((row["kind"], row["case"].partition(".")[0]), {}).setdefault(row["batch"], []).append(row)
@@ -16,7 +17,8 @@ def _cases(data: Any) -> list[tuple[str, str, int, float, float]]:
     for (kind, case), found in sorted(cases.items()):
         batch = max(found)
         taken, moved = (sum(step[what] for step in found[batch]) for what in ("us", "bytes"))
-        rows.append((kind, case.replace("_", " "), batch, moved, taken))
+        star = " *" if any("other_kernel" in step for step in found[batch]) else ""
+        rows.append((kind, f"{case.replace('_', ' ')}{star}", batch, moved, taken))
     return rows
 
 
@@ -56,5 +58,6 @@ def _named(name: str, data: Any) -> dict[str, str]:
         f"{name}.large": str(len(shares)),
         f"{name}.reached": str(len(shares) - len(short)),
         f"{name}.short": ", ".join(f"{case} {share:.1%}" for share, case in short) or "none",
+        f"{name}.others": str(sum(case.endswith("*") for _, case, *_ in cases)),
         f"{name}.peak": f"{data['peak'] / 1e12:.2f} TB/s",
     }
