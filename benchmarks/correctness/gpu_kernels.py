@@ -9,6 +9,10 @@ The kernels are the trials of `tests/gpu_layers.py` that are not large, each com
 48 of them; behind one that crashes another goes on. `close` counts kernels by family and by the type of what they
 store, so it needs the checkout whose kernels ran. `--only` takes some kernels, in each stage. `--head FILE` is for a
 FOLDER/kernels.json that does not say where it was measured: a row of `peer_rows.py` from that machine does.
+
+    python benchmarks/correctness/gpu_kernels.py FOLDER gather --head FILE --out FILE
+
+gathers what `tests/gpu_trials.py run` wrote into FOLDER, a file for each library of kernels.
 """
 
 from __future__ import annotations
@@ -153,6 +157,33 @@ def closed(found: dict[str, Any], kernels: Sequence[Trial]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def gathered(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What results of `gpu_trials.py run` say together. One whose process crashed has no file."""
+    trials = [each for result in results for each in result["trials"]]
+    short = [{"kernel": each["label"], "error": each["error"], "message": each["message"]} for each in trials]
+    short.sort(key=lambda each: -float(each["error"]))
+    wrong = {each["label"] for each in trials if not each["right"]}
+    return {
+        "kernels": len(trials), "ran": len(trials), "wrong": [each for each in short if each["kernel"] in wrong],
+        "worst": [{"kernel": each["kernel"], "error": round(float(each["error"]), 3)} for each in short[:5]],
+    }  # fmt: skip
+
+
+def gather(arguments: argparse.Namespace) -> int:
+    results = [found for path in sorted(arguments.folder.glob("*.json")) if (found := load(path)) is not None]
+    command = {"command": "python benchmarks/correctness/gpu_kernels.py FOLDER gather (of `tests/gpu_trials.py run`)"}
+    print(record.write("gpu_kernels", head_of(arguments) | command | gathered(results), arguments.out))
+    return 0
+
+
+def head_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The machine of the row that `--head` names."""
+    row = load(arguments.head) if arguments.head is not None else None
+    if row is None:
+        sys.exit(f"{arguments.stage}: the results do not say where they were measured, and --head names no row's file")
+    return {key: row["environment"][key] for key in ("device", "date", "python")} | {"gpu": row["bench"]["device"]}
+
+
 def close(arguments: argparse.Namespace) -> int:
     """Writes the result; its head is that of FOLDER/kernels.json, or of `--head`."""
     found = load(arguments.folder / "kernels.json")
@@ -160,10 +191,7 @@ def close(arguments: argparse.Namespace) -> int:
         sys.exit("close: nothing ran in this folder")
     head = {key: found[key] for key in ("device", "date", "python", "versions", "gpu") if key in found}
     if "gpu" not in head:
-        row = load(arguments.head) if arguments.head is not None else None
-        if row is None:
-            sys.exit("close: kernels.json does not say where it was measured, and --head names no row's file")
-        head = {key: row["environment"][key] for key in ("device", "date", "python")} | {"gpu": row["bench"]["device"]}
+        head = head_of(arguments)
     chosen = f" --only '{arguments.only}'" if arguments.only else ""
     command = {"command": f"python benchmarks/correctness/gpu_kernels.py FOLDER compile (then run, close){chosen}"}
     print(record.write("gpu_kernels", head | command | closed(found, small(arguments.only)), arguments.out))
@@ -173,7 +201,7 @@ def close(arguments: argparse.Namespace) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("stage", choices=("compile", "run", "close"))
+    parser.add_argument("stage", choices=("compile", "run", "close", "gather"))
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="kernels in whose label it is found, in each stage"
     )
@@ -189,7 +217,7 @@ def main() -> int:
     if arguments.stage == "compile":
         kernel_trials.prepare(arguments.folder, small(arguments.only))
         return 0
-    return {"run": run, "close": close}[arguments.stage](arguments)
+    return {"run": run, "close": close, "gather": gather}[arguments.stage](arguments)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,14 @@ def gpu_kernels_odd(data: Any) -> dict[str, str]:
 
 @figures("gpu_kernels_words")
 def gpu_kernels_words(data: Any) -> dict[str, str]:
-    """Those that came last: in words of the output, in registers, and planes in shared memory."""
+    """In words of the output, in registers, and planes in shared memory."""
     return _later("gpu_kernels_words", data)
+
+
+@figures("gpu_kernels_parts")
+def gpu_kernels_parts(data: Any) -> dict[str, str]:
+    """Those that came last: in parts one after the other, and whose loops were written anew."""
+    return _later("gpu_kernels_parts", data)
 
 
 def _later(name: str, data: Any) -> dict[str, str]:
