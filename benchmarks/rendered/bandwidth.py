@@ -40,7 +40,8 @@ _LARGE = 10e6
 
 @figures("bandwidth")
 def bandwidth(data: Any) -> dict[str, str]:
-    return _named("bandwidth", data)
+    starred = sum(case.endswith("*") for _, case, *_ in _cases(data))
+    return {**_named("bandwidth", data), "bandwidth.others": str(starred)}
 
 
 @figures("bandwidth_h100")
@@ -58,6 +59,5 @@ def _named(name: str, data: Any) -> dict[str, str]:
         f"{name}.large": str(len(shares)),
         f"{name}.reached": str(len(shares) - len(short)),
         f"{name}.short": ", ".join(f"{case} {share:.1%}" for share, case in short) or "none",
-        f"{name}.others": str(sum(case.endswith("*") for _, case, *_ in cases)),
         f"{name}.peak": f"{data['peak'] / 1e12:.2f} TB/s",
     }
