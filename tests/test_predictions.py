@@ -7,7 +7,9 @@ import json
 import pytest
 
 from benchmarks import record
+from benchmarks.kernels import prologue_kernels
 from benchmarks.planning import predictions
+from benchmarks.planning.kernel_times import FAMILIES, TARGET, is_chain, times_of
 from benchmarks.planning.problem_texts import candidate_of, problem_of, text_of
 from bolt_build.families.base import Candidate
 from bolt_build.planner.problem_text import describe_problem
@@ -65,3 +67,25 @@ def test_regret_is_of_the_kernel_that_is_predicted_to_be_fastest(found: list[pre
     assert predictions.regrets([point("a", 2.0, 1.0), point("b", 1.0, 2.0)]) == [2.0]
     assert predictions.regrets([point("a", 2.0, 3.0), point("b", 1.0, 2.0)]) == [1.0]
     assert predictions.regrets([point("a", 2.0, 1.0)]) == []
+
+
+def test_a_depth_is_shared_where_that_was_faster_and_nowhere_else() -> None:
+    """Of each shape of `prologue_forms.json`, the form that is predicted first among these two."""
+    shapes = json.loads((record.RESULTS / "prologue_forms.json").read_text(encoding="utf-8"))["shapes"]
+    predicted, measured = {}, {}
+    for shape in prologue_kernels.SOME:
+        problem, forms = prologue_kernels.problem_of(shape), shapes[shape.name]
+        kernels = {form: candidate_of(forms[form][0]["candidate"]) for form in ("usual", "deep")}
+        seconds = {form: FAMILIES["cutlass"].predict(problem, candidate, TARGET) for form, candidate in kernels.items()}
+        predicted[shape.name] = min(seconds, key=seconds.__getitem__)
+        times = {form: forms[form][0]["us"] for form in kernels}
+        measured[shape.name] = min(times, key=times.__getitem__)
+    assert "deep" in measured.values()
+    assert predicted == measured
+
+
+def test_no_time_is_of_a_chain_whose_inner_loops_there_are_no_more() -> None:
+    """Neither in what is gathered nor of a lock."""
+    gathered = json.loads((record.RESULTS / "kernel_times.json").read_text(encoding="utf-8"))["sources"]
+    assert {each.source for each in times_of(gathered) if is_chain(each.candidate)} == {"slab_kernels"}
+    assert {each.source for each in predictions.measured() if is_chain(each.candidate)} == {"slab_kernels"}

@@ -97,6 +97,12 @@ SOME = tuple(
 )
 
 
+def problem_of(shape: Shape) -> KernelProblem:
+    """Both in one."""
+    (step,) = steps_of(shape.layers[0])
+    return step.problem
+
+
 def form_of(candidate: Candidate) -> str:
     stated = dict(candidate.parameters)
     if "deep" in stated:

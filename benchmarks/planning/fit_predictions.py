@@ -119,7 +119,7 @@ FITS = {
         _of("cutlass.kinds.stem", "_SINGLE", "_WHOLE", "_PRODUCT", "_RESULT", "_FUNCTION", "_TILE")
         + _of("cutlass.kinds.stem", "_REACHED", "_SHOWN", "_WAIT"),
     ),
-    "prologue": Fit(("cutlass prologue",), _of("cutlass.kinds.wgmma_prologue", "_AFFINE", "_GATE", "_EXCHANGE")),
+    "prologue": Fit(("cutlass prologue",), _of("cutlass.kinds.wgmma_prologue", "_AFFINE", "_GATE")),
     "prenorm": Fit(
         ("cutlass rows normalised first",),
         _of("cutlass.kinds.wgmma_prenorm", "_FRAGMENT", "_ALONE", "_ONCE"),

@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import record
-from benchmarks.planning.kernel_times import FAMILIES, RECIPES, TARGET, Time, times_of, with_cut
+from benchmarks.planning.kernel_times import FAMILIES, RECIPES, TARGET, Time, is_chain, times_of, with_cut
 from benchmarks.planning.problem_texts import problem_of
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.graph.ops.chain import Averaged
@@ -41,7 +41,7 @@ rows were rewritten: what other locks have of the family `portable` are times of
 
 _REWRITTEN = (
     "portable chain", "portable binary", "portable convert", "portable reduce", "portable transpose",
-    "portable concat", "cutlass images as they lie", "grouped inverted", "grouped expanded", "grouped expanded + means",
+    "portable concat", "cutlass images as they lie",
 )  # fmt: skip
 """Kinds whose kernels are others than those that locks and `results/kernel_times.json` have times of."""
 
@@ -107,15 +107,16 @@ def kind_of(problem: KernelProblem, candidate: Candidate) -> str:
 
 
 def measured() -> Iterator[Time]:
-    """All that is committed."""
+    """All that is committed, but for chains around depthwise convolutions in locks: their kernels are others since."""
     for path in sorted(RECIPES.glob("*.lock")):
         target = load_lock(path).target(TARGET.name)
         for entry in () if target is None else target.entries:
             made = target.fingerprint(entry).tools.kernels
             if entry.winner.family == "portable" and not made.startswith(_PORTABLE):
                 continue
-            yield Time(path.name, entry.problem, entry.what, entry.winner, entry.median)
-            if entry.runner_up is not None and entry.runner_up_median is not None:
+            if not is_chain(entry.winner):
+                yield Time(path.name, entry.problem, entry.what, entry.winner, entry.median)
+            if entry.runner_up is not None and entry.runner_up_median is not None and not is_chain(entry.runner_up):
                 yield Time(path.name, entry.problem, entry.what, entry.runner_up, entry.runner_up_median)
     data = json.loads((record.RESULTS / "kernel_times.json").read_text(encoding="utf-8"))
     yield from times_of(data["sources"])

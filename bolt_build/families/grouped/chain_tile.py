@@ -30,19 +30,23 @@ MOST_REGISTERS = 240
 _WARPS = (1, 16)
 MULTIPLY = 4096
 """Operations of an instruction: 16 x 8 results of 16 channels."""
-# Fitted to 132 times of an H200: off by 13% on average, and by 14% over 78 others. The first one is fitted to 10 times
-# of an H100, since when halos take fewer instructions.
-_EFFICIENCY = 0.5
-"""Part of what tensor cores, shared memory and instructions give that these kernels reach."""
-_CLOCKS = 3.2
+# Fitted to 78 times of an H200 of 13 layers (`slab_kernels.json`): off by 7%; what is predicted to be fastest takes 2%
+# longer than the fastest tried. `_LOADS` was fitted to 132 times before, of slower inner loops.
+_EFFICIENCY = 0.45
+"""Part of what tensor cores, shared memory and instructions give that these kernels reach, with one block on a
+multiprocessor."""
+_BESIDE = 0.1
+"""The exponent with which it grows with the blocks beside each other: one multiplies while another waits."""
+_CLOCKS = 2.1
 """Clocks of an instruction of a warp where nothing else keeps it waiting: few others are there to hide what it waits
 for."""
-_SLAB = 0.3e-6
+_SLAB = 0.15e-6
 """Seconds in which the warps of a block wait for each other and for a slab of channels."""
 _LOADS = 28e9
 """Bytes in a second that come from L2 to a multiprocessor."""
-# The same where slabs of the input are copied, and no product makes them. Fitted to 77 times of an H200: off by 11%.
-_COPIED_EFFICIENCY = 0.37
+# The same where slabs of the input are copied, and no product makes them. Fitted to 77 times of an H200, off by 11%;
+# but the first to three tiles of one layer, off by 7%: inner loops are shorter since (`slab_kernels.json`).
+_COPIED_EFFICIENCY = 0.45
 _COPIED_BEGIN = 0.65e-6
 """Seconds until the first slab of blocks in turn is there."""
 _COPIED_CLOCKS = 2.5
@@ -99,7 +103,9 @@ def seconds_of(
     """Predicted time of blocks that have so many slabs of channels one behind the other, and in each so many
     instructions of a warp. A product in front makes them, for which all warps wait so many times."""
     alone = waits * _SLAB + slabs * instructions * _CLOCKS / _clocks_a_second(target) + load.read / _LOADS
-    return _in_turn(chain, load, blocks, alone, _EFFICIENCY, target)
+    gpu = gpu_of(target)
+    together = min(beside(load, gpu), ceil(blocks / gpu.sms))
+    return _in_turn(chain, load, blocks, alone, _EFFICIENCY * together**_BESIDE, target)
 
 
 def _clocks_a_second(target: Target) -> float:
