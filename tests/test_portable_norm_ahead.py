@@ -3,6 +3,7 @@ of them is, what is offered, and what is refused."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import gcd
 
@@ -91,10 +92,16 @@ def test_planes_of_whole_loads_that_have_one_statistic_are_no_slabs_in_shared_me
     assert "algorithm=ahead" in first or "algorithm=held" in first
 
 
-def test_large_images_are_taken_ahead_and_small_ones_by_themselves() -> None:
-    stated = [str(each) for each in FAMILY.candidates(problem(32, 320, 64, 64, groups=32), H200)[0]]
-    assert "algorithm=ahead" in stated[0]
-    assert any("algorithm=held" in each for each in stated)
+def first_of(*shape: int) -> str:
+    """What is predicted to be fastest for images in 32 groups."""
+    asked = problem(*shape, groups=32)
+    return str(min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200)))
+
+
+def test_slabs_of_single_blocks_are_taken_ahead_and_those_of_clusters_are_not() -> None:
+    """Blocks of a cluster wait for each other at each slab, and ask for nothing meanwhile."""
+    assert re.search("algorithm=ahead .* cluster=1 ", first_of(32, 1280, 16, 16))
+    assert re.search("algorithm=held .* cluster=8 ", first_of(32, 320, 64, 64))
     few = [str(each) for each in FAMILY.candidates(problem(2, 64, 14, 14, groups=32), H200)[0]]
     assert not any("algorithm=ahead" in each for each in few)
 

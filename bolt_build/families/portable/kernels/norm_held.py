@@ -164,15 +164,16 @@ def refuse_tile(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str |
 
 _FIXED, _LOAD, _CLUSTER, _THREADS = 2.0e-6, 0.14e-6, 0.7e-6, 0.8e-9
 """Seconds of a launch; of each load of a thread; of a step of a cluster's size, in powers of two; and of a thread of a
-block: loads, sums and stores wait for each other. Fitted, as the next two are, to 24 kernels that tuning measured on an
+block: loads, sums and stores wait for each other. Fitted, as two of the next are, to 24 kernels that tuning measured on an
 H200, which take 7% more or less than that; the others to 41 kernels on an H100."""
-_MEMORY, SINGLE = 0.6, 0.12
-"""What memory takes beside what threads compute; and what is added where a multiprocessor has one block, whose loads
-and stores nothing overlaps."""
+_MEMORY, _RUN, _SINGLE, _ALONE = 0.6, 0.36, 0.12, 2e-6
+"""What memory takes beside what threads compute, where slabs are neighbouring channels and where each is a run of
+memory with one statistic; and what is added where a multiprocessor has one block, whose loads and stores nothing
+overlaps, as a part of memory's time and in seconds. The second and the last are fitted to 40 kernels on an H200."""
 _EMPTY, _FEW, _SPREAD = 0.49, 448, 0.35
 """What memory takes more where a multiprocessor has no threads at all, and below how many it is; and how much less few
 blocks take than their part of the multiprocessors."""
-PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
+_PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
 """Instructions of a warp for each load and beside them, and how many a scheduler issues a second."""
 _SPILLED = 1500
 """A guess at such instructions where some of what a thread has waits in memory, a high one, for no GPU has timed it."""
@@ -180,17 +181,21 @@ _PARTS = {16: 0.45, 32: 0.8, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
 """The part of memory's lines that runs of so many bytes have use for."""
 
 
+def whole(tile: HeldTile, nest: HeldNest) -> bool:
+    """Whether a slab is one run of memory."""
+    return nest.positions[-1].steps[0] == nest.channels.extent == tile.width
+
+
 def lines(tile: HeldTile, nest: HeldNest, element: int) -> float:
     """The part of memory's lines that a slab has use for."""
     run = tile.width * element
-    whole = nest.positions[-1].steps[0] == nest.channels.extent == tile.width
-    return 1.0 if whole else _PARTS.get(run, 1.0 if run % 64 == 0 else 0.95 if run % 32 == 0 else 0.85)
+    return 1.0 if whole(tile, nest) else _PARTS.get(run, 1.0 if run % 64 == 0 else 0.95 if run % 32 == 0 else 0.85)
 
 
 def issued(tile: HeldTile, nest: HeldNest, gpu: Gpu, more: int = 0) -> float:
     """Seconds in which multiprocessors issue the instructions of all slabs, and `more` of each warp."""
     warps = nest.slabs(tile.width) * tile.cluster * tile.threads / WARP
-    return warps * (tile.loads * PER_LOAD + _PER_WARP + more) / (gpu.sms * _SCHEDULERS * _CYCLES)
+    return warps * (tile.loads * _PER_LOAD + _PER_WARP + more) / (gpu.sms * _SCHEDULERS * _CYCLES)
 
 
 def waits(tile: HeldTile) -> float:
@@ -205,8 +210,9 @@ def seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
     threads = tile.resident * tile.threads
     spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
     memory = moved(problem.nbytes, target) / spread
-    single = SINGLE if tile.resident == 1 else 0.0
-    memory *= _MEMORY / lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW) + single
+    run = whole(tile, nest) and tile.width == nest.group
+    part = (_RUN if run else _MEMORY) / lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
+    memory = memory * (part + _SINGLE) + _ALONE if tile.resident == 1 else memory * part
     spilled = _SPILLED if tile.resident > tile.at_once(element, gpu)[0] else 0
     return float(_FIXED + waits(tile) + memory + issued(tile, nest, gpu, spilled))
 
