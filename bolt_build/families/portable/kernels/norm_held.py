@@ -164,8 +164,8 @@ def refuse_tile(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str |
 
 _FIXED, _LOAD, _CLUSTER, _THREADS = 2.0e-6, 0.14e-6, 0.7e-6, 0.8e-9
 """Seconds of a launch; of each load of a thread; of a step of a cluster's size, in powers of two; and of a thread of a
-block: loads, sums and stores wait for each other. Fitted, as two of the next are, to 24 kernels that tuning measured on an
-H200, which take 7% more or less than that; the others to 41 kernels on an H100."""
+block: loads, sums and stores wait for each other. Fitted, as two of the next are, to 24 kernels that tuning measured on
+an H200, which take 7% more or less than that; the others to 41 kernels on an H100."""
 _MEMORY, _RUN, _SINGLE, _ALONE = 0.6, 0.36, 0.12, 2e-6
 """What memory takes beside what threads compute, where slabs are neighbouring channels and where each is a run of
 memory with one statistic; and what is added where a multiprocessor has one block, whose loads and stores nothing
