@@ -66,7 +66,7 @@ NORMS = graph("""
       const %t: f32[16384] #
       %n = norm(%x, %s, %s) statistic=variance axes=[2,3] epsilon=1e-5 // "instance"
       %r = norm(%l, %t, %t) statistic=variance axes=[1] epsilon=1e-5 // "rows"
-      %p = norm(%i) statistic=variance axes=[1,2,3] epsilon=1e-5 groups=16 // "large"
+      %p = norm(%i) statistic=variance axes=[1,2,3] epsilon=1e-5 groups=32 // "large"
     }""")
 # A gate of squeeze and excitation, a sum of rows, a normalisation and a softmax: plain kernels of the portable family.
 PLAIN = graph("""
