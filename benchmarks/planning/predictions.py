@@ -52,6 +52,8 @@ OUTSIDE = {
     "grouped rows": "of small images, where another cut of the same kernel takes a fifth less",
     "grouped rows + means": "of the four problems with several kernels three have them in a wrong order",
     "grouped sliding": "at a batch of 1 the order of cuts that take 2 to 4 us is not known",
+    "portable compare": "times of tiles were of other kernels; the plain ones that are left take up to twice as long",
+    "portable slice": "times of tiles were of other kernels; rows in words are predicted before plain ones",
 }
 """Kinds that are outside of it, and why."""
 _LEAST = 5
