@@ -209,6 +209,13 @@ def test_both_ways_to_store_odd_rows_are_offered_and_words_are_predicted_to_be_f
     assert set(names) == {"direct", "permuted", "permuted_words"}
 
 
+def test_pairs_of_rows_are_taken_from_many_places_at_once() -> None:
+    """Of small ones memory waits for more blocks to begin and end."""
+    shuffled = turned((32, 784, 2, 58), 0, 1, 3, 2)
+    first, *_ = FAMILY.candidates(shuffled, H100)[0]
+    assert dict(first.parameters)["tile"] == "16x58x2"
+
+
 def test_odd_rows_that_are_whole_words_together_lie_in_shared_memory_as_in_the_output() -> None:
     """16 rows of 197 halves follow each other there, so that words of two rows are words too."""
     problem = turned((32, 197, 768), 0, 2, 1)

@@ -80,6 +80,11 @@ def test_without_a_lock_it_is_first(problem: KernelProblem, algorithm: str) -> N
     assert FAMILY.candidates(problem, HOST)[0] == (DIRECT,)
 
 
+def test_lines_of_a_block_are_whole_lines_of_memory_and_many_updates_are_on_their_way() -> None:
+    first = FAMILY.candidates(TOKENS, H100)[0][0]
+    assert str(first) == "portable algorithm=staged_lines rows=16 stages=4 columns=64"
+
+
 def test_slices_are_moved_in_the_widest_words_that_divide_them() -> None:
     firsts = [FAMILY.candidates(named((32, 1000, inner), 900), H100)[0][0] for inner in (256, 36, 6)]
     assert [dict(each.parameters)["lanes"] for each in firsts] == [8, 4, 2]
