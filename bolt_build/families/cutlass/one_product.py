@@ -316,7 +316,7 @@ def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, 
 
 def _group(kernel: Kernel[ProductTile], product: Product) -> str:
     """`Offer.group`. What blocks of a cluster gain by loading together what they share is known by measurement alone:
-    long matrix products gain up to 5% where a GPU's power limits them (`sustained_products.json`)."""
+    long matrix products gain by those of two (`sustained_products.json`)."""
     if kernel.partial:
         return "split-K"
     shares = product.kernel == "Gemm" and "cluster" in dict(kernel.tile.parameters)

@@ -10,15 +10,11 @@ from math import ceil
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside
 from bolt_build.families.common.cost import OVERLAPPED, moved
-from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.rows import WARP
-from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, key_bytes, serves
+from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, key_bytes, ranking_code, serves
 from bolt_build.families.portable.number_tile import NumberTile
-from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.lines import Places
 from bolt_build.targets import Gpu, Target
 
 _THREADS, _HOLDS, _EACH = (32, 64, 128, 256, 512), 32, 33
@@ -120,13 +116,7 @@ def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
 
 
 def _emit(problem: KernelProblem, tile: SelectTile, at: StepExpressions) -> StepCode:
-    op, x = problem.op, problem.inputs[0]
-    assert isinstance(op, Places)
-    types = f"{'std::uint32_t' if key_bytes(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
-    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {tile.holds}, {tile.threads}, {tile.each}, {types}"
-    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
-    call = f"bolt::portable::selected_places<{how}>(r, {given});"
-    return StepCode(("bolt_portable/cuda/selected_places.h",), None, "", call)
+    return ranking_code("selected_places", problem, (tile.holds, tile.threads, tile.each), at)
 
 
 FORM: Form[SelectTile] = Form(

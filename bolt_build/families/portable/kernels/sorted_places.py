@@ -158,14 +158,20 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
     return max(memory, issue, waits * waves) + OVERLAPPED * target.launch_seconds + _ASKED
 
 
-def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCode:
+def ranking_code(function: str, problem: KernelProblem, cut: tuple[int, int, int], at: StepExpressions) -> StepCode:
+    """A call of `bolt::portable::FUNCTION`, of the header of its name. `cut`: elements that a thread holds,
+    threads of a line, and keys of a thread."""
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, Places)
     types = f"{'std::uint32_t' if key_bytes(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
-    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {tile.holds}, {tile.threads}, {tile.each}, {types}"
+    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {', '.join(map(str, cut))}, {types}"
     given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
-    call = f"bolt::portable::sorted_places<{how}>(r, {given});"
-    return StepCode(("bolt_portable/cuda/sorted_places.h",), None, "", call)
+    call = f"bolt::portable::{function}<{how}>(r, {given});"
+    return StepCode((f"bolt_portable/cuda/{function}.h",), None, "", call)
+
+
+def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCode:
+    return ranking_code("sorted_places", problem, (tile.holds, tile.threads, tile.each), at)
 
 
 FORM: Form[SortTile] = Form(
