@@ -59,6 +59,7 @@ from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
 from gpu_scatters import scatter_trials
 from gpu_slabs import slabs
+from gpu_sliced import sliced_trials
 from gpu_squeezes import squeezes
 from gpu_staged import staged_trials
 from gpu_stems import stem_trials
@@ -345,7 +346,8 @@ def _of_small_layers() -> list[Trial]:
     for layer in asked((*SHAPES, *EPILOGUES[:4], *MATMULS)):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
-    found += forms() + rolling_trials() + stem_trials() + copies() + row_trials() + squeezes() + pair_trials()
+    found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
+    found += squeezes() + pair_trials()
     found += pair_sums() + pair_products() + permuted_trials()
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (

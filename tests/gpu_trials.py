@@ -24,6 +24,7 @@ from gpu_layers import forms, of_warps, trials, with_other_windows, with_pooling
 from gpu_pair_layers import pair_trials, pairs_with_resident_weights
 from gpu_prologues import prologues
 from gpu_row_sums import row_sums
+from gpu_sliced import sliced_trials
 
 
 def main() -> int:
@@ -34,7 +35,7 @@ def main() -> int:
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
             "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues, "averages": averages,
-            "row-sums": row_sums,
+            "row-sums": row_sums, "sliced": sliced_trials,
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)

@@ -79,11 +79,12 @@ void store_bulk(Warp& warp, const Instruction& i, Mask mask) {
 }
 
 /// at: destination, value, barrier; both addresses with the name of the block.
+template <typename Value>
 void tell(Warp& warp, const Instruction& i, Mask mask) {
   each(mask, [&](int lane) {
     std::uint32_t to = shared_address(warp, i.at[0], i.form & wide_shared, lane);
     std::uint32_t barrier = shared_address(warp, i.at[2], i.form & wide_barrier, lane);
-    const std::uint32_t value = warp.at<std::uint32_t>(i.at[1])[lane];
+    const Value value = warp.at<Value>(i.at[1])[lane];
     Block& block = block_of(warp, to);
     if (&block_of(warp, barrier) != &block) warp.fail("a store into one block that another block's barrier counts");
     const auto happen = [=, &block] {
@@ -127,11 +128,12 @@ std::uint32_t read_shared(Reader& reader, std::string_view word, Instruction& i,
 }  // namespace
 
 bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
-  if (s.base == "st" && s.has("async") && s.has("shared::cluster") && type_of(s.type()).bytes == 4) {
+  if (s.base == "st" && s.has("async") && s.has("shared::cluster") && type_of(s.type()).bytes >= 4) {
+    const bool pair = type_of(s.type()).bytes == 8;
     i.at[0] = read_shared(reader, s.operands.at(0), i, wide_shared);
-    i.at[1] = reader.source(s.operands.at(1), {'u', 4});
+    i.at[1] = reader.source(s.operands.at(1), {'u', pair ? 8 : 4});
     i.at[2] = read_shared(reader, s.operands.at(2), i, wide_barrier);
-    i.execute = tell;
+    i.execute = pair ? tell<std::uint64_t> : tell<std::uint32_t>;
     return true;
   }
   if (s.base != "cp" || !s.has("bulk")) return false;

@@ -14,6 +14,7 @@ from bolt_build.families.cutlass.kinds import (
     warp_chain,
     wgmma,
     wgmma_chain,
+    wgmma_sliced,
 )
 from bolt_build.families.cutlass.kinds.gated import (
     GATED_WARP_TILES,
@@ -38,6 +39,7 @@ KINDS: tuple[Kind, ...] = (
     GroupedBands(),
     ProductKind(warp.TILES, warp.WarpTile.read),
     ProductKind(wgmma.WGMMA_TILES, wgmma.WgmmaTile.read),
+    ProductKind(wgmma_sliced.SLICED_TILES, wgmma_sliced.SlicedTile.read),
     ProductKind(band.BAND_TILES, band.BandTile.read),
     ProductKind(resident.RESIDENT_TILES, resident.ResidentTile.read),
     ProductKind(rolling.ROLLING_TILES, rolling.RollingTile.read),

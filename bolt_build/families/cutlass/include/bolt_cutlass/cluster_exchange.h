@@ -20,6 +20,26 @@ CUTLASS_DEVICE void tell_block(float2 value, const float2* to, const std::uint64
   cute::store_shared_remote(__float_as_uint(value.y), place + 4, barrier, rank);
 }
 
+/// Where a thread writes numbers into the shared memory of block `rank` of the cluster: from what is the place `to` in its own,
+/// and the barrier `counts` there counts the bytes.
+class RemotePlace {
+ public:
+  CUTLASS_DEVICE RemotePlace(const float* to, const std::uint64_t* counts, std::uint32_t rank)
+      : to_(cute::set_block_rank(cute::cast_smem_ptr_to_uint(to), rank)),
+        barrier_(cute::set_block_rank(cute::cast_smem_ptr_to_uint(counts), rank)) {}
+  /// Two neighbouring numbers, `apart` numbers behind the place. Both are one store of 8 bytes.
+  CUTLASS_DEVICE void tell(float2 value, int apart) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const auto bits = static_cast<std::uint64_t>(__float_as_uint(value.y)) << 32 | __float_as_uint(value.x);
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];"
+                 :: "r"(to_ + static_cast<std::uint32_t>(apart) * 4), "l"(bits), "r"(barrier_));
+#endif
+  }
+
+ private:
+  std::uint32_t to_, barrier_;
+};
+
 /// Two turns of barriers, of which each thread of a group waits for one after the other. A block that is told of turn t + 2
 /// has been told of t + 1 by everybody, who had read what they were told of t before.
 class ExchangeTurns {

@@ -45,6 +45,8 @@ struct MatrixLoads {
       cute::SM90_TMA_LOAD_3D::PREFETCH::copy(&params_.weights, depth_ + part, column_, slice_);
     }
     CUTLASS_DEVICE void next() { depth_ += k; }
+    /// At the first step: goes on to the one that is so many further.
+    CUTLASS_DEVICE void skip(int steps) { depth_ += steps * k; }
 
    private:
     const Params& params_;

@@ -25,6 +25,11 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Element = portable::f16, bool halved = false>
 struct WarpgroupTile {};
 
+/// An instantiation on WGMMA for tiles of 64 rows, `n` columns and `k` of the depth a step, which the `slices` blocks of a
+/// cluster share: each has a slice of the depth, and stores a part of the rows.
+template <int n, int k, int slices, typename Element = portable::f16>
+struct SlicedTile {};
+
 /// An instantiation on WGMMA for windows of several taps, `stride` positions apart: `rows` positions of the images, a tile's `m`
 /// and what windows reach beyond, lie in shared memory once for all taps that are a multiple of the stride apart, in runs of `k`
 /// channels: a band, of which there are `bands`. The last run has `last` times 16. `cluster_m` blocks share their filters,
@@ -234,6 +239,12 @@ template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, i
           typename Epilogue>
 void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element, halved>,
                  const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
+template <int n, int k, int slices, typename Element, typename Epilogue>
+void launch_conv(SlicedTile<n, k, slices, Element>, const ConvArguments& arguments, const Epilogue& epilogue,
+                 void* stream);
+template <int n, int k, int slices, typename Element, typename Epilogue>
+void launch_gemm(SlicedTile<n, k, slices, Element>, const GemmArguments& arguments, const Epilogue& epilogue,
+                 void* stream);
 
 /// `prologue` is an Affine or a Gate.
 template <int m, int n, int k, bool cooperative, typename Element, int teams, int deep, typename Prologue,

@@ -105,6 +105,8 @@ struct WindowLoads {
       cute::SM90_TMA_LOAD_3D::PREFETCH::copy(&params_.weights, step_.run * k + part, step_.tap, output_);
     }
     CUTLASS_DEVICE void next() { step_.next(params_.shape); }
+    /// At the first step: goes on to the one that is so many further.
+    CUTLASS_DEVICE void skip(int steps) { step_.begin(params_.shape, steps); }
 
    private:
     const Params& params_;

@@ -19,10 +19,15 @@ struct WindowStep {
 
   /// The first of `count` steps of a slice of the depth, of the tile that begins at an output position, `row`.
   __host__ __device__ WindowStep(const WindowShape& shape, int row, int slice, int count) {
-    const int line = row / shape.out_w, first = slice * count;
+    const int line = row / shape.out_w;
     w = row % shape.out_w * shape.stride_w - shape.pad_w;
     h = line % shape.out_h * shape.stride_h - shape.pad_h;
     image = line / shape.out_h;
+    begin(shape, slice * count);
+  }
+
+  /// Of all steps of the tile the one of that number.
+  __host__ __device__ void begin(const WindowShape& shape, int first) {
     run = first % shape.runs;
     tap = first / shape.runs;
     tap_w = tap % shape.kernel_w;
