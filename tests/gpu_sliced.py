@@ -1,5 +1,5 @@
-"""Products whose depth the blocks of a cluster share, as they are tried on a GPU: every number of blocks and every tile,
-steps that are dealt out unevenly, fewer rows than a tile has, blocks without rows, odd extents, strides, rows apart."""
+"""Products whose depth the blocks of a cluster share, as they are tried on a GPU: every number of blocks and every
+tile, steps dealt out unevenly, fewer rows than a tile has, blocks without rows, odd extents, strides, rows apart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sliced_trials() -> list[Trial]:
         (conv("sliced-far", (1, 48, 12, 10), 48, (3, 3), pads=((2, 0), (1, 3))), (tile(64, 4),)),
         (matmul("sliced-few", (3, 1032), 200, True, GELU), (tile(64, 8), tile(128, 6), tile(32, 4, 128))),
         (matmul("sliced-rows", (150, 264), 96, False, (RESIDUAL[1],)), (tile(96, 2), tile(32, 2))),
-        (matmul("sliced-plain", (65, 768), 128, True, ()), SLICED_TILES[::3]),
+        (matmul("sliced-plain", (65, 2056), 128, True, ()), SLICED_TILES[::3]),
     ):
         found += with_tiles(layer, tiles)
     apart = with_tiles(conv("rows-sliced", (3, 64, 9, 7), 32, (3, 3), epilogue=RESIDUAL), (tile(32, 3),))
