@@ -105,6 +105,7 @@ FITS = {
     ),
     "two products": Fit(("cutlass two products",), _of("cutlass.kinds.wgmma_time", "_BETWEEN", "_BETWEEN_FUNCTION")),
     "split-K": Fit(("cutlass split-K",), _of("cutlass.one_product", "_ADDING", "_SUMS")),
+    "split-K in clusters": Fit(("cutlass split-K in clusters",), _of("cutlass.kinds.wgmma_sliced", "_EXCHANGE")),
     "norms": Fit(
         ("cutlass normalised rows",),
         _of("cutlass.kinds.wgmma_norm", "_EXCHANGE", "_AGAIN", "_LOADED", "_THROUGH_MEMORY"),

@@ -31,7 +31,7 @@ from bolt_build.lockfile.reading import load_lock
 
 _MARKS = {
     "prologue": "prologue", "prenorm": "rows normalised first", "norm": "normalised rows", "rolling": "rolling sums",
-    "filters": "bands of groups", "bands": "bands",
+    "filters": "bands of groups", "bands": "bands", "deep_cluster": "split-K in clusters",
     "partial": "split-K", "n1": "two products", "warp_m": "warps", "warpgroups": "WGMMA",
 }  # fmt: skip
 """Parameters that a kind of CUTLASS's kernels alone has: the first of these."""
