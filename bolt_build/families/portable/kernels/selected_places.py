@@ -7,18 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside
 from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.geometry import strides
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.rows import WARP
 from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, key_bytes, ranking_code, serves
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.lines import Places
 from bolt_build.targets import Gpu, Target
 
 _THREADS, _HOLDS, _EACH = (32, 64, 128, 256, 512), 32, 33
 """Threads of a line, elements that each holds at most, and keys that each of one warp sorts at most."""
+_WORD = 8
+"""Elements of half precision in a word of 16 bytes."""
 _BLOCK = 128
 """Threads of a block, at least."""
 _REGISTERS, _MOST = 38, 200
@@ -38,9 +43,20 @@ class SelectTile(NumberTile):
         return max(self.threads, _BLOCK)
 
 
+def _paired(problem: KernelProblem, tile: SelectTile) -> bool:
+    """Whether threads hold numbers of neighbours in pairs: of half precision, in words wherever lines begin, or where
+    these begin with words."""
+    op, source, extent = problem.op, problem.inputs[0], extent_of(problem)
+    assert isinstance(op, Places)
+    if source.format.dtype not in (DType.F16, DType.BF16) or op.last or strides(source)[op.axis] != 1:
+        return False
+    return tile.holds % _WORD == 0 and tile.threads * tile.holds >= extent + (_WORD - 1 if extent % _WORD else 0)
+
+
 def _registers(problem: KernelProblem, tile: SelectTile) -> int:
     """Of a thread (`SelectedPlaces`)."""
-    return _REGISTERS + max(2 * tile.holds, tile.each * (1 + key_bytes(problem) // 4))
+    held = tile.holds if _paired(problem, tile) else 2 * tile.holds
+    return _REGISTERS + max(held, tile.each * (1 + key_bytes(problem) // 4))
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
@@ -61,7 +77,15 @@ def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[SelectTile]:
             for threads in _THREADS:
                 holds = ceil(extent / threads)
                 if 2 <= holds <= _HOLDS:
-                    yield SelectTile(threads, holds, each)
+                    yield SelectTile(threads, _held(problem, threads, holds), each)
+
+
+def _held(problem: KernelProblem, threads: int, holds: int) -> int:
+    """As many as are held in pairs, where that is less than half more; else `holds`."""
+    more = (ceil((extent_of(problem) + _WORD - 1) / threads) + _WORD - 1) // _WORD * _WORD
+    more = ceil(holds / _WORD) * _WORD if extent_of(problem) % _WORD == 0 else more
+    fits = more <= _HOLDS and 2 * more < 3 * holds
+    return more if fits and _paired(problem, SelectTile(threads, more, 1)) else holds
 
 
 def _refuse_tile(problem: KernelProblem, tile: SelectTile, gpu: Gpu) -> str | None:
@@ -79,10 +103,10 @@ def _refuse_tile(problem: KernelProblem, tile: SelectTile, gpu: Gpu) -> str | No
     return Reason("{} keys have no room for {} elements", WARP * tile.each, count) if WARP * tile.each < count else None
 
 
-_HELD, _COUNTED, _PASSES, _TAKEN, _BEGIN = 24.0, 5.0, 1.4, 14.0, 250.0
+_HELD, _COUNTED, _PASSES, _TAKEN, _BEGIN = (24.0, 6.0), (5.0, 3.5), 1.4, (14.0, 12.0), 250.0
 """Instructions of an element until its number is there, until that is counted, how often that is expected, until its
-key is taken; and of a thread for all else. They and the following are counted in the code, or guesses: an H200
-has timed one problem since, and they are not fitted to it."""
+key is taken, each of single elements and of pairs; and of a thread for all else. They and the following are counted
+in the code, or guesses: an H200 has timed one problem of single elements since, and they are not fitted to it."""
 _DIGITS, _SORTED, _STORED = 85.0, 10.0, 10.0
 """The same of a lane for four bits, of each of its keys for these, and of a place that it stores."""
 _WIDE = 1.5
@@ -102,7 +126,9 @@ def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
     lines, key, digits = problem.inputs[0].type.elements // extent_of(problem), key_bytes(problem), 2 * dtype.nbytes
     wide = _WIDE if key == 8 else 1.0
     meets = tile.threads > WARP
-    own = _BEGIN + tile.holds * (_HELD + _COUNTED * _PASSES + _TAKEN * (1.7 if meets else 1.0))
+    paired = _paired(problem, tile)
+    taken = _TAKEN[paired] * (1.7 if meets and not paired else 1.0)
+    own = _BEGIN + tile.holds * (_HELD[paired] + _COUNTED[paired] * _PASSES + taken)
     of_warp = digits * (_DIGITS + tile.each * _SORTED) * wide + ceil(count_of(problem) / WARP) * _STORED
     issue = lines * (tile.threads * own + WARP * of_warp) / (_ISSUED * gpu.sms)
     blocks = ceil(lines * tile.threads / tile.block)
@@ -116,7 +142,8 @@ def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
 
 
 def _emit(problem: KernelProblem, tile: SelectTile, at: StepExpressions) -> StepCode:
-    return ranking_code("selected_places", problem, (tile.holds, tile.threads, tile.each), at)
+    more = ", true" if _paired(problem, tile) else ""
+    return ranking_code("selected_places", problem, (tile.holds, tile.threads, tile.each), at, more)
 
 
 FORM: Form[SelectTile] = Form(

@@ -158,13 +158,15 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
     return max(memory, issue, waits * waves) + OVERLAPPED * target.launch_seconds + _ASKED
 
 
-def ranking_code(function: str, problem: KernelProblem, cut: tuple[int, int, int], at: StepExpressions) -> StepCode:
+def ranking_code(
+    function: str, problem: KernelProblem, cut: tuple[int, int, int], at: StepExpressions, more: str = ""
+) -> StepCode:
     """A call of `bolt::portable::FUNCTION`, of the header of its name. `cut`: elements that a thread holds,
-    threads of a line, and keys of a thread."""
+    threads of a line, and keys of a thread; `more` is what it is compiled with behind all else."""
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, Places)
     types = f"{'std::uint32_t' if key_bytes(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
-    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {', '.join(map(str, cut))}, {types}"
+    how = f"{boolean(op.greatest)}, {boolean(op.last)}, {', '.join(map(str, cut))}, {types}{more}"
     given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
     call = f"bolt::portable::{function}<{how}>(r, {given});"
     return StepCode((f"bolt_portable/cuda/{function}.h",), None, "", call)
