@@ -13,6 +13,7 @@ from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around, strides
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.flat_rows import row_form
+from bolt_build.families.portable.kernels.gathered_lines import GatherTile, lines_form
 from bolt_build.families.portable.kernels.row_sources import picked, unit_of
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major
@@ -73,14 +74,22 @@ def _emit_gather(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 def _gather_bandwidth(problem: KernelProblem) -> float:
-    """What the plain kernel reaches: half where each element waits for an index of its own, as an H200 measured."""
-    return 0.5 if unit_of(problem)[1] == 1 else 1.0
+    """What the plain kernel reaches."""
+    return _AFTER_INDICES if unit_of(problem)[1] == 1 else 1.0
 
 
 def _emit_elements(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, data, indices = problem.op, *problem.inputs
     assert isinstance(op, GatherElements)
     return _code(problem, at, "gather_elements", elements_along(data, indices, op.axis))
+
+
+def _emit_lines(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -> StepCode:
+    op, data, indices = problem.op, *problem.inputs
+    assert isinstance(op, GatherElements)
+    parameters, cut = elements_along(data, indices, op.axis), f", {tile.threads}, {tile.holds}"
+    code = _code(problem, at, "gathered_lines", parameters, cut)
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/gathered_lines.h"))
 
 
 def elements_along(data: Operand, indices: Operand, axis: int) -> str:
@@ -174,8 +183,9 @@ SLICES: Form[WordTile] = Form(
     _emit_words,
 )
 
-_INDEX = 0.7e-6
-"""Seconds in which a GPU's elements wait for their indices, as measured on an H200."""
+_INDEX, _AFTER_INDICES = 0.7e-6, 0.5
+"""Seconds in which a GPU's elements wait for their indices, and the part of its bandwidth that plain kernels reach where
+each element has an index of its own, as measured on an H200."""
 
 RULES = (
     Rule(
@@ -193,7 +203,9 @@ RULES = (
         _emit_elements,
         _as_fast_as_memory,
         gpu_latency=lambda problem: _INDEX,
+        gpu_bandwidth=lambda problem: _AFTER_INDICES,
         layouts=row_major,
+        forms=(lines_form(_emit_lines),),
     ),
     Rule(
         GatherND,

@@ -26,8 +26,9 @@ _WORD = 8
 """Elements of half precision in a word of 16 bytes."""
 _BLOCK = 128
 """Threads of a block, at least."""
-_REGISTERS, _MOST = 38, 200
-"""Registers of a thread for all but what it holds and sorts, and those that it has at most."""
+_REGISTERS, _MOST = (38, 46), 200
+"""Registers of a thread for all but what it holds and sorts, of single elements and of pairs; and those that it has at
+most."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,9 @@ def _paired(problem: KernelProblem, tile: SelectTile) -> bool:
 
 def _registers(problem: KernelProblem, tile: SelectTile) -> int:
     """Of a thread (`SelectedPlaces`)."""
-    held = tile.holds if _paired(problem, tile) else 2 * tile.holds
-    return _REGISTERS + max(held, tile.each * (1 + key_bytes(problem) // 4))
+    paired = _paired(problem, tile)
+    held = tile.holds if paired else 2 * tile.holds
+    return _REGISTERS[paired] + max(held, tile.each * (1 + key_bytes(problem) // 4))
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:

@@ -40,15 +40,18 @@ struct SingleRanks {
 template <bool greatest, typename T>
 __device__ inline std::uint32_t paired_ranks(std::uint32_t both) {
   static_assert(std::is_same_v<T, f16> || std::is_same_v<T, bf16>);
-  std::uint32_t own;
+#if __CUDA_ARCH__ < 800
+  if constexpr (std::is_same_v<T, bf16>) {
+    const auto values = reinterpret_cast<const T*>(&both);
+    return rank_of<greatest>(values[0]) | rank_of<greatest>(values[1]) << 16;
+  }
+#endif
+  std::uint32_t own = 0;
   if constexpr (std::is_same_v<T, f16>) {
     asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(own) : "r"(both), "r"(greatest ? 0x3c003c00u : 0xbc00bc00u), "r"(0u));
   } else {
 #if __CUDA_ARCH__ >= 800
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(own) : "r"(both), "r"(greatest ? 0x3f803f80u : 0xbf80bf80u), "r"(0u));
-#else
-    const auto values = reinterpret_cast<const T*>(&both);
-    return rank_of<greatest>(values[0]) | rank_of<greatest>(values[1]) << 16;
 #endif
   }
   return own ^ (0x7fff7fffu - (own >> 15 & 0x00010001u) * 0x7fffu);

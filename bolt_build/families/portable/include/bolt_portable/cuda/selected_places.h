@@ -18,7 +18,7 @@ struct SelectedPlaces {
   static constexpr std::uint32_t bins = 256, digits = 16, column = 33;  ///< a column more, so that lanes have banks of their own
   /// Registers of a thread for what it holds, for its keys and their ranks, and for all else; and blocks that they are for.
   static constexpr int keys = each * (static_cast<int>(sizeof(Key)) / 4 + 1), held_in = (paired ? 1 : 2) * holds;
-  static constexpr int registers = 38 + (keys > held_in ? keys : held_in);
+  static constexpr int registers = (paired ? 46 : 38) + (keys > held_in ? keys : held_in);
   static constexpr int resident = block * registers > 1 << 15 ? 1 : (1 << 16) / (block * registers);
   static_assert(each % 2 == 1, "else lanes that read keys of their own share banks");
 
