@@ -1,4 +1,5 @@
-"""Scatters whose lines lie in shared memory, with indices that repeat and some below zero; gathers of whole slices."""
+"""Scatters whose lines lie in shared memory, with indices that repeat and some below zero; gathers of whole slices,
+and along lines."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.gathered_lines import GatherTile
 from bolt_build.families.portable.kernels.scatter_lines import LineTile
 from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
-from bolt_build.graph.ops.gather import GatherND
+from bolt_build.graph.ops.gather import GatherElements, GatherND
 from bolt_build.graph.ops.scatter import ScatterElements
 
 Shape = tuple[int, ...]
@@ -56,6 +58,22 @@ GATHERS = (
     _named("pairs", 0, (5, 6, 3, 4), (7,), 2),
     _named("of-six", 1, (2, 10, 6), (3, 4), 1),
 )
+
+
+def _along(label: str, shape: Shape, taken: Shape, dtype: DType = DType.F16, named: DType = DType.I64) -> Layer:
+    """Elements of the last axis, whose indices lie on both sides of zero; of fewer rows, where `taken` has fewer."""
+    data = Input(shape, dtype=dtype) if dtype.is_float else Input(shape, low=0, high=90, dtype=dtype)
+    indices = Input(taken, low=0.6 - shape[-1], high=shape[-1] - 0.6, dtype=named)
+    return Layer(f"along-{label}", GatherElements(len(shape) - 1), (data, indices), (), DType.F16, TOLERANCE)
+
+
+ALONG = (
+    (_along("keys", (3, 5, 60), (3, 5, 37)), ((32, 2), (64, 1))),
+    (_along("fewer", (4, 7, 101), (3, 5, 333), DType.F32, DType.I32), ((32, 3), (128, 2))),
+    (_along("bytes", (9, 1003), (9, 70), DType.U8), ((32, 3), (256, 1))),
+    (_along("wide", (11, 33), (11, 65), DType.I64), ((64, 2),)),
+)
+"""Lines that begin anywhere in an access, rows that are left out, several rounds of indices."""
 _TILES = {"scatter-rows": ((1, 24), (1, 72), (2, 72)), "scatter-columns": ((1, 1), (4, 1))}
 """Other blocks than prediction would put first: with lines left over, with one."""
 
@@ -91,4 +109,8 @@ def scatter_trials() -> list[Trial]:
             continue
         cut = (StagedLineTile(*each) for each in staged)
         found += [replace(trial, candidate=candidate_of("portable", "staged_lines", tile)) for tile in cut]
+    for layer, cuts in ((layer, cuts) for layer, cuts in ALONG if asked((layer,))):
+        trial = trials_of(layer, "portable")[0]
+        tiles = (candidate_of("portable", "staged", GatherTile(*each)) for each in cuts)
+        found += [replace(trial, candidate=tile) for tile in tiles]
     return found + [trial for layer in asked(GATHERS) for trial in trials_of(layer, "portable", kind="lanes")]
