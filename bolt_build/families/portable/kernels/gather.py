@@ -184,7 +184,7 @@ SLICES: Form[WordTile] = Form(
 )
 
 _INDEX, _AFTER_INDICES = 0.7e-6, 0.5
-"""Seconds in which a GPU's elements wait for their indices, and the part of its bandwidth that plain kernels reach where
+"""Seconds in which a GPU's elements wait for their indices, and the part of its bandwidth of plain kernels where
 each element has an index of its own, as measured on an H200."""
 
 RULES = (
