@@ -360,6 +360,7 @@ FURTHER = (
     "slide-planes-max-portable-stagedx2x4x2x9-f16/row-f16/row",
     "slide-planes-average-portable-streamedx2x1x3x1x3x4-f16/row-f16/row",
     "resample-every-second-portable-streamedx1x1x2x1x3x3-f16/row-f16/row",
+    "resample-every-second-portable-flat_rowsx4x2-f16/row-f16/row",
     "resample-every-fifth-portable-streamedx4x1x2x4x3x5-f16/row-f16/row",
     "slide-planes-far-portable-streamedx2x1x2x2x2x3-f16/row-f16/row",
     "slide-signals-portable-stagedx2x1x1x4-f16/row-f32/row",

@@ -13,6 +13,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.flat_rows import RowTile
 from bolt_build.families.portable.kernels.resample import ResampleTile
 from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
@@ -98,13 +99,22 @@ STREAMED: tuple[tuple[Layer, tuple[tuple[int, int, int, int, int, int], ...]], .
     ),
 )
 """The same by blocks that take parts one after the other: pixels stored at once, and parts, too."""
+NEAREST: tuple[tuple[Layer, tuple[tuple[int, int], ...]], ...] = (
+    (resampled("every-second", (2, 3, 23, 34), (2, 11, 1), (3, 17, 1), even=True), ((4, 2), (2, 4), (8, 1))),
+    (resampled("nearest-planes", (2, 5, 7, 9), (2, 21, 1), (3, 31, 1), even=True), ((8, 2), (1, 8))),
+    (resampled("nearest-rows", (2, 3, 9, 35), (2, 18, 1)), ((4, 1),)),
+    (resampled("nearest-columns", (2, 3, 9, 35), (3, 17, 1), precision=DType.F32), ((4, 2),)),
+    (resampled("nearest-depths", (1, 3, 4, 5, 7), (2, 8, 1), (3, 9, 1), precision=DType.BF16), ((2, 2),)),
+)
+"""Of planes whose results have one neighbour along an axis: pixels of an access, and accesses of a thread."""
 
 
 def staged_resample_trials() -> list[Trial]:
     found = []
     staged = [(layer, "staged", StagedPlanesTile, tiles) for layer, tiles in STAGED]
     streamed = [(layer, "streamed", StreamedPlanesTile, tiles) for layer, tiles in STREAMED]
-    for layer, algorithm, kind, tiles in (*staged, *streamed):
+    nearest = [(layer, "flat_rows", RowTile, tiles) for layer, tiles in NEAREST]
+    for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest):
         if not asked([layer]):
             continue
         offered = trials_of(layer, "portable")

@@ -12,6 +12,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.flat_rows import RowTile
 from bolt_build.families.portable.kernels.resample import ResampleTile
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import HOST, target_named
@@ -111,4 +112,39 @@ def test_a_call_has_both_axes_with_their_tables() -> None:
     assert FAMILY.emit(IMAGES, candidate, H100, at).call == (
         "bolt::portable::resample_sliding<bolt::portable::f16, 8, 1, 4, 4, 1>(r, bolt::portable::Resample{.outer = 32, "
         f".inner = 64, .in_cell = 64, .out_cell = 64}}, {axes}, 16, x, y);"
+    )
+
+
+NEAREST = problem_of((32, 64, 114, 114), (2, 57, 1), (3, 57, 1), row=True)
+
+
+def test_of_planes_that_leave_out_rows_none_of_these_is_read_where_results_have_one_neighbour() -> None:
+    """Twice as large planes are read once by blocks that have their rows."""
+    larger = problem_of((32, 64, 57, 57), (2, 114, 1), (3, 114, 1), row=True)
+    firsts = [dict(FAMILY.candidates(each, H100)[0][0].parameters)["algorithm"] for each in (NEAREST, larger)]
+    assert firsts == ["flat_rows", "streamed"]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        problem_of((2, 8, 9, 9), (2, 18, 2), (3, 18, 1), row=True),
+        problem_of((2, 8, 9, 9), (2, 18, 1), (3, 18, 1)),
+    ],
+    ids=["two neighbours", "channels"],
+)
+def test_rows_of_single_neighbours_are_of_planes(problem: KernelProblem) -> None:
+    tile = candidate_of("portable", "flat_rows", RowTile(4, 4))
+    assert FAMILY.refuse(problem, tile, H100) == f"{tile} is none of its candidates"
+
+
+def test_a_row_of_single_neighbours_knows_tables_and_extents() -> None:
+    at = StepExpressions(("x", "fh", "wh", "fw", "ww"), ("y",), (None,) * 5)
+    code = FAMILY.emit(NEAREST, candidate_of("portable", "flat_rows", RowTile(4, 4)), H100, at)
+    assert code.includes == ("bolt_portable/cuda/resample_rows.h",)
+    assert code.call == (
+        "bolt::portable::flat_rows<4, 4, true>(r, 116736, bolt::portable::NearestRows<bolt::portable::f16, "
+        "bolt::portable::Numbers<114, 57, 114, 57, 1>, 1, 1>{static_cast<const bolt::portable::f16*>(x), "
+        "static_cast<const std::int64_t*>(fh), static_cast<const std::int64_t*>(fw), static_cast<const float*>(wh), "
+        'static_cast<const float*>(ww)}, y, "movement");'
     )

@@ -35,8 +35,9 @@ _REACHED, _TILE = 1.0, 1.5e-6
 @dataclass(frozen=True)
 class FlatRows:
     """Rows of an output, and the C++ of a source of `flat_rows.h` that says where their elements are. Instructions of a
-    thread are for each of its columns, and for each row. Offsets count `reach` elements of a tensor, `wasted` are bytes
-    of sectors that are read for nothing, `driver` is what launches it."""
+    thread are for each of its columns, each row, and each element. Offsets count `reach` elements of a tensor, `wasted`
+    are bytes of sectors that are read for nothing, less those of the tensors that are not read; `driver` is what
+    launches it, `header` has the source."""
 
     rows: int
     width: int
@@ -48,6 +49,8 @@ class FlatRows:
     wasted: float = 0.0
     dense: bool = True
     driver: str = "flat_rows"
+    header: str = "bolt_portable/cuda/flat_rows.h"
+    element: float = _ELEMENT
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def _refuse_tile(rows: FlatRows, tile: RowTile) -> str | None:
 def _instructions(rows: FlatRows, tile: RowTile) -> float:
     """Of all threads of a block."""
     broken = 2 if rows.width % tile.words else 1
-    turn = broken * rows.row + _WORD + tile.words * _ELEMENT
+    turn = broken * rows.row + _WORD + tile.words * rows.element
     return _Cut.of(rows, tile).threads * (_BEGIN + tile.words * rows.column + tile.turns * turn)
 
 
@@ -196,7 +199,7 @@ def row_form(
         assert found is not None, "emits what it serves"
         how = f"{tile.words}, {tile.turns}, {boolean(found.dense)}"
         call = f'bolt::portable::{found.driver}<{how}>(r, {found.rows}, {found.source}, {at.outputs[0]}, "movement");'
-        return StepCode(("bolt_portable/cuda/flat_rows.h",), None, "", call)
+        return StepCode((found.header,), None, "", call)
 
     return Form(
         "flat_rows",

@@ -13,6 +13,7 @@ from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.pool_windows import channels_last
 from bolt_build.families.portable.kernels.resample_images import Images, are_pixels, arguments, images_of
+from bolt_build.families.portable.kernels.resample_rows import FORM as ROWS
 from bolt_build.families.portable.kernels.resample_staged import FORM as STAGED
 from bolt_build.families.portable.kernels.resample_staged import STREAMED
 from bolt_build.families.portable.kernels.rows import LANES
@@ -228,6 +229,6 @@ RULES = (
         gpu_seconds=_plain_seconds,
         pitched=are_pixels,
         reads_apart=lambda problem: (0,) if are_pixels(problem) else (),
-        forms=(FORM, STAGED, STREAMED),
+        forms=(FORM, STAGED, STREAMED, ROWS),
     ),
 )

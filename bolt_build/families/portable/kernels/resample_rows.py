@@ -1,0 +1,59 @@
+"""Planes of which each result is one pixel, as nearest ones are: rows whose elements threads look for one by one, in
+whole accesses of the result. Of rows that are left out nothing is read."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepExpressions
+from bolt_build.families.portable.kernels.flat_rows import FlatRows, row_form
+from bolt_build.families.portable.kernels.pool_windows import channels_last
+from bolt_build.families.portable.kernels.resample_images import Images, images_of
+from bolt_build.families.portable.kernels.tile_threads import numbers
+from bolt_build.families.portable.typed import ctype
+
+_SECTOR = 32
+"""Bytes that memory has at least."""
+_COLUMN, _ROW, _ELEMENT = 18, 20, 9.0
+"""Instructions of a thread for where a column or a row is and its weight, and for an element: counted in the code."""
+
+
+def _read(images: Images) -> float:
+    """Bytes of the sectors that are read."""
+    rows, columns = images.rows, images.columns
+    many = images.outer * (min(rows.made, rows.extent) if rows.taps else rows.extent)
+    row = columns.extent * images.inner * images.nbytes
+    pixels = min(columns.made * max(_SECTOR, images.inner * images.nbytes), row) if columns.taps else row
+    ends = _SECTOR if rows.taps and rows.made < rows.extent else 0
+    return float(min(many * (pixels + ends), images.outer * rows.extent * row))
+
+
+def nearest(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
+    """Rows of nearest pixels; None of results that have several neighbours, of pixels of channels, and of nothing."""
+    images = images_of(problem)
+    rows, columns = images.rows, images.columns
+    if channels_last(problem) or max(rows.taps, columns.taps) != 1 or not problem.outputs[0].type.elements:
+        return None
+    kind = ctype(problem.inputs[0].format.dtype)
+    extents = numbers((rows.extent, rows.made, columns.extent, columns.made, images.inner))
+    tables = list(at.inputs[1:]) if at else [""] * 4
+    pairs = [(tables.pop(0), tables.pop(0)) if axis.taps else ("nullptr", "nullptr") for axis in (rows, columns)]
+    first, weights = (
+        ", ".join(f"static_cast<const {dtype}*>({pair[place]})" for pair in pairs)
+        for place, dtype in enumerate(("std::int64_t", "float"))
+    )
+    pointer = f"static_cast<const {kind}*>({at.inputs[0] if at else ''})"
+    name = f"bolt::portable::NearestRows<{kind}, {extents}, {rows.taps}, {columns.taps}>"
+    return FlatRows(
+        images.outer * rows.made,
+        columns.made * images.inner,
+        images.nbytes,
+        f"{name}{{{pointer}, {first}, {weights}}}",
+        _COLUMN,
+        _ROW,
+        problem.inputs[0].type.elements,
+        _read(images) - problem.inputs[0].nbytes,
+        header="bolt_portable/cuda/resample_rows.h",
+        element=_ELEMENT,
+    )
+
+
+FORM = row_form(nearest, lambda problem: False)
