@@ -351,6 +351,8 @@ FURTHER = (
     "fold-chosen-pairs-portable-selectedx64x16x15-f16/row-i64/row",
     "fold-chosen-pairs-least-portable-selectedx64x8x3-bf16/row-i64/row",
     "fold-chosen-pairs-worst-portable-selectedx32x8x3-f16/row-i64/row",
+    "fold-clusters-portable-clustersx512x4-f16/row-f16/row",
+    "fold-clusters-least-portable-clustersx256x4-i64/row-i64/row",
     "fold-running-back-portable-runsx32x1-f16/row-f16/row",
     "fold-running-far-portable-runsx256x3-f16/row-f16/row",
     "fold-running-up-portable-columnsx1x32-f16/row-f16/row",

@@ -15,6 +15,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
@@ -26,10 +27,10 @@ from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.reduce import Reduce
 
 PORTABLE = Portable()
-Tile = RunsTile | ColumnsTile | PixelsTile | SortTile | SelectTile | ScanRunsTile | ScanColumnsTile
+Tile = RunsTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | ScanRunsTile | ScanColumnsTile
 ALGORITHMS = {
-    RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", SortTile: "sorted", SelectTile: "selected",
-    ScanRunsTile: "runs", ScanColumnsTile: "columns",
+    RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters", SortTile: "sorted",
+    SelectTile: "selected", ScanRunsTile: "runs", ScanColumnsTile: "columns",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -65,6 +66,10 @@ def columns(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
 
 def pixels(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
     return tuple(PixelsTile(*each) for each in tiles)
+
+
+def clusters(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
+    return tuple(ClusterTile(*each) for each in tiles)
 
 
 def sorts(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
@@ -134,6 +139,12 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("pixels-colours", Reduce("l2", (1,), False), 5, 701, 3), pixels((256, 1), (512, 1))),
     (folded("pixels-greatest", Places(1, 1), 3, 1211, 19), pixels((256, 1), (256, 5))),
     (folded("pixels-least", Places(1, 1, False, True), 3, 411, 9, dtype=DType.I32, span=9), pixels((256, 2))),
+    (folded("clusters", Reduce("mean", (1,), False), 3, 1999, 57), clusters((256, 8), (512, 4))),
+    (folded("clusters-colours", Reduce("l2", (1,), False), 5, 2701, 3), clusters((256, 2), (512, 2))),
+    (folded("clusters-chain", Reduce("mean", (2, 3)), 2, 13, 29, 31, epilogue=FACTORS, operands=(OPERAND,)),
+     clusters((256, 4), (256, 2))),
+    (folded("clusters-greatest", Places(1, 1), 3, 1211, 19), clusters((256, 8),)),
+    (folded("clusters-least", Places(1, 1, False, True), 3, 1411, 9, dtype=DType.I64, span=9), clusters((256, 4),)),
     (hidden(folded("worst", Places(1, 1), 3, 11, 25)), (*columns((4, 1), (8, 3)), *pixels((256, 1)))),
     (hidden(folded("worst-of-rows", Places(2, 1), 3, 7, 101)), runs((8, 8, 1), (1, 256, 3))),
 )  # fmt: skip

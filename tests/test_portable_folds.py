@@ -3,6 +3,8 @@ which kernel is offered first, and that old locks' plain kernels stay."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from gpu_folds import Tile, candidate
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
@@ -41,6 +44,7 @@ HEADS, TOP = asked(Reduce("mean", (1,), False), 32, 12, 197, 197), asked(Places(
 DOWN, ALONG = asked(CumSum(1), 32, 512, 768), asked(CumProd(2, True), 32, 512, 1001)
 ROWS_DOWN = asked(Reduce("sum", (1,), False), 32, 197, 333)
 WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
+U8_TOTALS = "clusters: totals of 1 bytes are no words that blocks read of each other"
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,11 @@ WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
         (ROWS_DOWN, PixelsTile(256, 1), "channels repeat after 333 words, a block has 256 threads"),
         (asked(Places(1, 1), 4, 99, 57, dtype=DType.U8), PixelsTile(512, 1),
          "totals of 58368 bytes are more than the 49152 of a block"),
+        (PIXELS, ClusterTile(256, 8), None),
+        (PIXELS, ClusterTile(256, 16), "there are clusters of 2, 4 or 8 blocks"),
+        (asked(Reduce("mean", (1,), False), 3, 401, 57), ClusterTile(512, 8),
+         "7 parts of an image are not shared by 8 blocks"),
+        (asked(Reduce("sum", (1,), False), 3, 4001, 57, dtype=DType.U8), ClusterTile(512, 8), U8_TOTALS),
         (TOP, SortTile(32, 32, 32), None),
         (TOP, SortTile(32, 64, 64), "32 threads do not sort 64 keys each"),
         (TOP, SortTile(32, 16, 32), None),
@@ -125,7 +134,7 @@ def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelP
         (asked(Reduce("mean", (1, 3), False), 32, 12, 197, 197), RunsTile(8, 16, 1)),
         (asked(Reduce("l1", (2,), False), 32, 512, 1001, dtype=DType.I32), None),
         (HEADS, ColumnsTile(256, 1)),
-        (asked(Reduce("mean", (2, 3)), 32, 90, 56, 56, layout=LAST), PixelsTile(256, 8)),
+        (PIXELS, ClusterTile(256, 8)),
         (asked(Places(2, 1), 32, 512, 1001), RunsTile(16, 16, 1)),
         (asked(Places(1, 1), 32, 21, 256, 256), ColumnsTile(256, 1)),
         (TOP, SelectTile(32, 32, 11)),
@@ -267,6 +276,18 @@ def test_threads_hold_whole_words_where_that_is_little_more() -> None:
     found = [candidate(SelectTile(32, each, 1)) for each in (8, 7)]
     lines = asked(Places(1, 30), 4, 217)
     assert [each in FAMILY.candidates(lines, H100)[0] for each in found] == [True, False]
+
+
+def test_blocks_of_a_cluster_leave_nothing_in_memory_and_other_gpus_have_none() -> None:
+    code = FAMILY.emit(PIXELS, candidate(ClusterTile(256, 8)), H100, AT)
+    assert code.call.startswith("bolt::portable::fold_clusters<256, 90, 8, bolt::portable::FloatFold<")
+    assert (code.member_type, code.counts) == (None, False)
+    a100 = target_named("a100")
+    offered = FAMILY.candidates(replace(PIXELS, target="a100"), a100)[0]
+    assert "pixels" in (forms := {dict(each.parameters)["algorithm"] for each in offered})
+    assert "clusters" not in forms
+    reason = "clusters: blocks form clusters from sm_90 on"
+    assert FAMILY.refuse(PIXELS, candidate(ClusterTile(256, 8)), a100) == reason
 
 
 def test_running_sums_state_direction_and_what_comes_of_nothing() -> None:

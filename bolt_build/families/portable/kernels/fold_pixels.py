@@ -26,7 +26,7 @@ from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-_THREADS = (256, 512)
+THREADS = (256, 512)
 _BATCH = 8
 """Words that a thread asks for at once."""
 _WAVES = (1, 2, 4, 8)
@@ -72,7 +72,7 @@ def images_of(nest: Nest) -> int:
     return nest.results // nest.kept[-1].extent
 
 
-def _serves(problem: KernelProblem) -> bool:
+def serves(problem: KernelProblem) -> bool:
     """Pixels that follow each other without a gap, of channels that no word divides."""
     if not neighbours_are_kept(problem):
         return False
@@ -83,18 +83,19 @@ def _serves(problem: KernelProblem) -> bool:
     return pixels and images and columns.extent % nest.lanes != 0
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_period(problem: KernelProblem, gpu: Gpu) -> str | None:
+    """Why no block has whole periods of words, None where one does."""
     if (reason := refuse(problem, gpu)) is not None:
         return reason
-    if (period := period_of(nest_of(problem))) > _THREADS[-1]:
-        return Reason("channels repeat after {} words, a block has {} threads at most", period, _THREADS[-1])
+    if (period := period_of(nest_of(problem))) > THREADS[-1]:
+        return Reason("channels repeat after {} words, a block has {} threads at most", period, THREADS[-1])
     return None
 
 
 def tiles(nest: Nest, gpu: Gpu) -> Iterator[PixelsTile]:
     """One block an image, and where images are few as many as keep a GPU busy, without a round of a few more."""
     images = images_of(nest)
-    for threads in _THREADS:
+    for threads in THREADS:
         if period_of(nest) > threads:
             continue
         most = ceil(words_of(nest) / PixelsTile(threads, 1).active(nest))
@@ -102,13 +103,20 @@ def tiles(nest: Nest, gpu: Gpu) -> Iterator[PixelsTile]:
         yield from (PixelsTile(threads, blocks) for blocks in dict.fromkeys((1, *several)) if blocks)
 
 
-def refuse_tile(tile: PixelsTile, nest: Nest) -> str | None:
-    if tile.threads not in _THREADS:
+def refuse_block(tile: PixelsTile, nest: Nest) -> str | None:
+    """Why there are no such blocks for the nest, None where there are."""
+    if tile.threads not in THREADS:
         return "there are blocks of 256 or 512 threads"
     if (period := period_of(nest)) > tile.threads:
         return Reason("channels repeat after {} words, a block has {} threads", period, tile.threads)
     if (nbytes := tile.shared(nest)) > _MOST_SHARED:
         return Reason("totals of {} bytes are more than the {} of a block", nbytes, _MOST_SHARED)
+    return None
+
+
+def refuse_tile(tile: PixelsTile, nest: Nest) -> str | None:
+    if (reason := refuse_block(tile, nest)) is not None:
+        return reason
     return refuse_blocks(tile.blocks, images_of(nest), ceil(words_of(nest) / tile.active(nest)))
 
 
@@ -117,14 +125,12 @@ _WORD, _STEP, _RESULT, _JOIN = 9, 2.1, 90, 14
 counted in the kernels' code."""
 _JOINED_AT_ONCE = 128
 """Of `joined_blocks`: bytes of other blocks' totals that a thread asks for at once."""
-_THREAD = 0.5e-9
+THREAD = 0.5e-9
 """A guess at the seconds in which each thread of a block waits for the others."""
 
 
-def _seconds(problem: KernelProblem, tile: PixelsTile, target: Target) -> float:
-    """As other folds behave, whose constants follow times of an H200. It timed this one later, and none is fitted to
-    that."""
-    nest = nest_of(problem)
+def work_of(tile: PixelsTile, nest: Nest) -> Work:
+    """Of blocks that leave their totals in memory."""
     blocks, turns = images_of(nest) * tile.blocks, tile.turns(nest)
     rounds = ceil(turns / _BATCH)
     used = words_of(nest) / (tile.blocks * tile.threads * rounds * _BATCH)
@@ -133,8 +139,13 @@ def _seconds(problem: KernelProblem, tile: PixelsTile, target: Target) -> float:
     join = _JOIN * tile.active(nest) * nest.lanes / tile.threads
     each = turns * (_WORD + nest.lanes * _STEP) + _RESULT + join
     joins = ceil(tile.blocks * nest.total / (joining * _JOINED_AT_ONCE)) if tile.blocks > 1 else 0
-    work = Work(blocks, rounds, under_way, blocks * tile.threads * each, joins)
-    return seconds_of(problem, work, target) + _THREAD * tile.threads
+    return Work(blocks, rounds, under_way, blocks * tile.threads * each, joins)
+
+
+def _seconds(problem: KernelProblem, tile: PixelsTile, target: Target) -> float:
+    """As other folds behave, whose constants follow times of an H200. It timed this one later, and none is fitted to
+    that."""
+    return seconds_of(problem, work_of(tile, nest_of(problem)), target) + THREAD * tile.threads
 
 
 def _emit(problem: KernelProblem, tile: PixelsTile, at: StepExpressions) -> StepCode:
@@ -145,8 +156,8 @@ def _emit(problem: KernelProblem, tile: PixelsTile, at: StepExpressions) -> Step
 
 FORM: Form[PixelsTile] = Form(
     "pixels",
-    _serves,
-    _refuse,
+    serves,
+    refuse_period,
     lambda problem, gpu: tiles(nest_of(problem), gpu),
     lambda problem, tile, gpu: refuse_tile(tile, nest_of(problem)),
     _seconds,

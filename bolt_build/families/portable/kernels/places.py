@@ -7,7 +7,14 @@ from math import prod
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
-from bolt_build.families.portable.kernels import fold_columns, fold_pixels, fold_runs, selected_places, sorted_places
+from bolt_build.families.portable.kernels import (
+    fold_clusters,
+    fold_columns,
+    fold_pixels,
+    fold_runs,
+    selected_places,
+    sorted_places,
+)
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
@@ -55,6 +62,13 @@ RULES = (
         lambda problem: 0.01,  # of the peak rate, where steps of a loop wait for each other
         gpu_seconds=_seconds_of_places,
         layouts=row_major,
-        forms=(fold_runs.FORM, fold_columns.FORM, fold_pixels.FORM, sorted_places.FORM, selected_places.FORM),
+        forms=(
+            fold_runs.FORM,
+            fold_columns.FORM,
+            fold_pixels.FORM,
+            fold_clusters.FORM,
+            sorted_places.FORM,
+            selected_places.FORM,
+        ),
     ),
 )

@@ -3,14 +3,16 @@
 
 #include <numeric>
 
+#include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/fold.h"
 
 namespace bolt::portable {
 
 /// Channels repeat after `period` words, and a block has as many `active` threads as are whole periods. A thread takes words that
 /// far apart, so each of its elements is of the same channel in all of them: no word is shifted, and none is read twice. Blocks
-/// that share an image have runs of its words. Images may begin inside of a word.
-template <int threads, int columns, typename Fold, typename Results>
+/// that share an image have runs of its words. Images may begin inside of a word. Blocks of one image are a cluster where it has
+/// several, and leave totals in their shared memory; else they leave them in memory (SharedResults).
+template <int threads, int columns, typename Fold, typename Results, int cluster = 1>
 struct FoldPixels {
   using Element = typename Fold::Element;
   using Total = typename Fold::Total;
@@ -46,6 +48,7 @@ struct FoldPixels {
     for (int i = 0; i < lanes; ++i)
       if (threadIdx.x < active) found[threadIdx.x * lanes + i] = total[i];
     __syncthreads();
+    if constexpr (cluster > 1) return join_cluster(found, image, split, skew);
     Total* const left = shared.left + static_cast<Index>(image) * shared.blocks * columns;
     each_channel([&](std::uint32_t channel) { return of_threads(found, (channel + skew) % columns); },
                  [&](std::uint32_t channel, const Total& own) {
@@ -117,6 +120,43 @@ struct FoldPixels {
       if (channel < columns && threadIdx.x % joining == 0) with(channel, all);
     }
   }
+  /// Blocks of the cluster have some of the channels each, and read what the others have of these, always in one order.
+  __device__ void join_cluster(const Total (&found)[all], std::uint32_t image, std::uint32_t split, std::uint32_t skew) const {
+    __shared__ __align__(16) Total own[columns];
+    each_channel([&](std::uint32_t channel) { return of_threads(found, (channel + skew) % columns); },
+                 [&](std::uint32_t channel, const Total& total) { own[channel] = total; });
+    __syncthreads();
+    cluster_meet();
+    for (std::uint32_t channel = split + threadIdx.x * cluster; channel < columns; channel += threads * cluster) {
+      Total totals[cluster], total;
+#pragma unroll
+      for (int block = 0; block < cluster; ++block) totals[block] = total_of_block(own + channel, block);
+      total = totals[0];
+#pragma unroll
+      for (int block = 1; block < cluster; ++block) total = Fold::join(total, totals[block]);
+      store_result(image, channel, total);
+    }
+    cluster_arrive();
+    cluster_wait();  // others may still read
+  }
+  /// A total in shared memory of a block of the cluster, at the place of this block's `own`.
+  __device__ static Total total_of_block(const Total* own, int block) {
+    constexpr int words = sizeof(Total) / 4;
+    static_assert(cluster == 1 || sizeof(Total) % 4 == 0);
+    std::uint32_t read[words > 0 ? words : 1];
+    const std::uint32_t at = place_in_block(own, block);
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+#if __CUDA_ARCH__ >= 900
+      asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(read[i]) : "r"(at + 4 * i) : "memory");
+#else
+      read[i] = 0;
+#endif
+    }
+    Total total;
+    memcpy(&total, read, sizeof total);
+    return total;
+  }
   /// This thread's part of what threads have of a channel, the first of whose totals is `begin`.
   __device__ static Total of_threads(const Total (&found)[all], std::uint32_t begin) {
     Total own = Fold::start();
@@ -130,6 +170,16 @@ struct FoldPixels {
   }
 };
 
+/// The blocks of a reduction of `p`, `blocks` of each image.
+template <typename Pixels, typename Fold, typename Results>
+Pixels pixels_of(const Run& r, const Reduce& p, Index blocks, Index images, Index length, const void* input, const Results& put,
+                 const SharedResults<typename Fold::Total>& shared) {
+  const Index words = length / Pixels::lanes + 2, turns = ((words + blocks - 1) / blocks + Pixels::active - 1) / Pixels::active;
+  return Pixels{Granules<typename Fold::Element>(input, images * length, "reduction"), Divisor(blocks),
+                counted(length, "reduction"), static_cast<std::uint32_t>(turns * Pixels::active),
+                p.channel_axis == p.kept_rank - 1, p.channel_axis >= 0 && p.channel_axis < p.kept_rank - 1, shared, put};
+}
+
 /// Reduces `p`, whose innermost kept axis are `columns` neighbours, over all pixels of each image. `blocks` blocks share each image.
 /// Raises std::runtime_error where the tensor is too large, or the launch fails.
 template <int threads, int columns, typename Fold, typename Results>
@@ -137,15 +187,10 @@ void fold_pixels(const Run& r, const Reduce& p, Index blocks, const void* input,
   using Pixels = FoldPixels<threads, columns, Fold, Results>;
   const Index elements = fold_elements(p), length = p.reduced[0] * columns;
   if (elements == 0) return;
-  const Index images = elements / length, words = length / Pixels::lanes + 2;
-  const Index turns = ((words + blocks - 1) / blocks + Pixels::active - 1) / Pixels::active;
+  const Index images = elements / length;
+  const auto shared = shared_results<typename Fold::Total>(r, images, static_cast<std::uint32_t>(blocks));
   launch_blocks<threads, Pixels::resident>(
-      r, images * blocks,
-      Pixels{Granules<typename Fold::Element>(input, elements, "reduction"), Divisor(blocks), counted(length, "reduction"),
-             static_cast<std::uint32_t>(turns * Pixels::active), p.channel_axis == p.kept_rank - 1,
-             p.channel_axis >= 0 && p.channel_axis < p.kept_rank - 1,
-             shared_results<typename Fold::Total>(r, images, static_cast<std::uint32_t>(blocks)), put},
-      "reduction");
+      r, images * blocks, pixels_of<Pixels, Fold>(r, p, blocks, images, length, input, put, shared), "reduction");
 }
 
 }  // namespace bolt::portable
