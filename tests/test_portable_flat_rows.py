@@ -31,6 +31,7 @@ BOXES = movement(Concat(2), (32, 8400, 85), ((32, 8400, 4), F16), ((32, 8400, 1)
 COLUMNS = movement(Gather(2), (32, 768, 196), ((32, 768, 196), F16), ((196,), I64))
 IMAGES = movement(Concat(1), (32, 85, 56, 56), ((32, 27, 56, 56), F16), ((32, 58, 56, 56), F16), layout=LAST)
 CORNERS = movement(Slice((0, 0, 0), (32, 512, 43), (1, 1, 2)), (32, 512, 43), ((32, 512, 85), F16))
+FOURS = movement(Slice((0, 0, 0), (32, 512, 4), (1, 1, 1)), (32, 512, 4), ((32, 512, 85), F16))
 PADDED = movement(Pad((0, 0, 2), (0, 0, 1), "edge", 0.0), (32, 512, 60), ((32, 512, 57), F16))
 
 
@@ -45,8 +46,9 @@ def test_without_a_lock_it_comes_first_where_threads_would_look_for_elements_one
     assert DIRECT in others
 
 
-@pytest.mark.parametrize("problem", [CORNERS, PADDED])
+@pytest.mark.parametrize("problem", [CORNERS, FOURS, PADDED])
 def test_it_is_measured_beside_tiles(problem: KernelProblem) -> None:
+    """Four neighbours of each 85 are whole accesses of one side alone: the plain kernel moves them one by one."""
     assert pieces(problem) == {"direct", "tiled", "flat_rows"}
 
 

@@ -107,6 +107,9 @@ def _part(problem: KernelProblem) -> tuple[float, float]:
     if inner.steps[0] in (0, 1):
         short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
         broken = len(loops) > 1 and inner.extent % _BLOCK > 0 and inner.extent < _LINE
+        # Rows that are less than a thread's neighbours, and begin inside of an access, are moved element by element.
+        begins = any(step % _BLOCK for loop in loops[:-1] for step in loop.steps)
+        broken = broken or (begins and inner.extent < _RUN)
         return (_SCATTERED if short or broken else 1.0), 0.0
     if isinstance(problem.op, Slice) and abs(inner.steps[0]) <= _SHORT_STEP:
         return _STEPPED * 2 / (1 + abs(inner.steps[0])), 0.0
