@@ -52,8 +52,8 @@ def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 
 
 def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    peers = (*PEERS, AUTOTUNE) if arguments.autotune else PEERS
-    return peer_rows.measure(arguments, rows, lambda _: peers, lambda _: LIMITS[arguments.autotune], "torch")
+    peers = tuple(arguments.peers)
+    return peer_rows.measure(arguments, rows, lambda _: peers, lambda _: LIMITS[AUTOTUNE in peers], "torch")
 
 
 def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
@@ -71,7 +71,7 @@ def main() -> int:
     parser = peer_rows.parser_of(__doc__, "build", "measure", "close")
     parser.add_argument("--table", choices=tuple(TABLES), default="cnn_peers")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these, resnet50_b32 say")
-    parser.add_argument("--autotune", action="store_true", help="measure: torch.compile max-autotune is a peer too")
+    parser.add_argument("--peers", nargs="+", choices=(*PEERS, AUTOTUNE), default=PEERS, help="measure: beside these")
     arguments = peer_rows.parsed(parser)
     rows = [row for row in TABLES[arguments.table] if arguments.rows is None or row.name in arguments.rows]
     return {"build": build, "measure": measure, "close": close}[arguments.stage](arguments, rows)
