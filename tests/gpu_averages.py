@@ -1,4 +1,5 @@
-"""Depthwise convolutions that also leave the means of their results: ragged tiles, runs, many tiles an image."""
+"""Depthwise convolutions that also leave the means of their results: ragged tiles, runs, many tiles an image, sums that
+a second kernel adds up, or the last block, or a cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import averaged
 from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.means import CLUSTER, LAST, SECOND, joined
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import Layout
@@ -46,20 +48,26 @@ def step_of(layer: Layer) -> tuple[Layer, ProposedStep]:
     return replace(layer, op=both.op, epilogue=()), ProposedStep(both, names, ("y", "m"), pitched=(0,))
 
 
+def in_ways(whole: Layer, step: ProposedStep) -> list[Trial]:
+    """The first kernel of each kind in each way. They run twice: the second finds counters as the first left them."""
+    found: dict[object, Candidate] = {}
+    for candidate in FAMILY.candidates(step.problem, TARGET)[0]:
+        stated = dict(candidate.parameters)
+        found.setdefault((stated["kind"], stated.get("sums")), candidate)
+    return [Trial(whole, step, candidate, launches=2) for candidate in found.values()]
+
+
 def averages() -> list[Trial]:
-    """Of each layer the first kernel of each kind, some in many tiles and runs; and rows of the output apart."""
+    """Of each layer the first kernels, some in many tiles, runs and ways; and rows of the output apart."""
     found = []
     for layer in LAYERS:
-        whole, step = step_of(layer)
-        kinds: dict[object, Candidate] = {}
-        for candidate in FAMILY.candidates(step.problem, TARGET)[0]:
-            kinds.setdefault(dict(candidate.parameters)["kind"], candidate)
-        found += [Trial(whole, step, candidate) for candidate in kinds.values()]
+        found += in_ways(*step_of(layer))
     for layer in (LAYERS[0], LAYERS[1], FORMS[0]):
         whole, step = step_of(layer)
         shape = shape_of(alone(layer))
         assert TARGET.gpu is not None
         legal = [t for kind in kinds_for(shape) for t in kind.tiles(shape) if t.refuse(shape, TARGET.gpu) is None]
-        tried = (candidate_of(tile, (1, 2, 4)[index % 3]) for index, tile in enumerate(legal[::40]))
+        convs = enumerate(candidate_of(tile, (1, 2, 4)[index % 3]) for index, tile in enumerate(legal[::40]))
+        tried = [joined(conv, way) for index, conv in convs for way in (SECOND, (LAST, CLUSTER)[index % 2])]
         found += [Trial(whole, step, c) for c in tried if FAMILY.refuse(step.problem, c, TARGET) is None]
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 8) for trial in found[:4]]

@@ -9,6 +9,7 @@ import numpy as np
 from families_harness import Layer, values_of
 from families_layers import CLIP, RELU, stage
 from gpu_asked import asked
+from gpu_averages import in_ways
 from gpu_grouped_layers import FAMILY, NO_PADS
 from gpu_harness import TARGET, Trial
 from gpu_pairs import pair
@@ -206,6 +207,7 @@ def averaged_trials() -> list[Trial]:
         whole, step = averaged_step(layer)
         legal = FAMILY.candidates(step.problem, TARGET)[0]
         found += [Trial(whole, step, candidate) for candidate in dict.fromkeys((legal[0], legal[len(legal) // 2]))]
+        found += in_ways(whole, step)
     whole, step = averaged_step(EXPANDED_FORM)
     legal = FAMILY.candidates(step.problem, TARGET)[0]
     found += [Trial(whole, step, candidate) for candidate in legal[::6]]

@@ -12,8 +12,9 @@ from test_planner_plans import compare
 
 from bolt_build.dtypes import DType
 from bolt_build.families import load
-from bolt_build.families.base import Alternative, StepExpressions
+from bolt_build.families.base import Alternative, Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
+from bolt_build.families.grouped import means
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
@@ -22,16 +23,19 @@ from bolt_build.planner.problem_text import describe_problem
 from bolt_build.report.chains import chains_of
 from bolt_build.report.problem_words import in_words
 from bolt_build.schema.recipe import FusionPolicy, Policy, TargetSpec
-from bolt_build.targets import target_named
+from bolt_build.targets import Target, target_named
 
-H200, FAMILY = target_named("h200"), Grouped()
+H200, T4, FAMILY = target_named("h200"), target_named("t4"), Grouped()
 SPACE = "bolt::grouped"
 
 
-def squeezed(groups: int = 96, mean: str = "mode=mean axes=[2,3] keepdims=true", w: str = "96,1,3,3") -> Graph:
+def squeezed(
+    groups: int = 96, mean: str = "mode=mean axes=[2,3] keepdims=true", w: str = "96,1,3,3", batch: int = 4,
+    extent: int = 28,
+) -> Graph:  # fmt: skip
     """A convolution `a`, its mean `m`, and another reader of what it leaves."""
     return graph(f"""
-        graph g batch=4 (%x: f32[4,96,28,28]) -> (%g, %z) {{
+        graph g batch={batch} (%x: f32[{batch},96,{extent},{extent}]) -> (%g, %z) {{
           const %w: f32[{w}] #
           const %b: f32[96] #
           %y = conv(%x, %w, %b) pads_begin=[1,1] pads_end=[1,1] groups={groups} | silu // "a"
@@ -78,7 +82,9 @@ def test_its_call_names_both_outputs_and_the_tiles_of_an_image() -> None:
     (alternative,), _ = proposed(squeezed())
     (step,) = alternative.steps
     (candidate, *_) = [
-        each for each in FAMILY.candidates(step.problem, H200)[0] if dict(each.parameters)["kind"] == "rows"
+        each
+        for each in FAMILY.candidates(step.problem, H200)[0]
+        if dict(each.parameters)["kind"] == "rows" and means.split(each)[1] == means.SECOND
     ]
     at = StepExpressions(("x", "w", "b"), ("y", "m"), (None, "pw", "pb"), (128, 0))
     code = FAMILY.emit(step.problem, candidate, H200, at)
@@ -91,6 +97,102 @@ def test_its_call_names_both_outputs_and_the_tiles_of_an_image() -> None:
     assert ".y_row = 128" in code.member_arguments
     (unit,) = FAMILY.units([(step.problem, candidate)], H200)
     assert f"{SPACE}::WithSums<{SPACE}::RowsTile<" in unit.text
+    assert not code.counts
+
+
+ROWS = (("kind", "rows"), ("vector", 4), ("lanes", 24), ("columns", 28), ("each", 4), ("rows", 7), ("stages", 4))
+TILED = (("kind", "depthwise"), ("vector", 4), ("lanes", 8), ("rows", 4), ("columns", 8), ("each", 2))
+
+
+def rows_in(way: str) -> Candidate:
+    """Four tiles an image."""
+    return means.joined(Candidate("grouped", ROWS, (("run", 1),)), way)
+
+
+def tiled_in(way: str, run: int) -> Candidate:
+    """28 tiles an image, three parts of the channels."""
+    return means.joined(Candidate("grouped", (*TILED, ("weights", "registers")), (("run", run),)), way)
+
+
+def problem_of_both(of: Graph) -> KernelProblem:
+    return proposed(of)[0][0].steps[0].problem
+
+
+@pytest.mark.parametrize(("way", "cluster", "counts"), [(means.LAST, "false", True), (means.CLUSTER, "true", False)])
+def test_blocks_of_an_image_put_means_together_themselves(way: str, cluster: str, counts: bool) -> None:
+    problem, candidate = problem_of_both(squeezed()), rows_in(way)
+    assert FAMILY.refuse(problem, candidate, H200) is None
+    assert way in {means.split(each)[1] for each in FAMILY.candidates(problem, H200)[0]}
+    at = StepExpressions(("x", "w", "b"), ("y", "m"), (None, "pw", "pb"), (0, 0))
+    code = FAMILY.emit(problem, candidate, H200, at)
+    assert code.member_type is not None
+    assert code.member_type.startswith(f"{SPACE}::ConvWithMeans<{SPACE}::RowsTile<")
+    assert code.member_type.endswith(f"8>, {cluster}>")
+    assert code.member_arguments.startswith(f"4, 784, {SPACE}::Arguments{{.batch = 4")
+    assert (code.includes, code.counts) == (("bolt_grouped/averaged.h",), counts)
+    assert code.call == "kernel.run(r, x, y, m, bolt::portable::chain(bolt::portable::apply(bolt::portable::Silu{})));"
+    (unit,) = FAMILY.units([(problem, candidate)], H200)
+    assert unit.text.startswith('#include "bolt_grouped/rows_kernel.h"\n#include "bolt_grouped/image_means.h"\n\n')
+    assert f"launch(\n    {SPACE}::WithMeans<{SPACE}::RowsTile<" in unit.text
+
+
+def test_blocks_share_an_image_whose_tiles_are_whole_runs() -> None:
+    """Or have whole images, and are not counted."""
+    at, few = StepExpressions(("x", "w", "b"), ("y", "m"), (None, "pw", "pb"), (0, 0)), squeezed()
+    code = FAMILY.emit(problem_of_both(few), tiled_in(means.CLUSTER, 4), H200, at)
+    assert code.member_arguments.startswith("7, 784, ")
+    small = replace(
+        tiled_in(means.LAST, 2),
+        parameters=(*TILED[:3], ("rows", 8), *TILED[4:], ("weights", "registers"), ("sums", "last")),
+    )
+    code = FAMILY.emit(problem_of_both(squeezed(extent=7)), small, H200, at)
+    assert (code.member_arguments[:7], code.counts) == ("1, 49, ", False)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "target", "batch", "reason"),
+    [
+        (rows_in(means.CLUSTER), T4, 4, "blocks form clusters from sm_90 on"),
+        (rows_in(means.LAST), T4, 4, None),
+        (rows_in("first"), H200, 4, f"{rows_in('first')} is none of its candidates"),
+        (tiled_in(means.CLUSTER, 1), H200, 4, "28 blocks of an image are more than the 8 of a cluster"),
+        (tiled_in(means.LAST, 8), H200, 4, "28 tiles of an image are no whole runs of 8"),
+        (tiled_in(means.SECOND, 8), H200, 4, None),
+        (tiled_in(means.LAST, 1), H200, 1365, None),
+        (
+            tiled_in(means.LAST, 1), H200, 1366,
+            "4098 parts of images are more than the 4096 that there are counters for",
+        ),
+    ],
+)  # fmt: skip
+def test_why_blocks_do_not_add_up_their_sums(
+    candidate: Candidate, target: Target, batch: int, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem_of_both(squeezed(batch=batch)), candidate, target) == reason
+
+
+def test_a_block_with_whole_images_has_none_to_form_a_cluster_with() -> None:
+    whole = means.joined(Candidate("grouped", (*ROWS[:5], ("rows", 28), ROWS[6]), (("run", 1),)), means.CLUSTER)
+    reason = "a block has whole images, and there is none to form a cluster with"
+    assert FAMILY.refuse(problem_of_both(squeezed()), whole, H200) == reason
+
+
+def test_a_second_kernel_is_predicted_to_take_longest_and_a_cluster_least() -> None:
+    problem = problem_of_both(squeezed())
+    second, last, cluster = (
+        FAMILY.predict(problem, rows_in(way), H200) for way in (means.SECOND, means.LAST, means.CLUSTER)
+    )
+    assert cluster < last < second
+    assert second - cluster < 1.05 * H200.launch_seconds
+    found = [FAMILY.predict(problem, each, H200) for each in FAMILY.candidates(problem, H200)[0]]
+    assert found == sorted(found)
+
+
+def test_variants_of_a_way_are_of_that_way() -> None:
+    problem = problem_of_both(squeezed())
+    found = FAMILY.variants(problem, tiled_in(means.LAST, 1), H200)
+    assert found == tuple(tiled_in(means.LAST, run) for run in (2, 4))
+    assert tiled_in(means.SECOND, 8) in FAMILY.variants(problem, tiled_in(means.SECOND, 1), H200)
 
 
 @pytest.mark.parametrize(
@@ -152,18 +254,33 @@ def test_a_product_in_front_is_in_the_same_kernel() -> None:
     candidates, _ = FAMILY.candidates(step.problem, H200)
     assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], H200)
     assert all(FAMILY.refuse(step.problem, each, H200) is None for each in candidates)
-    prepare = (None, "pu", "pc", "pw", "pb")
-    code = FAMILY.emit(step.problem, candidates[0], H200, StepExpressions(("x", "", "", "", ""), ("y", "m"), prepare))
-    assert (code.includes, code.call) == (("bolt_grouped/averaged.h",), "kernel.run(r, x, y, m);")
-    assert code.member_type is not None
-    assert code.member_type.startswith(f"{SPACE}::AveragedExpanded<{SPACE}::WithSums<{SPACE}::ExpandedTile<")
-    # A sum for each strip of each tile of an image of 784 positions.
-    tile = dict(candidates[0].parameters)
-    rows, columns, high = int(tile["rows"]), int(tile["columns"]), 2 * int(tile["pairs"])
-    sums = -(-28 // rows) * -(-28 // columns) * (rows // high) * (columns // 8)
-    assert code.member_arguments.startswith(f"{sums}, 784, {SPACE}::InvertedArguments{{")
-    (unit,) = FAMILY.units([(step.problem, candidates[0])], H200)
-    assert f"{SPACE}::WithSums<{SPACE}::ExpandedTile<" in unit.text
+    tile = (
+        ("kind", "expanded"),
+        ("rows", 14),
+        ("columns", 16),
+        ("pairs", 1),
+        ("across", 1),
+        ("slab", 32),
+        ("parts", 1),
+    )
+    at = StepExpressions(("x", "", "", "", ""), ("y", "m"), (None, "pu", "pc", "pw", "pb"))
+    # A sum for each strip of each tile of an image of 784 positions; or for each of these, in one kernel.
+    for way, sums, text in (
+        (means.SECOND, 4 * 14, f"AveragedExpanded<{SPACE}::WithSums<{SPACE}::ExpandedTile<"),
+        (means.LAST, 4, f"ExpandedWithMeans<{SPACE}::ExpandedTile<"),
+        (means.CLUSTER, 4, f"ExpandedWithMeans<{SPACE}::ExpandedTile<"),
+    ):
+        candidate = means.joined(Candidate("grouped", tile), way)
+        assert FAMILY.refuse(step.problem, candidate, H200) is None
+        code = FAMILY.emit(step.problem, candidate, H200, at)
+        assert (code.includes, code.call) == (("bolt_grouped/averaged.h",), "kernel.run(r, x, y, m);")
+        assert code.member_type is not None
+        assert code.member_type.startswith(f"{SPACE}::{text}")
+        assert code.member_arguments.startswith(f"{sums}, 784, {SPACE}::InvertedArguments{{")
+        assert code.counts == (way == means.LAST)
+        (unit,) = FAMILY.units([(step.problem, candidate)], H200)
+        with_means = f"WithMeans<{SPACE}::ExpandedTile<" if way else f"WithSums<{SPACE}::ExpandedTile<"
+        assert f"launch_chain(\n    {SPACE}::{with_means}" in unit.text
 
 
 def test_what_lies_between_must_have_no_other_reader() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from math import prod
 
 from bolt_build.families.base import (
     Candidate,
@@ -163,14 +162,35 @@ def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate,
     """`Family.candidates`."""
     if (reason := _refuse(problem, target)) is not None:
         return (), (Refusal(FAMILY, problem.op.kind, reason),)
-    return _offers(chain_shape(problem), target)
+    chain = chain_shape(problem)
+    found, illegal = _offers(chain, target)
+    if not means.averages(problem):
+        return found, illegal
+    kept, without = means.in_ways(
+        found,
+        lambda candidate: _refuse_means(chain, candidate, target),
+        lambda candidate: predict(problem, candidate, target),
+    )
+    return kept, (*illegal, *without)
+
+
+def _refuse_means(chain: ChainShape, candidate: Candidate, target: Target) -> str | None:
+    """Why a kernel for the chain does not leave means."""
+    conv, way = means.split(candidate)
+    return means.refuse_way(tile_of(conv).sums(chain), way, 1, gpu_of(target))
+
+
+def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Tile, str]:
+    """The candidate's tile, and the way of `means.WAYS`. Raises ValueError."""
+    conv, way = means.split(candidate) if means.averages(problem) else (candidate, means.SECOND)
+    return tile_of(conv), way
 
 
 def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> float:
     """`Family.predict`."""
-    tile, chain = tile_of(candidate), chain_shape(problem)
+    (tile, way), chain = _read(problem, candidate), chain_shape(problem)
     sums = tile.sums(chain) if means.averages(problem) else None
-    return tile.seconds(chain, target) + (0.0 if sums is None else means.seconds(chain.conv, sums, target))
+    return tile.seconds(chain, target) + (0.0 if sums is None else means.seconds(chain.conv, sums, way, 1, target))
 
 
 def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
@@ -178,22 +198,25 @@ def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Targe
     if (reason := _refuse(problem, target)) is not None:
         return reason
     chain = chain_shape(problem)
-    if not stated.is_read(tile_of, candidate) or tile_of(candidate) not in tiles(chain) or candidate.settings:
+    readable = stated.is_read(lambda each: _read(problem, each), candidate)
+    if not readable or _read(problem, candidate)[0] not in tiles(chain) or candidate.settings:
         return f"{candidate} is none of its candidates"
-    return tile_of(candidate).refuse(chain, gpu_of(target))
+    if (reason := _read(problem, candidate)[0].refuse(chain, gpu_of(target))) is not None:
+        return reason
+    return _refuse_means(chain, candidate, target) if means.averages(problem) else None
 
 
 def expense(problem: KernelProblem, candidate: Candidate | None) -> Expense:
     """`Family.expense`: with the zeros beside diagonals, and what neighbours compute as well."""
     if candidate is None:
         return Expense(problem.nbytes, problem.flops)
-    flops = max(problem.flops, tile_of(candidate).flops(chain_shape(problem)))
+    flops = max(problem.flops, _read(problem, candidate)[0].flops(chain_shape(problem)))
     return Expense(problem.nbytes, flops, f"diagonal matrices: from {problem.flops} operations to {flops}")
 
 
 def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
     """`Family.emit`."""
-    found, tile, chain = around(problem), tile_of(candidate), chain_shape(problem)
+    found, (tile, way), chain = around(problem), _read(problem, candidate), chain_shape(problem)
     shape, depth = chain.conv, aligned(chain.conv.channels, tile.slab)
     expressions = _of_parts(found.problems, at)
     of_conv = expressions[0 if found.front is None else 1]
@@ -222,18 +245,14 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         text += constants
         inputs.append(after)
     kernel = "ExpandedConv" if found.behind is None else "ChainedConv" if found.front is None else "InvertedResidual"
-    header = "chained"
+    header, member, counts = "chained", f"{SPACE}::{kernel}<{', '.join(types)}>", False
     sums = tile.sums(chain) if means.averages(problem) else None
     if sums is not None:
-        kernel, header, types[0] = "AveragedExpanded", "averaged", _with_sums(types[0])
-        text = [str(sums.tiles), str(prod(shape.out)), *text]
+        header, member, counts = "averaged", means.member_type("Expanded", types, way), means.counts(sums, way, 1)
+        text = [*means.member_arguments(shape, sums, way, 1), *text]
         inputs.append(at.outputs[1])
     call = f"kernel.run(r, {', '.join(inputs)});"
-    return StepCode((f"bolt_grouped/{header}.h",), f"{SPACE}::{kernel}<{', '.join(types)}>", ", ".join(text), call)
-
-
-def _with_sums(tile: str) -> str:
-    return f"{SPACE}::WithSums<{tile}>"
+    return StepCode((f"bolt_grouped/{header}.h",), member, ", ".join(text), call, counts)
 
 
 def _behind(problem: KernelProblem, at: StepExpressions, results: int) -> tuple[list[str], str]:
@@ -284,9 +303,13 @@ def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kernel
     found, chain = around(problem), chain_shape(problem)
     header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"
     arguments = "ChainArguments" if found.front is None else "InvertedArguments"
-    tile = tile_of(candidate).cxx(chain)
-    types = [_with_sums(tile) if means.averages(problem) else tile, f"const {SPACE}::{arguments}&"]
+    tile, way = _read(problem, candidate)
+    tile_type = means.tile_type(tile.cxx(chain), way) if means.averages(problem) else tile.cxx(chain)
+    types = [tile_type, f"const {SPACE}::{arguments}&"]
     types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]
     signature = ",\n    ".join(types)
-    text = f'#include "bolt_grouped/{header}_kernel.h"\n\ntemplate void {SPACE}::launch_chain(\n    {signature});\n'
+    text = (
+        f'#include "bolt_grouped/{header}_kernel.h"\n{means.includes(way)}\n'
+        f"template void {SPACE}::launch_chain(\n    {signature});\n"
+    )
     return named_unit(text, _MEMORY_MB)

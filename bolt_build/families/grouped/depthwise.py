@@ -139,7 +139,8 @@ class DepthwiseTile:
     def sums(self, shape: Shape) -> Sums:
         """A float of each thread's results."""
         shared = self.shared_bytes(shape) + 4 * self.threads * self.vector
-        return Sums(shape.tiles(self.rows, self.columns) // shape.batch, shared)
+        tiles = shape.tiles(self.rows, self.columns) // shape.batch
+        return Sums.of_tiles(tiles, shape.batch * self.parts(shape), shared)
 
     def flops(self, shape: Shape) -> int:
         return shape.flops_of_singles

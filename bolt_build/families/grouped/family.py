@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 
 from bolt_build.dtypes import DType
@@ -22,6 +21,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
+from bolt_build.families.common import stated
 from bolt_build.families.common.chains import averaged, parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
@@ -34,6 +34,7 @@ from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import (
     FAMILY,
     READS_APART,
+    Kind,
     Offer,
     Tile,
     between_rows,
@@ -44,7 +45,6 @@ from bolt_build.families.grouped.kind import (
 )
 from bolt_build.families.grouped.registry import kind_of, kinds_for, sort_of
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
-from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Target
@@ -118,27 +118,35 @@ class Grouped:
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
         offers, illegal = _offers(_shape(problem), target)
-        reasons = [(offer.candidate, _refuse_means(problem, offer.candidate, target)) for offer in offers]
-        kept = tuple(candidate for candidate, reason in reasons if reason is None)
-        without = tuple(Refusal(self.name, str(each), reason) for each, reason in reasons if reason is not None)
+        found = tuple(offer.candidate for offer in offers)
+        if not means.averages(problem):
+            return found, illegal
+        kept, without = means.in_ways(
+            found,
+            lambda candidate: _refuse_means(problem, candidate, target),
+            lambda candidate: self.predict(problem, candidate, target),
+        )
+        ordered = sorted(kept, key=lambda each: (self.predict(problem, each, target), str(each)))
         # Where kernels are legal, but for their means, that is the reason.
-        return kept, (*illegal, *without) if kept or not without else without
+        return tuple(ordered), (*illegal, *without) if kept or not without else without
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of tiles a block."""
         if sort_of(problem) is not None:
             return ()
-        shape, tile = _read(problem, candidate)
-        found = (candidate_of(tile, run) for run in runs(tile, shape))
-        return tuple(variant for variant in found if variant != candidate)
+        shape, tile, way = _read(problem, candidate)
+        found = (means.joined(candidate_of(tile, run), way) for run in runs(tile, shape))
+        others = (variant for variant in found if variant != candidate)
+        return tuple(each for each in others if _refuse_means(problem, each, target) is None)
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         if (sort := sort_of(problem)) is not None:
             return sort.predict(problem, candidate, target)
-        shape, tile = _read(problem, candidate)
-        alone = tile.seconds(shape, target, run_of(candidate))
+        shape, tile, way = _read(problem, candidate)
+        run = run_of(candidate)
+        alone = tile.seconds(shape, target, run)
         sums = tile.sums(shape) if means.averages(problem) else None
-        return alone if sums is None else alone + means.seconds(shape, sums, target)
+        return alone if sums is None else alone + means.seconds(shape, sums, way, run, target)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """With the zeros between the groups of a unit, and those that pad them."""
@@ -146,7 +154,7 @@ class Grouped:
             return sort.expense(problem, candidate)
         if candidate is None:
             return Expense(problem.nbytes, problem.flops)
-        shape, tile = _read(problem, candidate)
+        shape, tile, _ = _read(problem, candidate)
         needed = 2 * problem.outputs[0].type.elements * shape.of_group[0] * shape.taps
         more = max(0, tile.flops(shape) - needed)
         why = f"groups padded from {needed} operations to {needed + more}" if more else ""
@@ -157,21 +165,25 @@ class Grouped:
             return sort.refuse_candidate(problem, candidate, target)
         if (reason := _refuse(problem, target)) is not None:
             return reason
-        shape = _shape(problem)
-        kind = kind_of(shape, candidate) or kinds_for(shape)[0]
-        return kind.refuse(shape, candidate, target) or _refuse_means(problem, candidate, target)
+        shape, conv = _shape(problem), candidate
+        if means.averages(problem):
+            if not stated.is_read(means.split, candidate):
+                return f"{candidate} is none of its candidates"
+            conv = means.split(candidate)[0]
+        kind = kind_of(shape, conv) or kinds_for(shape)[0]
+        return kind.refuse(shape, conv, target) or _refuse_means(problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         if (sort := sort_of(problem)) is not None:
             return sort.emit(problem, candidate, target, at)
-        shape, tile = _read(problem, candidate)
-        conv = parts(problem)[0]
+        shape, tile, way = _read(problem, candidate)
+        conv, run = parts(problem)[0], run_of(candidate)
         own = op_operands(conv)
         layout, biases = tile.weights(shape, gpu_of(target))
         kept = [stage.operand for stage in conv.epilogue if stage.operand is not None]
         kept = [index for index in dict.fromkeys(kept) if conv.inputs[index].constant]
         arguments = (
-            struct(f"{SPACE}::Arguments", **shape.arguments, run=run_of(candidate), **between_rows(at)),
+            struct(f"{SPACE}::Arguments", **shape.arguments, run=run, **between_rows(at)),
             _constant(conv, at, own[1]), layout, _constant(conv, at, *own[2:]), str(biases),
             *(_constant(conv, at, index) for index in kept),
         )  # fmt: skip
@@ -179,15 +191,15 @@ class Grouped:
         for number, index in enumerate(kept):
             inputs[index] = f"kernel.constant({number})"
         stages = chain(conv, replace(at, inputs=tuple(inputs)))
-        outputs, kernel, header = at.outputs[0], "Conv", "prepared"
+        outputs, header, tile_type, counts = at.outputs[0], "prepared", tile.cxx(shape, gpu_of(target)), False
+        member = f"{SPACE}::Conv<{tile_type}>"
         if (sums := tile.sums(shape)) is not None and means.averages(problem):
-            arguments = (str(sums.tiles), str(prod(shape.out)), *arguments)
-            outputs, kernel, header = ", ".join(at.outputs), "AveragedConv", "averaged"
+            arguments = (*means.member_arguments(shape, sums, way, run), *arguments)
+            outputs, header, member = ", ".join(at.outputs), "averaged", means.member_type("Conv", (tile_type,), way)
+            counts = means.counts(sums, way, run)
         call = f"kernel.run(r, {at.inputs[own[0]]}, {outputs}, {stages});"
-        member = f"{SPACE}::{kernel}<{_type(problem, shape, tile, target)}>"
-        kind = kind_of(shape, candidate)
-        assert kind is not None, "its tile was just read"
-        return StepCode((f"bolt_grouped/{header}.h", *kind.declared), member, ", ".join(arguments), call)
+        declared = _kind(shape, problem, candidate).declared
+        return StepCode((f"bolt_grouped/{header}.h", *declared), member, ", ".join(arguments), call, counts)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each."""
@@ -209,15 +221,8 @@ def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) 
     are none."""
     if not means.averages(problem):
         return None
-    shape, tile = _read(problem, candidate)
-    if (sums := tile.sums(shape)) is None:
-        return "results of products on tensor cores are not added up"
-    room = gpu_of(target).shared_memory
-    return (
-        Reason("takes {} bytes of shared memory with sums, a block has {}", sums.shared, room)
-        if sums.shared > room
-        else None
-    )
+    shape, tile, way = _read(problem, candidate)
+    return means.refuse_way(tile.sums(shape), way, run_of(candidate), gpu_of(target))
 
 
 @functools.lru_cache(maxsize=256)
@@ -233,13 +238,27 @@ def _shape(problem: KernelProblem) -> Shape:
     return shape_of(parts(problem)[0])
 
 
-def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Shape, Tile]:
-    """The problem's shape and the candidate's tile. Raises ValueError for a candidate that is none for the problem."""
+def _of_conv(problem: KernelProblem, candidate: Candidate) -> tuple[Candidate, str]:
+    """The kernel of the convolution, and how it leaves the means that the problem may have. Raises ValueError."""
+    return means.split(candidate) if means.averages(problem) else (candidate, means.SECOND)
+
+
+def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Shape, Tile, str]:
+    """The problem's shape, the candidate's tile, and the way of `means.WAYS`. Raises ValueError for a candidate that is
+    none for the problem."""
     shape = _shape(problem)
-    tile = next((tile for kind in kinds_for(shape) if (tile := kind.tile_of(candidate)) is not None), None)
+    conv, way = _of_conv(problem, candidate)
+    tile = next((tile for kind in kinds_for(shape) if (tile := kind.tile_of(conv)) is not None), None)
     if tile is None:
         raise ValueError(f"{candidate} is no kernel for the problem")
-    return shape, tile
+    return shape, tile, way
+
+
+def _kind(shape: Shape, problem: KernelProblem, candidate: Candidate) -> Kind:
+    """The kind of a candidate whose tile is read."""
+    kind = kind_of(shape, _of_conv(problem, candidate)[0])
+    assert kind is not None, "its tile was just read"
+    return kind
 
 
 def _constant(problem: KernelProblem, at: StepExpressions, *index: int) -> str:
@@ -250,21 +269,16 @@ def _constant(problem: KernelProblem, at: StepExpressions, *index: int) -> str:
     return f'{SPACE}::Constant{{{expression}, "{expression}", {problem.inputs[index[0]].nbytes}}}'
 
 
-def _type(problem: KernelProblem, shape: Shape, tile: Tile, target: Target) -> str:
-    """The tile's C++ type, with its sums where the problem has means."""
-    found = tile.cxx(shape, gpu_of(target))
-    return f"{SPACE}::WithSums<{found}>" if means.averages(problem) else found
-
-
 def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
     if (sort := sort_of(problem)) is not None:
         return sort.unit(problem, candidate, target)
-    shape, tile = _read(problem, candidate)
-    kind = kind_of(shape, candidate)
-    assert kind is not None, "its tile was just read"
+    shape, tile, way = _read(problem, candidate)
+    kind, tile_type = _kind(shape, problem, candidate), tile.cxx(shape, gpu_of(target))
+    if means.averages(problem):
+        tile_type = means.tile_type(tile_type, way)
     text = (
-        f'#include "bolt_grouped/{kind.header}_kernel.h"\n\n'
-        f"template void {SPACE}::launch(\n    {_type(problem, shape, tile, target)},\n"
+        f'#include "bolt_grouped/{kind.header}_kernel.h"\n{means.includes(way)}\n'
+        f"template void {SPACE}::launch(\n    {tile_type},\n"
         f"    const {SPACE}::Arguments&,\n    const {epilogue_type(parts(problem)[0])}&, void*);\n"
     )
     return named_unit(text, _MEMORY_MB)

@@ -239,9 +239,11 @@ class ExpandedTile(SlabTile):
         return self.front.seconds_of_blocks(chain, _part(chain, channels), self.shared_bytes(chain), target)
 
     def sums(self, chain: ChainShape) -> Sums:
-        """Of each warp's positions, from its registers."""
+        """Of each warp's positions, from its registers. Where blocks add them up, those of all their channels stay."""
         tiles = chain.conv.tiles(self.rows, self.columns) // chain.conv.batch
-        return Sums(tiles * self.front.behind.strips, self.shared_bytes(chain))
+        strips, shared = self.front.behind.strips, self.shared_bytes(chain)
+        kept = shared + 4 * strips * self._slabs(chain) * self.slab
+        return Sums(tiles * strips, shared, tiles, chain.conv.batch * self.parts, kept)
 
     def flops(self, chain: ChainShape) -> int:
         """Operations, those with zeros and those on the halo included."""

@@ -34,10 +34,22 @@ class Offer:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums that tiles leave beside their results: `tiles` of an image, and the `shared` memory of a block in bytes."""
+    """Sums that tiles leave beside their results: `rows` of them an image, and the `shared` memory of a block in bytes.
 
-    tiles: int
+    Where blocks add them up themselves, an image has `tiles`, each a sum in the end; images of a block and parts of
+    channels have one of `counters`; and a block takes `kept` bytes.
+    """
+
+    rows: int
     shared: int
+    tiles: int
+    counters: int
+    kept: int
+
+    @classmethod
+    def of_tiles(cls, tiles: int, counters: int, shared: int) -> Sums:
+        """A row a tile, in shared memory all the while."""
+        return cls(tiles, shared, tiles, counters, shared)
 
 
 class Tile(Protocol):

@@ -1,15 +1,35 @@
-"""Means of all that a convolution leaves, as squeeze and excitation takes them: its tiles leave sums, and a second
-kernel adds up those of an image, in one order."""
+"""Means of all that a convolution leaves, as squeeze and excitation takes them: its tiles leave sums. A second kernel
+adds up those of an image, or its blocks do so themselves, always in one order."""
 
 from __future__ import annotations
 
-from bolt_build.families.base import KernelProblem
-from bolt_build.families.grouped.kind import Sums
-from bolt_build.families.grouped.shape import Shape
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import ceil, prod
+
+from bolt_build.families.base import Candidate, KernelProblem, Refusal
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.grouped.kind import FAMILY, Sums
+from bolt_build.families.grouped.shape import SPACE, Shape
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.chain import Averaged
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.targets import Target
+from bolt_build.targets import Gpu, Target
+
+SECOND, LAST, CLUSTER = "", "last", "cluster"
+"""Who adds up the sums of an image: a second kernel, of which candidates say nothing; the last block to end; or the
+blocks as a cluster, which read each other's shared memory."""
+WAYS = (SECOND, LAST, CLUSTER)
+_MOST_OF_CLUSTER = 8
+"""Blocks that every GPU with clusters runs as one."""
+_MOST_COUNTERS = 4096
+"""Of `bolt::counter_bytes`: images and parts of their channels have one each."""
+_L2, _ASKED = 2.0, 64
+"""Bandwidth of the L2 cache, in that of the memory; and sums of a channel that threads ask for at once, about."""
+_ROUND, _MEET = 0.5e-6, 0.4e-6
+"""Seconds in which a block sees in L2 what another one wrote, or counted; and in which a cluster's blocks wait for each
+other and read what they have. Not measured here."""
 
 
 def averages(problem: KernelProblem) -> bool:
@@ -35,7 +55,109 @@ def refuse(problem: KernelProblem) -> str | None:
     return None
 
 
-def seconds(shape: Shape, sums: Sums, target: Target) -> float:
-    """Predicted time of the sums, written and read, and of the kernel that adds them up. Not measured."""
-    moved = 2 * 4 * shape.batch * sums.tiles * shape.filters
-    return moved / target.bandwidth + target.launch_seconds
+def joined(conv: Candidate, way: str) -> Candidate:
+    """The convolution's kernel that also leaves means, in one of `WAYS`."""
+    return replace(conv, parameters=(*conv.parameters, ("sums", way))) if way else conv
+
+
+def split(candidate: Candidate) -> tuple[Candidate, str]:
+    """The convolution's kernel of one that leaves means, and the way. Raises ValueError for one that there is not."""
+    *others, (name, way) = candidate.parameters
+    if name != "sums":
+        return candidate, SECOND
+    if way not in (LAST, CLUSTER):
+        raise ValueError(f"{candidate} adds up sums in no way that there is")
+    return replace(candidate, parameters=tuple(others)), str(way)
+
+
+def blocks(sums: Sums, run: int) -> int | None:
+    """Blocks with runs of so many tiles that share an image; None where some would have parts of several images."""
+    if sums.tiles % run == 0:
+        return sums.tiles // run
+    return 1 if run % sums.tiles == 0 else None
+
+
+def refuse_way(sums: Sums | None, way: str, run: int, gpu: Gpu) -> str | None:
+    """Why a kernel with such sums does not leave means in a way, None where it does."""
+    if sums is None:
+        return "results of products on tensor cores are not added up"
+    room = sums.shared if way == SECOND else sums.kept
+    if room > gpu.shared_memory:
+        return Reason("takes {} bytes of shared memory with sums, a block has {}", room, gpu.shared_memory)
+    if way == SECOND:
+        return None
+    sharing = blocks(sums, run)
+    if sharing is None:
+        return Reason("{} tiles of an image are no whole runs of {}", sums.tiles, run)
+    if way == LAST:
+        if sharing > 1 and sums.counters > _MOST_COUNTERS:
+            form = "{} parts of images are more than the {} that there are counters for"
+            return Reason(form, sums.counters, _MOST_COUNTERS)
+        return None
+    if sharing == 1:
+        return "a block has whole images, and there is none to form a cluster with"
+    if sharing > _MOST_OF_CLUSTER:
+        return Reason("{} blocks of an image are more than the {} of a cluster", sharing, _MOST_OF_CLUSTER)
+    return None if gpu.warpgroup_mma else "blocks form clusters from sm_90 on"
+
+
+def seconds(shape: Shape, sums: Sums, way: str, run: int, target: Target) -> float:
+    """Predicted time of what makes means of the sums of tiles, in a way that is not refused. Not measured."""
+    if way == SECOND:
+        moved = 2 * 4 * shape.batch * sums.rows * shape.filters
+        return moved / target.bandwidth + target.launch_seconds
+    sharing = blocks(sums, run) or 1
+    if sharing == 1:
+        return 0.0
+    if way == CLUSTER:
+        return _MEET
+    moved = 2 * 4 * shape.batch * sharing * shape.filters
+    # Sums are there for all, blocks are counted, and the last one reads.
+    return moved / (_L2 * target.bandwidth) + _ROUND * (2 + ceil(sharing / _ASKED))
+
+
+def in_ways(
+    convs: Iterable[Candidate], refuse_one: Callable[[Candidate], str | None], predict: Callable[[Candidate], float]
+) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+    """Kernels that leave means: of each of the convolution's the fastest way by prediction, in their order, and then
+    the other ways; and why there are no more, each reason once."""
+    first, others, reasons = list[Candidate](), list[Candidate](), dict[str, Refusal]()
+    for conv in convs:
+        legal = []
+        for each in (joined(conv, way) for way in WAYS):
+            if (reason := refuse_one(each)) is None:
+                legal.append(each)
+            else:
+                reasons.setdefault(reason, Refusal(FAMILY, str(each), reason))
+        legal.sort(key=predict)
+        first += legal[:1]
+        others += legal[1:]
+    return (*first, *sorted(others, key=lambda each: (predict(each), str(each)))), tuple(reasons.values())
+
+
+def tile_type(tile: str, way: str) -> str:
+    """The C++ type of a tile that leaves sums or means."""
+    return f"{SPACE}::WithSums<{tile}>" if way == SECOND else f"{SPACE}::WithMeans<{tile}, {boolean(way == CLUSTER)}>"
+
+
+def member_type(name: str, types: Iterable[str], way: str) -> str:
+    """The C++ class of `name`, `Conv` or `Expanded`, with means; of types of which the first is the tile."""
+    tile, *rest = types
+    if way == SECOND:
+        return f"{SPACE}::Averaged{name}<{', '.join((tile_type(tile, way), *rest))}>"
+    return f"{SPACE}::{name}WithMeans<{', '.join((tile, boolean(way == CLUSTER), *rest))}>"
+
+
+def member_arguments(shape: Shape, sums: Sums, way: str, run: int) -> tuple[str, str]:
+    """What its constructor takes first: rows of sums that an image has, or blocks that share it; and its positions."""
+    return str(sums.rows if way == SECOND else blocks(sums, run)), str(prod(shape.out))
+
+
+def counts(sums: Sums, way: str, run: int) -> bool:
+    """True where blocks are counted: `StepCode.counts`."""
+    return way == LAST and blocks(sums, run) != 1
+
+
+def includes(way: str) -> str:
+    """What a unit includes beside the kernel's header."""
+    return "" if way == SECOND else '#include "bolt_grouped/image_means.h"\n'

@@ -115,7 +115,8 @@ class RowsTile(Singles):
 
     def sums(self, shape: Shape) -> Sums:
         """Where rows of the input have lain before."""
-        return Sums(shape.tiles(self.rows, self.columns) // shape.batch, self.shared_bytes(shape))
+        tiles = shape.tiles(self.rows, self.columns) // shape.batch
+        return Sums.of_tiles(tiles, shape.batch * self.parts(shape), self.shared_bytes(shape))
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::RowsTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 4, 36, 28, 4, 14, 4, 144, 8, 8>`"""

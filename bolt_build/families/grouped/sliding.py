@@ -144,7 +144,8 @@ class SlidingTile(Singles):
 
     def sums(self, shape: Shape) -> Sums:
         """Where the input has lain before."""
-        return Sums(self.tiles(shape), self.shared_bytes(shape))
+        counters = ceil(shape.batch / self.images) * self.parts(shape)
+        return Sums.of_tiles(self.tiles(shape), counters, self.shared_bytes(shape))
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::SlidingTile<bolt::grouped::Window<5, 5, 1, 1, 1, 1>, 2, 16, 7, 2, 4, 4, 1, 32, 8, 8>`"""

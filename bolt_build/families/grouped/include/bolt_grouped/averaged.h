@@ -126,4 +126,63 @@ class AveragedExpanded {
   ImageSums sums_;
 };
 
+/// Means that blocks put together themselves: `blocks` of them have parts of an image of `pixels` positions each, and leave
+/// sums in memory unless they are a cluster.
+template <bool cluster>
+class MeansInKernel {
+ public:
+  MeansInKernel(int images, int blocks, int pixels, int channels)
+      : sums_(images, cluster || blocks == 1 ? 0 : blocks, pixels, channels), blocks_(blocks),
+        scale_(1.0f / static_cast<float>(pixels)) {}
+
+  std::size_t bytes() const { return sums_.bytes(); }
+  ImageMeans means(const Run& r, void* to) const { return {to, r.counters, scale_, blocks_}; }
+
+ private:
+  ImageSums sums_;
+  int blocks_;
+  float scale_;
+};
+
+/// As AveragedConv, in one kernel.
+template <typename Tile, bool cluster>
+class ConvWithMeans {
+ public:
+  template <typename... Rest>
+  ConvWithMeans(const Prepare& p, int blocks, int pixels, const Arguments& shape, const Rest&... rest)
+      : conv_(p, shape, rest...), means_(shape.batch, blocks, pixels, shape.out_channels) {}
+
+  std::size_t scratch_bytes() const { return means_.bytes(); }
+  const void* constant(int index) const { return conv_.constant(index); }
+
+  /// `means` [images, channels] are of the tile's type.
+  template <typename Epilogue>
+  void run(const Run& r, const void* x, void* y, void* means, const Epilogue& epilogue) const {
+    conv_.run(r, x, y, epilogue, static_cast<float*>(r.scratch()), means_.means(r, means));
+  }
+
+ private:
+  Conv<WithMeans<Tile, cluster>> conv_;
+  MeansInKernel<cluster> means_;
+};
+
+/// As AveragedExpanded, in one kernel.
+template <typename Tile, bool cluster, typename Before, typename Between>
+class ExpandedWithMeans {
+ public:
+  template <typename... Rest>
+  ExpandedWithMeans(const Prepare& p, int blocks, int pixels, const InvertedArguments& shape, const Rest&... rest)
+      : conv_(p, shape, rest...), means_(shape.chain.conv.batch, blocks, pixels, shape.chain.conv.out_channels) {}
+
+  std::size_t scratch_bytes() const { return means_.bytes(); }
+
+  void run(const Run& r, const void* x, void* y, void* means) const {
+    conv_.run(r, x, y, static_cast<float*>(r.scratch()), means_.means(r, means));
+  }
+
+ private:
+  ExpandedConv<WithMeans<Tile, cluster>, Before, Between> conv_;
+  MeansInKernel<cluster> means_;
+};
+
 }  // namespace bolt::grouped

@@ -74,5 +74,8 @@ template <typename Window, int depth, int rows, int octets, int pairs, int acros
           int access, typename Element, typename Before, typename Between>
 void launch_chain(WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, halos, load, access, Element>>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
+template <typename Tile, bool cluster, typename Before, typename Between>
+void launch_chain(WithMeans<Tile, cluster>, const InvertedArguments& arguments, const Before& before,
+                  const Between& between, void* stream);
 
 }  // namespace bolt::grouped

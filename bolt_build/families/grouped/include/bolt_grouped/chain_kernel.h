@@ -180,11 +180,11 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
 
 /// Queues a kernel. Throws std::runtime_error.
 template <typename... Parameters>
-void queue_chain(void (*kernel)(Parameters...), int blocks, int threads, int shared, bool overlap, void* stream,
+void queue_chain(void (*kernel)(Parameters...), int blocks, int threads, int shared, bool overlap, int cluster, void* stream,
                  const Parameters&... parameters) {
   const portable::Launch how{
       .blocks = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(threads), .shared = shared,
-      .overlap = overlap, .stream = stream};
+      .overlap = overlap, .cluster = static_cast<unsigned>(cluster), .stream = stream};
   portable::queue("a depthwise convolution with a product", how, kernel, parameters...);
 }
 
@@ -205,7 +205,7 @@ void launch_chain(ChainTile<W, rows, octets, pairs, across, slab, stages, n, loa
   const int tiles = Tiles<rows, 8 * octets>(chain.conv).count(chain.conv);
   if (tiles == 0) return;
   queue_chain(chain_kernel<Tile, Between, After>, tiles * chain.parts, Kernel::threads, Kernel::shared_bytes,
-              chain.conv.overlap, stream, chain, between, after);
+              chain.conv.overlap, 1, stream, chain, between, after);
 }
 
 }  // namespace bolt::grouped

@@ -84,8 +84,8 @@ class ExpandedConv {
 
   std::size_t scratch_bytes() const { return 0; }
 
-  /// `sums` are for tiles WithSums.
-  void run(const Run& r, const void* x, void* y, float* sums = nullptr) const {
+  /// `sums` are for tiles WithSums, and those WithMeans.
+  void run(const Run& r, const void* x, void* y, float* sums = nullptr, const ImageMeans& means = {}) const {
     InvertedArguments a = arguments_;
     a.first_weights = first_weights_.get();
     a.first_bias = static_cast<const float*>(first_bias_.get());
@@ -95,6 +95,7 @@ class ExpandedConv {
     conv.bias = static_cast<const float*>(bias_.get());
     conv.y = y;
     conv.sums = sums;
+    conv.means = means;
     conv.overlap = r.overlap;
     launch_chain(Tile{}, a, before_, between_, r.stream);
   }

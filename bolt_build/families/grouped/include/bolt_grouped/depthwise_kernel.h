@@ -86,15 +86,17 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
       }
   }
 
-  /// `with_sums`: it also leaves those of its tiles.
-  template <bool with_sums, typename Epilogue>
+  /// `Leaves`: as in tile_sums.h.
+  template <typename Leaves, typename Epilogue>
   static __device__ void run(const Arguments& a, const Epilogue& epilogue) {
     extern __shared__ __align__(16) unsigned char memory[];
     Half* const halo = reinterpret_cast<Half*>(memory);
     Half* const staged = halo + 2 * Extent::halves;
-    const int parts = (a.out_channels + outputs - 1) / outputs, part = blockIdx.x % parts;
+    const int parts = (a.out_channels + outputs - 1) / outputs;
+    const BlockPlace place = Leaves::place(a, parts);
+    const int part = place.part;
     const Tiles<rows, columns> tiles(a);
-    const int first = blockIdx.x / parts * a.run, end = min(first + a.run, tiles.count(a));
+    const int first = place.run * a.run, end = min(first + a.run, tiles.count(a));
     const int lane = threadIdx.x % lanes, strip = threadIdx.x / lanes;
     const int y = strip / strips, x = strip % strips * each, channel = part * outputs + lane * vector;
 
@@ -113,6 +115,8 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
     portable::await_earlier();
 
     const int from = part * inputs;
+    [[maybe_unused]] const int of_image = tiles.down * tiles.across;
+    [[maybe_unused]] Sums of_tiles;
     if (first < end) Extent::template fill<threads>(halo, a, tiles.corner(first), from);
     commit();
 #pragma unroll 1
@@ -136,53 +140,63 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
         sums(staged, corner, lane, sum);
       }
       const Corner at = tiles.corner(tile);
-      [[maybe_unused]] Sums of_tile;
 #pragma unroll
       for (int j = 0; j < each; ++j) {
         if (at.y + y < a.out_h && at.x + x + j < a.out_w) {
           put<vector, access, Half>(a, epilogue, sum[j], (at.image * a.out_h + at.y + y) * a.out_w + at.x + x + j, channel);
-          if constexpr (with_sums) of_tile.add(sum[j]);
+          if constexpr (Leaves::sums) of_tiles.add(sum[j]);
         }
       }
       // Behind the weights, where the sums of the tile before have been read when this one's halo was there for all.
       [[maybe_unused]] float* const shared = reinterpret_cast<float*>(staged + weights);
-      if constexpr (with_sums) of_tile.share(shared);
+      // Sums of tiles are those of one, and means are of all that a block has of an image.
+      [[maybe_unused]] bool ends = true;
+      if constexpr (Leaves::sums) {
+        if constexpr (Leaves::means) ends = tile + 1 == end || (tile + 1) % of_image == 0;
+        if (ends) of_tiles.share(shared);
+      }
       __syncthreads();  // the next tile but one is copied to where this one lies
-      if constexpr (with_sums) Sums::leave(shared, a, tile, part * outputs);
+      if constexpr (Leaves::sums) {
+        const int rows_of_image = Leaves::means ? a.means.blocks : of_image, row = Leaves::means ? place.run : tile;
+        if (ends)
+          Leaves::template leave<Sums, Half>(
+              shared, a, SumsOf{tile / of_image, rows_of_image, row % rows_of_image, part * outputs, part, parts});
+      }
     }
   }
 };
 
-template <typename Tile, bool sums, typename Epilogue>
+template <typename Tile, typename Leaves, typename Epilogue>
 __global__ void __launch_bounds__(Depthwise<Tile>::threads) depthwise_kernel(Arguments a, Epilogue epilogue) {
-  Depthwise<Tile>::template run<sums>(a, epilogue);
+  Depthwise<Tile>::template run<Leaves>(a, epilogue);
 }
 
-template <bool sums, typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
-          int load, int access, typename Half, typename Epilogue>
-void launch_depthwise(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>,
-                      const Arguments& a, const Epilogue& epilogue, void* stream) {
+template <typename Leaves, typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch,
+          bool held, int load, int access, typename Half, typename Epilogue>
+void launch_leaving(Leaves,
+                    DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>,
+                    const Arguments& a, const Epilogue& epilogue, void* stream) {
   using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>;
   using Kernel = Depthwise<Tile>;
   const int tiles = Tiles<rows, columns>(a).count(a), parts = (a.out_channels + Kernel::outputs - 1) / Kernel::outputs;
   if (tiles == 0) return;
-  constexpr int shared = Kernel::shared_bytes + (sums ? Kernel::Sums::bytes : 0);
-  queue(depthwise_kernel<Tile, sums, Epilogue>, parts * ((tiles + a.run - 1) / a.run), Kernel::threads, shared, a, epilogue,
-        stream);
+  constexpr int shared = Kernel::shared_bytes + (Leaves::sums ? Kernel::Sums::bytes : 0);
+  queue(depthwise_kernel<Tile, Leaves, Epilogue>, parts * ((tiles + a.run - 1) / a.run), Kernel::threads, shared, a,
+        epilogue, stream, Leaves::cluster(a));
 }
 
 template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
           int access, typename Half, typename Epilogue>
 void launch(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half> tile,
             const Arguments& a, const Epilogue& epilogue, void* stream) {
-  launch_depthwise<false>(tile, a, epilogue, stream);
+  launch_leaving(LeavesResults{}, tile, a, epilogue, stream);
 }
 template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
           int access, typename Half, typename Epilogue>
 void launch(WithSums<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>>,
             const Arguments& a, const Epilogue& epilogue, void* stream) {
   using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>;
-  launch_depthwise<true>(Tile{}, a, epilogue, stream);
+  launch_leaving(LeavesSums{}, Tile{}, a, epilogue, stream);
 }
 
 }  // namespace bolt::grouped

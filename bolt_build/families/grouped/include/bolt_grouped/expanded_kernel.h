@@ -4,6 +4,7 @@
 
 #include "bolt_grouped/chain_kernel.h"
 #include "bolt_grouped/expansion.h"
+#include "bolt_grouped/tile_sums.h"
 #include "bolt_portable/cuda/halves.h"
 
 namespace bolt::grouped {
@@ -31,6 +32,12 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     alignas(16) typename Front::Inside inside;
   };
   static constexpr int shared_bytes = static_cast<int>(sizeof(Shared));
+  /// Means: sums of all channels of a block, a row of each strip, behind what is shared. What that is takes partial ones then.
+  static_assert(shared_bytes >= 16 * threads && shared_bytes % 16 == 0);
+  static __host__ __device__ int slabs_of_block(const InvertedArguments& a) {
+    const int slabs = (a.expanded + slab - 1) / slab;
+    return (slabs + a.chain.parts - 1) / a.chain.parts;
+  }
 
   /// Stores 16 channels from `channel` on of a warp's positions, of which `row` and `column` of the tile are the first.
   static __device__ void store(const Arguments& a, const Corner& corner, int row, int column, int channel, Half* staged,
@@ -58,9 +65,10 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     }
   }
 
-  /// Leaves the sums of a warp's positions, `strip` of the tile's: lane l has channels l % 4 * 2 and the next, of both octets.
-  static __device__ void leave_sums(const Arguments& a, const Corner& corner, int tile, int strip, int row, int column,
-                                    int channel, const typename Factor::Left& result) {
+  /// Leaves the sums of a warp's positions of 16 channels from `channel` on: lane l has channels l % 4 * 2 and the next, of
+  /// both octets.
+  static __device__ void leave_sums(float* to, const Arguments& a, const Corner& corner, int row, int column, int channel,
+                                    const typename Factor::Left& result) {
     const int lane = threadIdx.x % 32;
     float sum[2][2] = {};
     if (corner.x + column + lane / 4 < a.out_w) {
@@ -80,21 +88,22 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int other = 4; other < 32; other *= 2) sum[octet][i] += __shfl_xor_sync(0xffffffffu, sum[octet][i], other);
-        const int own = channel + octet * 8 + lane % 4 * 2 + i;
-        if (lane < 4 && own < a.out_channels) a.sums[(Index{tile} * strips + strip) * a.out_channels + own] = sum[octet][i];
+        const int own = octet * 8 + lane % 4 * 2 + i;
+        if (lane < 4 && channel + own < a.out_channels) to[own] = sum[octet][i];
       }
   }
 
-  /// `sums`: it also leaves those of its positions.
-  template <bool sums, typename Before, typename Between>
+  /// `Leaves`: as in tile_sums.h.
+  template <typename Leaves, typename Before, typename Between>
   static __device__ void run(const InvertedArguments& a, const Before& before, const Between& between) {
     extern __shared__ __align__(16) unsigned char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const Arguments& conv = a.chain.conv;
-    const int part = blockIdx.x % a.chain.parts;
+    const BlockPlace block = Leaves::place(conv, a.chain.parts);
+    const int part = block.part;
     const Tiles<rows, columns> tiles(conv);
-    const Corner corner = tiles.corner(blockIdx.x / a.chain.parts);
-    const int slabs = (a.expanded + slab - 1) / slab, each = (slabs + a.chain.parts - 1) / a.chain.parts;
+    const Corner corner = tiles.corner(block.run);
+    const int slabs = (a.expanded + slab - 1) / slab, each = slabs_of_block(a);
     const int first = part * each, end = min(first + (halos == 1 ? 1 : each), slabs);
     const int warp = threadIdx.x / 32, strip = warp % strips, own = warp / strips;
     const int row = strip / octets * high, column = strip % octets * 8;
@@ -114,6 +123,7 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     settle<0>();
     __syncthreads();
     if (first < end) Front::expand(shared.given, shared.constants[0], shared.inside, before, shared.halo[0]);
+    [[maybe_unused]] float* const of_block = reinterpret_cast<float*>(memory + shared_bytes);
     int slot = 0;
 #pragma unroll 1
     for (int at = first; at < end; ++at) {
@@ -134,8 +144,13 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
         Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
                         now.bias + step * 16, diagonal, packed, result);
         store(conv, corner, row, column, at * slab + step * 16, shared.staged[warp], result);
-        if constexpr (sums)
-          leave_sums(conv, corner, blockIdx.x / a.chain.parts, strip, row, column, at * slab + step * 16, result);
+        const int channel = at * slab + step * 16;
+        if constexpr (Leaves::means) {
+          leave_sums(of_block + strip * each * slab + channel - first * slab, conv, corner, row, column, channel, result);
+        } else if constexpr (Leaves::sums) {
+          float* const to = conv.sums + (Index{block.run} * strips + strip) * conv.out_channels + channel;
+          leave_sums(to, conv, corner, row, column, channel, result);
+        }
       }
       if constexpr (halos == 0) {
         if (at + 1 < end) {
@@ -148,33 +163,41 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
       slot = next;
     }
     settle<0>();
+    if constexpr (Leaves::means) {
+      if (first >= end) return;
+      __syncthreads();
+      const int of_image = tiles.down * tiles.across;
+      Leaves::template leave_rows<Element, threads, strips>(
+          of_block, each * slab, reinterpret_cast<float*>(memory), conv,
+          SumsOf{corner.image, of_image, block.run % of_image, first * slab, part, a.chain.parts});
+    }
   }
 };
 
-template <typename Tile, bool sums, typename Before, typename Between>
+template <typename Tile, typename Leaves, typename Before, typename Between>
 __global__ void __launch_bounds__(ExpandedDepthwise<Tile>::threads)
     expanded_kernel(InvertedArguments arguments, Before before, Between between) {
-  ExpandedDepthwise<Tile>::template run<sums>(arguments, before, between);
+  ExpandedDepthwise<Tile>::template run<Leaves>(arguments, before, between);
 }
 
-template <bool sums, typename Tile, typename Before, typename Between>
-void launch_expanded(const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
+template <typename Leaves, typename Tile, typename Before, typename Between>
+void launch_leaving(Leaves, Tile, const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   using Kernel = ExpandedDepthwise<Tile>;
   const Arguments& conv = a.chain.conv;
   if (conv.channels > Kernel::given || (Kernel::halos_of_block == 1 && a.expanded > Kernel::width * a.chain.parts))
     throw std::runtime_error("could not launch a product with a depthwise convolution: a block takes fewer channels");
   const int tiles = Tiles<Kernel::down, Kernel::columns>(conv).count(conv);
   if (tiles == 0) return;
-  queue_chain(expanded_kernel<Tile, sums, Before, Between>, tiles * a.chain.parts, Kernel::threads, Kernel::shared_bytes,
-              conv.overlap, stream, a, before, between);
+  const int sums = Leaves::means ? 4 * Kernel::strips * Kernel::slabs_of_block(a) * Kernel::width : 0;
+  queue_chain(expanded_kernel<Tile, Leaves, Before, Between>, tiles * a.chain.parts, Kernel::threads,
+              Kernel::shared_bytes + sums, conv.overlap, Leaves::cluster(conv), stream, a, before, between);
 }
 
 template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
           int access, typename Element, typename Before, typename Between>
-void launch_chain(ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>,
+void launch_chain(ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element> tile,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
-  using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>;
-  launch_expanded<false, Tile>(a, before, between, stream);
+  launch_leaving(LeavesResults{}, tile, a, before, between, stream);
 }
 
 template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
@@ -182,7 +205,7 @@ template <typename W, int depth, int rows, int octets, int pairs, int across, in
 void launch_chain(WithSums<ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>>,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, halos, load, access, Element>;
-  launch_expanded<true, Tile>(a, before, between, stream);
+  launch_leaving(LeavesSums{}, Tile{}, a, before, between, stream);
 }
 
 }  // namespace bolt::grouped

@@ -71,10 +71,10 @@ struct Halo {
 /// Queues a kernel, which gets the arguments and the epilogue. Throws std::runtime_error.
 template <typename Epilogue>
 void queue(void (*kernel)(Arguments, Epilogue), int blocks, int threads, int shared, const Arguments& a,
-           const Epilogue& epilogue, void* stream) {
+           const Epilogue& epilogue, void* stream, int cluster = 1) {
   const portable::Launch how{
       .blocks = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(threads), .shared = shared,
-      .overlap = a.overlap, .stream = stream};
+      .overlap = a.overlap, .cluster = static_cast<unsigned>(cluster), .stream = stream};
   portable::queue("a grouped convolution", how, kernel, a, epilogue);
 }
 

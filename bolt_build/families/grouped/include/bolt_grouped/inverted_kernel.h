@@ -129,7 +129,7 @@ void launch_chain(InvertedTile<W, depth, rows, octets, pairs, across, slab, halo
   const int tiles = Tiles<rows, 8 * octets>(conv).count(conv);
   if (tiles == 0) return;
   queue_chain(inverted_kernel<Tile, Before, Between, After>, tiles * a.chain.parts, Kernel::threads, Kernel::shared_bytes,
-              conv.overlap, stream, a, before, between, after);
+              conv.overlap, 1, stream, a, before, between, after);
 }
 
 }  // namespace bolt::grouped

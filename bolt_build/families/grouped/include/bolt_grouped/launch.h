@@ -2,6 +2,8 @@
 // includes depthwise_kernel.h or grouped_kernel.h and instantiates launch explicitly.
 #pragma once
 
+#include <cstdint>
+
 #include "bolt_portable/epilogue.h"
 
 namespace bolt::grouped {
@@ -51,6 +53,11 @@ struct TensorCoreTile {};
 template <typename Tile>
 struct WithSums {};
 
+/// The same as another tile, which also leaves the means of each image's results, behind the epilogue: its blocks add up their
+/// sums as a cluster, else the last one that ends does.
+template <typename Tile, bool cluster>
+struct WithMeans {};
+
 /// The type of a tile WithSums.
 template <typename Tile>
 struct ElementOf;
@@ -66,10 +73,20 @@ struct ElementOf<WithSums<RowsTile<Window, vector, lanes, columns, each, rows, s
   using Type = Element;
 };
 
+/// Means of images, for tiles WithMeans: [batch, out_channels] of the tile's type, `scale` times the sums. `blocks` blocks have
+/// tiles of the same images and channels, or one block has a whole image or several. `counters` are zero, and are left so.
+struct ImageMeans {
+  void* to = nullptr;
+  std::uint32_t* counters = nullptr;
+  float scale = 0.0f;
+  int blocks = 1;
+};
+
 /// A convolution of tensors of two bytes an element, channels last. Tensors are 16-byte aligned; weights are packed as the tile
 /// wants them, biases (may be null) have zeros behind them up to whole blocks. A block computes `run` tiles, one behind the
 /// other. Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense; those of x
-/// `x_row`. `sums` are [tiles of all images, out_channels], for tiles WithSums.
+/// `x_row`. `sums` are [tiles of all images, out_channels], for tiles WithSums; [blocks of all images, out_channels] for tiles
+/// WithMeans without clusters.
 struct Arguments {
   int batch, height, width, channels;
   int out_h, out_w, out_channels;
@@ -82,6 +99,7 @@ struct Arguments {
   const float* bias = nullptr;
   void* y = nullptr;
   float* sums = nullptr;
+  ImageMeans means{};
   bool overlap = false;  // as in Run
 };
 
@@ -98,6 +116,8 @@ template <typename Window, int vector, int lanes, int columns, int each, int row
           int access, typename Element, typename Epilogue>
 void launch(RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access, Element>,
             const Arguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, bool cluster, typename Epilogue>
+void launch(WithMeans<Tile, cluster>, const Arguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Window, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
           int load, int access, typename Element, typename Epilogue>
 void launch(WithSums<DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Element>>,

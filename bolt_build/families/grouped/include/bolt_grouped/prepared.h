@@ -55,15 +55,17 @@ class Conv {
   std::size_t scratch_bytes() const { return 0; }
   const void* constant(int index) const { return constants_[static_cast<std::size_t>(index)].get(); }
 
-  /// `sums` are for tiles WithSums.
+  /// `sums` are for tiles WithSums, and those WithMeans.
   template <typename Epilogue>
-  void run(const Run& r, const void* x, void* y, const Epilogue& epilogue, float* sums = nullptr) const {
+  void run(const Run& r, const void* x, void* y, const Epilogue& epilogue, float* sums = nullptr,
+           const ImageMeans& means = {}) const {
     Arguments a = arguments_;
     a.x = x;
     a.weights = weights_.get();
     a.bias = static_cast<const float*>(bias_.get());
     a.y = y;
     a.sums = sums;
+    a.means = means;
     a.overlap = r.overlap;
     launch(Tile{}, a, epilogue, r.stream);
   }

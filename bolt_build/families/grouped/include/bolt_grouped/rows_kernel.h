@@ -39,14 +39,16 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
     }
   }
 
-  /// `sums`: it also leaves those of the tile.
-  template <bool sums, typename Epilogue>
+  /// `Leaves`: as in tile_sums.h.
+  template <typename Leaves, typename Epilogue>
   static __device__ void run(const Arguments& a, const Epilogue& epilogue) {
     extern __shared__ __align__(16) unsigned char memory[];
     Half* const ring = reinterpret_cast<Half*>(memory);
-    const int parts = (a.out_channels + outputs - 1) / outputs, part = blockIdx.x % parts;
+    const int parts = (a.out_channels + outputs - 1) / outputs;
+    const BlockPlace place = Leaves::place(a, parts);
+    const int part = place.part;
     const Tiles<rows, columns> tiles(a);
-    const Corner corner = tiles.corner(blockIdx.x / parts);
+    const Corner corner = tiles.corner(place.run);
     const int lane = threadIdx.x % lanes, x = threadIdx.x / lanes * each;
     const int channel = part * outputs + lane * vector;
 
@@ -112,7 +114,7 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
         if (corner.x + x + j < a.out_w) {
           put<vector, access, Half>(a, epilogue, from[j],
                               (corner.image * a.out_h + corner.y + out) * a.out_w + corner.x + x + j, channel);
-          if constexpr (sums) of_tile.add(from[j]);
+          if constexpr (Leaves::sums) of_tile.add(from[j]);
         }
 #pragma unroll
         for (int i = 0; i < vector; ++i) from[j][i] = bias[i];
@@ -161,44 +163,48 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
         }
       }
     }
-    if constexpr (sums) {
+    if constexpr (Leaves::sums) {
       static_assert(Sums::bytes <= shared_bytes);
       float* const shared = reinterpret_cast<float*>(memory);
       __syncthreads();  // no row of the input is read any more
       of_tile.share(shared);
       __syncthreads();
-      Sums::leave(shared, a, blockIdx.x / parts, part * outputs);
+      const int of_image = tiles.down * tiles.across;
+      Leaves::template leave<Sums, Half>(
+          shared, a, SumsOf{corner.image, of_image, place.run % of_image, part * outputs, part, parts});
     }
   }
 };
 
-template <typename Tile, bool sums, typename Epilogue>
+template <typename Tile, typename Leaves, typename Epilogue>
 __global__ void __launch_bounds__(DepthwiseRows<Tile>::threads) rows_kernel(Arguments a, Epilogue epilogue) {
-  DepthwiseRows<Tile>::template run<sums>(a, epilogue);
+  DepthwiseRows<Tile>::template run<Leaves>(a, epilogue);
 }
 
-template <bool sums, typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
-          int access, typename Half, typename Epilogue>
-void launch_rows(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>, const Arguments& a,
-                 const Epilogue& epilogue, void* stream) {
+template <typename Leaves, typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch,
+          int load, int access, typename Half, typename Epilogue>
+void launch_leaving(Leaves, RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>,
+                    const Arguments& a, const Epilogue& epilogue, void* stream) {
   using Tile = RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>;
   using Kernel = DepthwiseRows<Tile>;
   const int tiles = Tiles<rows, columns>(a).count(a), parts = (a.out_channels + Kernel::outputs - 1) / Kernel::outputs;
   if (tiles == 0) return;
-  queue(rows_kernel<Tile, sums, Epilogue>, parts * tiles, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream);
+  queue(rows_kernel<Tile, Leaves, Epilogue>, parts * tiles, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream,
+        Leaves::cluster(a));
 }
 
 template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
           typename Half, typename Epilogue>
 void launch(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half> tile, const Arguments& a,
             const Epilogue& epilogue, void* stream) {
-  launch_rows<false>(tile, a, epilogue, stream);
+  launch_leaving(LeavesResults{}, tile, a, epilogue, stream);
 }
 template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
           typename Half, typename Epilogue>
 void launch(WithSums<RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>>, const Arguments& a,
             const Epilogue& epilogue, void* stream) {
-  launch_rows<true>(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>{}, a, epilogue, stream);
+  using Tile = RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>;
+  launch_leaving(LeavesSums{}, Tile{}, a, epilogue, stream);
 }
 
 }  // namespace bolt::grouped

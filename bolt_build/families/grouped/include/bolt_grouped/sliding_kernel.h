@@ -26,7 +26,7 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
   static constexpr int height = W::rows(down * rows), width = W::columns(columns), span = W::columns(each);
   static constexpr int image = height * width * pitch;  // elements
   static constexpr int strips = across * down;
-  using Sums = TileSums<vector, lanes, strips * images>;
+  using Sums = TileSums<vector, lanes, strips, images>;
   static constexpr int copied = 2 * images * image, shared_bytes = copied > Sums::bytes ? copied : Sums::bytes;
   /// Where threads go down all rows, they begin when the first part of them is there.
   static constexpr int parts_of_rows = down == 1 ? (height < 4 ? height : 4) : 1;
@@ -68,16 +68,19 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
     __syncthreads();
   }
 
-  /// `sums`: it also leaves those of the tile.
-  template <bool sums, typename Epilogue>
+  /// `Leaves`: as in tile_sums.h.
+  template <typename Leaves, typename Epilogue>
   static __device__ void run(const Arguments& a, const Epilogue& epilogue) {
     extern __shared__ __align__(16) unsigned char memory[];
     Half* const halo = reinterpret_cast<Half*>(memory);
-    const unsigned parts = static_cast<unsigned>(a.out_channels + channels - 1) / channels, of_tiles = blockIdx.x / parts;
+    const int parts = (a.out_channels + channels - 1) / channels;
+    const BlockPlace place = Leaves::place(a, parts);
+    const int part = place.part;
+    const auto of_tiles = static_cast<unsigned>(place.run);
     const unsigned tiles_x = static_cast<unsigned>(a.out_w + columns - 1) / columns;
     const unsigned tiles_y = static_cast<unsigned>(a.out_h + down * rows - 1) / (down * rows), tiles = tiles_x * tiles_y;
     const unsigned tile = of_tiles % tiles;
-    const int part = static_cast<int>(blockIdx.x % parts), first_image = static_cast<int>(of_tiles / tiles) * images;
+    const int first_image = static_cast<int>(of_tiles / tiles) * images;
     const Corner corner{first_image, static_cast<int>(tile / tiles_x) * (down * rows), static_cast<int>(tile % tiles_x) * columns};
     const int lane = threadIdx.x % lanes, strip = threadIdx.x / lanes % across, band = threadIdx.x / (lanes * across) % down;
     const int own = threadIdx.x / (lanes * strips), channel = part * channels + lane * vector;
@@ -125,7 +128,7 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
       for (int j = 0; j < each; ++j)
 #pragma unroll
         for (int i = 0; i < vector; ++i) sum[l][j][i] = bias[i];
-    [[maybe_unused]] TileSums<vector, lanes, strips> of_tile;
+    [[maybe_unused]] Sums of_tile;
 
     // Where its results go: most strips are there as a whole.
     const int limit = first_image + own < a.batch ? a.out_w : 0, row = a.y_row == 0 ? a.out_channels : a.y_row;
@@ -135,7 +138,7 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
     constexpr int one = access < vector ? access : vector;
     // What the epilogue reads for the next row that is stored.
     Ahead<one, Epilogue> ahead[each][vector / one];
-    const auto place = [&](int j, int i) { return Place{Index{pixel + j} * a.out_channels + channel + i, channel + i}; };
+    const auto place_of = [&](int j, int i) { return Place{Index{pixel + j} * a.out_channels + channel + i, channel + i}; };
     const auto load_ahead = [&](bool there) {
       if constexpr (Ahead<one, Epilogue>::any) {
         if (!there) return;
@@ -143,17 +146,17 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
         for (int j = 0; j < each; ++j)
 #pragma unroll
           for (int i = 0; i < vector; i += one)
-            if (whole || (x + j < limit && channel + i < a.out_channels)) ahead[j][i / one].load(epilogue, place(j, i));
+            if (whole || (x + j < limit && channel + i < a.out_channels)) ahead[j][i / one].load(epilogue, place_of(j, i));
       }
     };
     const auto leave = [&](float (&result)[vector], int j) {
 #pragma unroll
       for (int i = 0; i < vector; i += one) {
         if (!whole && channel + i >= a.out_channels) continue;
-        ahead[j][i / one].apply(epilogue, result + i, place(j, i));
+        ahead[j][i / one].apply(epilogue, result + i, place_of(j, i));
         portable::store_lanes<one>(to + j * row + i, result + i);
       }
-      if constexpr (sums) of_tile.add(result);
+      if constexpr (Leaves::sums) of_tile.add(result);
     };
     load_ahead(outs > 0);
 
@@ -222,52 +225,48 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
         line += W::gap_h * width * pitch;
       }
     }
-    if constexpr (sums) {
+    if constexpr (Leaves::sums) {
       float* const shared = reinterpret_cast<float*>(memory);
       __syncthreads();  // no row of the input is read any more
       of_tile.share(shared);
       __syncthreads();
-      for (int i = threadIdx.x; i < channels * images; i += threads) {
-        const int of = i / channels, one = i % channels;
-        if (first_image + of >= a.batch || part * channels + one >= a.out_channels) continue;
-        float total = 0.0f;
-#pragma unroll 4
-        for (int s = 0; s < strips; ++s) total += shared[(of * strips + s) * channels + one];
-        a.sums[(Index{first_image + of} * tiles + tile) * a.out_channels + part * channels + one] = total;
-      }
+      Leaves::template leave<Sums, Half>(
+          shared, a,
+          SumsOf{first_image, static_cast<int>(tiles), static_cast<int>(tile), part * channels, part, parts});
     }
   }
 };
 
-template <typename Tile, bool sums, typename Epilogue>
+template <typename Tile, typename Leaves, typename Epilogue>
 __global__ void __launch_bounds__(Sliding<Tile>::threads) sliding_kernel(Arguments a, Epilogue epilogue) {
-  Sliding<Tile>::template run<sums>(a, epilogue);
+  Sliding<Tile>::template run<Leaves>(a, epilogue);
 }
 
-template <bool sums, typename W, int vector, int lanes, int each, int across, int rows, int down, int images, int pitch,
-          int load, int access, typename Half, typename Epilogue>
-void launch_sliding(SlidingTile<W, vector, lanes, each, across, rows, down, images, pitch, load, access, Half>,
+template <typename Leaves, typename W, int vector, int lanes, int each, int across, int rows, int down, int images,
+          int pitch, int load, int access, typename Half, typename Epilogue>
+void launch_leaving(Leaves, SlidingTile<W, vector, lanes, each, across, rows, down, images, pitch, load, access, Half>,
                     const Arguments& a, const Epilogue& epilogue, void* stream) {
   using Tile = SlidingTile<W, vector, lanes, each, across, rows, down, images, pitch, load, access, Half>;
   using Kernel = Sliding<Tile>;
   const int tiles = (a.out_h + down * rows - 1) / (down * rows) * ((a.out_w + across * each - 1) / (across * each));
   const int blocks = (a.out_channels + Kernel::channels - 1) / Kernel::channels * tiles * ((a.batch + images - 1) / images);
   if (blocks == 0) return;
-  queue(sliding_kernel<Tile, sums, Epilogue>, blocks, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream);
+  queue(sliding_kernel<Tile, Leaves, Epilogue>, blocks, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream,
+        Leaves::cluster(a));
 }
 
 template <typename W, int vector, int lanes, int each, int across, int rows, int down, int images, int pitch, int load,
           int access, typename Half, typename Epilogue>
 void launch(SlidingTile<W, vector, lanes, each, across, rows, down, images, pitch, load, access, Half> tile,
             const Arguments& a, const Epilogue& epilogue, void* stream) {
-  launch_sliding<false>(tile, a, epilogue, stream);
+  launch_leaving(LeavesResults{}, tile, a, epilogue, stream);
 }
 template <typename W, int vector, int lanes, int each, int across, int rows, int down, int images, int pitch, int load,
           int access, typename Half, typename Epilogue>
 void launch(WithSums<SlidingTile<W, vector, lanes, each, across, rows, down, images, pitch, load, access, Half>>,
             const Arguments& a, const Epilogue& epilogue, void* stream) {
-  launch_sliding<true>(SlidingTile<W, vector, lanes, each, across, rows, down, images, pitch, load, access, Half>{}, a,
-                       epilogue, stream);
+  using Tile = SlidingTile<W, vector, lanes, each, across, rows, down, images, pitch, load, access, Half>;
+  launch_leaving(LeavesSums{}, Tile{}, a, epilogue, stream);
 }
 
 }  // namespace bolt::grouped
