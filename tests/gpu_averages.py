@@ -14,7 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import averaged
 from bolt_build.families.grouped.kind import candidate_of
-from bolt_build.families.grouped.means import CLUSTER, LAST, SECOND, joined
+from bolt_build.families.grouped.means import CLUSTER, LAST, SECOND, WAYS, joined, split
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import Layout
@@ -49,12 +49,14 @@ def step_of(layer: Layer) -> tuple[Layer, ProposedStep]:
 
 
 def in_ways(whole: Layer, step: ProposedStep) -> list[Trial]:
-    """The first kernel of each kind in each way. They run twice: the second finds counters as the first left them."""
+    """The first kernel of each kind in each way, second kernels first. They run twice: the second run finds counters as
+    the first left them."""
     found: dict[object, Candidate] = {}
     for candidate in FAMILY.candidates(step.problem, TARGET)[0]:
         stated = dict(candidate.parameters)
         found.setdefault((stated["kind"], stated.get("sums")), candidate)
-    return [Trial(whole, step, candidate, launches=2) for candidate in found.values()]
+    ordered = sorted(found.values(), key=lambda candidate: WAYS.index(split(candidate)[1]))
+    return [Trial(whole, step, candidate, launches=2) for candidate in ordered]
 
 
 def averages() -> list[Trial]:

@@ -206,8 +206,7 @@ def averaged_trials() -> list[Trial]:
     for layer in AVERAGED:
         whole, step = averaged_step(layer)
         legal = FAMILY.candidates(step.problem, TARGET)[0]
-        found += [Trial(whole, step, candidate) for candidate in dict.fromkeys((legal[0], legal[len(legal) // 2]))]
-        found += in_ways(whole, step)
+        found += [*in_ways(whole, step), Trial(whole, step, legal[len(legal) // 2])]
     whole, step = averaged_step(EXPANDED_FORM)
     legal = FAMILY.candidates(step.problem, TARGET)[0]
     found += [Trial(whole, step, candidate) for candidate in legal[::6]]

@@ -139,6 +139,25 @@ def test_slabs_in_turn_stand_beside_those_expanded_ahead(
 
 
 @pytest.mark.usefixtures("scripts")
+def test_means_have_kernels_of_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.kernels import mean_kernels as script
+
+    monkeypatch.setattr(script, "SHAPES", (script.SHAPES[-4], script.SHAPES[-2]))
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["mean_kernels.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    assert script.main() == 1
+    found = json.loads(out.read_text())
+    assert list(found["layers"]) == ["b32 7 5x5s1 1152", "b1 14 3x3s1 80 480"]
+    for row in found["layers"].values():
+        stated = [
+            ["sums=last" in row[way][0]["candidate"], "sums=cluster" in row[way][0]["candidate"]] for way in script.WAYS
+        ]
+        assert stated == [[False, False], [True, False], [False, True]]
+    assert [row["us"]["second"] for row in found["layers"].values()] == [10.0, 13.0]
+
+
+@pytest.mark.usefixtures("scripts")
 def test_poolings_that_slide_stand_behind_the_plain_kernel_of_each_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
