@@ -211,6 +211,16 @@ def test_tensor_cores_leave_no_sums() -> None:
     assert (found, reasons) == ([], [("a, m", "results of products on tensor cores are not added up")])
 
 
+def test_volumes_leave_no_sums() -> None:
+    of = graph("""
+        graph g batch=4 (%x: f32[4,96,8,14,14]) -> (%m) {
+          const %w: f32[96,1,3,3,3] #
+          %y = conv(%x, %w) pads_begin=[1,1,1] pads_end=[1,1,1] groups=96 // "a"
+          %m = reduce(%y) mode=mean axes=[2,3,4] keepdims=true // "m"
+        }""")
+    assert proposed(of) == ([], [("a, m", "results over volumes are not added up")])
+
+
 @pytest.mark.parametrize("persistent", ["auto", "never"])
 def test_an_engine_has_the_step_where_the_recipe_leaves_a_choice(persistent: str) -> None:
     of = squeezed()

@@ -177,7 +177,9 @@ def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate,
 def _refuse_means(chain: ChainShape, candidate: Candidate, target: Target) -> str | None:
     """Why a kernel for the chain does not leave means."""
     conv, way = means.split(candidate)
-    return means.refuse_way(tile_of(conv).sums(chain), way, 1, gpu_of(target))
+    sums = tile_of(conv).sums(chain)
+    assert sums is not None, "a product behind a convolution reads what means would be of"
+    return means.refuse_way(sums, way, 1, gpu_of(target))
 
 
 def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Tile, str]:

@@ -222,7 +222,10 @@ def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) 
     if not means.averages(problem):
         return None
     shape, tile, way = _read(problem, candidate)
-    return means.refuse_way(tile.sums(shape), way, run_of(candidate), gpu_of(target))
+    if (sums := tile.sums(shape)) is None:
+        what = "over volumes" if shape.depths is not None else "of products on tensor cores"
+        return f"results {what} are not added up"
+    return means.refuse_way(sums, way, run_of(candidate), gpu_of(target))
 
 
 @functools.lru_cache(maxsize=256)

@@ -77,10 +77,8 @@ def blocks(sums: Sums, run: int) -> int | None:
     return 1 if run % sums.tiles == 0 else None
 
 
-def refuse_way(sums: Sums | None, way: str, run: int, gpu: Gpu) -> str | None:
+def refuse_way(sums: Sums, way: str, run: int, gpu: Gpu) -> str | None:
     """Why a kernel with such sums does not leave means in a way, None where it does."""
-    if sums is None:
-        return "results of products on tensor cores are not added up"
     room = sums.shared if way == SECOND else sums.kept
     if room > gpu.shared_memory:
         return Reason("takes {} bytes of shared memory with sums, a block has {}", room, gpu.shared_memory)

@@ -117,6 +117,12 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
     const int from = part * inputs;
     [[maybe_unused]] const int of_image = tiles.down * tiles.across;
     [[maybe_unused]] Sums of_tiles;
+    [[maybe_unused]] const auto sums_of = [&](int tile) {
+      const int rows_of_image = Leaves::means ? a.means.blocks : of_image, row = Leaves::means ? place.run : tile;
+      return SumsOf{tile / of_image, rows_of_image, row % rows_of_image, part * outputs, part, parts};
+    };
+    // Behind the weights, where the sums of the tile before have been read when this one's halo was there for all.
+    [[maybe_unused]] float* const shared = reinterpret_cast<float*>(staged + weights);
     if (first < end) Extent::template fill<threads>(halo, a, tiles.corner(first), from);
     commit();
 #pragma unroll 1
@@ -147,8 +153,6 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
           if constexpr (Leaves::sums) of_tiles.add(sum[j]);
         }
       }
-      // Behind the weights, where the sums of the tile before have been read when this one's halo was there for all.
-      [[maybe_unused]] float* const shared = reinterpret_cast<float*>(staged + weights);
       // Sums of tiles are those of one, and means are of all that a block has of an image.
       [[maybe_unused]] bool ends = true;
       if constexpr (Leaves::sums) {
@@ -156,13 +160,10 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
         if (ends) of_tiles.share(shared);
       }
       __syncthreads();  // the next tile but one is copied to where this one lies
-      if constexpr (Leaves::sums) {
-        const int rows_of_image = Leaves::means ? a.means.blocks : of_image, row = Leaves::means ? place.run : tile;
-        if (ends)
-          Leaves::template leave<Sums, Half>(
-              shared, a, SumsOf{tile / of_image, rows_of_image, row % rows_of_image, part * outputs, part, parts});
-      }
+      if constexpr (Leaves::sums)
+        if (ends) Leaves::template leave<Sums, Half>(shared, a, sums_of(tile));
     }
+    if constexpr (Leaves::sums) Leaves::template finish<Sums, Half>(shared, a, sums_of(first));
   }
 };
 

@@ -67,7 +67,8 @@ struct MeansOfBlock {
     });
   }
 
-  __device__ void operator()() const {
+  /// Its own sums; means where no other block has some.
+  __device__ void leave() const {
     each_channel([&](int image, int channel) {
       float sum = 0.0f;
 #pragma unroll 4
@@ -79,6 +80,10 @@ struct MeansOfBlock {
       else
         row(image, of.row)[channel] = sum;
     });
+  }
+
+  /// Means of all blocks' sums, at a block's end.
+  __device__ void finish() const {
     if (blocks() == 1) return;
     if constexpr (cluster) {
       of_cluster();
@@ -109,7 +114,7 @@ struct MeansOfBlock {
 
   /// All threads read rows of an image's sums, each every so many; then those that have the same channels come together.
   __device__ void of_rows(int image) const {
-    constexpr int at_once = 8;
+    constexpr int at_once = 8;  // more would take registers, which leaves room for fewer blocks
     const int lanes = (channels() + together - 1) / together, groups = max(1, threads / lanes);
     const bool whole = a.out_channels % together == 0;
     for (int item = threadIdx.x; item < lanes * groups; item += threads) {
@@ -160,14 +165,22 @@ struct LeavesMeans : LeavesResults {
   static int cluster(const Arguments& a) { return clusters ? a.means.blocks : 1; }
 
   template <typename Sums, typename Half>
+  using Means =
+      MeansOfBlock<clusters, Half, Sums::threads, Sums::strips_of_image, Sums::images_of_block, Sums::together>;
+  template <typename Sums, typename Half>
   static __device__ void leave(float* shared, const Arguments& a, const SumsOf& of) {
-    MeansOfBlock<clusters, Half, Sums::threads, Sums::strips_of_image, Sums::images_of_block, Sums::together>{
-        shared, shared, Sums::outputs, a, of}();
+    Means<Sums, Half>{shared, shared, Sums::outputs, a, of}.leave();
+  }
+  template <typename Sums, typename Half>
+  static __device__ void finish(float* shared, const Arguments& a, const SumsOf& of) {
+    Means<Sums, Half>{shared, shared, Sums::outputs, a, of}.finish();
   }
   /// The same of `strips` rows of `width` sums of one image, a multiple of 4; `partial` has four floats a thread.
   template <typename Half, int threads, int strips>
   static __device__ void leave_rows(float* shared, int width, float* partial, const Arguments& a, const SumsOf& of) {
-    MeansOfBlock<clusters, Half, threads, strips, 1, 4>{shared, partial, width, a, of}();
+    const MeansOfBlock<clusters, Half, threads, strips, 1, 4> means{shared, partial, width, a, of};
+    means.leave();
+    means.finish();
   }
 };
 

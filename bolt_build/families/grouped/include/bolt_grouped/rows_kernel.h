@@ -170,8 +170,9 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
       of_tile.share(shared);
       __syncthreads();
       const int of_image = tiles.down * tiles.across;
-      Leaves::template leave<Sums, Half>(
-          shared, a, SumsOf{corner.image, of_image, place.run % of_image, part * outputs, part, parts});
+      const SumsOf of{corner.image, of_image, place.run % of_image, part * outputs, part, parts};
+      Leaves::template leave<Sums, Half>(shared, a, of);
+      Leaves::template finish<Sums, Half>(shared, a, of);
     }
   }
 };

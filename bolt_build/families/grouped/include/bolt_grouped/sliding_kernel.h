@@ -230,9 +230,9 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
       __syncthreads();  // no row of the input is read any more
       of_tile.share(shared);
       __syncthreads();
-      Leaves::template leave<Sums, Half>(
-          shared, a,
-          SumsOf{first_image, static_cast<int>(tiles), static_cast<int>(tile), part * channels, part, parts});
+      const SumsOf of{first_image, static_cast<int>(tiles), static_cast<int>(tile), part * channels, part, parts};
+      Leaves::template leave<Sums, Half>(shared, a, of);
+      Leaves::template finish<Sums, Half>(shared, a, of);
     }
   }
 };

@@ -67,6 +67,9 @@ struct LeavesSums : LeavesResults {
       a.sums[(Index{of.image + image} * of.rows + of.row) * a.out_channels + of.first + one] = sum;
     }
   }
+  /// At a block's end, behind that.
+  template <typename Sums, typename Half>
+  static __device__ void finish(const float*, const Arguments&, const SumsOf&) {}
 };
 
 }  // namespace bolt::grouped
