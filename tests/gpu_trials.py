@@ -17,7 +17,7 @@ from pathlib import Path
 from gpu_attention_layers import attention_trials
 from gpu_averages import averages
 from gpu_copies import copies
-from gpu_depthwise_chains import chain_trials, inverted_trials
+from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
 from gpu_grouped_layers import grouped_trials
 from gpu_harness import Library, compile_all, write
 from gpu_layers import forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
@@ -34,7 +34,8 @@ def main() -> int:
             "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
-            "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues, "averages": averages,
+            "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues,
+            "averages": lambda: [*averages(), *averaged_trials()],
             "row-sums": row_sums, "sliced": sliced_trials,
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip

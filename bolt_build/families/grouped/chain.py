@@ -29,7 +29,7 @@ from bolt_build.families.grouped import means
 from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
-from bolt_build.families.grouped.kind import FAMILY, between_rows, gpu_of
+from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, between_rows, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within
@@ -162,24 +162,24 @@ def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate,
     """`Family.candidates`."""
     if (reason := _refuse(problem, target)) is not None:
         return (), (Refusal(FAMILY, problem.op.kind, reason),)
-    chain = chain_shape(problem)
+    return (_offers_with_means if means.averages(problem) else _offers)(chain_shape(problem), target)
+
+
+@functools.lru_cache(maxsize=256)
+def _offers_with_means(chain: ChainShape, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+    """The same with the means of what is left, remembered too."""
     found, illegal = _offers(chain, target)
-    if not means.averages(problem):
-        return found, illegal
-    kept, without = means.in_ways(
-        found,
-        lambda candidate: _refuse_means(chain, candidate, target),
-        lambda candidate: predict(problem, candidate, target),
+    summed = (
+        means.Summed(Offer(tile_of(conv).seconds(chain, target), conv), _sums(tile_of(conv), chain)) for conv in found
     )
-    return kept, (*illegal, *without)
+    first, others, without = means.in_ways(summed, chain.conv, target)
+    return tuple(offer.candidate for offer in (*first, *others)), (*illegal, *without)
 
 
-def _refuse_means(chain: ChainShape, candidate: Candidate, target: Target) -> str | None:
-    """Why a kernel for the chain does not leave means."""
-    conv, way = means.split(candidate)
-    sums = tile_of(conv).sums(chain)
+def _sums(tile: Tile, chain: ChainShape) -> Sums:
+    sums = tile.sums(chain)
     assert sums is not None, "a product behind a convolution reads what means would be of"
-    return means.refuse_way(sums, way, 1, gpu_of(target))
+    return sums
 
 
 def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Tile, str]:
@@ -205,7 +205,10 @@ def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Targe
         return f"{candidate} is none of its candidates"
     if (reason := _read(problem, candidate)[0].refuse(chain, gpu_of(target))) is not None:
         return reason
-    return _refuse_means(chain, candidate, target) if means.averages(problem) else None
+    if not means.averages(problem):
+        return None
+    tile, way = _read(problem, candidate)
+    return means.refuse_way(_sums(tile, chain), way, 1, gpu_of(target))
 
 
 def expense(problem: KernelProblem, candidate: Candidate | None) -> Expense:

@@ -117,18 +117,8 @@ class Grouped:
             return sort.candidates(problem, target)
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
-        offers, illegal = _offers(_shape(problem), target)
-        found = tuple(offer.candidate for offer in offers)
-        if not means.averages(problem):
-            return found, illegal
-        kept, without = means.in_ways(
-            found,
-            lambda candidate: _refuse_means(problem, candidate, target),
-            lambda candidate: self.predict(problem, candidate, target),
-        )
-        ordered = sorted(kept, key=lambda each: (self.predict(problem, each, target), str(each)))
-        # Where kernels are legal, but for their means, that is the reason.
-        return tuple(ordered), (*illegal, *without) if kept or not without else without
+        offers, refusals = (_offers_with_means if means.averages(problem) else _offers)(_shape(problem), target)
+        return tuple(offer.candidate for offer in offers), refusals
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of tiles a block."""
@@ -223,9 +213,14 @@ def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) 
         return None
     shape, tile, way = _read(problem, candidate)
     if (sums := tile.sums(shape)) is None:
-        what = "over volumes" if shape.depths is not None else "of products on tensor cores"
-        return f"results {what} are not added up"
+        return _unsummed(shape)
     return means.refuse_way(sums, way, run_of(candidate), gpu_of(target))
+
+
+def _unsummed(shape: Shape) -> str:
+    """Why kernels leave no sums."""
+    what = "over volumes" if shape.depths is not None else "of products on tensor cores"
+    return f"results {what} are not added up"
 
 
 @functools.lru_cache(maxsize=256)
@@ -235,6 +230,23 @@ def _offers(shape: Shape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refu
     found = [kind.offers(shape, target) for kind in kinds_for(shape)]
     offers = sorted((offer for some, _ in found for offer in some), key=lambda o: (o.seconds, str(o.candidate)))
     return tuple(offers), tuple(each for _, refused in found for each in refused)
+
+
+@functools.lru_cache(maxsize=256)
+def _offers_with_means(shape: Shape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
+    """The same for a convolution with its means, remembered too."""
+    offers, illegal = _offers(shape, target)
+    summed, without = [], dict[str, Refusal]()
+    for offer in offers:
+        sums = _tile(shape, offer.candidate).sums(shape)
+        if sums is None:
+            without.setdefault(reason := _unsummed(shape), Refusal(FAMILY, str(offer.candidate), reason))
+        else:
+            summed.append(means.Summed(offer, sums, run_of(offer.candidate)))
+    first, others, refused = means.in_ways(summed, shape, target)
+    found, reasons = means.in_order((*first, *others)), (*without.values(), *refused)
+    # Where kernels are legal, but for their means, that is the reason.
+    return found, (*illegal, *reasons) if found or not reasons else reasons
 
 
 def _shape(problem: KernelProblem) -> Shape:
@@ -251,10 +263,15 @@ def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Shape, Tile, st
     none for the problem."""
     shape = _shape(problem)
     conv, way = _of_conv(problem, candidate)
+    return shape, _tile(shape, conv), way
+
+
+def _tile(shape: Shape, conv: Candidate) -> Tile:
+    """The tile of a kernel for a convolution. Raises ValueError for a candidate that is none."""
     tile = next((tile for kind in kinds_for(shape) if (tile := kind.tile_of(conv)) is not None), None)
     if tile is None:
-        raise ValueError(f"{candidate} is no kernel for the problem")
-    return shape, tile, way
+        raise ValueError(f"{conv} is no kernel for the problem")
+    return tile
 
 
 def _kind(shape: Shape, problem: KernelProblem, candidate: Candidate) -> Kind:

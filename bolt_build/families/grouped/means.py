@@ -3,13 +3,13 @@ adds up those of an image, or its blocks do so themselves, always in one order."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
 from bolt_build.families.common.cxx import boolean
-from bolt_build.families.grouped.kind import FAMILY, Sums
+from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Graph, Layout, Node
@@ -114,23 +114,39 @@ def seconds(shape: Shape, sums: Sums, way: str, run: int, target: Target) -> flo
     return moved / (_L2 * target.bandwidth) + _ROUND * (2 + ceil(sharing / _ASKED))
 
 
+@dataclass(frozen=True)
+class Summed:
+    """A kernel of a convolution, its predicted seconds, and the sums that its tiles leave, of runs of so many."""
+
+    offer: Offer
+    sums: Sums
+    run: int = 1
+
+
 def in_ways(
-    convs: Iterable[Candidate], refuse_one: Callable[[Candidate], str | None], predict: Callable[[Candidate], float]
-) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
-    """Kernels that leave means: of each of the convolution's the fastest way by prediction, in their order, and then
-    the other ways; and why there are no more, each reason once."""
-    first, others, reasons = list[Candidate](), list[Candidate](), dict[str, Refusal]()
-    for conv in convs:
+    found: Iterable[Summed], shape: Shape, target: Target
+) -> tuple[tuple[Offer, ...], tuple[Offer, ...], tuple[Refusal, ...]]:
+    """Kernels that leave means: of each of the convolution's the fastest way by prediction, in their order; the other
+    ways, the fastest first; and why there are no more, each reason once."""
+    first, others, reasons = list[Offer](), list[Offer](), dict[str, Refusal]()
+    for each in found:
         legal = []
-        for each in (joined(conv, way) for way in WAYS):
-            if (reason := refuse_one(each)) is None:
-                legal.append(each)
+        for way in WAYS:
+            candidate = joined(each.offer.candidate, way)
+            if (reason := refuse_way(each.sums, way, each.run, gpu_of(target))) is None:
+                more = seconds(shape, each.sums, way, each.run, target)
+                legal.append(Offer(each.offer.seconds + more, candidate))
             else:
-                reasons.setdefault(reason, Refusal(FAMILY, str(each), reason))
-        legal.sort(key=predict)
+                reasons.setdefault(reason, Refusal(FAMILY, str(candidate), reason))
+        legal.sort(key=lambda offer: offer.seconds)
         first += legal[:1]
         others += legal[1:]
-    return (*first, *sorted(others, key=lambda each: (predict(each), str(each)))), tuple(reasons.values())
+    return tuple(first), in_order(others), tuple(reasons.values())
+
+
+def in_order(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    """The fastest first."""
+    return tuple(sorted(offers, key=lambda offer: (offer.seconds, str(offer.candidate))))
 
 
 def tile_type(tile: str, way: str) -> str:
