@@ -17,6 +17,7 @@ from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.norm_ahead import AheadTile
 from bolt_build.families.portable.kernels.norm_batches import BatchTile
+from bolt_build.families.portable.kernels.norm_fitted import FittedTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_slabs import SlabTile
@@ -108,6 +109,15 @@ AHEAD: dict[str, tuple[AheadTile, ...]] = {
     "slab-long": (AheadTile(HeldTile(8, 4, 256, 2, 1), 4),),
     "slab-groups-chain": (AheadTile(HeldTile(3, 2, 128, 2, 1), 3),),
 }
+FITTED: dict[str, tuple[FittedTile, ...]] = {
+    "slab-2": (FittedTile(HeldTile(2, 7, 128, 1, 1), many=False), FittedTile(HeldTile(6, 3, 256, 4, 1), many=True)),
+    "slab-groups": (FittedTile(HeldTile(5, 5, 128, 4, 1), many=True),),
+    "slab-one-group": (FittedTile(HeldTile(3, 6, 64, 2, 1), many=True),),
+    "slab-groups-chain": (
+        FittedTile(HeldTile(3, 7, 128, 1, 1), many=False),
+        FittedTile(HeldTile(6, 3, 128, 3, 1), many=True),
+    ),
+}
 BATCHES: dict[str, tuple[BatchTile, ...]] = {
     "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),
     "batch-rms": (BatchTile(8, 288, 4), BatchTile(16, 160, 8)),
@@ -151,13 +161,16 @@ def slabs() -> list[Trial]:
     found = []
     for layer in asked(LAYERS):
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
-        trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered", "ahead"))
+        trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered", "ahead", "fitted"))
         both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-", "batch-"))
         trials = [each for each in trials if both or each.step.problem.inputs[0].format.layout is not Layout.ROW]
         plain = [
             each for each in trials if each.shared is None and each.step.problem.outputs[0].format.dtype.nbytes == 2
         ]
-        stated = {"batches": BATCHES, "held": HELD, "ahead": AHEAD, "slabs": TILES, "passes": PASSES, "turns": TURNS}
+        stated = {
+            "batches": BATCHES, "held": HELD, "ahead": AHEAD, "fitted": FITTED, "slabs": TILES, "passes": PASSES,
+            "turns": TURNS,
+        }  # fmt: skip
         for algorithm, tile in ((name, tile) for name in stated for tile in stated[name].get(layer.label, ())):
             candidate = Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
             legal = (each for each in plain[::-1] if PORTABLE.refuse(each.step.problem, candidate, TARGET) is None)

@@ -12,6 +12,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import (
     norm_ahead,
     norm_batches,
+    norm_fitted,
     norm_gathered,
     norm_held,
     norm_images,
@@ -128,6 +129,7 @@ RULES = (
         forms=(
             norm_held.FORM,
             norm_ahead.FORM,
+            norm_fitted.FORM,
             norm_slabs.FORM,
             norm_passes.FORM,
             norm_turns.FORM,

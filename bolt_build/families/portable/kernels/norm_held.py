@@ -3,7 +3,7 @@ or a cluster of blocks reads with all loads under way at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2
 
@@ -109,7 +109,7 @@ def resident(threads: int, loads: int, element: int, gpu: Gpu, reserved: int = _
     return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps, _MOST_BLOCKS)
 
 
-def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
+def tiles(nest: HeldNest, element: int, gpu: Gpu, clusters: Sequence[int] = CLUSTERS) -> Iterator[HeldTile]:
     """Slabs of every width that channels are a multiple of, where registers hold a block's share and few of them are
     left."""
     loads, most = nest.channels.extent // LANES, _BYTES // (LANES * element)
@@ -117,7 +117,7 @@ def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
     for across in widths:
         if loads % across or across * LANES % nest.group:
             continue
-        for cluster in CLUSTERS:
+        for cluster in clusters:
             for threads in THREADS:
                 if threads < across or nest.many * across > cluster * threads * most:
                     continue
@@ -141,6 +141,11 @@ def refuse_tile(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str |
     """Why no kernel normalises in such slabs on this GPU, None where one does."""
     if tile.cluster not in CLUSTERS or tile.threads not in THREADS:
         return "there are kernels of 1, 2, 4 or 8 blocks, and of 32 to 512 threads in whole warps"
+    return refuse_cut(tile, nest, element, gpu)
+
+
+def refuse_cut(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
+    """The same, in clusters of any size and blocks of whole warps."""
     if (reason := tile.refuse_slab(nest)) is not None:
         return reason
     if nest.repeats > 1 and tile.width != nest.channels.extent:
@@ -201,6 +206,11 @@ def issued(tile: HeldTile, nest: HeldNest, gpu: Gpu, more: int = 0) -> float:
 def waits(tile: HeldTile) -> float:
     """Seconds in which a slab's threads wait for loads, for each other and for stores."""
     return tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREADS
+
+
+def alone(tile: HeldTile) -> float:
+    """The same, but for other blocks of the cluster."""
+    return tile.loads * _LOAD + tile.threads * _THREADS
 
 
 def seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
