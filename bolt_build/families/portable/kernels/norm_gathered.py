@@ -25,7 +25,7 @@ from bolt_build.families.portable.kernels.norm_images import (
 )
 from bolt_build.families.portable.kernels.norm_loops import with_scratch
 from bolt_build.families.portable.kernels.norm_nest import element_bytes
-from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
@@ -49,6 +49,13 @@ class GatherTile(NumberTile):
     def share(self, of: Images) -> int:
         """Loads of a part: as many for each thread."""
         return ceil(ceil(of.loads / self.parts) / self.active(of)) * self.active(of)
+
+    def joined(self, of: Images) -> int:
+        """Parts that a thread puts together, one after the other (`ImageSums`)."""
+        lanes = WARP
+        while lanes > 1 and lanes * of.statistics > self.threads:
+            lanes //= 2
+        return ceil(self.parts / lanes)
 
     def shared(self, of: Images) -> int:
         """Bytes of shared memory of a block."""
@@ -95,10 +102,14 @@ def _serves(problem: KernelProblem) -> bool:
 _REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.7, 0.5, 0.33, 0.85
 """As kernels on an H200 behave: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
 it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
-_WAITS, _REGISTERS, _FILLED, _TAIL = 10.0e-6, 72, 1024, 0.11
+_JOIN, _JOINED_AT_ONCE = 1.2e-6, 8
+"""A guess at the seconds of reading parts twice from L2, beyond those that are read at once: each block that normalises
+puts all parts of its image together."""
+_WAITS, _REGISTERS, _FILLED, _TAIL, _LAST = 10.0e-6, 72, 1024, 0.11, 0.25
 """The seconds in which statistics are put together, and until the second kernel's first loads come;
-registers of a thread; threads of a multiprocessor below which memory waits; and the part of a round of blocks that
-the last ones take alone. Nine times of small images follow them by a fifth; no GPU has timed large ones."""
+registers of a thread; threads of a multiprocessor below which memory waits; and the parts of a round of blocks
+that the last ones take alone, and that what is left out of a last round takes. Nine times of small images follow them
+by a fifth; no GPU has timed large ones."""
 
 
 def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
@@ -110,9 +121,11 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     used = tile.active(of) / tile.threads
     reached = _REACHED * min(1.0, there * tile.threads * used / _FILLED) ** 0.7
     rounds = blocks / (resident * gpu.sms)
-    reached *= rounds / (rounds + _TAIL)
+    reached *= rounds / (rounds + _LAST * (ceil(rounds) - rounds) + _TAIL)
     again = read * (_FROM_CACHE if read <= _KEPT * gpu.l2 else _AGAIN)
-    return float(moved(problem.nbytes + again, target) / reached + (1 + OVERLAPPED) * target.launch_seconds + _WAITS)
+    joins = _JOIN * (ceil(tile.joined(of) / _JOINED_AT_ONCE) - 1) * ceil(rounds)
+    waits = (1 + OVERLAPPED) * target.launch_seconds + _WAITS + joins
+    return float(moved(problem.nbytes + again, target) / reached + waits)
 
 
 def _emit(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -> StepCode:

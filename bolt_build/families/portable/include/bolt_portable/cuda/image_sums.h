@@ -101,13 +101,13 @@ struct ImageSums {
     for (int first = 0; first < statistics; first += at_once) {
       const int at = first + static_cast<int>(threadIdx.x) / lanes, own = at < statistics ? at : statistics - 1;
       ImagePart sum{0.0f, 0.0f, 0.0f};
-#pragma unroll 4
+#pragma unroll 8
       for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
         sum = with_part(sum, parts[part * statistics + own]);
       sum.many = over_warp<lanes>(sum.many, add);
       sum.mean = over_warp<lanes>(sum.mean, add);
       sum.mean = mean_of(sum);
-#pragma unroll 4
+#pragma unroll 8
       for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
         sum.sum += around<Statistic>(parts[part * statistics + own], sum.mean);
       sum.sum = over_warp<lanes>(sum.sum, add);

@@ -2,32 +2,12 @@
 #pragma once
 
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/image_shape.h"
 #include "bolt_portable/cuda/image_sums.h"
 #include "bolt_portable/cuda/norm_columns.h"
 #include "bolt_portable/cuda/norm_sums.h"
 
 namespace bolt::portable {
-
-/// How images of `length` elements are cut, whose pixels have so many `channels`, of which `group` neighbouring ones have one
-/// statistic. An image is a run of loads of `wide` elements, from the first that it has a part of. Each of its `blocks`, of
-/// `threads` threads, has `share` of them, and keeps all but the first `again` in shared memory. Channels repeat after `period`
-/// loads, and shares are multiples of that: so each thread has the same channels in all of its loads.
-///
-/// Images in planes of `plane` elements (0: channels last) that have one statistic are of one channel here; each plane has its
-/// own scale and bias. Planes of one element are rows whose elements have a scale and a bias each.
-template <int channels_, int group_, int plane_, int length_, int blocks_, int share_, int again_, int threads_>
-struct ImageShape {
-  static constexpr int channels = channels_, group = group_, plane = plane_, length = length_, blocks = blocks_,
-                       share = share_, again = again_, threads = threads_;
-  static constexpr int common = channels % 8 == 0 ? 8 : channels % 4 == 0 ? 4 : channels % 2 == 0 ? 2 : 1;
-  static constexpr int period = channels / common, active = threads / period * period;
-  static constexpr int statistics = channels / group;
-  static constexpr bool even = length % wide == 0;
-  static constexpr int planes = plane > 1 ? length / plane : 0;
-  static_assert(plane <= 1 || plane >= wide, "a load is of two planes at most");
-  static_assert(plane == 0 || channels == 1);
-  static_assert(active > 0 && share % period == 0 && again % active == 0 && again <= share);
-};
 
 /// What a kernel does with images: all, in clusters; or one gathers what each block has of their statistics, and another one
 /// normalises what is read again. The other's blocks begin with the image that was gathered last, of which L2 has most.
@@ -103,6 +83,9 @@ struct NormImages {
   }
 
  private:
+  /// Loads from memory that a thread has under way at once.
+  static constexpr int batch = 12 / sizeof(In);
+
   /// What a block has of an image: the image's first element, the first of the share, counted in the image (before it, where the
   /// image begins inside of a load), its loads, and behind which of them this thread has none.
   struct Share {
@@ -160,6 +143,9 @@ struct NormImages {
     }
   }
 
+  /// A load that is whole, as it is in memory.
+  __device__ Lanes<In, wide> lanes(Index at) const { return *reinterpret_cast<const Lanes<In, wide>*>(in + at); }
+
   /// One of the share's loads, from shared memory where that keeps it.
   __device__ void find(const Share& share, const In* held, int k, float (&x)[wide]) const {
     if (k >= Shape::again)
@@ -177,17 +163,9 @@ struct NormImages {
     }
     const int begin = share.whole(), end = share.end(), thread = threadIdx.x;
     const int first = thread >= begin ? thread : thread + Shape::active;
-    const auto add = [&](const float (&x)[wide]) {
-#pragma unroll
-      for (int i = 0; i < wide; ++i) add_one(own, i, x[i]);
-      ++own.loads;
-    };
-    if (Shape::again > 0 && Statistic::centred && first < end) read(share.at(first), own.pivot);
-#pragma unroll 4
-    for (int k = first; k < min(end, Shape::again); k += Shape::active) {
-      float x[wide];
-      read(share.at(k), x);
-      add(x);
+    if constexpr (Shape::again > 0) {
+      if (Statistic::centred && first >= Shape::again && first < end) read(share.at(first), own.pivot);
+      add_from_memory(share, first, min(end, Shape::again), own);
     }
     // A thread adds up what it has copied itself, while the rest is on its way.
     const auto add_turn = [&](int turn) {
@@ -195,7 +173,7 @@ struct NormImages {
         if (!Shape::even && k < begin) return;
         float x[wide];
         load_wide(held + (k - Shape::again) * wide, x);
-        add(x);
+        add(own, x);
       });
     };
     settle<3>();
@@ -223,6 +201,30 @@ struct NormImages {
       own.squares[i] += apart * apart;
     } else {
       own.squares[i] += Statistic::term(x);
+    }
+  }
+  /// Adds a load that is of the image alone.
+  __device__ static void add(Own& own, const float (&x)[wide]) {
+#pragma unroll
+    for (int i = 0; i < wide; ++i) add_one(own, i, x[i]);
+    ++own.loads;
+  }
+  /// Adds this thread's loads of the image alone, from `first` on, that shared memory does not keep.
+  __device__ void add_from_memory(const Share& share, int first, int stop, Own& own) const {
+    for (int k = first; k < stop; k += batch * Shape::active) {
+      // None of them is behind the tensor's last element.
+      Lanes<In, wide> loaded[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i)
+        if (k + i * Shape::active < stop) loaded[i] = lanes(share.at(k + i * Shape::active));
+      if (Statistic::centred && k == first) load_wide(loaded[0].at, own.pivot);
+#pragma unroll
+      for (int i = 0; i < batch; ++i)
+        if (k + i * Shape::active < stop) {
+          float x[wide];
+          load_wide(loaded[i].at, x);
+          add(own, x);
+        }
     }
   }
   /// Adds what the image has of a load which is of others too.
@@ -287,17 +289,24 @@ struct NormImages {
       load_wide(held + (k - Shape::again) * wide, x);
       finish(k, x);
     }
-    // What was read last is in caches first. Some loads of a thread are under way at once.
-    constexpr int batch = 4;
-    const int thread = threadIdx.x;
-    for (int left = (min(share.stop, Shape::again) - thread + Shape::active - 1) / Shape::active; left > 0; left -= batch) {
-      float x[batch][wide];
+    if constexpr (Shape::again > 0) {
+      // What was read last is in caches first.
+      const int thread = threadIdx.x;
+      const auto inside = [&](int k) { return Shape::even || share.at(k) + wide <= total; };
+      for (int left = (min(share.stop, Shape::again) - thread + Shape::active - 1) / Shape::active; left > 0; left -= batch) {
+        Lanes<In, wide> loaded[batch];
 #pragma unroll
-      for (int i = 1; i <= batch; ++i)
-        if (const int k = thread + (left - i) * Shape::active; i <= left) read(share.at(k), x[i - 1]);
+        for (int i = 1; i <= batch; ++i)
+          if (const int k = thread + (left - i) * Shape::active; i <= left && inside(k)) loaded[i - 1] = lanes(share.at(k));
 #pragma unroll
-      for (int i = 1; i <= batch; ++i)
-        if (i <= left) finish(thread + (left - i) * Shape::active, x[i - 1]);
+        for (int i = 1; i <= batch; ++i)
+          if (const int k = thread + (left - i) * Shape::active; i <= left) {
+            float x[wide];
+            if (inside(k)) load_wide(loaded[i - 1].at, x);
+            else read(share.at(k), x);
+            finish(k, x);
+          }
+      }
     }
   }
 
