@@ -75,6 +75,17 @@ def test_large_images_may_be_gathered_whatever_their_channels() -> None:
     assert not any("algorithm=gathered" in str(each) for each in small)
 
 
+def test_a_large_image_is_gathered_in_few_parts() -> None:
+    """Each block that normalises reads the 32 statistics of all parts, eight threads one after the other's parts."""
+    asked = of_groups(1, 128, 512, 512, groups=32)
+    gathered = (dict(each.parameters) for each in FAMILY.candidates(asked, H100)[0])
+    first = next(each for each in gathered if each["algorithm"] == "gathered")
+    assert first == {"algorithm": "gathered", "parts": 391, "threads": 256}
+    images = images_of(asked)
+    assert images is not None
+    assert GatherTile(391, 256).joined(images) == 49
+
+
 def test_rows_of_odd_extents_may_have_a_scale_for_each_element() -> None:
     """107217 elements of an image are a row, which no line in shared memory is as long as."""
     op = Norm("variance", (1, 2, 3), 1e-5)
