@@ -264,6 +264,7 @@ FURTHER = (
     "beside-softmax-197-portable-registersx16x64-f16/row-f16/row",
     "images-33-portable-imagesx8x256x66-f16",
     "images-chain-portable-gatheredx2x256-f16",
+    "images-parts-portable-gatheredx130x256-f16",
     "planes-chain-portable-imagesx4x256x101-f16/row-f16/row",
     "registers-chain-portable-aheadx96x3x45x4x1x2-f16",
     "registers-planes-portable-aheadx96x1x1x2x1x3-f16/row-f16/row",

@@ -44,6 +44,7 @@ LAYERS: tuple[tuple[Layer, tuple[ImageTile | GatherTile, ...]], ...] = (
         (ImageTile(4, 256, 101), ImageTile(1, 256, 146), GatherTile(2, 256)),
     ),
     (norm("images-large", groups(4), (1, 24, 300, 299), (24, 1, 1)), (GatherTile(20, 256),)),
+    (norm("images-parts", Norm("variance", (2, 3), 1e-5), (2, 9, 170, 171), (9, 1, 1)), (GatherTile(130, 256),)),
     (norm("images-elements", groups(1), (3, 5, 31, 27), (5, 31, 27)), (ImageTile(2, 256, 262), GatherTile(3, 256))),
     (
         Layer("images-elements-rms", Norm("rms", (1,), 1e-5), (Input((4, 4411)), Input((4411,)), Input((4, 4411))),

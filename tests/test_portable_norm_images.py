@@ -75,15 +75,15 @@ def test_large_images_may_be_gathered_whatever_their_channels() -> None:
     assert not any("algorithm=gathered" in str(each) for each in small)
 
 
-def test_a_large_image_is_gathered_in_few_parts() -> None:
-    """Each block that normalises reads the 32 statistics of all parts, eight threads one after the other's parts."""
+def test_parts_of_large_images_are_joined_once() -> None:
+    """Eight threads have the 391 parts of each of 32 statistics: too many for each block that normalises."""
     asked = of_groups(1, 128, 512, 512, groups=32)
-    gathered = (dict(each.parameters) for each in FAMILY.candidates(asked, H100)[0])
-    first = next(each for each in gathered if each["algorithm"] == "gathered")
-    assert first == {"algorithm": "gathered", "parts": 391, "threads": 256}
     images = images_of(asked)
     assert images is not None
-    assert GatherTile(391, 256).joined(images) == 49
+    few, many = GatherTile(64, 256), GatherTile(391, 256)
+    assert (few.joined(images), many.joined(images)) == (8, 49)
+    header = (Portable().include_dir / "bolt_portable" / "cuda" / "image_sums.h").read_text()
+    assert f"many = (Shape::blocks + lanes - 1) / lanes > {norm_gathered.MOST_JOINED};" in header
 
 
 def test_rows_of_odd_extents_may_have_a_scale_for_each_element() -> None:

@@ -102,9 +102,9 @@ def _serves(problem: KernelProblem) -> bool:
 _REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.7, 0.5, 0.33, 0.85
 """As kernels on an H200 behave: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
 it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
-_JOIN, _JOINED_AT_ONCE = 1.2e-6, 8
-"""A guess at the seconds of reading parts twice from L2, beyond those that are read at once: each block that normalises
-puts all parts of its image together."""
+_JOIN, MOST_JOINED = 1.2e-6, 8
+"""A guess at the seconds of reading parts twice from L2, so many at once. Of more, a third kernel puts those of an
+image together, instead of each block that normalises (`ImageSums`)."""
 _WAITS, _REGISTERS, _FILLED, _TAIL, _LAST = 10.0e-6, 72, 1024, 0.11, 0.25
 """The seconds in which statistics are put together, and until the second kernel's first loads come;
 registers of a thread; threads of a multiprocessor below which memory waits; and the parts of a round of blocks
@@ -123,9 +123,10 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     rounds = blocks / (resident * gpu.sms)
     reached *= rounds / (rounds + _LAST * (ceil(rounds) - rounds) + _TAIL)
     again = read * (_FROM_CACHE if read <= _KEPT * gpu.l2 else _AGAIN)
-    joins = _JOIN * (ceil(tile.joined(of) / _JOINED_AT_ONCE) - 1) * ceil(rounds)
-    waits = (1 + OVERLAPPED) * target.launch_seconds + _WAITS + joins
-    return float(moved(problem.nbytes + again, target) / reached + waits)
+    kernels, joining = (1 + OVERLAPPED) * target.launch_seconds, 0.0
+    if (parts := tile.joined(of)) > MOST_JOINED:
+        joining = OVERLAPPED * target.launch_seconds + _JOIN * ceil(parts / MOST_JOINED)
+    return float(moved(problem.nbytes + again, target) / reached + kernels + _WAITS + joining)
 
 
 def _emit(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -> StepCode:

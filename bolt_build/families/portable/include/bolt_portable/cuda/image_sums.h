@@ -93,28 +93,36 @@ struct ImageSums {
     __syncthreads();
   }
 
-  /// The same of what blocks have left in memory, [block][statistic]. All of the block must call.
+  /// The same of one statistic, of what blocks have left in memory, [block][statistic]. Its `lanes` threads of a warp must call.
+  template <typename Statistic>
+  __device__ static ImagePart joined(const ImagePart* parts, int statistic, float epsilon) {
+    const auto add = [](float a, float b) { return a + b; };
+    ImagePart sum{0.0f, 0.0f, 0.0f};
+#pragma unroll 8
+    for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
+      sum = with_part(sum, parts[part * statistics + statistic]);
+    sum.many = over_warp<lanes>(sum.many, add);
+    sum.mean = over_warp<lanes>(sum.mean, add);
+    sum.mean = mean_of(sum);
+#pragma unroll 8
+    for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
+      sum.sum += around<Statistic>(parts[part * statistics + statistic], sum.mean);
+    sum.sum = over_warp<lanes>(sum.sum, add);
+    return known<Statistic>(sum, epsilon);
+  }
+  /// The same of all statistics. All of the block must call.
   template <typename Statistic>
   __device__ static void join(const ImagePart* parts, ImagePart* all, float epsilon) {
-    const auto add = [](float a, float b) { return a + b; };
     constexpr int at_once = Shape::threads / lanes;
     for (int first = 0; first < statistics; first += at_once) {
-      const int at = first + static_cast<int>(threadIdx.x) / lanes, own = at < statistics ? at : statistics - 1;
-      ImagePart sum{0.0f, 0.0f, 0.0f};
-#pragma unroll 8
-      for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
-        sum = with_part(sum, parts[part * statistics + own]);
-      sum.many = over_warp<lanes>(sum.many, add);
-      sum.mean = over_warp<lanes>(sum.mean, add);
-      sum.mean = mean_of(sum);
-#pragma unroll 8
-      for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
-        sum.sum += around<Statistic>(parts[part * statistics + own], sum.mean);
-      sum.sum = over_warp<lanes>(sum.sum, add);
-      if (at < statistics && threadIdx.x % lanes == 0) all[at] = known<Statistic>(sum, epsilon);
+      const int at = first + static_cast<int>(threadIdx.x) / lanes;
+      const ImagePart found = joined<Statistic>(parts, at < statistics ? at : statistics - 1, epsilon);
+      if (at < statistics && threadIdx.x % lanes == 0) all[at] = found;
     }
     __syncthreads();
   }
+  /// Whether a thread has so many parts that a kernel of its own joins them, once for all blocks that normalise an image.
+  static constexpr bool many = (Shape::blocks + lanes - 1) / lanes > 8;
 
   /// The mean of what `many` elements add up to, `mean`.
   __device__ static float mean_of(const ImagePart& sum) { return sum.many > 0.0f ? __fdividef(sum.mean, sum.many) : 0.0f; }

@@ -3,6 +3,7 @@
 // a few at a time; any other a block each.
 #pragma once
 
+#include "bolt_portable/cuda/join_images.h"
 #include "bolt_portable/cuda/norm_ahead.h"
 #include "bolt_portable/cuda/norm_batches.h"
 #include "bolt_portable/cuda/norm_columns.h"
@@ -302,7 +303,7 @@ void norm_in_images(const Run& r, const Norm& p, const Norm& images, const NormL
     norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
-/// The same by two kernels: statistics of parts of images are in scratch memory between them.
+/// The same by two kernels: statistics of parts of images are in scratch memory between them, where a third one joins many.
 template <typename Shape, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
 void norm_in_two(const Run& r, const Norm& p, const Norm& images, const NormLoop& channels, const void* input, const void* scale,
                  const void* bias, void* output, const Epilogue& epilogue) {
@@ -313,6 +314,7 @@ void norm_in_two(const Run& r, const Norm& p, const Norm& images, const NormLoop
     return norm_anywhere<Statistic>(r, p, in, out, end);
   ImagePart* const found = static_cast<ImagePart*>(r.scratch());
   norm_images<Shape, ImagePhase::gather, Statistic>(r, images, channels, in, out, found, end);
+  if constexpr (ImageSums<Shape>::many) join_images<Shape, Statistic>(r, trips(images.kept, images.kept_rank), images.epsilon, found);
   norm_images<Shape, ImagePhase::normalise, Statistic>(r, images, channels, in, out, found, end);
 }
 

@@ -31,7 +31,7 @@ struct NormImages {
   float epsilon;
   const In* in;
   Out* out;
-  ImagePart* found;  ///< [image][block][statistic], of what is gathered
+  ImagePart* found;  ///< [image][block][statistic], of what is gathered; what many blocks found is joined in the first one's
   Index total;
   End end;
 
@@ -71,7 +71,13 @@ struct NormImages {
     } else {
       if constexpr (phase == ImagePhase::normalise) {
         operands(start, channel, scale, bias);
-        Sums::template join<Statistic>(found + Index{image} * Shape::blocks * statistics, all, epsilon);
+        const ImagePart* const parts = found + Index{image} * Shape::blocks * statistics;
+        if constexpr (Sums::many) {
+          for (int at = threadIdx.x; at < statistics; at += Shape::threads) all[at] = parts[at];
+          __syncthreads();
+        } else {
+          Sums::template join<Statistic>(parts, all, epsilon);
+        }
       } else {
         if constexpr (clusters) cluster_meet();
         Sums::template join_cluster<Statistic>(ours, all, epsilon);
