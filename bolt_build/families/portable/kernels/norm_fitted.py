@@ -59,6 +59,22 @@ class FittedTile:
 
 
 def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[FittedTile]:
+    """Of each width of slabs and each size of clusters one kernel: with threads enough at once, in many blocks, with
+    few idle threads. Which clusters are best is for a GPU to say."""
+    most = dict[tuple[int, int, bool], FittedTile]()
+
+    def rank(tile: FittedTile) -> tuple[bool, int, int, float]:
+        held = tile.held
+        roomy = held.resident <= held.at_once(element, gpu)[0]
+        return roomy, min(held.threads * held.resident, _THREADS), held.resident, held.used(nest)
+
+    for tile in _legal(nest, element, gpu):
+        size = tile.held.across, tile.held.cluster, tile.many
+        most[size] = max(most.get(size, tile), tile, key=rank)
+    yield from most.values()
+
+
+def _legal(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[FittedTile]:
     """Clusters that hold one slab each, and are all there at once, but for those that `held` has too; and clusters that
     hold several, of which registers have room for all that a thread wants."""
     for held in norm_held.tiles(nest, element, gpu, CLUSTERS):
