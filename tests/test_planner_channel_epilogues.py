@@ -48,7 +48,7 @@ def test_constants_of_channels_ride_in_the_convolution(lines: str, before: str, 
     [
         ('%y = prelu(%a, %s) // "y"', "%y, %a", "'a' is a graph output"),
         ('%y = prelu(%a, %s, %h) | mul(%h) // "y"', "%y", "'h' is neither one number a channel nor like 'y'"),
-        ('%y = mul(%a, %s, %one) | mul(%one) // "y"', "%y", "'one' is neither one number a channel nor like 'y'"),
+        ('%y = mul(%a, %one, %h) | sub(%h) // "y"', "%y", "'h' is neither one number a channel nor like 'y'"),
         ('%y = prelu(%a, %s) | erf // "y"', "%y", "'erf' is no stage of a convolution's epilogue"),
         (
             '%y = prelu(%a, %s, %r) | pow(%r) // "y"', "%y",
@@ -66,6 +66,14 @@ def test_what_stays_apart_has_its_reason(lines: str, outputs: str, reason: str) 
     result = run(FUSE_CHANNELS, graph(behind(lines, outputs=outputs)))
     assert [node.name for node in result.graph.nodes] == ["a", "y"]
     assert said(result) == [("y", "declined", f"stays out of 'a': {reason}")]
+
+
+def test_one_number_is_that_of_every_channel() -> None:
+    """As blocks of PP-HGNet scale and shift what their activations leave: kernels read one number a channel."""
+    result = run(FUSE_CHANNELS, graph(behind('%y = mul(%one, %a, %one) | add(%one) // "y"', " | relu")))
+    (node,) = result.graph.nodes
+    assert f"{CONV} | relu | mul(%'one.channels) | add(%'one.channels.2) " in body(result.graph)
+    assert [result.graph.value(name).type.shape for name in node.inputs[2:]] == [(4, 1, 1), (4, 1, 1)]
 
 
 @pytest.mark.parametrize("lines", ['%y = mul(%a, %h) // "y"', '%y = relu(%a) // "y"', '%y = sub(%s, %a) // "y"'])

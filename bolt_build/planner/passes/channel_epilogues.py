@@ -1,13 +1,16 @@
 """Fuses what constants of channels do behind a convolution into its epilogue, where kernels read them.
 
 That is PRelu with a slope a channel, and scale and shift of a BatchNorm behind an activation, which no weight in front
-can take. What follows is part of the epilogue too, within the limits that it has without constants. It runs last:
-passes that order, pad or cut filters know no constants behind them.
+can take. A constant of one number is that of every channel: blocks of PP-HGNet and PP-LCNet scale and shift what their
+activations leave so. What follows is part of the epilogue too, within the limits that it has without constants. It runs
+last: passes that order, pad or cut filters know no constants behind them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import numpy as np
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import EpilogueOp, Graph, Node
@@ -80,13 +83,14 @@ def _stages(node: Node) -> list[_Stage]:
 
 
 def _is_a_channel(editor: GraphEditor, host: Node, stage: _Stage) -> bool:
-    """Whether the stage reads a constant of each channel."""
+    """Whether the stage reads a constant of each channel, or one of all channels."""
     op, operand, swapped = stage
     if operand is None or not editor.is_constant(operand) or swapped or op.function not in _FUNCTIONS:
         return False
     out, shape = editor.type(host.outputs[0]).shape, editor.type(operand).shape
     lead = (1,) * (len(out) - len(shape)) + shape
-    return len(lead) == len(out) and lead[1] == out[1] > 1 and all(n == 1 for axis, n in enumerate(lead) if axis != 1)
+    others = all(n == 1 for axis, n in enumerate(lead) if axis != 1)
+    return len(lead) == len(out) and out[1] > 1 and lead[1] in (1, out[1]) and others
 
 
 def _obstacle(editor: GraphEditor, host: Node, reader: Node, stages: list[_Stage]) -> str | None:
@@ -118,7 +122,7 @@ def _fuse(editor: GraphEditor, host: Node, reader: Node, stages: list[_Stage]) -
     epilogue = []
     for op, operand, swapped in stages:
         epilogue.append(EpilogueOp(op, None if operand is None else len(inputs), swapped))
-        inputs += [] if operand is None else [operand]
+        inputs += [] if operand is None else [_of_each_channel(editor, host, operand)]
     fused = replace(
         host, name=reader.name, inputs=tuple(inputs), outputs=reader.outputs, epilogue=tuple(epilogue),
         covers=joined(host.covers, reader.covers),
@@ -126,6 +130,15 @@ def _fuse(editor: GraphEditor, host: Node, reader: Node, stages: list[_Stage]) -
     editor.remove(host)
     editor.replace(reader, fused)
     return fused
+
+
+def _of_each_channel(editor: GraphEditor, host: Node, operand: str) -> str:
+    """The operand, or a constant that repeats its one number for each channel: kernels read one a channel."""
+    array, (_, channels, *positions) = editor.constant(operand), editor.type(host.outputs[0]).shape
+    if array is None or array.size != 1:
+        return operand
+    repeated = np.full((channels, *(1 for _ in positions)), array.reshape(()))
+    return editor.new_constant(f"{operand}.channels", repeated, editor.type(operand).dtype)
 
 
 def _has_tensor_cores(target: Target, precision: str) -> bool:
