@@ -46,6 +46,8 @@ def row_trials() -> list[Trial]:
             found += [replace(trial, between=8 if channels % 8 == 0 else 3) for trial in able]
             stored = [trial for trial in able if trial.step.pitched]
             found += [replace(t, between=8, pitch=t.step.problem.outputs[0].row + 9) for t in stored]
+            functions = [trial for trial in stored if isinstance(trial.layer.op, Activation | Binary)]
+            found += [replace(t, between=8, pitch=t.step.problem.outputs[0].row + 8) for t in functions]
     apart = with_pooled_tiles(pooling(conv("rows-pool-stem", (2, 3, 33, 47), 64, (7, 7), 2), 3), ((16, 16),))
     found += [replace(trial, pitch=72) for trial in apart[:1]]
     layer = behind(conv("rows-pair", (3, 64, 27, 23), 64, (3, 3)), 56, epilogue=RESIDUAL)

@@ -11,7 +11,7 @@ from families_layers import LAYERS
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Alternative, ProposedStep, StepCode, StepExpressions, TensorFormat
+from bolt_build.families.base import Alternative, Candidate, ProposedStep, StepCode, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.graph.ir import Constant, EpilogueOp, Layout, Node, TensorType, Value, graph_of
@@ -23,7 +23,7 @@ from bolt_build.graph.ops.quantised_product import QuantisedProduct
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat, Convert, Identity, Reshape, Transpose
 from bolt_build.graph.ops.softmax import Softmax
-from bolt_build.targets import HOST
+from bolt_build.targets import HOST, target_named
 
 KINDS = sorted({layer.op.kind for layer in LAYERS})
 
@@ -160,6 +160,21 @@ def test_knows_what_moves_no_bytes(layer: Layer, views: list[str]) -> None:
 def test_elementwise_results_may_replace_any_operand_of_their_shape() -> None:
     layer = Layer("add", Binary("add"), (Input((2, 3)), Input((3,)), Input((2, 3))), (EpilogueOp(Binary("mul"), 2),))
     assert [step.may_share for step in steps(layer)] == [((0, 0), (2, 0))]
+
+
+def test_gpus_compute_elements_of_rows_that_lie_apart_on_all_sides() -> None:
+    """Parts of concatenations, such as the trunk of dense blocks; hosts would divide for each element."""
+    x, family = Input((2, 16, 3, 3)), Portable()
+    sums = (EpilogueOp(Binary("add"), 2),)
+    layer = Layer("sum", Binary("mul"), (x, Input((1,), True), x), sums, precision=DType.F16)
+    graph, node = graph_with(layer)
+    image = family.propose(graph, node, target_named("h200"), layer.precision)[0][1].steps[0]
+    assert (image.reads_apart, image.pitched) == ((0, 2), (0,))
+    assert {(step.reads_apart, step.pitched) for step in steps(layer)} == {((0,), ())}
+    at = StepExpressions(("x", "s", "r"), ("y",), (None, "s", None), (40,), (0, 0, 24))
+    call = family.emit(image.problem, Candidate("portable", (("algorithm", "direct"),)), target_named("h200"), at).call
+    assert "bolt::portable::apart_rows<bolt::portable::f16>(y, 16, 40)" in call
+    assert "combine<bolt::portable::Add>(bolt::portable::apart<bolt::portable::f16>(r, 16, 24))" in call
 
 
 def test_a_convolution_does_not_overwrite_its_own_source() -> None:

@@ -61,6 +61,8 @@ def _stage(problem: KernelProblem, stage: EpilogueOp, how: Spread, at: StepExpre
         return f"bolt::portable::apply({activation(stage.op)})"
     assert isinstance(stage.op, Binary)
     reach = {Reach.SAME: "same", Reach.AXIS: "channel", Reach.SCALAR: "scalar"}[how.reach]
-    dtype = COMPUTED[problem.inputs[stage.operand].format.dtype]
-    operand = f"bolt::portable::{reach}<{dtype}>({at.inputs[stage.operand]})"
+    dtype, given = COMPUTED[problem.inputs[stage.operand].format.dtype], at.inputs[stage.operand]
+    operand = f"bolt::portable::{reach}<{dtype}>({given})"
+    if how.reach is Reach.SAME and (pitch := at.input_pitch(stage.operand)):
+        operand = f"bolt::portable::apart<{dtype}>({given}, {problem.inputs[stage.operand].row}, {pitch})"
     return f"bolt::portable::combine{'_swapped' if stage.swapped else ''}<{binary(stage.op)}>({operand})"

@@ -28,7 +28,7 @@ from bolt_build.families.common.cost import OVERLAPPED, moved, roofline
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.families.common.problems import problem_of
-from bolt_build.families.common.stages import may_share
+from bolt_build.families.common.stages import Reach, may_share, spreads
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.kernels.placed_products import mixing
@@ -36,6 +36,7 @@ from bolt_build.families.portable.kernels.row_sum import summed
 from bolt_build.families.portable.kernels.squeeze import squeezed
 from bolt_build.families.portable.plain import DIRECT
 from bolt_build.families.portable.rule import Rule, in_single
+from bolt_build.families.portable.typed import is_computed
 from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.shape import Convert
@@ -61,6 +62,21 @@ def _refuse(rule: Rule, problem: KernelProblem, target: Target) -> str | None:
     """Why the target has no kernel of the rule for the problem, None where it has."""
     reason = rule.refuse(problem)
     return rule.refuse_gpu(problem, target.gpu) if reason is None and target.gpu is not None else reason
+
+
+def _reads_apart(rule: Rule, problem: KernelProblem, target: Target) -> tuple[int, ...]:
+    """The inputs whose rows may lie apart."""
+    found = {*rule.reads_apart(problem)}
+    if rule.stages_apart and target.gpu is not None and is_computed(problem) and len(problem.outputs[0].shape) > 1:
+        for stage, how in zip(problem.epilogue, spreads(problem), strict=True):
+            if stage.operand is not None and how is not None and how.reach is Reach.SAME:
+                found |= set() if problem.inputs[stage.operand].constant else {stage.operand}
+    return tuple(sorted(found))
+
+
+def _is_pitched(rule: Rule, problem: KernelProblem, target: Target) -> bool:
+    """Whether rows of the output may lie apart."""
+    return rule.pitched(problem) or (target.gpu is not None and rule.gpu_pitched(problem))
 
 
 def _refused_forms(rule: Rule, problem: KernelProblem, target: Target) -> list[str]:
@@ -130,8 +146,8 @@ class RuleFamily:
         view = rule.is_view(problem)
         share = () if view else may_share(problem, node.inputs, rule.in_place)
         offset = rule.view_offset(problem) if view else 0
-        pitched = (0,) if not view and rule.pitched(problem) else ()
-        apart = () if view else rule.reads_apart(problem)
+        pitched = (0,) if not view and _is_pitched(rule, problem, target) else ()
+        apart = () if view else _reads_apart(rule, problem, target)
         step = ProposedStep(problem, node.inputs, node.outputs, share, view, offset, pitched, apart)
         best = self._candidate if view else self.candidates(problem, target)[0][0]
         return Alternative((node.name,), self.name, (step,), self.predict(problem, best, target))

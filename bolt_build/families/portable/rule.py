@@ -44,7 +44,8 @@ class Rule:
     `gpu_seconds` all of its time, where those do not say it. `in_place` names inputs of the op itself whose memory may
     also be the output's. Where `is_view`, nothing runs: the output is the input's bytes from `view_offset` on. Where
     `pitched`, rows of the output may be stored further apart than they are long; `reads_apart` are the inputs whose
-    rows may lie so.
+    rows may lie so. Where `stages_apart`, those that stages combine with the result may lie so on GPUs, and where
+    `gpu_pitched` the output's: a host would divide for each element.
 
     All that is of the plain kernel, which candidates call direct. `plain` says how a GPU's is cut, where there is a
     choice. `forms` are other kernels that a GPU has.
@@ -65,6 +66,8 @@ class Rule:
     view_offset: Callable[[KernelProblem], int] = lambda problem: 0
     pitched: Callable[[KernelProblem], bool] = lambda problem: False
     reads_apart: Callable[[KernelProblem], tuple[int, ...]] = lambda problem: ()
+    stages_apart: bool = False
+    gpu_pitched: Callable[[KernelProblem], bool] = lambda problem: False
     refuse_gpu: Callable[[KernelProblem, Gpu], str | None] = lambda problem, gpu: None
     plain: AnyPlain | None = None
     forms: tuple[AnyForm, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bolt_build.dtypes import DType
@@ -100,13 +100,27 @@ def _sides_apart(problem: KernelProblem) -> tuple[int, ...]:
     return tuple(index for index in op_operands(problem) if not problem.inputs[index].constant)
 
 
+def _stores_apart(problem: KernelProblem, whole: Callable[[KernelProblem], bool]) -> bool:
+    """Whether rows of the output may lie apart: of the plain kernel, which has no other form beside it where threads
+    have whole accesses."""
+    return is_computed(problem) and len(problem.outputs[0].shape) > 1 and whole(problem)
+
+
+def _rows(problem: KernelProblem, at: StepExpressions) -> str:
+    """The output, or its rows where they lie apart."""
+    output, pitch = problem.outputs[0], at.pitch(0)
+    if not pitch:
+        return at.outputs[0]
+    return f"bolt::portable::apart_rows<{COMPUTED[output.format.dtype]}>({at.outputs[0]}, {output.row}, {pitch})"
+
+
 def _elementwise(problem: KernelProblem, at: StepExpressions, stages: str, axis: int | None) -> StepCode:
     output, pitch = problem.outputs[0], at.input_pitch(0)
     outer, channels, inner = around(output, _innermost(output) if pitch else axis)
     types = f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[output.format.dtype]}"
     apart = {"pitch": pitch} if pitch else {}
     parameters = struct("bolt::portable::Elementwise", outer=outer, channels=channels, inner=inner, **apart)
-    call = f"bolt::portable::elementwise<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {stages});"
+    call = f"bolt::portable::elementwise<{types}>(r, {parameters}, {at.inputs[0]}, {_rows(problem, at)}, {stages});"
     return StepCode(("bolt_portable/elementwise.h",), None, "", call)
 
 
@@ -298,6 +312,10 @@ def _activation_bandwidth(problem: KernelProblem) -> float:
     return _LOOKED * searched(_ACCESSES[0], 1, _element_bytes(problem), run)
 
 
+def _whole_activation(problem: KernelProblem) -> bool:
+    return _activation_bandwidth(problem) == 1.0
+
+
 def _whole(problem: KernelProblem) -> bool:
     return _broadcast_bandwidth(problem) == 1.0
 
@@ -323,7 +341,7 @@ def _broadcast(problem: KernelProblem, at: StepExpressions, function: str, both:
     types = ", ".join([function, *(COMPUTED[operand.format.dtype] for operand in operands)])
     call = (
         f"bolt::portable::broadcast<{types}>(r, {parameters}, {at.inputs[left]}, {at.inputs[right]}, "
-        f"{at.outputs[0]}, {chain(problem, at)});"
+        f"{_rows(problem, at)}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/elementwise.h",), None, "", call)
 
@@ -337,7 +355,9 @@ RULES = (
         gpu_bandwidth=_activation_bandwidth,
         in_place=(0,),
         reads_apart=_reads_apart,
-        forms=(flat_form(_activation_points, lambda problem: _activation_bandwidth(problem) == 1.0),),
+        stages_apart=True,
+        gpu_pitched=lambda problem: _stores_apart(problem, _whole_activation),
+        forms=(flat_form(_activation_points, _whole_activation),),
     ),
     Rule(
         Binary,
@@ -347,6 +367,8 @@ RULES = (
         gpu_bandwidth=_broadcast_bandwidth,
         in_place=(0, 1),
         reads_apart=_sides_apart,
+        stages_apart=True,
+        gpu_pitched=lambda problem: _stores_apart(problem, _whole),
         forms=(flat_form(_points, _whole), tiled_form(_points, _whole_tiles)),
     ),
     Rule(BatchNorm, _refuse_batch_norm, _emit_batch_norm, _efficiency, in_place=(0,), reads_apart=_reads_apart),

@@ -21,6 +21,18 @@ struct Broadcast {
   int channel_axis;
 };
 
+/// An output whose rows lie apart, in the place of a pointer to a dense one. GPUs alone have it.
+template <typename T>
+struct ApartRows {
+  T* data;
+  Spaced place;
+  BOLT_HD T* operator+(Index element) const { return data + place(element); }
+};
+template <typename T>
+ApartRows<T> apart_rows(void* data, Index row, Index pitch) {
+  return {static_cast<T*>(data), {row, pitch}};
+}
+
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)

@@ -7,8 +7,27 @@
 
 namespace bolt::portable {
 
+/// Whether `lanes` neighbours of an output are one access.
+template <typename T>
+bool out_in_lanes(const T* out, int lanes) {
+  return in_lanes(out, lanes);
+}
+template <typename T>
+bool out_in_lanes(const ApartRows<T>& out, int lanes) {
+  return in_lanes(out.data, lanes) && out.place.row % lanes == 0 && out.place.pitch % lanes == 0;
+}
+
+/// What `store_flat` does, where rows lie apart.
+template <int lanes, typename T>
+__device__ inline void store_flat(const ApartRows<T>& out, std::uint32_t base, std::uint32_t elements,
+                                  const Lanes<T, lanes>& values) {
+#pragma unroll
+  for (int i = 0; i < lanes; ++i)
+    if (base + i < elements) *(out + (base + i)) = values.at[i];
+}
+
 template <int lanes, bool apart, typename In, typename Out, typename Epilogue>
-void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out* out, const Epilogue& epilogue) {
+void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out out, const Epilogue& epilogue) {
   const bool last = p.inner == 1;
   const Divisor inner(last ? p.channels / lanes : p.inner / lanes), channels(p.channels);
   launch_each(
@@ -26,9 +45,9 @@ void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out* ou
 }
 
 /// Rows that no whole access divides, of neighbours of the output that may be of two of them.
-template <typename In, typename Out, typename Epilogue>
-void elementwise_flat(const Run& r, const Elementwise& p, const In* in, Out* out, const Epilogue& epilogue) {
-  constexpr int lanes = flat_lanes<Out>;
+template <typename T, typename In, typename Out, typename Epilogue>
+void elementwise_flat(const Run& r, const Elementwise& p, const In* in, Out out, const Epilogue& epilogue) {
+  constexpr int lanes = flat_lanes<T>;
   const Index pitch = p.pitch ? p.pitch : p.channels * p.inner;
   const Index extent[3] = {p.outer, p.channels, p.inner}, step[3] = {pitch, p.inner, 1}, along[3] = {0, 1, 0};
   const int rank = p.inner == 1 ? 2 : 3;
@@ -44,7 +63,7 @@ void elementwise_flat(const Run& r, const Elementwise& p, const In* in, Out* out
         Index channel[lanes];
         channels.each<lanes>(base, [&](int i, Index at) { channel[i] = at; });
         epilogue_flat<lanes>(epilogue, x, base, side.last, channel, whole);
-        Lanes<Out, lanes> made;
+        Lanes<T, lanes> made;
 #pragma unroll
         for (int i = 0; i < lanes; ++i) store(&made.at[i], x[i]);
         store_flat<lanes>(out, base, side.last + 1, made);
@@ -52,15 +71,25 @@ void elementwise_flat(const Run& r, const Elementwise& p, const In* in, Out* out
       "elementwise");
 }
 
-template <typename In, typename Out, typename Epilogue>
-void elementwise(const Run& r, const Elementwise& p, const void* input, void* output, const Epilogue& epilogue) {
-  const In* in = static_cast<const In*>(input);
-  Out* out = static_cast<Out*>(output);
+/// To rows of `T` that are dense or lie apart.
+template <typename T, typename In, typename Out, typename Epilogue>
+void elementwise_to(const Run& r, const Elementwise& p, const In* in, Out out, const Epilogue& epilogue) {
   const Index run = p.inner == 1 ? p.channels : p.inner;
-  const bool lanes = run % wide == 0 && p.pitch % wide == 0 && aligned_to_16(in, out) && epilogue_in_lanes(epilogue, wide);
-  if (!lanes) return elementwise_flat<In, Out>(r, p, in, out, epilogue);
+  const bool lanes = run % wide == 0 && p.pitch % wide == 0 && aligned_to_16(in) && out_in_lanes(out, wide) &&
+                     epilogue_in_lanes(epilogue, wide);
+  if (!lanes) return elementwise_flat<T>(r, p, in, out, epilogue);
   if (p.pitch) return elementwise_lanes<wide, true>(r, p, in, out, epilogue);
   elementwise_lanes<wide, false>(r, p, in, out, epilogue);
+}
+
+template <typename In, typename Out, typename Epilogue>
+void elementwise(const Run& r, const Elementwise& p, const void* input, void* output, const Epilogue& epilogue) {
+  elementwise_to<Out>(r, p, static_cast<const In*>(input), static_cast<Out*>(output), epilogue);
+}
+template <typename In, typename Out, typename Epilogue>
+void elementwise(const Run& r, const Elementwise& p, const void* input, const ApartRows<Out>& output,
+                 const Epilogue& epilogue) {
+  elementwise_to<Out>(r, p, static_cast<const In*>(input), output, epilogue);
 }
 
 /// Steps of both sides and of the channel, in `lanes` of the innermost axis.
@@ -85,7 +114,7 @@ __device__ inline void load_side(const T* from, Index step, float* values) {
 }
 
 template <int lanes, typename Function, typename A, typename B, typename Out, typename Epilogue>
-void broadcast_lanes(const Run& r, const Broadcast& p, const A* a, const B* b, Out* out, const Epilogue& epilogue) {
+void broadcast_lanes(const Run& r, const Broadcast& p, const A* a, const B* b, Out out, const Epilogue& epilogue) {
   const Walk<3> walk = broadcast_walk<lanes>(p);
   const int last = p.rank - 1;
   const Index da = p.a[last], db = p.b[last];
@@ -107,9 +136,9 @@ void broadcast_lanes(const Run& r, const Broadcast& p, const A* a, const B* b, O
 }
 
 /// Rows that are no whole accesses, or whose elements are no neighbours.
-template <typename Function, typename A, typename B, typename Out, typename Epilogue>
-void broadcast_flat(const Run& r, const Broadcast& p, const A* a, const B* b, Out* out, const Epilogue& epilogue) {
-  constexpr int lanes = flat_lanes<Out>;
+template <typename Function, typename T, typename A, typename B, typename Out, typename Epilogue>
+void broadcast_flat(const Run& r, const Broadcast& p, const A* a, const B* b, Out out, const Epilogue& epilogue) {
+  constexpr int lanes = flat_lanes<T>;
   Index along[Broadcast::most] = {}, elements = 1;
   for (int axis = 0; axis < p.rank; ++axis) elements *= p.extent[axis];
   if (p.channel_axis >= 0) along[p.channel_axis] = 1;
@@ -128,7 +157,7 @@ void broadcast_flat(const Run& r, const Broadcast& p, const A* a, const B* b, Ou
         Index channel[lanes];
         channels.each<lanes>(base, [&](int i, Index at) { channel[i] = at; });
         epilogue_flat<lanes>(epilogue, x, base, left.last, channel, whole);
-        Lanes<Out, lanes> made;
+        Lanes<T, lanes> made;
 #pragma unroll
         for (int i = 0; i < lanes; ++i) store(&made.at[i], x[i]);
         store_flat<lanes>(out, base, left.last + 1, made);
@@ -146,14 +175,11 @@ bool side_in_lanes(const Broadcast& p, const Index (&steps)[Broadcast::most], co
   return fits;
 }
 
-template <typename Function, typename A, typename B, typename Out, typename Epilogue>
-void broadcast(const Run& r, const Broadcast& p, const void* left, const void* right, void* output,
-               const Epilogue& epilogue) {
-  const A* a = static_cast<const A*>(left);
-  const B* b = static_cast<const B*>(right);
-  Out* out = static_cast<Out*>(output);
+/// To rows of `T` that are dense or lie apart.
+template <typename Function, typename T, typename A, typename B, typename Out, typename Epilogue>
+void broadcast_to(const Run& r, const Broadcast& p, const A* a, const B* b, Out out, const Epilogue& epilogue) {
   const auto fits = [&](int lanes) {
-    return p.extent[p.rank - 1] % lanes == 0 && in_lanes(out, lanes) && side_in_lanes(p, p.a, a, lanes) &&
+    return p.extent[p.rank - 1] % lanes == 0 && out_in_lanes(out, lanes) && side_in_lanes(p, p.a, a, lanes) &&
            side_in_lanes(p, p.b, b, lanes) && epilogue_in_lanes(epilogue, lanes);
   };
   if (fits(wide)) {
@@ -161,8 +187,20 @@ void broadcast(const Run& r, const Broadcast& p, const void* left, const void* r
   } else if (fits(narrow)) {
     broadcast_lanes<narrow, Function>(r, p, a, b, out, epilogue);
   } else {
-    broadcast_flat<Function>(r, p, a, b, out, epilogue);
+    broadcast_flat<Function, T>(r, p, a, b, out, epilogue);
   }
+}
+
+template <typename Function, typename A, typename B, typename Out, typename Epilogue>
+void broadcast(const Run& r, const Broadcast& p, const void* left, const void* right, void* output,
+               const Epilogue& epilogue) {
+  broadcast_to<Function, Out>(r, p, static_cast<const A*>(left), static_cast<const B*>(right), static_cast<Out*>(output),
+                              epilogue);
+}
+template <typename Function, typename A, typename B, typename Out, typename Epilogue>
+void broadcast(const Run& r, const Broadcast& p, const void* left, const void* right, const ApartRows<Out>& output,
+               const Epilogue& epilogue) {
+  broadcast_to<Function, Out>(r, p, static_cast<const A*>(left), static_cast<const B*>(right), output, epilogue);
 }
 
 }  // namespace bolt::portable
