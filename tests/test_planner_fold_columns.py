@@ -57,7 +57,13 @@ def test_a_residual_goes_with_it() -> None:
     agrees(before, result.graph)
 
 
-@pytest.mark.parametrize(("taps", "columns", "folded"), [(41, 1 << 19, True), (39, 1 << 19, False), (41, 4096, False)])
+@pytest.mark.parametrize(
+    ("taps", "columns", "folded"),
+    [
+        (41, 1 << 19, True), (39, 1 << 19, False), (41, 4096, False),
+        (31, 3 << 19, True), (29, 3 << 19, False), (31, (3 << 19) + 1, False),
+    ],
+)  # fmt: skip
 def test_fewer_taps_do_along_one_axis_of_large_images(taps: int, columns: int, folded: bool) -> None:
     """As in encoders of speech. The blocks of a window of rows and columns have more zeros."""
     pads = f"pads_begin=[{taps // 2}] pads_end=[{taps // 2}]"

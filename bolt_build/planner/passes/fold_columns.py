@@ -7,6 +7,7 @@ multiplies few zeros more than the window reaches over: a window of 31 columns i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -24,9 +25,11 @@ from bolt_build.targets import Target
 
 _BLOCK = 8
 """Columns that become channels: a group that tensor cores take whole."""
-_LEAST, _LEAST_ALONG, _LARGE = 80, 40, 1 << 20
-"""Taps of a window from which on products pay, with the two movements around them; and of one over columns alone, whose
-blocks have few zeros, for images of so many elements. None has timed it."""
+_LEAST = 80
+"""Taps of a window from which on products pay, with the two movements around them."""
+_LEAST_ALONG = ((40, 1 << 20, 1), (31, 4 << 20, _BLOCK))
+"""The same of a window over columns alone, whose blocks have few zeros, for images of so many elements and of a multiple
+of so many columns: beside many bytes a launch is little, and whole blocks need no zeros. No GPU has timed it."""
 SUFFIX = ".blocks"
 """Behind the name of a weight over blocks of columns."""
 
@@ -59,8 +62,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         filters, each, *kernel = editor.type(node.op_inputs[1]).shape
         x, y = editor.type(node.inputs[0]).shape, editor.type(node.outputs[0]).shape
-        least = _LEAST_ALONG if kernel[-1] == prod(kernel) and prod(x) >= _LARGE else _LEAST
-        if each > 1 or filters != node.op.groups or prod(kernel) < least or len(kernel) > 2:
+        if each > 1 or filters != node.op.groups or prod(kernel) < _least(kernel, x) or len(kernel) > 2:
             continue
         blocks = _blocks(node.op, x[-1], y[-1], kernel[-1])
         obstacle = _obstacle(editor, node, node.op, blocks)
@@ -71,6 +73,14 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         reason = f"a window of {kernel[-1]} columns is one of {blocks.window} blocks of {_BLOCK}"
         journal.did(node.name, "folded columns into channels", reason)
     return journal.result(editor.finish())
+
+
+def _least(kernel: Sequence[int], x: Sequence[int]) -> int:
+    """Taps from which on the window of an image is folded."""
+    if kernel[-1] != prod(kernel):
+        return _LEAST
+    found = (taps for taps, size, columns in _LEAST_ALONG if prod(x) >= size and x[-1] % columns == 0)
+    return min(found, default=_LEAST)
 
 
 def _obstacle(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> str | None:
