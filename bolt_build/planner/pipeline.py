@@ -20,6 +20,7 @@ from bolt_build.planner.passes.copies import REMOVE_COPIES
 from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_norms import NORM_EARLY
+from bolt_build.planner.passes.early_parts import NORM_PARTS
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.expands import BROADCAST
@@ -106,6 +107,7 @@ PIPELINE: tuple[Pass, ...] = (
     TURN_IMAGES,  # activations and normalisations are recognised by their last axis
     FOLD_PADS,  # in front of the transposes that are gone
     NORM_EARLY,  # to where it is folded
+    NORM_PARTS,  # likewise
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now
