@@ -363,6 +363,7 @@ FURTHER = (
     "slide-max-dilated-portable-slidingx8x4x2x2x11x1-f16/channels_last-f16/channels_last",
     "resample-planes-in-no-order-portable-stagedx1x1x2x9-f16/row-f16/row",
     "resample-linear-planes-portable-streamedx4x4x2x2x9x3-f16/row-f16/row",
+    "resample-linear-planes-portable-streamedx4x4x2x2x9x3-f16/row-f32/row",
     "resample-planes-in-no-order-portable-streamedx2x1x2x2x5x4-f16/row-f16/row",
     "slide-planes-max-portable-stagedx2x4x2x9-f16/row-f16/row",
     "slide-planes-average-portable-streamedx2x1x3x1x3x4-f16/row-f16/row",

@@ -11,7 +11,7 @@ from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Candidate
+from bolt_build.families.base import Candidate, TensorFormat
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.flat_rows import RowTile
 from bolt_build.families.portable.kernels.resample import ResampleTile
@@ -121,7 +121,21 @@ def staged_resample_trials() -> list[Trial]:
         plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is ROW)
         cut = (kind(*tile) for tile in tiles)
         found += [replace(plain, candidate=candidate_of("portable", algorithm, tile)) for tile in cut]
-    return found
+    return found + _wider_trials()
+
+
+def _wider_trials() -> list[Trial]:
+    """Planes of half precision that become fp32, as models have their outputs."""
+    layer = STREAMED[0][0]
+    if not asked([layer]):
+        return []
+    wide = next(
+        each for each in trials_of(layer, "portable")
+        if each.step.problem.outputs[0].format == TensorFormat(DType.F32, ROW)
+    )  # fmt: skip
+    staged, streamed = StagedPlanesTile(*STAGED[0][1][0]), StreamedPlanesTile(*STREAMED[0][1][1])
+    chosen = (DIRECT, candidate_of("portable", "staged", staged), candidate_of("portable", "streamed", streamed))
+    return [replace(wide, candidate=candidate) for candidate in chosen]
 
 
 def resample_trials() -> list[Trial]:

@@ -82,9 +82,10 @@ def test_pixels_may_lie_apart_where_they_are_whole() -> None:
         graph, node = graph_with(resampled("one", shape, *tables, precision=DType.F16))
         return [each.steps[0].pitched for each in FAMILY.propose(graph, node, H100, DType.F16)[0]]
 
-    assert apart((2, 8, 5, 5), (2, 10, 2), (3, 10, 2)) == [(), (0,)]
-    assert apart((2, 8, 5, 5), (2, 10, 2)) == [(), (0,)]
-    assert apart((2, 8, 5, 5, 5), (2, 10, 2), (3, 10, 2)) == [(), ()]
+    # Planes, pixels, and planes that are stored in fp32.
+    assert apart((2, 8, 5, 5), (2, 10, 2), (3, 10, 2)) == [(), (0,), ()]
+    assert apart((2, 8, 5, 5), (2, 10, 2)) == [(), (0,), ()]
+    assert apart((2, 8, 5, 5, 5), (2, 10, 2), (3, 10, 2)) == [(), (), ()]
 
 
 def test_what_no_kernel_resamples_has_a_reason() -> None:
@@ -148,3 +149,17 @@ def test_a_row_of_single_neighbours_knows_tables_and_extents() -> None:
         "static_cast<const std::int64_t*>(fh), static_cast<const std::int64_t*>(fw), static_cast<const float*>(wh), "
         'static_cast<const float*>(ww)}, y, "movement");'
     )
+
+
+def test_planes_are_stored_as_the_models_outputs_are() -> None:
+    """Maps of classes are made as large as the image last: nothing converts them to fp32 behind that."""
+    graph, node = graph_with(resampled("classes", (32, 21, 28, 28), (2, 224, 2), (3, 224, 2)))
+    problems = [each.steps[0].problem for each in FAMILY.propose(graph, node, H100, DType.F16)[0]]
+    wide = [problem for problem in problems if problem.outputs[0].format.dtype is DType.F32]
+    assert [problem.outputs[0].format.layout for problem in wide] == [Layout.ROW]
+    first = FAMILY.candidates(wide[0], H100)[0][0]
+    at = StepExpressions(("x", "f", "w", "g", "v"), ("y",), (None, "f", "w", "g", "v"))
+    assert "algorithm=streamed" in str(first)
+    assert ", float>(r, " in FAMILY.emit(wide[0], first, H100, at).call
+    sliding = candidate_of("portable", "sliding", ResampleTile(1, 4, 1, 16))
+    assert FAMILY.refuse(wide[0], sliding, H100) == "sliding: stores elements as they are read"

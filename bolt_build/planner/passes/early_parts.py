@@ -1,8 +1,8 @@
 """Normalises and activates the parts of a concatenation in front of it, where each is a convolution's own result.
 
-A BatchNorm behind a concatenation is no convolution's: it would be a pass over memory, with the activation behind it. For
-each part it is folded into the weights of the convolution, and the activation is in its epilogue. For example windows of
-several sizes side by side, as in MixNet, and the two halves of a cross-stage block.
+A BatchNorm behind a concatenation is no convolution's: it would be a pass over memory, with the activation behind it.
+For each part it is folded into the weights of the convolution, and the activation is in its epilogue. For example
+windows of several sizes side by side, as in MixNet, and the two halves of a cross-stage block.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 
 def _reader(editor: GraphEditor, concat: Node) -> Node | None:
-    """What alone reads the concatenation, where a convolution in front of it could do that: a BatchNorm of constants, or
-    an activation."""
+    """What alone reads the concatenation, where a convolution in front of it could do that: a BatchNorm of constants,
+    or an activation."""
     readers = editor.readers(concat.outputs[0])
     if len(readers) != 1 or readers[0].epilogue or editor.not_private(concat.outputs[0]) is not None:
         return None

@@ -28,8 +28,9 @@ _BLOCK = 8
 _LEAST = 80
 """Taps of a window from which on products pay, with the two movements around them."""
 _LEAST_ALONG = ((40, 1 << 20, 1), (31, 4 << 20, _BLOCK))
-"""The same of a window over columns alone, whose blocks have few zeros, for images of so many elements and of a multiple
-of so many columns: beside many bytes a launch is little, and whole blocks need no zeros. No GPU has timed it."""
+"""The same of a window over columns alone, whose blocks have few zeros, for images of so many elements and of a
+multiple of so many columns: beside many bytes a launch is little, and whole blocks need no zeros. No GPU has timed it.
+"""
 SUFFIX = ".blocks"
 """Behind the name of a weight over blocks of columns."""
 

@@ -12,7 +12,13 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, m
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.pool_windows import channels_last
-from bolt_build.families.portable.kernels.resample_images import Images, are_pixels, arguments, images_of
+from bolt_build.families.portable.kernels.resample_images import (
+    Images,
+    are_pixels,
+    arguments,
+    images_of,
+    stores_wider,
+)
 from bolt_build.families.portable.kernels.resample_rows import FORM as ROWS
 from bolt_build.families.portable.kernels.resample_staged import FORM as STAGED
 from bolt_build.families.portable.kernels.resample_staged import STREAMED
@@ -41,8 +47,9 @@ def _refuse(problem: KernelProblem) -> str | None:
     assert isinstance(op, Resample)
     if not all(table.constant for table in tables):
         return "resamples with tables that are known when the engine is built"
-    if data.format != problem.outputs[0].format:
-        return "resamples only within one element type and layout"
+    made = problem.outputs[0].format
+    if data.format != made and not (stores_wider(problem) and data.format.layout is made.layout):
+        return "resamples only within one element type and layout, or planes of half precision to fp32"
     if channels_last(problem):
         order = memory_axes(len(data.shape), data.format.layout)
         if any(order.index(one) + 1 != order.index(other) for one, other in pairwise(op.axes)):
@@ -180,6 +187,7 @@ def _seconds(problem: KernelProblem, tile: ResampleTile, target: Target) -> floa
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     parameters, axes = arguments(images_of(problem), at)
     kind = ctype(problem.inputs[0].format.dtype)
+    kind += ", float" if stores_wider(problem) else ""
     call = f"bolt::portable::resample<{kind}>(r, {parameters}, {axes}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(_HEADER, None, "", call)
 
@@ -212,7 +220,7 @@ def _plain_seconds(problem: KernelProblem, target: Target) -> float:
 FORM: Form[ResampleTile] = Form(
     "sliding",
     lambda problem: prod(problem.outputs[0].shape) > 0,
-    lambda problem, gpu: None,
+    lambda problem, gpu: "stores elements as they are read" if stores_wider(problem) else None,
     lambda problem, gpu: _tiles(images_of(problem)),
     lambda problem, tile, gpu: refuse_tile(tile, images_of(problem), gpu),
     _seconds,

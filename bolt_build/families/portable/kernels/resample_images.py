@@ -6,8 +6,10 @@ import functools
 from dataclasses import dataclass
 from math import ceil, prod
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.portable.kernels.pool_windows import channels_last
 from bolt_build.graph.ops.resample import Resample
 
@@ -59,6 +61,12 @@ def images_of(problem: KernelProblem) -> Images:
     else:
         rows, columns = own
     return Images(outer, rows, columns, inner, source.format.dtype.nbytes)
+
+
+def stores_wider(problem: KernelProblem) -> bool:
+    """Whether planes of half precision become fp32, as models have their outputs."""
+    given, made = problem.inputs[0].format.dtype, problem.outputs[0].format.dtype
+    return given in HALVES and made is DType.F32 and not channels_last(problem)
 
 
 def are_pixels(problem: KernelProblem) -> bool:

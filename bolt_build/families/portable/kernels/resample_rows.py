@@ -6,7 +6,7 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.kernels.flat_rows import FlatRows, row_form
 from bolt_build.families.portable.kernels.pool_windows import channels_last
-from bolt_build.families.portable.kernels.resample_images import Images, images_of
+from bolt_build.families.portable.kernels.resample_images import Images, images_of, stores_wider
 from bolt_build.families.portable.kernels.tile_threads import numbers
 from bolt_build.families.portable.typed import ctype
 
@@ -27,10 +27,11 @@ def _read(images: Images) -> float:
 
 
 def nearest(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
-    """Rows of nearest pixels; None of results that have several neighbours, of pixels of channels, and of nothing."""
+    """Rows of nearest pixels; None of results that have several neighbours, of pixels of channels, of results in another
+    type, and of nothing."""
     images = images_of(problem)
     rows, columns = images.rows, images.columns
-    if channels_last(problem) or max(rows.taps, columns.taps) != 1 or not problem.outputs[0].type.elements:
+    if channels_last(problem) or stores_wider(problem) or max(rows.taps, columns.taps) != 1 or not problem.outputs[0].type.elements:
         return None
     kind = ctype(problem.inputs[0].format.dtype)
     extents = numbers((rows.extent, rows.made, columns.extent, columns.made, images.inner))

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.portable.kernels.pool_windows import channels_last
-from bolt_build.families.portable.kernels.resample_images import ImageAxis, Images, arguments, images_of
+from bolt_build.families.portable.kernels.resample_images import (
+    ImageAxis,
+    Images,
+    arguments,
+    images_of,
+    stores_wider,
+)
 from bolt_build.families.portable.kernels.staged_planes import Planes, StagedPlanesTile, staged_planes
 from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile, kernel, streamed_planes
 from bolt_build.families.portable.typed import ctype
@@ -33,7 +39,7 @@ def _planes(problem: KernelProblem) -> Planes:
     return Planes(
         images.outer, rows.extent, rows.made, columns.extent * images.inner, columns.made * images.inner,
         max(rows.taps, 1), rows.taps, max(columns.taps, 1), step, 1 if rows.taps else 0, floats,
-        1 if columns.taps else 0, images.nbytes, images.nbytes,
+        1 if columns.taps else 0, images.nbytes, problem.outputs[0].format.dtype.nbytes,
     )  # fmt: skip
 
 
@@ -48,6 +54,7 @@ def _call(
     images, planes = _images(problem), _planes(problem)
     parameters, axes = arguments(images, at)
     how = f"{tile.text(planes)}, {images.rows.taps}, {images.columns.taps}, {images.inner}{own}"
+    how += ", float" if stores_wider(problem) else ""
     call = (
         f"bolt::portable::{name}{ctype(problem.inputs[0].format.dtype)}, {how}>(r, {parameters}, {axes}, "
         f"{down}, {tile.given(planes)}, {at.inputs[0]}, {at.outputs[0]});"

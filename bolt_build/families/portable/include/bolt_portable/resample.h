@@ -30,8 +30,8 @@ struct Resample {
 };
 
 /// Element `item` of the result, in the order of memory: all of its neighbours in one loop nest.
-template <typename T>
-BOLT_HD void resample_one(const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, const T* from, T* to,
+template <typename T, typename Out>
+BOLT_HD void resample_one(const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, const T* from, Out* to,
                           Index item) {
   const Position element = static_cast<Position>(item), inner = static_cast<Position>(p.inner);
   const Position pixel = element / inner, line = pixel / static_cast<Position>(columns.made);
@@ -45,15 +45,15 @@ BOLT_HD void resample_one(const Resample& p, const ResampledAxis& rows, const Re
       part += columns.weight(x, j) * cast<float>(read(row + columns.place(x, j) * p.in_cell));
     sum += rows.weight(y, i) * part;
   }
-  to[static_cast<Index>(pixel) * p.out_cell + c] = portable::element<T>(sum);
+  to[static_cast<Index>(pixel) * p.out_cell + c] = portable::element<Out>(sum);
 }
 
 /// The plain kernel: each element by itself.
-template <typename T>
+template <typename T, typename Out = T>
 void resample(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, const void* input,
               void* output) {
   const T* from = static_cast<const T*>(input);
-  T* to = static_cast<T*>(output);
+  Out* to = static_cast<Out*>(output);
   for_each_item(
       r, p.outer * rows.made * columns.made * p.inner, rows.terms() * columns.terms(),
       [=] BOLT_BODY(Index item) { resample_one(p, rows, columns, from, to, item); }, "resampling");

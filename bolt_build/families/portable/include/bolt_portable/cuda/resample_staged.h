@@ -7,10 +7,10 @@
 namespace bolt::portable {
 
 /// A row of results is made of `taps_h` rows, an element of one of `taps_w` pixels of `inner` elements; 0 as in ResampledAxis.
-template <typename T, typename Tile, int taps_h, int taps_w, int inner>
+template <typename T, typename Tile, int taps_h, int taps_w, int inner, typename Made = T>
 struct StagedResampling {
   using In = T;
-  using Out = T;
+  using Out = Made;
   static constexpr bool repeats = true, ordered = taps_h == 0;
   static constexpr int height = Tile::height, width = Tile::width, pixels = Tile::row / inner;
   static constexpr int floats = taps_h == 0 ? 0 : height > 4 ? 8 : height > 2 ? 4 : height;
@@ -65,33 +65,34 @@ struct StagedResampling {
   }
 
   /// For tables that no image has: results of rows that lie in no order, or far apart.
-  __device__ void one_by_one(const T* in, T* out, Index element) const { resample_one(p, rows, columns, in, out, element); }
+  __device__ void one_by_one(const T* in, Out* out, Index element) const { resample_one(p, rows, columns, in, out, element); }
 };
 
 /// Resampling by rows in shared memory, of strips of `down` rows, with room for so many elements of the input. Where memory is
 /// not as the planner expects it (tensors that are not aligned, pixels that lie apart), as `resample`.
-template <typename T, typename Tile, int taps_h, int taps_w, int inner>
+template <typename T, typename Tile, int taps_h, int taps_w, int inner, typename Out = T>
 void resample_staged(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, int down,
                      int room, const void* input, void* output) {
   const T* in = static_cast<const T*>(input);
-  T* out = static_cast<T*>(output);
+  Out* out = static_cast<Out*>(output);
   if (!aligned_to_16(in, out) || p.in_cell != p.inner || p.out_cell != p.inner)
-    return resample<T>(r, p, rows, columns, input, output);
-  staged_planes<Tile>(r, "resampling", p.outer, StagedResampling<T, Tile, taps_h, taps_w, inner>{p, rows, columns}, down, room,
-                      in, out);
+    return resample<T, Out>(r, p, rows, columns, input, output);
+  staged_planes<Tile>(r, "resampling", p.outer, StagedResampling<T, Tile, taps_h, taps_w, inner, Out>{p, rows, columns}, down,
+                      room, in, out);
 }
 
 /// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once; of rows that are left out none is
 /// read where `Kernel` is PickedPlanes.
-template <template <typename, typename, int> class Kernel, typename T, typename Tile, int taps_h, int taps_w, int inner, int near>
+template <template <typename, typename, int> class Kernel, typename T, typename Tile, int taps_h, int taps_w, int inner, int near,
+          typename Out = T>
 void resample_streamed(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, int down,
                        int turns, int room, const void* input, void* output) {
   const T* in = static_cast<const T*>(input);
-  T* out = static_cast<T*>(output);
+  Out* out = static_cast<Out*>(output);
   if (!aligned_to_16(in, out) || p.in_cell != p.inner || p.out_cell != p.inner)
-    return resample<T>(r, p, rows, columns, input, output);
+    return resample<T, Out>(r, p, rows, columns, input, output);
   streamed_planes<Kernel, Tile, near>(r, "resampling", p.outer,
-                                      StagedResampling<T, Tile, taps_h, taps_w, inner>{p, rows, columns}, down, turns, room,
+                                      StagedResampling<T, Tile, taps_h, taps_w, inner, Out>{p, rows, columns}, down, turns, room,
                                       in, out);
 }
 
