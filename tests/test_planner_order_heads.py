@@ -95,3 +95,43 @@ def test_whole_heads_and_what_reads_them_otherwise_leave_the_columns_in_their_or
           %z = relu(%r) // "z"
         }""")
     assert run(ORDER_HEADS, before).graph == before
+
+
+MOVED = """
+    graph g batch=2 (%x: f32[2,5,6]) -> ({outputs}) {{
+      const %w: f32[6,24] #
+      const %b: f32[24] #
+      %a = matmul(%x, %w, %b) // "a"
+      %r = reshape(%a) shape={cut} // "r"
+      %t = transpose(%r) perm={perm} // "t"
+      %y = relu(%t) // "y"
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("cut", "perm", "shape"),
+    [
+        ("[2,5,4,3,2]", "[0,1,3,2,4]", "[2,5,3,4,2]"), ("[10,4,3,2]", "[0,2,1,3]", "[10,3,4,2]"),
+        ("[2,5,4,6]", "[0,1,3,2]", "[2,5,6,4]"), ("[10,2,12]", "[0,2,1]", "[10,12,2]"),
+    ],
+)  # fmt: skip
+def test_a_product_leaves_its_columns_as_what_is_behind_it_moves_them(cut: str, perm: str, shape: str) -> None:
+    """BLOOM's queries, keys and values of each head: three runs of columns instead."""
+    result = run(ORDER_HEADS, graph(MOVED.format(outputs="%y", cut=cut, perm=perm)))
+    assert body(result.graph) == (
+        "%'a.ordered = matmul(%x, %'w.ordered, %'b.ordered)  // \"a\"\n"
+        f'%t = reshape(%\'a.ordered) shape={shape} @t  // "r", "t"\n'
+        '%y = relu(%t)  // "y"'
+    )
+    assert said(result) == [("a", "ordered", "its channels as 't' moves them")]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "cut", "perm"),
+    [("%y, %r", "[10,4,6]", "[0,2,1]"), ("%y", "[2,5,4,6]", "[0,2,1,3]"), ("%y", "[5,2,4,6]", "[1,0,3,2]"),
+     ("%y", "[2,5,4,3,2]", "[0,4,1,2,3]"), ("%y", "[5,4,12]", "[0,2,1]")],
+    ids=["read as it was", "rows move too", "rows move apart from columns", "columns between rows", "half rows"],
+)  # fmt: skip
+def test_columns_stay_where_more_than_columns_moves(outputs: str, cut: str, perm: str) -> None:
+    before = graph(MOVED.format(outputs=outputs, cut=cut, perm=perm))
+    assert run(ORDER_HEADS, before).graph == before

@@ -72,6 +72,7 @@ from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.stacked_sums import ADD_STACKED
 from bolt_build.planner.passes.trim_windows import TRIM_WINDOWS
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
+from bolt_build.planner.passes.turned_rows import TURN_ROWS
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.planner.passes.whole_windows import REDUCE_WHOLE
 from bolt_build.planner.passes.wide_heads import WIDE_HEADS
@@ -120,6 +121,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_DEAD,  # nothing unread may count as a reader
     MULTIPLY_PATCHES,  # BatchNorms and biases are in their weights now
     CARRY_MOVES,  # biases between them are part of products now
+    TURN_ROWS,  # moves that undo each other are gone
     MERGE_MOVES,
     REMOVE_COPIES,
     ORDER_HEADS,  # what moves heads is as short as it will be

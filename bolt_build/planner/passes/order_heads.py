@@ -1,6 +1,7 @@
 """Orders the columns of a product so that what is sliced of every head lies side by side. LeViT, for example, has the
 queries, keys and values of a head beside each other: three slices of every head become three runs of columns, which
-attention reads where they lie.
+attention reads where they lie. BLOOM, GPT-NeoX and MaxViT have them so too, and a transpose behind the product would
+bring all queries in front of all keys: the columns are ordered as it leaves them, and it is gone.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ class _Part:
         return (np.arange(self.heads)[:, None] * self.run + self.begin + np.arange(self.count)).reshape(-1)
 
 
+@dataclass(frozen=True)
+class _Moved:
+    """A reshape that cuts channels and a transpose of the parts; `order` names the channels as they lie then."""
+
+    cut: Node
+    move: Node
+    order: Array
+
+
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ORDER_HEADS.name)
     for old in editor.nodes():
@@ -48,6 +58,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         parts = _parts(editor, node)
         if parts:
             _order(editor, journal, node, parts)
+        elif (moved := _moved_columns(editor, node)) is not None:
+            _order_all(editor, journal, node, moved)
     found = journal.result(editor.finish())
     if not found.decisions:
         return found
@@ -106,6 +118,49 @@ def _part(cut: Node, reader: Node, axis: int, shape: tuple[int, ...]) -> _Part |
     if not whole or count[axis + 1] == shape[axis + 1] or any(each != 1 for each in step):
         return None
     return _Part(cut, reader, shape[axis], begin[axis + 1], count[axis + 1], shape[axis + 1])
+
+
+def _moved_columns(editor: GraphEditor, product: Node) -> _Moved | None:
+    """The reshape and the transpose that alone read the product, where they move nothing but its channels."""
+    nodes, value = [], product.outputs[0]
+    for kind in (Reshape, Transpose):
+        readers = editor.readers(value)
+        if not readers or editor.not_private(value) is not None:
+            return None
+        if not isinstance(readers[0].op, kind) or readers[0].epilogue:
+            return None
+        nodes.append(readers[0])
+        value = readers[0].outputs[0]
+    cut, move = nodes
+    assert isinstance(cut.op, Reshape)
+    assert isinstance(move.op, Transpose)
+    out, channel, shape = editor.type(product.outputs[0]).shape, _channel(editor, product), cut.op.shape
+    before, fixed = prod(out[:channel]), [axis for axis, old in enumerate(move.op.perm) if axis == old]
+    moved = [axis for axis in range(len(shape)) if axis not in fixed and shape[axis] != 1]
+    if not moved:
+        return None
+    first, last = moved[0], moved[-1] + 1
+    while prod(shape[:first]) > before:
+        first -= 1
+    while last < len(shape) and prod(shape[first:last]) < out[channel]:
+        last += 1
+    if prod(shape[:first]) != before or prod(shape[first:last]) != out[channel]:
+        return None
+    own = tuple(old - first for old in move.op.perm[first:last])
+    if sorted(own) != list(range(last - first)):
+        return None
+    return _Moved(cut, move, np.arange(out[channel]).reshape(shape[first:last]).transpose(own).reshape(-1))
+
+
+def _order_all(editor: GraphEditor, journal: Journal, product: Node, moved: _Moved) -> None:
+    """Lets the product leave its channels as what is behind it moves them."""
+    editor.remove(moved.cut)
+    made = replace(product, inputs=_ordered(editor, product, moved.order))
+    (value,) = _renamed(editor, product, made, [])
+    shape = editor.type(moved.move.outputs[0]).shape
+    covers = joined(moved.cut.covers, moved.move.covers)
+    editor.replace(moved.move, replace(moved.move, op=Reshape(shape), inputs=(value,), covers=covers))
+    journal.did(product.name, "ordered", f"its channels as '{moved.move.name}' moves them")
 
 
 def _order(editor: GraphEditor, journal: Journal, product: Node, parts: list[_Part]) -> None:

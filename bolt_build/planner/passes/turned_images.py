@@ -24,7 +24,8 @@ from bolt_build.graph.ops.quantize import Dequantize, FakeQuantize, Quantize
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Cast, Concat, Pad, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
-from bolt_build.planner.rewrite import GraphEditor, joined
+from bolt_build.planner.passes.turned_axes import connected, give
+from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
 
 _LEAST_RANK = 4
@@ -53,20 +54,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 def _regions(editor: GraphEditor) -> Iterable[_Region]:
     """Nodes that can be turned, those that share an image together, where a convolution is beside them."""
     able = {node.name: node for node in editor.nodes() if _turned_op(editor, node) is not None}
-    met: set[str] = set()
-    order = {node.name: index for index, node in enumerate(editor.nodes())}
-    for first in list(able.values()):
-        if first.name in met:
-            continue
-        waiting, names = [first], {first.name}
-        while waiting:
-            node = waiting.pop()
-            for other in _beside(editor, node):
-                if other.name in able and other.name not in names:
-                    names.add(other.name)
-                    waiting.append(other)
-        met |= names
-        nodes = tuple(sorted((able[name] for name in names), key=lambda node: order[node.name]))
+    for nodes in connected(able, lambda node: _beside(editor, node)):
         yield _Region(nodes, _saved(editor, nodes))
 
 
@@ -213,8 +201,17 @@ def _turn(editor: GraphEditor, region: _Region) -> None:
         if not _is_image(editor, output):
             editor.replace(node, *before, replace(node, op=op, inputs=tuple(inputs)))
             continue
-        _give(editor, replace(node, op=op, inputs=tuple(inputs)), before, inside, turned)
+        others = [each for each in editor.readers(output) if each.name not in inside]
+        backs = [each for each in others if _is_back(editor, each)]
+        made = replace(node, op=op, inputs=tuple(inputs))
+        turned[output] = give(editor, made, before, others, backs, lambda *names: [_last(editor, *names)])
     editor.prune(given)
+
+
+def _last(editor: GraphEditor, node: Node, value: str, output: str) -> Node:
+    """A transpose that makes `output`, channels last, of what the node gives now."""
+    name = editor.free_node_name(f"{node.name}.turn")
+    return Node(name, Transpose(_forth(editor.type(value).rank)), (value,), (output,))
 
 
 def _second(editor: GraphEditor, name: str, rank: int, before: list[Node], least: int) -> str:
@@ -235,34 +232,6 @@ def _second(editor: GraphEditor, name: str, rank: int, before: list[Node], least
     value = editor.new_value(f"{name}.turned", made)
     before.append(Node(editor.free_node_name(f"{name}.turn"), op, (name,), (value,)))
     return value
-
-
-def _give(editor: GraphEditor, node: Node, before: Sequence[Node], inside: set[str], turned: dict[str, str]) -> None:
-    """Puts `node`, whose operator and inputs are turned, in its place. Its result has the name of what a transpose made
-    of the old one, where one did; others that read that find it behind a transpose."""
-    (output,) = node.outputs
-    old = editor.node(node.name)
-    assert old is not None
-    others = [each for each in editor.readers(output) if each.name not in inside]
-    backs = [each for each in others if _is_back(editor, each)]
-    (type_,) = node.op.infer([editor.type(name) for name in node.inputs])
-    if backs:
-        first, *more = backs
-        same = []
-        for each in more:
-            if editor.stand_in(each.outputs[0], first.outputs[0]) is None:
-                same.append(each)
-            first = editor.node(first.name) or first  # it may make a graph output of another now
-        value, covers = first.outputs[0], joined(node.covers, first.covers)
-        editor.remove(first)
-    else:
-        value, covers, same = editor.new_value(f"{output}.turned", type_), node.covers, []
-    turned[output] = value
-    behind = []
-    if editor.is_output(output) or len(others) > len(backs) or len(same) < len(backs) - 1:
-        name = editor.free_node_name(f"{node.name}.turn")
-        behind = [Node(name, Transpose(_forth(type_.rank)), (value,), (output,))]
-    editor.replace(old, *before, replace(node, outputs=(value,), covers=covers), *behind)
 
 
 TURN_IMAGES = Pass("turn-images", _run)
