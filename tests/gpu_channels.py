@@ -9,7 +9,7 @@ from dataclasses import replace
 from families_harness import Input, Layer
 from families_layers import RELU, stage
 from gpu_harness import Trial, trials_of
-from gpu_products import conv
+from gpu_products import conv, matmul
 
 from bolt_build.families.base import Candidate
 
@@ -31,6 +31,15 @@ def channels(
         stages.append(stage("add", len(own) + len(constants)))
         constants.append(like)
     return replace(plain, inputs=(*own, *constants), epilogue=tuple(stages))
+
+
+def columns(label: str, a: tuple[int, ...], n: int) -> Layer:
+    """A product behind whose residual each column is scaled and shifted, as MobileBERT's are."""
+    plain = matmul(label, a, n, False, ())
+    out = (*a[:-1], n)
+    numbers = Input((n,), True, -0.5, 1.5)
+    stages = tuple(stage(function, len(plain.inputs) + at) for at, function in enumerate(("add", "mul", "add")))
+    return replace(plain, inputs=(*plain.inputs, Input(out), numbers, numbers), epilogue=stages)
 
 
 def _kinds(layer: Layer, *wanted: Callable[[Candidate], bool]) -> list[Trial]:
@@ -55,6 +64,7 @@ def channel_trials() -> list[Trial]:
     found += _kinds(channels("channels-deep", (1, 512, 7, 7), 64, (3, 3)), has("partial", "warpgroups"))
     found += _kinds(channels("channels-both", (2, 64, 13, 11), 72, (1, 1), functions=NORMALISED, residual=True),
                     has("warp_m"), pingpong)  # fmt: skip
+    found += _kinds(columns("channels-columns", (2, 37, 64), 72), has("warp_m"), pingpong)
     found += _kinds(channels("channels-odd", (2, 24, 7, 5), 31, (3, 3), bias=False, residual=True), has("warp_m"))
     found += _kinds(channels("channels-beside", (2, 3, 20, 22), 24, (3, 3), functions=NORMALISED), has("warp_m"))
     found += _kinds(channels("channels-rolling", (2, 16, 20, 24), 16, (3, 3)), has("rolling"))

@@ -1,4 +1,4 @@
-"""Constants of channels behind a convolution ride in its kernel, and what follows them."""
+"""Constants of channels behind a convolution or a product ride in its kernel, and what follows them."""
 
 from __future__ import annotations
 
@@ -41,6 +41,38 @@ def test_constants_of_channels_ride_in_the_convolution(lines: str, before: str, 
     assert (node.name, node.outputs) == ("y", ("y",))
     assert f"{CONV} | {after} " in body(result.graph)
     assert {action for _, action, _ in said(result)} == {"fused"}
+
+
+def product(lines: str, weight: str = "const %w: f32[6,4] #", outputs: str = "%y") -> str:
+    """A graph of a product %a of %x and %w, and constants of columns and of rows."""
+    given = "" if weight.startswith("const") else ", %w: f32[6,4]"
+    return f"""
+        graph g batch=2 (%x: f32[2,5,6], %r: f32[2,5,4]{given}) -> ({outputs}) {{
+          {weight}
+          const %s: f32[4] #
+          const %t: f32[1,1,4] #
+          const %h: f32[5,1] #
+          %a = matmul(%x, %w, %r) | add(%r) // "a"
+          {lines}
+        }}"""
+
+
+def test_constants_of_columns_ride_in_the_product() -> None:
+    """As MobileBERT has them behind residuals."""
+    result = run(FUSE_CHANNELS, graph(product('%y = mul(%a, %s, %t) | add(%t) // "y"')))
+    assert body(result.graph) == '%y = matmul(%x, %w, %r, %s, %t) | add(%r) | mul(%s) | add(%t) @y  // "a", "y"'
+    assert said(result) == [("y", "fused", "into the epilogue of 'a'")]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [product('%y = mul(%a, %h) // "y"'), product('%y = mul(%a, %s) // "y"', weight="")],
+    ids=["a constant of rows", "a product of two tensors"],
+)
+def test_other_products_are_left_alone(made: str) -> None:
+    result = run(FUSE_CHANNELS, graph(made))
+    assert [node.name for node in result.graph.nodes] == ["a", "y"]
+    assert said(result) == []
 
 
 @pytest.mark.parametrize(

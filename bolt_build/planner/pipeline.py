@@ -27,6 +27,7 @@ from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.folded_parts import FOLD_PARTS
 from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
 from bolt_build.planner.passes.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.gated_sums import GATE_SUMS
@@ -124,6 +125,7 @@ PIPELINE: tuple[Pass, ...] = (
     TURN_ROWS,  # moves that undo each other are gone
     MERGE_MOVES,
     REMOVE_COPIES,
+    FOLD_PARTS,  # attention has taken the scales that it can
     ORDER_HEADS,  # what moves heads is as short as it will be
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now

@@ -1,9 +1,10 @@
-"""Fuses what constants of channels do behind a convolution into its epilogue, where kernels read them.
+"""Fuses what constants of channels do behind a convolution or a product into its epilogue, where kernels read them.
 
-That is PRelu with a slope a channel, and scale and shift of a BatchNorm behind an activation, which no weight in front
-can take. A constant of one number is that of every channel: blocks of PP-HGNet and PP-LCNet scale and shift what their
-activations leave so. What follows is part of the epilogue too, within the limits that it has without constants. It runs
-last: passes that order, pad or cut filters know no constants behind them.
+That is PRelu with a slope a channel, and scale and shift behind an activation or a residual, which no weight in front
+can take: those of a BatchNorm, or of MobileBERT's normalisations. Behind a convolution a constant of one number is that
+of every channel: blocks of PP-HGNet and PP-LCNet scale and shift what their activations leave so. What follows is part
+of the epilogue too, within the limits that it has without constants. It runs last: passes that order, pad or cut filters
+know no constants behind them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from bolt_build.graph.ir import EpilogueOp, Graph, Node
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.channels import channel_axis
 from bolt_build.planner.passes.duplicates import COMMUTATIVE
 from bolt_build.planner.passes.epilogues import ACTIVATIONS, IN_KERNEL
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -34,13 +37,20 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     if not policy.fusion.epilogue:
         journal.declined(graph.name, "policy.fusion.epilogue is false")
         return journal.result(graph)
-    for host in reversed([node for node in editor.nodes() if isinstance(node.op, Conv)]):
+    for host in reversed([node for node in editor.nodes() if _has_channels(editor, node)]):
         _extend(editor, journal, host)
     return journal.result(editor.finish())
 
 
+def _has_channels(editor: GraphEditor, node: Node) -> bool:
+    """Whether a node is a convolution, or a product with a matrix of weights, whose columns are channels."""
+    if isinstance(node.op, MatMul):
+        return editor.is_constant(node.inputs[1]) and editor.type(node.inputs[1]).rank == 2
+    return isinstance(node.op, Conv)
+
+
 def _extend(editor: GraphEditor, journal: Journal, host: Node) -> None:
-    """Takes readers into the convolution's epilogue, from one with a constant of each channel on."""
+    """Takes readers into the epilogue, from one with a constant of each channel on."""
     constants = False
     while editor.type(host.outputs[0]).dtype in PRECISIONS.values():
         output = host.outputs[0]
@@ -87,14 +97,16 @@ def _is_a_channel(editor: GraphEditor, host: Node, stage: _Stage) -> bool:
     op, operand, swapped = stage
     if operand is None or not editor.is_constant(operand) or swapped or op.function not in _FUNCTIONS:
         return False
-    out, shape = editor.type(host.outputs[0]).shape, editor.type(operand).shape
-    lead = (1,) * (len(out) - len(shape)) + shape
-    others = all(n == 1 for axis, n in enumerate(lead) if axis != 1)
-    return len(lead) == len(out) and out[1] > 1 and lead[1] in (1, out[1]) and others
+    out, shape = editor.type(host.outputs[0]), editor.type(operand).shape
+    channel, lead = channel_axis(host, out), (1,) * (out.rank - len(shape)) + shape
+    if len(lead) != out.rank or out.shape[channel] == 1:
+        return False
+    counts = (1, out.shape[channel]) if isinstance(host.op, Conv) else (out.shape[channel],)
+    return lead[channel] in counts and all(extent == 1 for axis, extent in enumerate(lead) if axis != channel)
 
 
 def _obstacle(editor: GraphEditor, host: Node, reader: Node, stages: list[_Stage]) -> str | None:
-    """Why the convolution's kernel cannot have all of these stages."""
+    """Why the host's kernel cannot have all of these stages."""
     out = editor.type(host.outputs[0])
     if editor.type(reader.outputs[0]) != out:
         return f"'{reader.outputs[0]}' is larger than '{host.outputs[0]}'"
@@ -116,7 +128,7 @@ def _obstacle(editor: GraphEditor, host: Node, reader: Node, stages: list[_Stage
 
 
 def _fuse(editor: GraphEditor, host: Node, reader: Node, stages: list[_Stage]) -> Node:
-    """The convolution with the stages, under the name and with the output of the reader, in its place."""
+    """The host with the stages, under the name and with the output of the reader, in its place."""
     taken = {stage.operand for stage in host.epilogue}
     inputs = [name for index, name in enumerate(host.inputs) if index not in taken]
     epilogue = []

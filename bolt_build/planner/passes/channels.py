@@ -52,6 +52,15 @@ def fold_into(editor: GraphEditor, node: Node, absorbed: Node, scale: Array | No
 
     Computed in float64 and rounded once, to the element type of the weight or, of half precision, to fp32.
     """
+    covers, inputs = joined(node.covers, absorbed.covers), folded_inputs(editor, node, scale, shift)
+    merged = replace(node, name=absorbed.name, inputs=inputs, outputs=absorbed.outputs, covers=covers)
+    editor.remove(node)
+    editor.replace(absorbed, merged)
+    return merged
+
+
+def folded_inputs(editor: GraphEditor, node: Node, scale: Array | None, shift: Array | None) -> tuple[str, ...]:
+    """The inputs of the Conv or MatMul `node` with which it gives output * scale + shift, a value a channel."""
     out = editor.type(node.outputs[0])
     channels = out.shape[channel_axis(node, out)]
     inputs = [*node.inputs]
@@ -66,11 +75,7 @@ def fold_into(editor: GraphEditor, node: Node, absorbed: Node, scale: Array | No
         name = base if bias is None else _folded_name(base)
         made = editor.new_constant(name, narrowed(total, held_dtype(out.dtype)), out.dtype)
         inputs[2:] = [made]
-    covers = joined(node.covers, absorbed.covers)
-    merged = replace(node, name=absorbed.name, inputs=tuple(inputs), outputs=absorbed.outputs, covers=covers)
-    editor.remove(node)
-    editor.replace(absorbed, merged)
-    return merged
+    return tuple(inputs)
 
 
 def _scaled_weight(editor: GraphEditor, node: Node, scale: Array) -> str:
