@@ -208,6 +208,7 @@ OFTEN = (*LABELS, *IN_BF16, *WRITTEN_IN_BF16, *PLAIN_IN_BF16)
 
 # Other tiles and shapes of the same forms, which `pytest -m large` runs.
 FURTHER = (
+    "channels-columns-cutlass-64x96x32xpingpong",
     "scatter-odd-rows-portable-linesx1x16-f16/row-f16/row-shares0",
     "scatter-few-columns-portable-lines",
     "scatter-many-portable-staged_linesx16x3x72-f16/row-f16/row",

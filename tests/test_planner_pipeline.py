@@ -46,12 +46,12 @@ def test_the_order_is_this() -> None:
         "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead",
         "multiply-patches", "carry-moves", "turn-rows", "merge-moves", "remove-copies", "fold-parts", "order-heads",
         "select-early", "merge-projections", "share-projections", "share-few-rows", "gate-columns",
-        "slice-gathers", "gather-rows", "add-pairs", "multiply-wide-heads", "mix-heads", "place-products", "share-projections", "multiply-pairs",
-        "split-depths", "merge-rearrangements", "move-images", "multiply-integers", "resample-images",
-        "recognise-squares", "fuse-epilogues", "round-products", "map-integers", "fake-quantise", "trim-windows",
-        "flatten-volumes", "pool-volumes", "fold-columns", "trim-windows", "split-groups", "multiply-shuffles",
-        "remove-copies", "pad-slices", "order-slices", "pad-channels", "join-slices", "pad-filters", "split-batches",
-        "fuse-channels",
+        "slice-gathers", "gather-rows", "add-pairs", "multiply-wide-heads", "mix-heads", "place-products",
+        "share-projections", "multiply-pairs", "split-depths", "merge-rearrangements", "move-images",
+        "multiply-integers", "resample-images", "recognise-squares", "fuse-epilogues", "round-products",
+        "map-integers", "fake-quantise", "trim-windows", "flatten-volumes", "pool-volumes", "fold-columns",
+        "trim-windows", "split-groups", "multiply-shuffles", "remove-copies", "pad-slices", "order-slices",
+        "pad-channels", "join-slices", "pad-filters", "split-batches", "fuse-channels",
     ]  # fmt: skip
 
 

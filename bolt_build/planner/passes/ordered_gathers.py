@@ -17,7 +17,7 @@ from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
 
 _MOST = 1 << 20
-"""Elements of what is looked through."""
+"""Elements of what is looked through, where indices name single ones."""
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -37,7 +37,13 @@ def _takes_all_in_order(editor: GraphEditor, node: Node) -> bool:
         return False
     data, indices = editor.type(node.inputs[0]), editor.constant(node.inputs[1])
     all_of_it = data.elements == editor.type(node.outputs[0]).elements
-    if indices is None or not all_of_it or not 0 < data.elements <= _MOST:
+    if indices is None or not all_of_it or not data.elements:
+        return False
+    if isinstance(node.op, Gather):  # the order of its axis says it
+        extent = data.shape[node.op.axis]
+        within = bool(((-extent <= indices) & (indices < extent)).all())
+        return within and np.array_equal(indices.reshape(-1) % extent, np.arange(extent))
+    if data.elements > _MOST:
         return False
     order = np.arange(data.elements)
     try:
