@@ -62,6 +62,7 @@ from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.resample import RESAMPLE
 from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
 from bolt_build.planner.passes.round_products import ROUND_PRODUCTS
+from bolt_build.planner.passes.row_residuals import ADD_TO_IMAGES
 from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
 from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
@@ -146,6 +147,7 @@ PIPELINE: tuple[Pass, ...] = (
     MULTIPLY_INTEGERS,  # biases are part of products, and images lie as they will
     RESAMPLE,  # no gather is looked for any more
     RECOGNISE_SQUARES,  # no formula is looked for any more
+    ADD_TO_IMAGES,  # sums of rows were looked for in front of it
     FUSE_EPILOGUES,
     ROUND_PRODUCTS,  # what follows products is in their epilogues
     MAP_INTEGERS,  # likewise
