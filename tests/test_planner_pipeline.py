@@ -97,8 +97,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "select-early, merge-projections, share-projections, share-few-rows, gate-columns, slice-gathers, gather-rows, "
         "add-pairs, multiply-wide-heads, mix-heads, place-products, multiply-pairs, split-depths, "
         "merge-rearrangements, move-images, multiply-integers, resample-images, recognise-squares, "
-        "add-to-images, fuse-epilogues, round-products, map-integers, trim-windows, flatten-volumes, pool-volumes, fold-columns, "
-        "split-groups, multiply-shuffles, "
+        "add-to-images, fuse-epilogues, round-products, map-integers, trim-windows, flatten-volumes, pool-volumes, "
+        "fold-columns, split-groups, multiply-shuffles, "
         "pad-slices, order-slices, pad-channels, join-slices, pad-filters, split-batches, fuse-channels"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"
