@@ -97,12 +97,14 @@ def test_parts_of_a_concatenation_lie_in_their_part_of_it(small_caches: None) ->
     assert [span.parts for span in plan.micro_batches] == [4]
 
 
-def test_constants_and_residuals_of_the_batch_have_no_parts() -> None:
-    (plan,) = planned("""
-        graph g batch=4 (%x: f32[4,4,2,2]) -> (%y) {
+@pytest.mark.parametrize("line", ["add(%x, %c)", "concat(%c, %x) axis=1", "concat(%x, %c) axis=2"])
+def test_constants_of_the_batch_have_no_parts(line: str) -> None:
+    """A residual, or a class token in front of each image's."""
+    (plan,) = planned(f"""
+        graph g batch=4 (%x: f32[4,4,2,2]) -> (%y) {{
           const %c: f32[4,4,2,2] #1
-          %y = add(%x, %c) // "y"
-        }""").plan.plans
+          %y = {line} // "y"
+        }}""").plan.plans
     problem = plan.steps[0].problem
     assert part_of(problem, 4) is None
     assert not plan.micro_batches

@@ -38,11 +38,10 @@ _BY_IMAGE: dict[type[Op], Callable[[Op], bool]] = {
 }
 """Operators that compute each image of a batch by itself, where that is so, and have no numbers that say how many."""
 
-_SPREADS = (Binary, Norm)
-"""Operators whose constants are broadcast over the batch, rather than factors that every image meets."""
-_OF_IMAGES = (*_SPREADS, Concat)
-"""Operators of which each input may have the batch. Of others the first one has; those behind it, such as filters that
-are an input of the model, may begin with as many as the batch has and are of all images."""
+_OF_IMAGES = (Binary, Concat, Norm)
+"""Operators of which each input may have the batch; a constant that has it, a class token for each image say, has no
+parts. Of others the first one has; those behind it, such as filters that are an input of the model, may begin with as
+many as the batch has and are of all images."""
 
 
 def part_of(problem: KernelProblem, parts: int) -> KernelProblem | None:
@@ -55,11 +54,11 @@ def part_of(problem: KernelProblem, parts: int) -> KernelProblem | None:
     if not shape or not shape[0] or shape[0] % parts or not all(_has(each, shape) for each in problem.outputs):
         return None
     epilogue = {stage.operand for stage in problem.epilogue}
-    spread = {*range(len(problem.inputs))} if isinstance(problem.op, _SPREADS) else epilogue
+    each_has = {*range(len(problem.inputs))} if isinstance(problem.op, _OF_IMAGES) else epilogue
     inputs = []
     for index, each in enumerate(problem.inputs):
         if each.constant:
-            if index in spread and len(each.shape) >= len(shape) and each.shape[0] != 1:
+            if index in each_has and len(each.shape) >= len(shape) and each.shape[0] != 1:
                 return None
             inputs.append(each)
         elif index and index not in epilogue and not isinstance(problem.op, _OF_IMAGES):
