@@ -3,8 +3,8 @@
 That is PRelu with a slope a channel, and scale and shift behind an activation or a residual, which no weight in front
 can take: those of a BatchNorm, or of MobileBERT's normalisations. Behind a convolution a constant of one number is that
 of every channel: blocks of PP-HGNet and PP-LCNet scale and shift what their activations leave so. What follows is part
-of the epilogue too, within the limits that it has without constants. It runs last: passes that order, pad or cut filters
-know no constants behind them.
+of the epilogue too, within the limits that it has without constants. It runs last: passes that order, pad or cut
+filters know no constants behind them.
 """
 
 from __future__ import annotations

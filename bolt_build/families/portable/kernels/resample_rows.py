@@ -27,11 +27,13 @@ def _read(images: Images) -> float:
 
 
 def nearest(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
-    """Rows of nearest pixels; None of results that have several neighbours, of pixels of channels, of results in another
-    type, and of nothing."""
+    """Rows of nearest pixels; None of results that have several neighbours or another type, of pixels of channels, and
+    of nothing."""
     images = images_of(problem)
     rows, columns = images.rows, images.columns
-    if channels_last(problem) or stores_wider(problem) or max(rows.taps, columns.taps) != 1 or not problem.outputs[0].type.elements:
+    if channels_last(problem) or stores_wider(problem) or not problem.outputs[0].type.elements:
+        return None
+    if max(rows.taps, columns.taps) != 1:
         return None
     kind = ctype(problem.inputs[0].format.dtype)
     extents = numbers((rows.extent, rows.made, columns.extent, columns.made, images.inner))
