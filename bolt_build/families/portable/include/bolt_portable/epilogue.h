@@ -181,7 +181,7 @@ struct Spaced {
 };
 /// Same, of such a tensor.
 template <typename T>
-struct Apart {
+struct ApartOperand {
   const T* data;
   Spaced place;
   BOLT_HD float operator()(Place at) const { return load(data + place(at.element)); }
@@ -263,7 +263,7 @@ Same<T> same(const void* data) {
   return {static_cast<const T*>(data)};
 }
 template <typename T>
-Apart<T> apart(const void* data, Index row, Index pitch) {
+ApartOperand<T> apart(const void* data, Index row, Index pitch) {
   return {static_cast<const T*>(data), {row, pitch}};
 }
 template <typename T>

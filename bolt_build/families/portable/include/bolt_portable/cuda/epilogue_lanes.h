@@ -28,7 +28,7 @@ __device__ inline void stage_lanes(const Combine<Function, Same<T>, operand_firs
 }
 
 template <int lanes, typename Function, typename T, bool operand_first>
-__device__ inline void stage_lanes(const Combine<Function, Apart<T>, operand_first>& stage, float (&x)[lanes], Place at, bool) {
+__device__ inline void stage_lanes(const Combine<Function, ApartOperand<T>, operand_first>& stage, float (&x)[lanes], Place at, bool) {
   float y[lanes];
   load_lanes<lanes>(stage.operand.data + stage.operand.place(at.element), y);
   combine_lanes<operand_first, Function>(x, y);
@@ -96,7 +96,7 @@ bool stage_in_lanes(const Combine<Function, Same<T>, operand_first>& stage, int 
   return in_lanes(stage.operand.data, lanes);
 }
 template <typename Function, typename T, bool operand_first>
-bool stage_in_lanes(const Combine<Function, Apart<T>, operand_first>& stage, int lanes) {
+bool stage_in_lanes(const Combine<Function, ApartOperand<T>, operand_first>& stage, int lanes) {
   const Spaced& place = stage.operand.place;
   return in_lanes(stage.operand.data, lanes) && place.row % lanes == 0 && place.pitch % lanes == 0;
 }
