@@ -25,6 +25,7 @@ def convolutions(data: Any) -> dict[str, str]:
             cells += [str(len(ratios)), f"{mean:.2f}", f"{min(ratios):.2f}"]
     made = {
         "convolutions": table(head, [[kind, *cells, *[""] * (6 - len(cells))] for kind, cells in rows.items()]),
+        "convolutions.date": str(data["date"]),
         "convolutions.cudnn": f"{data['cudnn'] // 10000}.{data['cudnn'] // 100 % 100}",
     }
     for batch, each in data["summary"].items():
