@@ -41,8 +41,14 @@ def gpu_kernels_words(data: Any) -> dict[str, str]:
 
 @figures("gpu_kernels_parts")
 def gpu_kernels_parts(data: Any) -> dict[str, str]:
-    """Those that came last: in parts one after the other, and whose loops were written anew."""
+    """In parts one after the other, and whose loops were written anew."""
     return _later("gpu_kernels_parts", data)
+
+
+@figures("gpu_kernels_clusters")
+def gpu_kernels_clusters(data: Any) -> dict[str, str]:
+    """Those that came last: slices of the depth, means, slabs and reductions in clusters, and lines that are staged."""
+    return _later("gpu_kernels_clusters", data)
 
 
 def _later(name: str, data: Any) -> dict[str, str]:
