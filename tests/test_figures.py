@@ -150,6 +150,9 @@ def test_the_readmes_table_of_peers_is_the_shipped_verbs_where_that_was_measured
         "| how long reduce-overhead compiled | 10 s | 40 s | failed |",
     ]
     assert now["peers.short_mean"] == "2.00"
+    faster = {"torch-reduce-overhead": {"median_ms": 1.0, "compile_seconds": 9.0, "date": "2026-11-01"}}
+    alone = {**verb, "rows": [rows[1] | {"earlier": faster}]}
+    assert peers.short_peers({"rows": []} | earlier, alone)["peers.short_faster"] < now["peers.short_faster"]
     without = peers.short_peers(earlier, {**verb, "rows": rows[1:2]})
     assert "max-autotune" not in without["peers.short"]
     assert now["peers.short_by"] == (

@@ -233,18 +233,37 @@ def lines_of(
     arguments: argparse.Namespace, table: str, rows: Sequence[R], found: Mapping[R, Any]
 ) -> list[dict[str, Any]]:
     """The lines of rows that are measured or were printed, with their origin; with `--keep` the others' from the result
-    before."""
-    before = load(record.RESULTS / f"{table}.json") if arguments.keep else None
+    before, and what peers took in earlier runs."""
+    before = (load(record.RESULTS / f"{table}.json") if arguments.keep else None) or {"rows": ()}
     said, lines = printed(arguments.printed, ()).lines, []
     for row in rows:
+        kept = [
+            {key: before[key] for key in ("date", "gpu", "device")} | old
+            for old in before["rows"]
+            if (old["model"], old["batch"]) == (row.model, row.batch)
+        ]
         if row in found:
-            lines.append(line(row, found[row]["bench"]) | origin(found[row]))
+            lines.append(line(row, found[row]["bench"]) | origin(found[row]) | {"earlier": earlier(kept)})
         elif row.name in said:
-            lines.append(said[row.name] | origin(printed_head(arguments)))
-        elif before is not None:
-            kept = [old for old in before["rows"] if (old["model"], old["batch"]) == (row.model, row.batch)]
-            lines += [{key: before[key] for key in ("date", "gpu", "device")} | old for old in kept]
+            lines.append(said[row.name] | origin(printed_head(arguments)) | {"earlier": earlier(kept)})
+        else:
+            lines += kept
     return lines
+
+
+def earlier(kept: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of each peer of a row's earlier runs the fastest: other hosts launch faster, and some peers are seldom run."""
+    fastest: dict[str, Any] = {}
+    for old in kept:
+        ran = {
+            name: {key: each.get(key) for key in ("median_ms", "compile_seconds")} | {"date": old["date"]}
+            for name, each in old["contestants"].items()
+            if name != "engine"
+        }
+        for name, each in (*old.get("earlier", {}).items(), *ran.items()):
+            if name not in fastest or each["median_ms"] < fastest[name]["median_ms"]:
+                fastest[name] = each
+    return fastest
 
 
 def engines_of(arguments: argparse.Namespace, table: str, rows: Sequence[PeerRow]) -> dict[str, Any]:

@@ -33,15 +33,18 @@ def cnn_peers(data: Any) -> dict[str, str]:
                 row.get("date", data["date"]),
             ]
         )  # fmt: skip
-    autotuned = " and ".join(_autotuned(row) for row in data["rows"] if "torch-compile" in row["contestants"])
+    autotuned = " and ".join(
+        _autotuned(row, ran["torch-compile"])
+        for row in data["rows"]
+        if "torch-compile" in (ran := row.get("earlier", {}) | row["contestants"])
+    )
     return {
         "cnn_peers": table(head, rows), "cnn_peers.autotune": autotuned,
         "cnn_peers.torch": ".".join(data["versions"]["torch"].split(".")[:2]),
     }  # fmt: skip
 
 
-def _autotuned(row: Any) -> str:
+def _autotuned(row: Any, found: Any) -> str:
     """What max-autotune, the default mode of `bench --against torch-compile`, took and compiled for."""
-    found = row["contestants"]["torch-compile"]
     took = f"{found['median_ms']:.3f} ms after {found['compile_seconds']:.0f} s"
     return f"{_NAMES[row['model']]} at batch {row['batch']} takes {took}"
