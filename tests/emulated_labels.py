@@ -110,6 +110,7 @@ LABELS = (
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16/channels_last-f16/channels_last",
     "band-residual-cutlass-192x96x64xcooperativex2-f16/channels_last-f16/channels_last-shares3",
+    "sliced-residual-cutlass-64x64x8-f16/channels_last-f16/channels_last",
     "rolling-8-cutlass-16x64x2x6-f16/channels_last-f16/channels_last-shares3",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16/channels_last-f16/channels_last",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32/row-f16/channels_last",
@@ -208,6 +209,9 @@ OFTEN = (*LABELS, *IN_BF16, *WRITTEN_IN_BF16, *PLAIN_IN_BF16)
 
 # Other tiles and shapes of the same forms, which `pytest -m large` runs.
 FURTHER = (
+    "sliced-few-cutlass-64x64x8-f16/row-f16/row",
+    "sliced-1x1-cutlass-32x64x4-f16/channels_last-f16/channels_last",
+    "rows-sliced-cutlass-",
     "channels-columns-cutlass-64x96x32xpingpong",
     "scatter-odd-rows-portable-linesx1x16-f16/row-f16/row-shares0",
     "scatter-few-columns-portable-lines",
