@@ -146,7 +146,7 @@ def of_other_sizes(candidates: list[Candidate], count: int) -> list[Candidate]:
     found: dict[tuple[object, ...], Candidate] = {}
     for each in candidates:
         stated = dict(each.parameters)
-        found.setdefault((stated["m"], stated["n"], stated.get("warpgroups")), each)
+        found.setdefault((stated.get("m", stated.get("deep_cluster")), stated["n"], stated.get("warpgroups")), each)
     sizes = list(found.values())[:count]
     return sizes + [each for each in candidates if "cluster" in dict(each.parameters)][:1]
 

@@ -22,6 +22,10 @@ def _compared(name: str, data: Any, head: Sequence[str], ways: Sequence[Sequence
     return {name: table([f"us, fp16, {head[0]}, H200", *head[1:]], rows), f"{name}.wrong": str(data["wrong"])}
 
 
+_PORTABLE, _MOST = 8, 16
+"""Blocks of a cluster that every GPU with clusters has at most, and those that an H200 has."""
+
+
 @figures("wave_tiles")
 def waves(data: Any) -> dict[str, str]:
     """Such tiles beside the fastest other, the lock's among them."""
@@ -66,3 +70,17 @@ def clusters(data: Any) -> dict[str, str]:
         "clusters.read": f"{min(read):.1f} to {max(read):.1f}",
         "clusters.square": f"{min(square):.2f} to {max(square):.2f}",
     }
+
+
+@figures("cluster_slots")
+def slots(data: Any) -> dict[str, str]:
+    """Clusters at once, by their size, a row for each number of blocks that share a multiprocessor."""
+    found = data["clusters"]
+    sizes = [size for size in next(iter(found.values())) if int(size) <= _PORTABLE or int(size) == _MOST]
+    rows = [[beside, *(str(counts[size]) for size in sizes)] for beside, counts in found.items()]
+    head = [f"clusters at once, {data['gpu']}; blocks of a multiprocessor", *(f"of {size}" for size in sizes)]
+    return {
+        "slots": table(head, rows),
+        "slots.4": str(found["1"]["4"]),
+        "slots.used": str(8 * found["1"]["8"]), "slots.multiprocessors": str(data["multiprocessors"]),
+    }  # fmt: skip
