@@ -11,6 +11,7 @@ from gpu_harness import TARGET, Trial
 from gpu_products import GELU, RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
+from bolt_build.families.common.stated import Stated
 from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.grouped_band import GroupedTile
 
@@ -62,7 +63,7 @@ def band_trials() -> list[Trial]:
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None]
 
 
-def of_groups(layer: Layer, *tiles: GroupedTile) -> list[Trial]:
+def of_groups(layer: Layer, *tiles: Stated) -> list[Trial]:
     """The layer, of groups, with each tile, whether it suits the layer or not."""
     graph, node = graph_with(layer)
     (step,) = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps

@@ -35,6 +35,7 @@ from gpu_forms import (
 )
 from gpu_gated import gated_trials
 from gpu_grouped_layers import grouped_trials
+from gpu_groups import group_trials
 from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
 from gpu_images import image_trials
@@ -345,7 +346,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in asked((*SHAPES, *EPILOGUES[:4], *MATMULS)):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += band_trials() + grouped_band_trials() + channel_trials() + volume_trials()
+    found += band_trials() + grouped_band_trials() + group_trials() + channel_trials() + volume_trials()
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
     found += squeezes() + pair_trials()
     found += pair_sums() + pair_products() + permuted_trials()

@@ -24,6 +24,7 @@ from bolt_build.families.cutlass.kinds.gated import (
     GatedWgmmaTile,
 )
 from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
+from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupedWgmma
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
@@ -37,6 +38,7 @@ from bolt_build.families.cutlass.product_chain import ChainKind
 
 KINDS: tuple[Kind, ...] = (
     GroupedBands(),
+    GroupedWgmma(),
     ProductKind(warp.TILES, warp.WarpTile.read),
     ProductKind(wgmma.WGMMA_TILES, wgmma.WgmmaTile.read),
     ProductKind(wgmma_sliced.SLICED_TILES, wgmma_sliced.SlicedTile.read),

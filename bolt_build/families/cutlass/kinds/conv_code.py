@@ -1,5 +1,5 @@
-"""What is emitted for one convolution whose kernel packs its filters in a form of its own: `band.py`'s kernels of
-groups and of volumes."""
+"""What is emitted for one convolution whose kernel packs its filters in a form of its own: kernels of groups and of
+volumes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def conv_step(
     """The member, its arguments and the call. `tile` is the C++ type, `packed` the value that says how filters lie, and
     `fields` are those of the kernel's arguments beside the product's."""
     own, added = op_operands(problem), residual(problem)
-    member = f"{SPACE}::Conv<{tile}, {epilogue_type(problem)}, {product.source}>"
+    member = f"{SPACE}::{product.kernel}<{tile}, {epilogue_type(problem)}, {product.source}>"
     arguments = (
         product.arguments((*between_rows(at, added), *fields)), product.source_value, constant(at, own[1]), packed,
         constant(at, *own[2:]), epilogue_value(problem), *(constant(at, each) for each in channels(problem)),
@@ -30,12 +30,14 @@ def conv_step(
     return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
 
 
-def conv_unit(problem: KernelProblem, header: str, tile: str, memory_mb: int, shown: str) -> KernelUnit:
+def conv_unit(
+    problem: KernelProblem, header: str, tile: str, memory_mb: int, shown: str, kernel: str = "Conv"
+) -> KernelUnit:
     """What instantiates the kernel of `header` for the C++ type `tile`, which people read as `shown`. Its compiler
-    takes `memory_mb` MB."""
+    takes `memory_mb` MB. `kernel`: as `Product` has it."""
     text = (
         f'#include "bolt_cutlass/{header}"\n\n'
-        f"template void {SPACE}::launch_conv(\n    {tile},\n"
-        f"    const {SPACE}::ConvArguments&,\n    const {epilogue_type(problem)}&, void*);\n"
+        f"template void {SPACE}::launch_{kernel.lower()}(\n    {tile},\n"
+        f"    const {SPACE}::{kernel}Arguments&,\n    const {epilogue_type(problem)}&, void*);\n"
     )
-    return named_unit(text, memory_mb, f"conv tile {shown}{stage_words(problem)}")
+    return named_unit(text, memory_mb, f"{kernel.lower()} tile {shown}{stage_words(problem)}")

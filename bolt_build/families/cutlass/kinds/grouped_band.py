@@ -8,18 +8,17 @@ from math import lcm
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import refuse_half
-from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.epilogue import residual
+from bolt_build.families.cutlass.groups import GroupedProduct, has_groups
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
+from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Gpu, Target
 
 _NARROW_ROWS = (16, 32)
@@ -46,42 +45,22 @@ class GroupedTile:
         return f"{self.band}, filters of {self.band.width or 'all'} channels"
 
 
-@dataclass(frozen=True)
-class GroupedProduct:
-    """A convolution with groups of `channels` that become `outputs`, as a product over all channels of the input."""
-
-    product: Product
-    channels: int
-    outputs: int
-    functions: int
-    nbytes: int
-
-    def of(self, tile: GroupedTile) -> Product:
-        """The product that a tile's outputs are: its depth is that of their groups."""
-        several = max(tile.band.n // self.outputs, 1)
-        return replace(self.product, depth=several * self.channels)
-
-    def row(self, tile: GroupedTile) -> int:
-        """Channels of a filter as it is packed."""
-        return tile.band.width or self.of(tile).depth
+def product_of(what: GroupedProduct, tile: GroupedTile) -> Product:
+    """The product that a tile's outputs are: its depth is that of their groups."""
+    several = max(tile.band.n // what.outputs, 1)
+    return replace(what.product, depth=several * what.channels)
 
 
 class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
     """The kind of kernels for convolutions with groups of whole loads of channels."""
 
     def serves(self, problem: KernelProblem) -> bool:
-        (first, *behind) = problem.op.sequence
-        if behind or not isinstance(first.op, Conv) or first.op.groups == 1:
-            return False
-        channels, outputs = _of_group(problem, first.op.groups)
-        return channels % ALIGNMENT == 0 and outputs % ALIGNMENT == 0
+        return has_groups(problem)
 
     def read_tile(self, reader: Reader) -> GroupedTile:
         return GroupedTile.read(reader)
 
     def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
-        op = problem.op
-        assert isinstance(op, Conv)
         if (reason := conv.refuse_apart_from_groups(problem)) is not None:
             return reason
         if self.computed(problem).product.kernel != "Conv":
@@ -89,10 +68,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
         return None
 
     def computed(self, problem: KernelProblem) -> GroupedProduct:
-        op = problem.op
-        assert isinstance(op, Conv)
-        sizes = _of_group(problem, op.groups)
-        return GroupedProduct(conv.product_of(problem), *sizes, instructions(problem.epilogue), problem.nbytes)
+        return GroupedProduct.of(problem)
 
     def tiles_for(self, what: GroupedProduct, gpu: Gpu) -> tuple[tuple[GroupedTile, ...], str | None]:
         return _TILES, None
@@ -103,16 +79,16 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
             return Reason("{} outputs are no whole groups, and no part of one, of {}", band.n, outputs)
         if width and (channels != outputs or width % channels):
             return Reason("filters of {} channels are for whole groups of them, here are {}", width, channels)
-        if width and (band.n != band.k or what.of(tile).depth != band.k):
+        if width and (band.n != band.k or product_of(what, tile).depth != band.k):
             return "short filters are of as many channels as a band has"
         if not width and channels == outputs and any(row % channels == 0 for row in _NARROW_ROWS):
             return "its filters would be mostly zeros"
-        product = what.of(tile)
+        product = product_of(what, tile)
         return refuse_half(band.halves, product.dtype) or band.refuse(gpu, product) or band.refuse_whole(gpu, product)
 
     def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
         tile = self.tile_of(candidate)
-        product = what.of(tile)
+        product = product_of(what, tile)
         work = Work(product.m, product.n, product.depth, product.taps, True, what.nbytes, functions=what.functions)
         return tile.band.seconds(product, work, target)
 
@@ -129,29 +105,24 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         tile, what, x = self.tile_of(candidate), self.computed(problem), op_operands(problem)[0]
-        product = what.of(tile).reading(problem.inputs[x], at.input_pitch(x))
+        product = product_of(what, tile).reading(problem.inputs[x], at.input_pitch(x))
         names = [name for name, _ in product.shape]
         at_groups = names.index("dilation_w") + 1
-        groups = (("groups", product.n // what.outputs),)
+        groups = (("groups", what.groups),)
         product = replace(product, shape=(*product.shape[:at_groups], *groups, *product.shape[at_groups:]))
+        row = tile.band.width or product.depth  # of a filter as it is packed
         span = tile.band.width or (tile.band.n if tile.band.n >= what.outputs else what.outputs)
         packed = struct(
             f"{SPACE}::GroupedFilter",
-            outputs=product.n, of_group=what.outputs, channels=what.channels, taps=product.taps, row=what.row(tile),
+            outputs=product.n, of_group=what.outputs, channels=what.channels, taps=product.taps, row=row,
             span=span,
         )  # fmt: skip
         return conv_step(problem, product, tile.band.cxx(product, gpu_of(target)), packed, at)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
-        cxx = tile.band.cxx(self.computed(problem).of(tile), gpu_of(target))
+        cxx = tile.band.cxx(product_of(self.computed(problem), tile), gpu_of(target))
         return conv_unit(problem, "conv_band_kernel.h", cxx, tile.band.memory_mb, str(tile))
-
-
-def _of_group(problem: KernelProblem, groups: int) -> tuple[int, int]:
-    """Channels of the input and of the output that a group has."""
-    x, y = problem.inputs[op_operands(problem)[0]], problem.outputs[0]
-    return x.shape[1] // groups, y.shape[1] // groups
 
 
 _TILES = tuple(

@@ -47,6 +47,8 @@ struct BandRows {
     cute::SM90_TMA_LOAD_IM2COL_4D::copy(&from, barrier, to, column, place.w - (between ? shape.pitch_w : 0),
                                         place.h + between - (below ? shape.pitch_h : 0), place.image + below, 0, 0);
   }
+  CUTLASS_DEVICE static constexpr int channel(int column) { return column; }
+  CUTLASS_DEVICE static constexpr int channels(int columns) { return columns; }
   /// A box of 64 positions from `row` on and `columns_` of them, as one of 128 threads.
   template <int box>
   CUTLASS_DEVICE void store(const Half* from, int thread, int columns, int column, int row) const {

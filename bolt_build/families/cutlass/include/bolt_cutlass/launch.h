@@ -46,6 +46,11 @@ struct BandTile {};
 template <typename Tile>
 struct VolumeTile {};
 
+/// A WarpgroupTile, in clusters along m at most, of a convolution with groups: a tile has columns of one group, and reads the
+/// channels of that alone. Groups of the arguments may be several of the model's, with zeros between them.
+template <typename Tile>
+struct GroupTile {};
+
 /// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
 /// at most, whose weights (packed as ResidentFilter) stay in registers: tiles of `rows` by `width` (8 or 16) pixels of the
 /// output. Two warpgroups compute 64 channels each of a tile `together`, or take tiles in turns.
@@ -133,7 +138,7 @@ struct Depths {
 ///
 /// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense; those of the
 /// residual `residual_row`. Sums of slices are dense anyway. `strip` rows of the output are computed one after the other by kernels of RollingTile alone.
-/// Kernels of BandTile alone take several `groups` of channels; rows of their filters are as long as the tile says.
+/// Kernels of BandTile and of GroupTile alone take several `groups` of channels; rows of a BandTile's filters are as long as it says.
 /// Kernels of VolumeTile alone look at `depths`: `taps` of the `given` depths of a volume, `dilation` apart, are the channels of
 /// each of `made` images of the batch, `stride` apart. A depth lies `x_depth` elements behind the one before, a volume `x_image`.
 struct ConvArguments {
@@ -159,8 +164,10 @@ struct ConvArguments {
 
 /// y[m, n] = sum over k of x[m, k] * weights[n, k], row-major; k is a multiple of a kernel's loads. The bias has n values.
 /// Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense. What else follows y is as in ConvArguments.
+/// Kernels of GroupTile alone take several `groups`: n columns of k numbers in all, and rows of weights of a group's part of k.
 struct GemmArguments {
   int m, n, k;
+  int groups = 1;
   const void* x;
   const void* weights;
   const float* bias;
@@ -228,6 +235,10 @@ void launch_conv(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, l
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Tile, typename Epilogue>
 void launch_conv(VolumeTile<Tile>, const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, typename Epilogue>
+void launch_conv(GroupTile<Tile>, const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, typename Epilogue>
+void launch_gemm(GroupTile<Tile>, const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);

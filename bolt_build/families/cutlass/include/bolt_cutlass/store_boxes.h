@@ -50,6 +50,9 @@ struct DenseRows {
   CUTLASS_DEVICE void store(const cute::TmaDescriptor& to, const void* from, int column, int row) const {
     cute::SM90_TMA_STORE_2D::copy(&to, from, column, row);
   }
+  /// The output's channel in a tile's column, and all of them.
+  CUTLASS_DEVICE static constexpr int channel(int column) { return column; }
+  CUTLASS_DEVICE static constexpr int channels(int columns) { return columns; }
 };
 
 /// Shared memory between registers and TMA, in boxes of 64 rows by `width` columns: two of each warpgroup for

@@ -195,7 +195,7 @@ struct TileStore
   }
   /// One warp: asks for the constants of a tile's columns, from `first` on.
   CUTLASS_DEVICE static void ask_ahead(const Params& params, int first, int columns) {
-    ask_for<n>(params.bias, first, columns);
+    ask_for<n>(params.bias, params.rows.channel(first), params.rows.channels(columns));
   }
 
   CUTLASS_DEVICE TileStore(const Params& params, TensorStorage&) : params_(params) {}
@@ -245,7 +245,9 @@ struct TileStore
   CUTLASS_DEVICE void prepare(int columns, const At& at, int thread) {
     if constexpr (Boxes::single) {
 #pragma unroll
-      for (int j = 0; j < across; ++j) load_bias(columns, cute::get<1>(at) * n + j * width, Fragment(thread), early_[j]);
+      for (int j = 0; j < across; ++j)
+        load_bias(params_.rows.channels(columns), params_.rows.channel(cute::get<1>(at) * n) + j * width, Fragment(thread),
+                  early_[j]);
     }
   }
 
@@ -260,13 +262,14 @@ struct TileStore
     const int own = Boxes::single ? 0 : static_cast<int>(threadIdx.x) / 128 - 1;
     const int columns = cute::get<1>(problem);
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + (half == 1 ? m / 2 : 0);
-    const int column = cute::get<1>(at) * n;
+    const int column = cute::get<1>(at) * n, channel = params_.rows.channel(column);
     const bool leads = thread % 128 == 0;
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       float2 loaded[width / 8];
-      const int first = column + j * width + fragment.column();
-      if constexpr (!Boxes::single && wants_bias<Sums>) load_bias(columns, column + j * width, fragment, loaded);
+      const int first = channel + j * width + fragment.column();
+      if constexpr (!Boxes::single && wants_bias<Sums>)
+        load_bias(params_.rows.channels(columns), channel + j * width, fragment, loaded);
       const float2* const bias = Boxes::single ? early_[Boxes::single ? j : 0] : loaded;
 #pragma unroll
       for (int i = 0; i < down; ++i) {

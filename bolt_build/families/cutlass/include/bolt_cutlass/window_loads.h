@@ -65,11 +65,13 @@ struct WindowLoads {
     OfDepths<volumes> depths;
   };
 
-  static Params params(const ConvArguments& a) {
-    const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h, channels = a.channels;
+  static Params params(const ConvArguments& a) { return params(a, a.channels); }
+  /// Of filters over so many `channels`.
+  static Params params(const ConvArguments& a, int channels) {
+    const long long taps = static_cast<long long>(a.kernel_w) * a.kernel_h;
     return {window_boxes<volumes>(a, width, m / cluster_n),
             factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, width, 1, n / cluster_m),
-            {(a.channels + k - 1) / k, a.kernel_w, a.dilation_w, a.dilation_h, a.stride_w, a.stride_h, a.pad_w, a.pad_h,
+            {(channels + k - 1) / k, a.kernel_w, a.dilation_w, a.dilation_h, a.stride_w, a.stride_h, a.pad_w, a.pad_h,
              a.out_w, a.out_h},
             OfDepths<volumes>(a)};
   }
