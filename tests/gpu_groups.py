@@ -8,15 +8,19 @@ from dataclasses import replace
 from families_harness import Input, Layer
 from families_layers import RELU, stage
 from gpu_bands import of_groups
+from gpu_bands import pairs as band_pairs
+from gpu_bands import together as band_together
+from gpu_bands import turns as band_turns
 from gpu_forms import pairs, single, together, turns
 from gpu_harness import Trial
 from gpu_products import GELU, RESIDUAL, SILU, conv
 
+from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 
 
-def _of(tile: WgmmaTile, groups: int = 1) -> GroupTile:
+def _of(tile: WgmmaTile | BandTile, groups: int = 1) -> GroupTile:
     return GroupTile(tile, groups)
 
 
@@ -45,6 +49,11 @@ def group_trials() -> list[Trial]:
          (_of(pairs(128, 96, 64)), _of(turns(64, 64, 128), 1))),
         (conv("groups-1x1s2", (2, 160, 9, 11), 160, (1, 1), 2, groups=4), (_of(turns(64, 96, 32), 2),)),
         (conv("groups-1x5", (2, 112, 8, 20), 112, (1, 5), groups=2, dilation=2), (_of(turns(128, 64, 64, (2, 1))),)),
+        (conv("groups-bands", (2, 112, 10, 9), 112, (3, 3), groups=2, epilogue=RESIDUAL),
+         (_of(band_turns(64, 64)), _of(band_turns(128, 128), 2), _of(band_together(128, 96)))),
+        (_scaled(conv("groups-bands-scaled", (3, 144, 7, 9), 160, (3, 3), groups=2, epilogue=(RELU, stage("mul", 3)))),
+         (_of(band_pairs(128, 64)), _of(band_turns(64, 64, cluster=2)))),
+        (conv("groups-bands-3x3s2", (2, 160, 13, 12), 80, (3, 3), 2, groups=2), (_of(band_turns(64, 32)),)),
     ):  # fmt: skip
         found += of_groups(layer, *tiles)
     for layer in (
@@ -52,4 +61,7 @@ def group_trials() -> list[Trial]:
         conv("rows-groups-3x3", (2, 96, 7, 9), 96, (3, 3), groups=2, epilogue=RESIDUAL),
     ):
         apart += of_groups(layer, _of(turns(64, 64, 64)))
+    apart += of_groups(
+        conv("rows-groups-bands", (2, 112, 7, 9), 112, (3, 3), groups=2, epilogue=RESIDUAL), _of(band_turns(64, 64))
+    )
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None]

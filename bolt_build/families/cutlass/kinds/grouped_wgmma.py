@@ -1,5 +1,5 @@
-"""Convolutions with groups on Hopper: kernels of `wgmma.py` whose tiles have columns of one group alone, and read its
-channels."""
+"""Convolutions with groups on Hopper: kernels of `wgmma.py` and `band.py` whose tiles have the columns of one group, or
+of a few, and read the channels of those alone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.groups import GroupedProduct, has_groups
+from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
@@ -29,7 +30,7 @@ _TOGETHER = (1, 2, 4)
 class GroupTile:
     """A tile for `groups` groups together, or for a part of one."""
 
-    tile: WgmmaTile
+    tile: WgmmaTile | BandTile
     groups: int
 
     @property
@@ -38,10 +39,11 @@ class GroupTile:
 
     @classmethod
     def read(cls, reader: Reader) -> GroupTile:
-        return cls(WgmmaTile.read(reader), reader.number("groups"))
+        tile = BandTile.read(reader) if reader.has("bands") else WgmmaTile.read(reader)
+        return cls(tile, reader.number("groups"))
 
-    def cxx(self, product: Product, gpu: Gpu) -> str:
-        return f"{SPACE}::GroupTile<{self.tile.cxx(product, gpu)}>"
+    def cxx(self, what: GroupedProduct, gpu: Gpu) -> str:
+        return f"{SPACE}::GroupTile<{self.tile.cxx(self.product(what), gpu)}>"
 
     def __str__(self) -> str:
         return f"{self.tile} of {'one group' if self.groups == 1 else f'{self.groups} groups'}"
@@ -84,6 +86,8 @@ class GroupedWgmma(TileKind[GroupTile, GroupedProduct]):
             return Reason("{} groups are no multiple of the {} that it computes together", what.groups, tile.groups)
         if tile.groups > 1 and product.n > own.n:
             return Reason("has no room for {} groups of {} outputs", tile.groups, what.outputs)
+        if isinstance(own, BandTile) and (own.n % what.outputs == 0 or what.outputs % own.n == 0):
+            return "bands of whole groups, or of whole parts of one, begin wherever a tile does"
         every = replace(product, n=tile.columns(what))
         return refuse_half(own.halves, product.dtype) or own.refuse(gpu, product) or own.refuse_whole(gpu, every)
 
@@ -126,15 +130,17 @@ class GroupedWgmma(TileKind[GroupTile, GroupedProduct]):
             outputs=product.n, of_group=what.outputs, channels=what.channels, taps=product.taps, row=together.depth,
             span=together.n,
         )  # fmt: skip
-        return conv_step(problem, product, tile.cxx(product, gpu_of(target)), packed, at)
+        return conv_step(problem, product, tile.cxx(what, gpu_of(target)), packed, at)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
-        tile, product = self.tile_of(candidate), self.computed(problem).product
-        header = f"{product.kernel.lower()}_groups_warpgroup_kernel.h"
-        cxx = tile.cxx(product, gpu_of(target))
-        return conv_unit(problem, header, cxx, tile.tile.memory_mb, str(tile), product.kernel)
+        tile, what = self.tile_of(candidate), self.computed(problem)
+        kernel, cxx = what.product.kernel, tile.cxx(what, gpu_of(target))
+        header = f"{kernel.lower()}_groups{'_warpgroup' if isinstance(tile.tile, WgmmaTile) else '_band'}_kernel.h"
+        return conv_unit(problem, header, cxx, tile.tile.memory_mb, str(tile), kernel)
 
 
-_TILES = tuple(
-    GroupTile(tile, groups) for tile in WGMMA_TILES for groups in _TOGETHER if tile.cluster[1] == 1 and not tile.halved
+_ALONE: tuple[WgmmaTile | BandTile, ...] = (
+    *(tile for tile in WGMMA_TILES if tile.cluster[1] == 1 and not tile.halved),
+    *BAND_TILES,
 )
+_TILES = tuple(GroupTile(tile, groups) for tile in _ALONE for groups in _TOGETHER)

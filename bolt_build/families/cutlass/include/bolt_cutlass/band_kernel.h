@@ -30,7 +30,7 @@ struct BandRows {
   portable::Divisor width, image;
 
   BandRows() = default;
-  BandRows(const BandShape& numbered, const ConvArguments& a)
+  BandRows(const BandShape& numbered, const ConvArguments& a, const NoColumns& = {})
       : shape(numbered), batch(a.batch), out_h(a.out_h), out_w(a.out_w), y(static_cast<Half*>(a.y)),
         y_row(a.y_row == 0 ? a.out_channels : a.y_row), width(numbered.pitch_w), image(numbered.positions()) {}
 
@@ -65,6 +65,29 @@ struct BandRows {
       *reinterpret_cast<uint4*>(y + pixel * y_row + column + chunk * 8) =
           *reinterpret_cast<const uint4*>(from + swizzled<box>(r, chunk));
     }
+  }
+};
+
+/// The same of columns of groups, each of which begins with a tile.
+struct GroupBandRows : BandRows {
+  GroupColumns groups;
+
+  GroupBandRows() = default;
+  GroupBandRows(const BandShape& numbered, const ConvArguments& a, const GroupColumns& columns)
+      : BandRows(numbered, a), groups(columns) {}
+
+  template <int width>
+  cute::TmaDescriptor view(const void* tensor, int rows, int, int row) const {
+    return BandRows::view<width>(tensor, rows, groups.groups * groups.outputs, row);
+  }
+  CUTLASS_DEVICE void load(const cute::TmaDescriptor& from, std::uint64_t* barrier, void* to, int column, int row) const {
+    BandRows::load(from, barrier, to, groups.channel(column), row);
+  }
+  CUTLASS_DEVICE int channel(int column) const { return groups.channel(column); }
+  CUTLASS_DEVICE int channels(int) const { return groups.groups * groups.outputs; }
+  template <int box>
+  CUTLASS_DEVICE void store(const Half* from, int thread, int, int column, int row) const {
+    BandRows::store<box>(from, thread, groups.end(column), groups.channel(column), row);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "bolt_cutlass/band_shape.h"
 #include "bolt_cutlass/factor_loads.h"
+#include "bolt_cutlass/group_columns.h"
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/window_loads.h"
 
@@ -39,8 +40,8 @@ cute::TmaDescriptor band_boxes(const void* images, const int (&extents)[4], cons
 }
 
 /// Bands of `rows` positions and runs of `k` channels; filters [output, tap, channel] of `n` outputs and `width` channels.
-/// Images are depths of `volumes`, and a run is of one depth.
-template <int rows, int n, int k, int width, int cluster_m, bool volumes = false>
+/// Images are depths of `volumes`, and a run is of one depth. Outputs are columns of tiles, `padded` where each group begins with one.
+template <int rows, int n, int k, int width, int cluster_m, bool volumes = false, bool padded = false>
 struct BandLoads {
   struct Params {
     cute::TmaDescriptor x, weights;
@@ -49,6 +50,7 @@ struct BandLoads {
     int first;  // from a window's number to that of its first tap
     int group_channels, group_outputs;
     OfDepths<volumes> depths;
+    std::conditional_t<padded, GroupColumns, NoColumns> columns;
   };
 
   /// Of filters with rows of so many `channels`.
@@ -59,7 +61,12 @@ struct BandLoads {
     return {boxes(a, shape, left, above),
             factor_boxes(a.weights, channels, taps, a.out_channels, channels, taps * channels, width, 1, n / cluster_m),
             shape, left, above, stride, (above - a.pad_h) / stride * shape.pitch_w + (left - a.pad_w) / stride,
-            a.channels / a.groups, a.out_channels / a.groups, OfDepths<volumes>(a)};
+            a.channels / a.groups, a.out_channels / a.groups, OfDepths<volumes>(a), columns(a)};
+  }
+  /// Where columns of tiles are those of groups.
+  static auto columns([[maybe_unused]] const ConvArguments& a) {
+    if constexpr (padded) return GroupColumns::of(a.groups, a.channels, a.out_channels, n);
+    else return NoColumns{};
   }
   static cute::TmaDescriptor boxes(const ConvArguments& a, const BandShape& shape, int left, int above) {
     const int stride = a.stride_w;
@@ -77,6 +84,7 @@ struct BandLoads {
   }
   /// The first channel of what outputs from `output` on are computed of.
   CUTLASS_DEVICE static int first_channel(const Params& params, int output) {
+    if constexpr (padded) return params.columns.group(output) * params.group_channels;
     return output / params.group_outputs * params.group_channels;
   }
   CUTLASS_DEVICE static void band(const Params& params, std::uint64_t* barrier, void* to, const BandPlace& first,
@@ -90,7 +98,9 @@ struct BandLoads {
   }
   CUTLASS_DEVICE static void weights(const Params& params, std::uint64_t* barrier, std::uint16_t mask, void* to,
                                      int channel, int tap, int output) {
-    load_box<(cluster_m > 1)>(params.weights, barrier, mask, to, channel, tap, output);
+    int filter = output;
+    if constexpr (padded) filter = params.columns.channel(output);
+    load_box<(cluster_m > 1)>(params.weights, barrier, mask, to, channel, tap, filter);
   }
 };
 

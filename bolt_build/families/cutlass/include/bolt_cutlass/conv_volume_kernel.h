@@ -16,7 +16,7 @@ template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int r
 void launch_volume(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
                             together, Element> tile,
                    const ConvArguments& a, const Stages& stages, void* stream) {
-  launch_bands<true>(tile, a, stages, stream);
+  launch_bands<true, false>(tile, a, stages, stream);
 }
 
 template <typename Tile, typename Stages>

@@ -27,7 +27,13 @@ struct GroupColumns {
   int all() const { return groups * padded; }
   CUTLASS_HOST_DEVICE int group(int column) const { return column / padded; }
   CUTLASS_HOST_DEVICE int inside(int column) const { return column % padded; }
+  /// Of the output, where the column is one, and the first one of the next group.
+  CUTLASS_HOST_DEVICE int channel(int column) const { return group(column) * outputs + inside(column); }
+  CUTLASS_HOST_DEVICE int end(int column) const { return (group(column) + 1) * outputs; }
 };
+
+/// Where tiles know nothing of groups.
+struct NoColumns {};
 
 /// Rows of an output whose columns are those of groups, and of its residual. TMA knows groups as an axis, so it leaves out what a
 /// tile has beyond the last column of its group.
@@ -46,8 +52,8 @@ struct GroupRows {
   CUTLASS_DEVICE void store(const cute::TmaDescriptor& to, const void* from, int column, int row) const {
     cute::SM90_TMA_STORE_3D::copy(&to, from, columns.inside(column), row, columns.group(column));
   }
-  /// The output's channel in a tile's column.
-  CUTLASS_DEVICE int channel(int column) const { return columns.group(column) * columns.outputs + columns.inside(column); }
+  /// The output's channel in a tile's column, and all of them.
+  CUTLASS_DEVICE int channel(int column) const { return columns.channel(column); }
   CUTLASS_DEVICE int channels(int) const { return columns.groups * columns.outputs; }
 };
 

@@ -46,8 +46,8 @@ struct BandTile {};
 template <typename Tile>
 struct VolumeTile {};
 
-/// A WarpgroupTile, in clusters along m at most, of a convolution with groups: a tile has columns of one group, and reads the
-/// channels of that alone. Groups of the arguments may be several of the model's, with zeros between them.
+/// A BandTile, or a WarpgroupTile in clusters along m at most, of a convolution with groups: a tile has columns of one group, and
+/// reads the channels of that alone. Groups of the arguments may be several of the model's, with zeros between them.
 template <typename Tile>
 struct GroupTile {};
 
