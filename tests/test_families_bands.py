@@ -284,9 +284,9 @@ def grouped(tile: BandTile, width: int = 0) -> Candidate:
 def test_tiles_of_groups_have_the_channels_of_their_outputs() -> None:
     what = GROUPS.computed(GROUPED)
     assert (what.channels, what.outputs) == (8, 8)
-    assert what.of(GroupedTile(replace(turns(64, 64), width=16))).depth == 64
+    assert GroupedTile(replace(turns(64, 64), width=16)).product(what).depth == 64
     deep = GROUPS.computed(problem((2, 256, 14, 14), 512, groups=2))
-    assert deep.of(GroupedTile(turns(64, 128))).depth == 128
+    assert GroupedTile(turns(64, 128)).product(deep).depth == 128
     candidate = grouped(turns(64, 64), 16)
     assert str(candidate) == "cutlass m=64 n=64 k=64 warpgroups=pingpong bands=2 filters=of16"
     assert kind_of(GROUPED, candidate) is GROUPS

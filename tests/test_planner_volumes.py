@@ -245,3 +245,10 @@ def test_other_groups_stay(monkeypatch: pytest.MonkeyPatch, before: Graph, least
     result = run(split_groups.SPLIT_GROUPS, before)
     assert result.graph == before
     assert said(result) == ([] if why is None else [("c", "declined", why)])
+
+
+def test_groups_are_split_where_no_kernel_computes_all_of_them_on_tensor_cores() -> None:
+    pays = split_groups.SPLIT_GROUPS.pays_on
+    assert pays is not None
+    assert [pays(target_named(name), "fp16") for name in ("t4", "a100", "h200", "host")] == [True, True, False, False]
+    assert not pays(target_named("t4"), "bf16")

@@ -1,8 +1,9 @@
 """Computes a convolution with few groups of many channels as one without for each: products side by side.
 
-Kernels for groups multiply on the instructions of one warp and read their weights again for every tile. Large groups
-are worth kernels of their own, which the family for products has: their parts are copied out of the input, and their
-results lie beside each other where the next layer reads them.
+Before Hopper, kernels for groups multiply on the instructions of one warp and read their weights again for every tile.
+Large groups are worth kernels of their own, which the family for products has: their parts are copied out of the input,
+and their results lie beside each other where the next layer reads them. On Hopper one kernel of that family computes
+all groups side by side, which is one launch and fills the GPU with the tiles of all.
 """
 
 from __future__ import annotations
@@ -88,8 +89,10 @@ def _split(editor: GraphEditor, node: Node, op: Conv, channels: int, filters: in
     editor.replace(node, *made, Node(node.name, Concat(1), tuple(results), node.outputs))
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
+def _multiplies_groups_apart(target: Target, precision: str) -> bool:
+    """Whether products of groups are fast on tensor cores in kernels of their own alone."""
+    gpu = target.gpu
+    return gpu is not None and gpu.instruction(precision) is not None and not gpu.warpgroup_mma
 
 
-SPLIT_GROUPS = Pass("split-groups", _run, pays_on=_has_tensor_cores)
+SPLIT_GROUPS = Pass("split-groups", _run, pays_on=_multiplies_groups_apart)

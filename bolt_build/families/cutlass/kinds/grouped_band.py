@@ -44,11 +44,10 @@ class GroupedTile:
     def __str__(self) -> str:
         return f"{self.band}, filters of {self.band.width or 'all'} channels"
 
-
-def product_of(what: GroupedProduct, tile: GroupedTile) -> Product:
-    """The product that a tile's outputs are: its depth is that of their groups."""
-    several = max(tile.band.n // what.outputs, 1)
-    return replace(what.product, depth=several * what.channels)
+    def product(self, what: GroupedProduct) -> Product:
+        """The product that its outputs are: its depth is that of their groups."""
+        several = max(self.band.n // what.outputs, 1)
+        return replace(what.product, depth=several * what.channels)
 
 
 class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
@@ -79,16 +78,16 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
             return Reason("{} outputs are no whole groups, and no part of one, of {}", band.n, outputs)
         if width and (channels != outputs or width % channels):
             return Reason("filters of {} channels are for whole groups of them, here are {}", width, channels)
-        if width and (band.n != band.k or product_of(what, tile).depth != band.k):
+        if width and (band.n != band.k or tile.product(what).depth != band.k):
             return "short filters are of as many channels as a band has"
         if not width and channels == outputs and any(row % channels == 0 for row in _NARROW_ROWS):
             return "its filters would be mostly zeros"
-        product = product_of(what, tile)
+        product = tile.product(what)
         return refuse_half(band.halves, product.dtype) or band.refuse(gpu, product) or band.refuse_whole(gpu, product)
 
     def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
         tile = self.tile_of(candidate)
-        product = product_of(what, tile)
+        product = tile.product(what)
         work = Work(product.m, product.n, product.depth, product.taps, True, what.nbytes, functions=what.functions)
         return tile.band.seconds(product, work, target)
 
@@ -105,7 +104,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         tile, what, x = self.tile_of(candidate), self.computed(problem), op_operands(problem)[0]
-        product = product_of(what, tile).reading(problem.inputs[x], at.input_pitch(x))
+        product = tile.product(what).reading(problem.inputs[x], at.input_pitch(x))
         names = [name for name, _ in product.shape]
         at_groups = names.index("dilation_w") + 1
         groups = (("groups", what.groups),)
@@ -121,7 +120,7 @@ class GroupedBands(TileKind[GroupedTile, GroupedProduct]):
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
-        cxx = tile.band.cxx(product_of(self.computed(problem), tile), gpu_of(target))
+        cxx = tile.band.cxx(tile.product(self.computed(problem)), gpu_of(target))
         return conv_unit(problem, "conv_band_kernel.h", cxx, tile.band.memory_mb, str(tile))
 
 
