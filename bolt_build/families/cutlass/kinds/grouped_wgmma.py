@@ -135,7 +135,7 @@ class GroupedWgmma(TileKind[GroupTile, GroupedProduct]):
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile, what = self.tile_of(candidate), self.computed(problem)
         kernel, cxx = what.product.kernel, tile.cxx(what, gpu_of(target))
-        header = f"{kernel.lower()}_groups{'_warpgroup' if isinstance(tile.tile, WgmmaTile) else '_band'}_kernel.h"
+        header = f"{kernel.lower()}_groups_kernel.h"
         return conv_unit(problem, header, cxx, tile.tile.memory_mb, str(tile), kernel)
 
 

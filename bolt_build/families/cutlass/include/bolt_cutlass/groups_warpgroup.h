@@ -16,7 +16,7 @@ struct GroupKernelOf<Loads, WarpgroupTile<m, n, k, cooperative, cluster_m, 1, te
   using Type = WarpgroupKernel<Loads<m, n, k, cluster_m>, Store, m, n, k, cooperative, cluster_m, 1,
                                stages_beside<Store, m, n, k, (m + n) * k * 2, is_single(cooperative, teams) ? 2 : 1>,
                                SharedProducts<m, n, k, cooperative, Element>, teams>;
-  static constexpr int columns = n, depth = k;
+  static constexpr int columns = n;
 
   /// `taps` of windows, whose channels come in runs of k.
   template <typename Arguments>

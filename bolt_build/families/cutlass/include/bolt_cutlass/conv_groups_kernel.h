@@ -1,6 +1,7 @@
 // launch_conv on WGMMA for convolutions with groups.
 #pragma once
 
+#include "bolt_cutlass/conv_band_kernel.h"
 #include "bolt_cutlass/groups_warpgroup.h"
 #include "bolt_cutlass/window_loads.h"
 
@@ -25,8 +26,7 @@ struct GroupWindowLoads {
   class Steps : public Plain::Steps {
    public:
     CUTLASS_DEVICE Steps(const Params& params, int row, int column, int slice, int count)
-        : Plain::Steps(params.factors, row, params.groups.group(column) * params.groups.outputs + params.groups.inside(column),
-                       slice, count),
+        : Plain::Steps(params.factors, row, params.groups.channel(column), slice, count),
           first_(params.groups.group(column) * params.groups.channels) {}
     template <bool shared>
     CUTLASS_DEVICE void x(std::uint64_t* barrier, std::uint16_t mask, void* to, int part) const {
@@ -38,11 +38,25 @@ struct GroupWindowLoads {
   };
 };
 
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element, typename Stages>
+void launch_groups(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>, const ConvArguments& a,
+                   const Stages& stages, void* stream) {
+  using Tile = WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>;
+  using Kernel = GroupKernelOf<GroupWindowLoads, Tile, Stages>;
+  Kernel::run(a, GroupColumns::of(a.groups, a.channels, a.out_channels, n), a.batch * a.out_h * a.out_w,
+              a.kernel_w * a.kernel_h, stages, stream, "convolution with groups");
+}
+template <int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands, int last, int kernel_h,
+          int kernel_w, int stride, int width, int together, typename Element, typename Stages>
+void launch_groups(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
+                            together, Element> tile,
+                   const ConvArguments& a, const Stages& stages, void* stream) {
+  launch_bands<false, true>(tile, a, stages, stream);
+}
+
 template <typename Tile, typename Stages>
 void launch_conv(GroupTile<Tile>, const ConvArguments& a, const Stages& stages, void* stream) {
-  using Kernel = GroupKernelOf<GroupWindowLoads, Tile, Stages>;
-  Kernel::run(a, GroupColumns::of(a.groups, a.channels, a.out_channels, Kernel::columns), a.batch * a.out_h * a.out_w,
-              a.kernel_w * a.kernel_h, stages, stream, "convolution with groups");
+  launch_groups(Tile{}, a, stages, stream);
 }
 
 }  // namespace bolt::cutlass_kernels
