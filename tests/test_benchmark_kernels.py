@@ -139,6 +139,26 @@ def test_slabs_in_turn_stand_beside_those_expanded_ahead(
 
 
 @pytest.mark.usefixtures("scripts")
+def test_groups_side_by_side_stand_beside_what_else_computes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.kernels import group_products as script
+
+    some = [layer for layer in script.layers() if layer.label.startswith(("1x1 of 4 x 768", "3x3 of 64"))]
+    monkeypatch.setattr(script, "layers", lambda: some[1:])
+    monkeypatch.setattr(script.chain_kernels, "Library", Alike)
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["group_products.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    assert script.main() == 1
+    found = json.loads(out.read_text())
+    assert {name: row["best"] for name, row in found["layers"].items()} == {
+        "1x1 of 4 x 768 to 4 x 192, 32 x 128, residual": {"side by side": 10.0, "bands": None, "warps": 11.0},
+        "3x3 of 64 x 32 at 7x7": {"side by side": None, "bands": 13.0, "warps": 14.0},
+    }
+
+
+@pytest.mark.usefixtures("scripts")
 def test_means_have_kernels_of_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.kernels import mean_kernels as script
 
