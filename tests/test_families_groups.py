@@ -100,7 +100,8 @@ def test_why_tiles_are_none() -> None:
     assert why(odd, turns(128, 96, 64), 2) == "5 groups are no multiple of the 2 that it computes together"
     assert why(odd, turns(128, 128, 64)) == "over half of its columns would be beyond the 40 of the product"
     assert why(odd, turns(128, 64, 128)) == "half of its depth would be beyond the 56 of the product"
-    assert why(odd, turns(128, 64, 64, (1, 2))) is not None  # a cluster along n would have columns of two groups
+    beside = stated(turns(128, 64, 64, (1, 2)))  # blocks side by side would have columns of two groups
+    assert FAMILY.refuse(odd, beside, H200) == f"{beside} is none of its candidates"
     whole = problem((32, 256, 14, 14), 256, (3, 3), 2)
     assert why(whole, band_turns(128, 128)) == (
         "bands of whole groups, or of whole parts of one, begin wherever a tile does"
