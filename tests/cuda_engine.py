@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tiny_engine import DATA, FACTS, PlainFamily, compiled_once
 
-from bolt_build import emulator, runtime
+from bolt_build import emulator, runtime, targets
 from bolt_build.emit.engine import emit, emit_runner
 from bolt_build.emit.weights import write_weights
 from bolt_build.families.base import Candidate, KernelProblem, StepCode, StepExpressions
@@ -41,6 +44,17 @@ def soon_compiled(flags: Sequence[str]) -> tuple[str, ...]:
 def for_symbols(target: Target) -> tuple[str, ...]:
     """nvcc's flags for tests that only ask what objects define and need: device code stays PTX, as it comes first."""
     return (*soon_compiled(emulator.compile_flags(target)), "-Ofc=max")
+
+
+@contextmanager
+def built_for_symbols(name: str) -> Iterator[None]:
+    """The row of this GPU has these flags, for builds and tunings in this process of which no kernel runs: CUTLASS takes
+    half the time. What engines ship with has its own tests (`test_runtime_cuda.py`, `test_build_cuda_tasks.py`)."""
+    rows = [
+        replace(row, compile_flags=for_symbols(row)) if row.name == name else row for row in targets._BUILT_IN
+    ]
+    with mock.patch.object(targets, "_BUILT_IN", tuple(rows)):
+        yield
 
 
 def nvcc() -> Tool:

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cuda_engine import nvcc
+from cuda_engine import built_for_symbols, nvcc
 from shared_folders import SharedFolder
 from tune_projects import Project, by_prediction, new_project
 
@@ -46,6 +46,13 @@ ONE_KERNEL = (
 def export(project: Project, name: str, cache: Path) -> TuneResult:
     options = TuneOptions(replace(project.build, cache=cache), export=project.path / name)
     return tune(project.recipe, options, QuietProgress())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _soon_compiled() -> Iterator[None]:
+    """Objects are made, found and packed: whatever is in them."""
+    with built_for_symbols("a100"):
+        yield
 
 
 @pytest.fixture(scope="module")
