@@ -9,15 +9,21 @@ import pytest
 from benchmarks import record
 from benchmarks.kernels import prologue_kernels
 from benchmarks.planning import predictions
-from benchmarks.planning.kernel_times import FAMILIES, TARGET, is_chain, times_of
+from benchmarks.planning.kernel_times import FAMILIES, TARGET, Time, is_chain, times_of
 from benchmarks.planning.problem_texts import candidate_of, problem_of, text_of
 from bolt_build.families.base import Candidate
 from bolt_build.planner.problem_text import describe_problem
 
 
 @pytest.fixture(scope="module")
-def found() -> list[predictions.Point]:
-    points, lost = predictions.points(predictions.measured())
+def times() -> tuple[Time, ...]:
+    """All that is committed: reading every lock takes seconds."""
+    return tuple(predictions.measured())
+
+
+@pytest.fixture(scope="module")
+def found(times: tuple[Time, ...]) -> list[predictions.Point]:
+    points, lost = predictions.points(times)
     assert lost == 0
     return points
 
@@ -84,8 +90,8 @@ def test_a_depth_is_shared_where_that_was_faster_and_nowhere_else() -> None:
     assert predicted == measured
 
 
-def test_no_time_is_of_a_chain_whose_inner_loops_there_are_no_more() -> None:
+def test_no_time_is_of_a_chain_whose_inner_loops_there_are_no_more(times: tuple[Time, ...]) -> None:
     """Neither in what is gathered nor of a lock."""
     gathered = json.loads((record.RESULTS / "kernel_times.json").read_text(encoding="utf-8"))["sources"]
     assert {each.source for each in times_of(gathered) if is_chain(each.candidate)} == {"slab_kernels"}
-    assert {each.source for each in predictions.measured() if is_chain(each.candidate)} == {"slab_kernels"}
+    assert {each.source for each in times if is_chain(each.candidate)} == {"slab_kernels"}
