@@ -99,10 +99,10 @@ def test_what_is_no_number_infinities_and_zeros_of_both_signs_are_where_numpy_ha
 def test_blocks_that_wait_for_each_other_are_refused_where_they_have_no_room(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "3")
-    outcome = library.run(next(index for index, label in enumerate(LABELS) if label.startswith("memory-norm-768")))
+    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "2")
+    outcome = library.run(next(index for index, label in enumerate(LABELS) if label.startswith("memory-norm-384")))
     assert outcome.message == (
-        "could not launch a normalised product: 4 blocks wait for each other, and the device runs one on each of 3"
+        "could not launch a normalised product: 3 blocks wait for each other, and the device runs one on each of 2"
         " multiprocessors"
     )
 
