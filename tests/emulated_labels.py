@@ -220,8 +220,6 @@ FURTHER = (
     "scatter-summed-portable-staged_linesx8x3x16-f32/row-f32/row",
     "slices-tokens-portable-slicesx8",
     "along-fewer-portable-stagedx32x3-f16/row-f16/row",
-    "streamed-softmax-197-portable-streamedx8x32x4-f16/row-f16/row",
-    "streamed-chain-portable-streamedx4x64x3-f16/row-f16/row",
     "tiled-hidden-portable-tiledx1083x4x2-bool/channels_last-f16/channels_last-shares1",
     "tiled-chain-portable-tiledx2x3x7x7x1-f16/row-f16/row-between24",
     "flat-bias-portable-flatx8x3x61-f16/row-f16/row",

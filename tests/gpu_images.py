@@ -10,7 +10,6 @@ from gpu_harness import Trial
 from gpu_staged import stated_trials
 
 from bolt_build.families.portable.kernels.norm_ahead import AheadTile
-from bolt_build.families.portable.kernels.norm_fitted import FittedTile
 from bolt_build.families.portable.kernels.norm_gathered import GatherTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_images import ImageTile
@@ -59,11 +58,9 @@ SINGLE = ("images-odd", "planes-chain")
 
 IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
     (norm("registers-33", groups(3), (3, 33, 24, 24), (33, 1, 1)),
-     (HeldTile(33, 1, 288, 9, 1), AheadTile(HeldTile(33, 2, 128, 12, 1), 3),
-      FittedTile(HeldTile(33, 3, 128, 8, 1), many=True))),
+     (HeldTile(33, 1, 288, 9, 1), AheadTile(HeldTile(33, 2, 128, 12, 1), 3))),
     (norm("registers-90", groups(9), (3, 90, 12, 8), (90, 1, 1)),
-     (HeldTile(45, 4, 192, 2, 1), AheadTile(HeldTile(45, 1, 96, 12, 1), 2),
-      FittedTile(HeldTile(45, 5, 96, 3, 1), many=False))),
+     (HeldTile(45, 4, 192, 2, 1), AheadTile(HeldTile(45, 1, 96, 12, 1), 2))),
     (norm("registers-each", Norm("variance", (2, 3), 1e-5), (3, 5, 8, 23), (5, 1, 1)),
      (HeldTile(5, 2, 96, 1, 1), AheadTile(HeldTile(5, 1, 96, 2, 1), 3))),
     (
@@ -87,8 +84,7 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
     (
         Layer("registers-odd-chain", groups(5), (Input((3, 45, 9, 7)), Input((45, 1, 1), True), Input((45, 1, 1), True),
               Input((3, 45, 9, 7)), Input((45, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
-        (HeldTile(45, 4, 96, 1, 1), AheadTile(HeldTile(45, 1, 192, 2, 1), 2),
-         FittedTile(HeldTile(45, 3, 96, 2, 1), many=True), FittedTile(HeldTile(45, 7, 96, 1, 1), many=False)),
+        (HeldTile(45, 4, 96, 1, 1), AheadTile(HeldTile(45, 1, 192, 2, 1), 2)),
     ),
     (norm("registers-odd-all", groups(1), (3, 12, 15, 7), (12, 1, 1)),
      (HeldTile(3, 4, 96, 1, 1), AheadTile(HeldTile(3, 1, 96, 2, 1), 2))),
@@ -99,8 +95,7 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
     (
         Layer("registers-planes", groups(4), (Input((2, 32, 7, 9)), Input((32, 1, 1), True), Input((32, 1, 1), True),
               Input((2, 32, 7, 9)), Input((32, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
-        (HeldTile(1, 1, 96, 1, 1), AheadTile(HeldTile(1, 2, 96, 1, 1), 3),
-         FittedTile(HeldTile(1, 3, 32, 1, 1), many=True)),
+        (HeldTile(1, 1, 96, 1, 1), AheadTile(HeldTile(1, 2, 96, 1, 1), 3)),
     ),
 )  # fmt: skip
 IN_REGISTERS_SINGLE = (
@@ -110,10 +105,13 @@ IN_REGISTERS_SINGLE = (
     "registers-odd",
     "registers-odd-chain",
 )
+FITTED = {"registers-90": (HeldTile(45, 5, 96, 3, 1),), "registers-odd-chain": (HeldTile(45, 7, 96, 1, 1),)}
+"""In clusters of other sizes."""
 
 
 def image_trials() -> list[Trial]:
     """What prediction puts first, and kernels that are stated."""
-    forms = {HeldTile: "held", AheadTile: "ahead", FittedTile: "fitted"}
-    in_registers = stated_trials(IN_REGISTERS, IN_REGISTERS_SINGLE, forms)
+    in_registers = stated_trials(IN_REGISTERS, IN_REGISTERS_SINGLE, {HeldTile: "held", AheadTile: "ahead"})
+    fitted = [(layer, FITTED[layer.label]) for layer, _ in IN_REGISTERS if layer.label in FITTED]
+    in_registers += stated_trials(fitted, (), {HeldTile: "fitted"})
     return stated_trials(LAYERS, SINGLE, {ImageTile: "images", GatherTile: "gathered"}) + in_registers

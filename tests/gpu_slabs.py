@@ -17,7 +17,6 @@ from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.norm_ahead import AheadTile
 from bolt_build.families.portable.kernels.norm_batches import BatchTile
-from bolt_build.families.portable.kernels.norm_fitted import FittedTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_slabs import SlabTile
@@ -109,14 +108,11 @@ AHEAD: dict[str, tuple[AheadTile, ...]] = {
     "slab-long": (AheadTile(HeldTile(8, 4, 256, 2, 1), 4),),
     "slab-groups-chain": (AheadTile(HeldTile(3, 2, 128, 2, 1), 3),),
 }
-FITTED: dict[str, tuple[FittedTile, ...]] = {
-    "slab-2": (FittedTile(HeldTile(2, 7, 128, 1, 1), many=False), FittedTile(HeldTile(6, 3, 256, 4, 1), many=True)),
-    "slab-groups": (FittedTile(HeldTile(5, 5, 128, 4, 1), many=True),),
-    "slab-one-group": (FittedTile(HeldTile(3, 6, 64, 2, 1), many=True),),
-    "slab-groups-chain": (
-        FittedTile(HeldTile(3, 7, 128, 1, 1), many=False),
-        FittedTile(HeldTile(6, 3, 128, 3, 1), many=True),
-    ),
+FITTED: dict[str, tuple[HeldTile, ...]] = {
+    "slab-2": (HeldTile(2, 7, 128, 1, 1), HeldTile(6, 3, 256, 4, 1)),
+    "slab-groups": (HeldTile(5, 5, 128, 4, 1),),
+    "slab-one-group": (HeldTile(3, 6, 64, 2, 1),),
+    "slab-groups-chain": (HeldTile(3, 7, 128, 1, 1),),
 }
 BATCHES: dict[str, tuple[BatchTile, ...]] = {
     "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),

@@ -20,7 +20,6 @@ from bolt_build.families.portable.form import Tile
 from bolt_build.families.portable.kernels.long_lines import TwiceTile
 from bolt_build.families.portable.kernels.register_lines import RegisterTile
 from bolt_build.families.portable.kernels.staged import StagedTile
-from bolt_build.families.portable.kernels.streamed_lines import StreamedTile
 from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import Lrn
@@ -84,30 +83,13 @@ BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile, ...]], ...] = (
     (one("beside-lrn-even", Lrn(4, 0.3, 0.5, 2.0), (2, 19, 4, 8)), (RegisterTile(1, 128), RegisterTile(2, 64))),
 )  # fmt: skip
 """Lines side by side, each stated with threads of its own and with some that share it."""
-STREAMED: tuple[tuple[Layer, tuple[StreamedTile, ...]], ...] = (
-    (norm("streamed-norm", CHANNELS, (3, 96, 7, 9), (96, 1, 1)), (StreamedTile(4, 32, 2), StreamedTile(16, 32, 5))),
-    (
-        Layer("streamed-chain", CHANNELS, (Input((4, 31, 5, 19)), Input((31, 1, 1)), Input((31, 1, 1)),
-              Input((4, 31, 5, 19)), Input((31, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
-        (StreamedTile(1, 128, 2), StreamedTile(4, 64, 3)),
-    ),
-    (norm("streamed-l2", Norm("l2", (1,)), (3, 256, 5, 13)), (StreamedTile(8, 64, 2),)),
-    (
-        logits("streamed-softmax-197", Softmax(1), 3, 197, 75),
-        (StreamedTile(8, 32, 4), StreamedTile(16, 32, 9), StreamedTile(8, 64, 1)),
-    ),
-    (logits("streamed-log", Line("log_softmax", 2), 2, 3, 21, 77), (StreamedTile(2, 96, 5), StreamedTile(1, 128, 2))),
-)  # fmt: skip
-"""The same by blocks that have some lines after others: blocks with a part less, ragged ends of both."""
-STREAMED_SINGLE = ("streamed-chain", "streamed-softmax-197")
 BESIDE_SINGLE = ("beside-chain", "beside-long", "beside-softmax-197", "beside-lrn-even")
 
 
 def staged_trials() -> list[Trial]:
     """What prediction puts first of each layout, and kernels that are stated."""
     in_registers = stated_trials(BESIDE, BESIDE_SINGLE, {RegisterTile: "registers", TwiceTile: "twice"})
-    streamed = stated_trials(STREAMED, STREAMED_SINGLE, {StreamedTile: "streamed"})
-    return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"}) + in_registers + streamed
+    return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"}) + in_registers
 
 
 def stated_trials(

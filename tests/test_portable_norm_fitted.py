@@ -1,5 +1,5 @@
-"""Slabs in as many clusters as a GPU holds at once: what is offered, what is refused, and that all slabs are normalised
-however many clusters that is."""
+"""Slabs in clusters of other sizes, all of which a GPU holds at once: what is offered, what is refused, and that they
+are normalised."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from shared_folders import SharedFolder
 from test_portable_norm_ahead import AT, FAMILY, H200, problem
 
 from bolt_build.families.base import Candidate
+from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.clusters import clusters_at_once
-from bolt_build.families.portable.kernels.norm_fitted import FORM, FittedTile, tiles
+from bolt_build.families.portable.kernels.norm_fitted import FORM, tiles, turns
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_held_nest import held_nest_for
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import Gpu, target_named
 
 
-def candidate(tile: FittedTile) -> Candidate:
-    return Candidate("portable", (("algorithm", "fitted"), *tile.parameters), tile.settings)
+def candidate(tile: HeldTile) -> Candidate:
+    return candidate_of("portable", "fitted", tile)
 
 
 def gpu() -> Gpu:
@@ -32,59 +33,50 @@ def gpu() -> Gpu:
 
 
 def test_clusters_do_not_fill_their_groups_of_multiprocessors() -> None:
-    """132 multiprocessors are 16 times eight, but for a group of 14, and for two that each group of 18 has left."""
-    assert [clusters_at_once(each, 1, gpu()) for each in (1, 2, 4, 7, 8)] == [132, 66, 31, 16, 15]
-    assert clusters_at_once(7, 2, gpu()) == 32
+    """132 multiprocessors are 16 times eight, 33 times four and 44 times three, and hold fewer clusters of these."""
+    assert [clusters_at_once(each, 1, gpu()) for each in (1, 2, 3, 4, 7, 8)] == [132, 66, 39, 30, 15, 15]
+    assert [clusters_at_once(7, each, gpu()) for each in (2, 4)] == [32, 64]
 
 
-def test_a_candidate_says_whether_clusters_have_one_slab_or_many() -> None:
-    """Which is compiled. How many clusters there are, the GPU is asked at the launch."""
-    tile = FittedTile(HeldTile(10, 7, 512, 12, 1), many=True)
-    stated = candidate(tile)
-    assert str(stated) == "portable algorithm=fitted threads=512 loads=12 across=10 cluster=7 resident=1 slabs=many"
-    assert FORM.tile_of(stated) == tile
-    code = FAMILY.emit(problem(32, 320, 64, 64, groups=32), stated, H200, AT)
-    shape = "bolt::portable::HeldShape<12, 512, 10, 7, 586, 10, 4096, 320, 1, 1>"
-    assert code.call.startswith(f"bolt::portable::norm_in_registers_ahead<{shape}, ")
-    assert ", 0, x, r.weight(1), r.weight(2), y, " in code.call
-    one = candidate(FittedTile(HeldTile(8, 7, 256, 14, 2), many=False))
-    code = FAMILY.emit(problem(32, 64, 56, 56, groups=1), one, H200, AT)
+def test_a_candidate_names_the_kernel_that_holds_slabs() -> None:
+    stated = candidate(HeldTile(8, 7, 256, 14, 2))
+    assert str(stated) == "portable algorithm=fitted threads=256 loads=14 across=8 cluster=7 resident=2"
+    assert FORM.tile_of(stated) == HeldTile(8, 7, 256, 14, 2)
+    code = FAMILY.emit(problem(32, 64, 56, 56, groups=1), stated, H200, AT)
     assert code.call.startswith("bolt::portable::norm_in_registers<bolt::portable::HeldShape<14, 256, 8, 7, 448, 64, ")
 
 
 def test_32_images_are_held_at_once_in_clusters_that_fit() -> None:
     """Of clusters of eight blocks, two blocks a multiprocessor, the last ones would begin when others have ended."""
-    nest = held_nest_for(problem(32, 64, 56, 56, groups=1))
+    asked = problem(32, 64, 56, 56, groups=1)
+    nest = held_nest_for(asked)
     found = list(tiles(nest, 2, gpu()))
-    assert FittedTile(HeldTile(8, 7, 256, 14, 2), many=False) in found
-    assert len(found) == len({(each.held.across, each.held.cluster, each.many) for each in found})
-    assert all(each.turns(nest, gpu()) <= 1 for each in found if not each.many)
-    assert all(each.turns(nest, gpu()) > 1 for each in found if each.many)
-    assert not [each for each in found if not each.many and each.held.cluster in (4, 8)], "held has them"
+    assert HeldTile(8, 7, 256, 14, 2) in found
+    assert len(found) == len({(each.across, each.cluster) for each in found})
+    assert all(turns(each, nest, gpu()) <= 1 for each in found)
+    assert "algorithm=fitted" in str(
+        min(FAMILY.candidates(asked, H200)[0], key=lambda c: FAMILY.predict(asked, c, H200))
+    )
 
 
-def test_what_held_and_ahead_offer_is_offered_beside_it() -> None:
-    """Tuning measures three kernels of each."""
-    offered = [str(each) for each in FAMILY.candidates(problem(32, 320, 64, 64, groups=32), H200)[0]]
-    for algorithm in ("held", "ahead", "fitted"):
-        assert len([each for each in offered if f"algorithm={algorithm} " in each]) == 3
+def test_more_slabs_than_are_there_at_once_are_left_to_held() -> None:
+    asked = problem(32, 320, 64, 64, groups=32)
+    assert list(tiles(held_nest_for(asked), 2, gpu())) == []
+    assert "algorithm=held" in str(min(FAMILY.candidates(asked, H200)[0], key=lambda c: FAMILY.predict(asked, c, H200)))
 
 
-REFUSED: Mapping[FittedTile, tuple[str, str]] = {
-    FittedTile(HeldTile(10, 2, 512, 41, 1), many=True): (
+REFUSED: Mapping[HeldTile, tuple[str, str]] = {
+    HeldTile(10, 8, 512, 11, 1): (
         "h200",
-        "there are kernels of 3 to 8 blocks, and of 32 to 512 threads in whole warps",
+        "there are kernels of 3, 5, 6 or 7 blocks, and of 32 to 512 threads in whole warps",
     ),
-    FittedTile(HeldTile(10, 7, 512, 11, 1), many=True): (
-        "h200",
-        "586 positions of a block are 12 loads of a thread, not 11",
-    ),
-    FittedTile(HeldTile(10, 7, 512, 12, 1), many=True): ("a100", "fitted: blocks form clusters from sm_90 on"),
+    HeldTile(10, 7, 512, 11, 1): ("h200", "586 positions of a block are 12 loads of a thread, not 11"),
+    HeldTile(10, 7, 512, 12, 1): ("a100", "fitted: blocks form clusters from sm_90 on"),
 }
 
 
 @pytest.mark.parametrize("tile", REFUSED)
-def test_what_does_not_fit_has_a_reason(tile: FittedTile) -> None:
+def test_what_does_not_fit_has_a_reason(tile: HeldTile) -> None:
     """Of 32 images of 64 x 64 positions and 320 channels, in 32 groups."""
     target, reason = REFUSED[tile]
     asked = problem(32, 320, 64, 64, groups=32, target=target)
@@ -103,10 +95,10 @@ def trials(*labels: str) -> list[Trial]:
     return [next(each for each in known if each.label.startswith(label)) for label in labels]
 
 
-OFTEN = ("registers-odd-chain-portable-fittedx96x2", "slab-2-portable-fittedx128")
+OFTEN = ("slab-2-portable-fittedx128",)
 RARELY = (
-    "slab-2-portable-fittedx256", "slab-groups-portable", "slab-one-group", "slab-groups-chain", "registers-33",
-    "registers-90", "registers-odd-chain-portable-fittedx96x1", "registers-planes", "single-registers-planes",
+    "slab-2-portable-fittedx256", "slab-groups-portable", "slab-one-group", "slab-groups-chain", "registers-90",
+    "registers-odd-chain",
 )  # fmt: skip
 
 
@@ -121,7 +113,7 @@ def rarely(shared_folder: SharedFolder) -> Library:
 
 
 def assert_agree(library: Library, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the GPU holds two or three clusters, which take several slabs each."""
+    """Where the GPU holds one or two of the clusters."""
     monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "8")
     monkeypatch.setenv("EMULATED_SEED", str(seed))
     for index in range(len(library.trials)):
@@ -129,11 +121,13 @@ def assert_agree(library: Library, seed: int, monkeypatch: pytest.MonkeyPatch) -
         assert (outcome.message, outcome.error <= 1.0) == ("", True), outcome
 
 
-def test_few_clusters_take_all_slabs(often: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_of_seven_blocks_normalise_slabs(often: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_agree(often, 1, monkeypatch)
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("seed", [1, 2])
-def test_few_clusters_take_slabs_of_all_kinds(rarely: Library, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_clusters_of_three_to_seven_blocks_normalise_slabs_of_all_kinds(
+    rarely: Library, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     assert_agree(rarely, seed, monkeypatch)

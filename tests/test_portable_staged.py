@@ -20,7 +20,6 @@ from bolt_build.families.portable.kernels import register_lines
 from bolt_build.families.portable.kernels.long_lines import TwiceTile
 from bolt_build.families.portable.kernels.register_lines import RegisterTile
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, refuse_lines, refuse_tile, tiles
-from bolt_build.families.portable.kernels.streamed_lines import StreamedTile
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.norm import Norm
@@ -79,50 +78,14 @@ def test_lines_of_odd_extents_are_staged_without_a_lock(name: str) -> None:
     assert algorithm(ODD[name]()) == "staged"
 
 
-STREAMED = ("lengths of channels", "channels of odd planes", "21 classes of pixels", "keys of a middle axis")
-
-
 @pytest.mark.parametrize("name", BESIDE)
 def test_lines_side_by_side_stay_in_registers_without_a_lock(name: str) -> None:
-    """The next ones are on their way meanwhile where there are many. Windows and whole accesses have none of these."""
-    assert algorithm(BESIDE[name]()) == ("streamed" if name in STREAMED else "registers")
-
-
-def test_without_asynchronous_copies_no_lines_are_on_their_way() -> None:
-    candidates, refusals = FAMILY.candidates(replace(MIDDLE(), target="t4"), T4)
-    assert "streamed" not in {dict(each.parameters)["algorithm"] for each in candidates}
-    assert "streamed: copies to shared memory run beside a block's work from sm_80 on" in {
-        str(each.reason) for each in refusals
-    }
-
-
-@pytest.mark.parametrize(
-    ("tile", "reason"),
-    [
-        (StreamedTile(8, 32, 6), None),
-        (
-            StreamedTile(8, 128, 6),
-            "up to 32 threads share a line, of 32, 64, 96 or 128 in blocks of 128 to 512 threads",
-        ),
-        (StreamedTile(4, 64, 6), "197 elements are 50 of each of 4 threads, which hold 36 at most"),
-        (StreamedTile(8, 64, 1537), "a block has 1537 parts one after the other, of 1536 in all"),
-    ],
-    ids=str,
-)
-def test_lines_that_follow_others_have_room(tile: StreamedTile, reason: str | None) -> None:
-    assert FAMILY.refuse(MIDDLE(), stated(tile), H100) == reason
-
-
-def test_parts_of_lines_that_follow_others_are_alike() -> None:
-    """197 lines side by side are seven parts of 29 or less, not six of 32 and one of five."""
-    assert call(MIDDLE(), StreamedTile(8, 32, 6)).startswith(
-        "bolt::portable::softmax_staged<bolt::portable::Shares, bolt::portable::StreamedShape<197, 197, 29, 8, 32, 6>, "
-    )
+    assert algorithm(BESIDE[name]()) == "registers"
 
 
 def test_tuning_measures_lines_of_a_middle_axis_in_every_way() -> None:
     found = FAMILY.candidates(MIDDLE(), H100)[0]
-    assert {dict(each.parameters)["algorithm"] for each in found} == {"direct", "staged", "registers", "streamed"}
+    assert {dict(each.parameters)["algorithm"] for each in found} == {"direct", "staged", "registers"}
 
 
 @pytest.mark.parametrize(
@@ -142,8 +105,8 @@ def test_what_accesses_divide_has_the_kernels_that_it_had(asked: Callable[[], Ke
     assert not any("staged" in str(each) for each in (*candidates, *(refusal.what for refusal in refusals)))
 
 
-Tile = StagedTile | RegisterTile | StreamedTile | TwiceTile
-FORMS = {StagedTile: "staged", RegisterTile: "registers", StreamedTile: "streamed", TwiceTile: "twice"}
+Tile = StagedTile | RegisterTile | TwiceTile
+FORMS = {StagedTile: "staged", RegisterTile: "registers", TwiceTile: "twice"}
 
 
 def stated(tile: Tile) -> Candidate:

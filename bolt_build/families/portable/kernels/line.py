@@ -13,7 +13,6 @@ from bolt_build.families.portable.kernels.long_lines import TwiceTile, twice
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
-from bolt_build.families.portable.kernels.streamed_lines import StreamedTile, streamed
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
 from bolt_build.families.reason import Reason
@@ -155,9 +154,7 @@ def _lines(problem: KernelProblem) -> Lines:
     return Lines(*_line(problem), problem.inputs[0].format.dtype.nbytes, problem.outputs[0].format.dtype.nbytes)
 
 
-def _emit_staged(
-    problem: KernelProblem, tile: StagedTile | RegisterTile | StreamedTile, at: StepExpressions
-) -> StepCode:
+def _emit_staged(problem: KernelProblem, tile: StagedTile | RegisterTile, at: StepExpressions) -> StepCode:
     return _softmax(problem, at, "softmax_staged", (tile.text(_lines(problem)),))
 
 
@@ -171,7 +168,6 @@ def _has_shares(problem: KernelProblem) -> bool:
 
 _STAGED = staged(_serves_staged, _lines, lambda problem: None, _emit_staged)
 _REGISTERS = registers(_has_shares, _lines, lambda problem: None, _emit_staged)
-_STREAMED = streamed(_serves_staged, _lines, lambda problem: None, _emit_staged)
 _TWICE = twice(_has_shares, _lines, _emit_twice)
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = tuple(
@@ -184,7 +180,7 @@ RULES = tuple(
         gpu_latency=lambda problem: _LINE,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(_STAGED, _REGISTERS, _STREAMED, _TWICE),
+        forms=(_STAGED, _REGISTERS, _TWICE),
     )
     for op in (Softmax, Line)
 )

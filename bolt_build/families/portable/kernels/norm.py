@@ -136,7 +136,6 @@ RULES = (
             norm_batches.FORM,
             norm_staged.FORM,
             norm_staged.IN_REGISTERS,
-            norm_staged.STREAMED,
             norm_images.FORM,
             norm_gathered.FORM,
         ),

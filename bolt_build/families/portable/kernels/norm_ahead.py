@@ -75,11 +75,6 @@ def refuse_tile(tile: AheadTile, nest: HeldNest, element: int, gpu: Gpu) -> str 
         return Reason("a block takes 2 to {} slabs one after the other, not {}", _MOST_SLABS, tile.slabs)
     if tile.slabs > (many := nest.slabs(tile.held.width)):
         return Reason("there are {} slabs, of which a block takes {}", many, tile.slabs)
-    return refuse_shared(tile, nest, element, gpu)
-
-
-def refuse_shared(tile: AheadTile, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
-    """Why a multiprocessor has no shared memory for its blocks, None where it has."""
     together = tile.held.resident * (tile.shared(nest, element) + 1024)
     if together > gpu.shared_memory + 1024:
         what = "{} blocks take {} bytes of shared memory, a multiprocessor has {}"

@@ -208,11 +208,6 @@ def waits(tile: HeldTile) -> float:
     return tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREADS
 
 
-def alone(tile: HeldTile) -> float:
-    """The same, but for other blocks of the cluster."""
-    return tile.loads * _LOAD + tile.threads * _THREADS
-
-
 def seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
     nest, gpu, element = held_nest_for(problem), target.gpu, element_bytes(problem)
     assert gpu is not None, "registers are a GPU's"

@@ -12,7 +12,6 @@ from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of, nor
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
-from bolt_build.families.portable.kernels.streamed_lines import StreamedTile, streamed
 from bolt_build.graph.ops.norm import Norm
 
 _FEW = 4
@@ -56,7 +55,7 @@ def _refuse(problem: KernelProblem) -> str | None:
     return None
 
 
-def _emit(problem: KernelProblem, tile: StagedTile | RegisterTile | StreamedTile, at: StepExpressions) -> StepCode:
+def _emit(problem: KernelProblem, tile: StagedTile | RegisterTile, at: StepExpressions) -> StepCode:
     op, loops = problem.op, loops_of(problem)
     assert isinstance(op, Norm)
     operands = "of_elements" if _of_elements(loops) else "of_lines"
@@ -71,4 +70,3 @@ def _emit(problem: KernelProblem, tile: StagedTile | RegisterTile | StreamedTile
 
 FORM = staged(_serves, _lines, _refuse, _emit)
 IN_REGISTERS = registers(_serves, _lines, _refuse, _emit)
-STREAMED = streamed(_serves, _lines, _refuse, _emit)

@@ -236,7 +236,7 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoo
     norm_anywhere<Statistic>(r, p, in, out, end);
 }
 
-/// The same, up to `turns` slabs one after the other; with none, as many as clusters that are there at once share.
+/// The same, up to `turns` slabs one after the other.
 template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
 void norm_in_registers_ahead(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, Index turns, const void* input,
                              const void* scale, const void* bias, void* output, const Epilogue& epilogue) {

@@ -74,27 +74,20 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
   }
 };
 
-/// Queues clusters of which each takes up to `turns` slabs; with none, as many as the device holds at once, which share all
-/// slabs: one more than that would begin when others have ended. Raises std::runtime_error where the launch fails.
+/// Queues clusters of which each takes up to `turns` slabs. Raises std::runtime_error where the launch fails.
 template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Out, typename End>
 void norm_ahead(const Run& r, const Norm& p, const NormLoop& channels, Index turns, const In* in, Out* out, const End& end) {
   using Ahead = NormAhead<Shape, operands, Statistic, In, Out, End>;
   const auto each = norm_held_of<typename Ahead::Held, Shape>(p, channels, in, out, end);
   const Ahead ahead{{each}, counted(trips(p.kept, p.kept_rank) * each.slabs, "normalisation")};
-  if (ahead.items == 0) return;
-  const Index clusters = turns == 0 ? Index{ahead.items} : (ahead.items + turns - 1) / turns;
-  Launch how{.blocks = counted(clusters * Shape::cluster, "normalisation"), .threads = Shape::threads};
+  const std::uint32_t blocks = counted((ahead.items + turns - 1) / turns * Shape::cluster, "normalisation");
+  if (blocks == 0) return;
+  Launch how{.blocks = blocks, .threads = Shape::threads};
   how.shared = Ahead::bytes;
   how.overlap = r.overlap;
   how.cluster = Shape::cluster;
   how.stream = r.stream;
   how.beside = r.overlap;
-  if constexpr (Shape::cluster > 1)
-    if (turns == 0) {
-      // Devices of a process may differ in it, which changes how long they take, and nothing else.
-      static const unsigned at_once = clusters_at_once(how, norm_held_kernel<Ahead, Shape::threads, Shape::resident>);
-      how.blocks = std::min(how.blocks, at_once * Shape::cluster);
-    }
   queue("a normalisation kernel", how, norm_held_kernel<Ahead, Shape::threads, Shape::resident>, ahead);
 }
 

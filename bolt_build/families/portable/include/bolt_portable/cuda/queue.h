@@ -21,46 +21,14 @@ struct Launch {
   bool beside = false;
 };
 
-/// Gives a kernel the shared memory that its blocks ask for.
-template <typename Kernel>
-cudaError_t shared_memory_for(const Launch& how, Kernel* kernel) {
+/// Queues a kernel. Returns what went wrong, and leaves no error behind in the runtime.
+template <typename... Parameters, typename... Arguments>
+cudaError_t queued(const Launch& how, void (*kernel)(Parameters...), const Arguments&... arguments) {
   cudaError_t error = cudaSuccess;
   // A block has 48 KB unless it asks for more.
   if (how.shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, how.shared);
   if (error == cudaSuccess && how.beside)
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  return error;
-}
-
-/// Clusters of such blocks that the device holds at once. A cluster's blocks are of one group of multiprocessors (GPC), and
-/// groups are not of one size, so these are fewer than all blocks make. Throws std::runtime_error.
-template <typename Kernel>
-unsigned clusters_at_once(const Launch& how, Kernel* kernel) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = how.cluster;
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(how.blocks);
-  config.blockDim = dim3(how.threads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(how.shared);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int clusters = 0;
-  cudaError_t error = shared_memory_for(how, kernel);
-  if (error == cudaSuccess)
-    error = cudaOccupancyMaxActiveClusters(&clusters, reinterpret_cast<const void*>(kernel), &config);
-  if (error != cudaSuccess || clusters < 1) {
-    static_cast<void>(cudaGetLastError());
-    throw std::runtime_error("could not ask the device how many clusters it holds");
-  }
-  return static_cast<unsigned>(clusters);
-}
-
-/// Queues a kernel. Returns what went wrong, and leaves no error behind in the runtime.
-template <typename... Parameters, typename... Arguments>
-cudaError_t queued(const Launch& how, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  cudaError_t error = shared_memory_for(how, kernel);
   if (error == cudaSuccess) {
     cudaLaunchAttribute attributes[2]{};
     unsigned count = 0;

@@ -11,7 +11,7 @@ namespace bolt::portable {
 template <int count_, int inner_, int threads_, int across_>
 struct RegisterShape {
   static constexpr int count = count_, inner = inner_, threads = threads_, across = across_, block = threads * across;
-  static constexpr bool columns = true, in_registers = true, streamed = false;
+  static constexpr bool columns = true, in_registers = true;
   static constexpr int loads = (count + threads - 1) / threads;
   /// Floats of shared memory in which threads leave parts of sums.
   static constexpr int partials = threads > 1 ? 2 * block : 0;

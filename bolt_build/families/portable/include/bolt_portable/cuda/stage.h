@@ -11,7 +11,7 @@ namespace bolt::portable {
 template <int count_, int inner_, int lines_, int threads_, int block_>
 struct StagedShape {
   static constexpr int count = count_, inner = inner_, lines = lines_, threads = threads_, block = block_;
-  static constexpr bool columns = inner > 1, in_registers = false, streamed = false;
+  static constexpr bool columns = inner > 1, in_registers = false;
   static constexpr int across = block / threads, turns = (lines + across - 1) / across;
   static constexpr int loads = (count + threads - 1) / threads;
   /// Blocks of as many neighbouring lines as lie side by side.
@@ -49,9 +49,9 @@ struct Stage {
     return first + (Shape::columns ? Index{element} * inner + line : Index{line} * Shape::count + element);
   }
 
-  /// Begins to fill shared memory from a tensor of `total` elements; see settle. An access also has elements of other runs; behind
-  /// the last of the tensor nothing is read.
-  __device__ void ask(T* held, const T* in, Index total) const {
+  /// Fills shared memory from a tensor of `total` elements, and ends with the block together. An access also has elements of other
+  /// runs; behind the last of the tensor nothing is read.
+  __device__ void fetch(T* held, const T* in, Index total) const {
     // Counted from the first element in 32 bits: 64 would take several instructions for each access.
     const T* const base = in + first;
     const int left = static_cast<int>(total - first < (1 << 30) ? total - first : 1 << 30);
@@ -69,11 +69,6 @@ struct Stage {
       }
     }
     commit();
-  }
-
-  /// The same, and ends with the block together.
-  __device__ void fetch(T* held, const T* in, Index total) const {
-    ask(held, in, total);
     settle<0>();
     __syncthreads();
   }

@@ -1,7 +1,8 @@
 // Lines of any extent, wherever they begin: a block's go through shared memory in whole accesses, read once and stored once.
 #pragma once
 
-#include "bolt_portable/cuda/streamed_lines.h"
+#include "bolt_portable/cuda/register_lines.h"
+#include "bolt_portable/cuda/stage.h"
 
 namespace bolt::portable {
 
@@ -89,9 +90,7 @@ __global__ void __launch_bounds__(block) staged_lines_kernel(const Lines lines) 
 /// std::runtime_error where the launch fails.
 template <typename Shape, typename Function, typename In, typename Out>
 void staged_lines(const Run& r, const char* what, Index groups, const Function& function, const In* in, Out* out) {
-  if constexpr (Shape::streamed) {
-    streamed_lines<Shape>(r, what, groups, function, in, out);
-  } else if constexpr (Shape::in_registers) {
+  if constexpr (Shape::in_registers) {
     register_lines<Shape>(r, what, groups, function, in, out);
   } else {
     using Lines = StagedLines<Shape, Function, In, Out>;
