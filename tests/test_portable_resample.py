@@ -17,7 +17,7 @@ from bolt_build.families.portable.kernels.resample import ResampleTile
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import HOST, target_named
 
-FAMILY, H100 = Portable(), target_named("h100")
+FAMILY, H100, H200 = Portable(), target_named("h100"), target_named("h200")
 
 
 def problem_of(
@@ -122,7 +122,7 @@ NEAREST = problem_of((32, 64, 114, 114), (2, 57, 1), (3, 57, 1), row=True)
 def test_of_planes_that_leave_out_rows_none_of_these_is_read_where_results_have_one_neighbour() -> None:
     """Twice as large planes are read once by blocks that have their rows."""
     larger = problem_of((32, 64, 57, 57), (2, 114, 1), (3, 114, 1), row=True)
-    firsts = [dict(FAMILY.candidates(each, H100)[0][0].parameters)["algorithm"] for each in (NEAREST, larger)]
+    firsts = [dict(FAMILY.candidates(each, H200)[0][0].parameters)["algorithm"] for each in (NEAREST, larger)]
     assert firsts == ["flat_rows", "streamed"]
 
 

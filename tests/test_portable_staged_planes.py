@@ -104,8 +104,16 @@ def test_channels_side_by_side_are_no_planes() -> None:
 def test_odd_planes_go_through_shared_memory_where_they_are_large() -> None:
     assert first(CUBIC) == "portable algorithm=staged pixels=2 planes=1 strips=1"
     assert first(POOLED) == "portable algorithm=staged pixels=2 planes=1 strips=8"
-    small = resampled("one", (32, 256, 7, 7), (2, 14, 1), (3, 14, 1))
-    assert first(problem_of(small)) == "portable algorithm=staged pixels=2 planes=16 strips=2"
+    small = resampled("one", (32, 256, 7, 7), (2, 14, 2), (3, 14, 2))
+    assert first(problem_of(small)) == "portable algorithm=staged pixels=4 planes=16 strips=1"
+
+
+def test_prediction_puts_first_what_an_h200_took_least_for() -> None:
+    """Planes twice as large by parts after each other, odd ones four times as large by single parts."""
+    twice = problem_of(resampled("twice", (32, 64, 57, 57), (2, 114, 2), (3, 114, 2)))
+    corners = problem_of(resampled("corners", (32, 21, 65, 65), (2, 257, 2), (3, 257, 2)))
+    firsts = [dict(FAMILY.candidates(each, H200)[0][0].parameters)["algorithm"] for each in (twice, corners)]
+    assert firsts == ["streamed", "staged"]
     assert "sliding" in first(problem_of(resampled("one", (2, 3, 9, 13), (2, 18, 2), (3, 26, 2))))
 
 

@@ -165,11 +165,11 @@ def refuse_tile(tile: StagedPlanesTile, of: Planes, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(of), gpu)
 
 
-_REACHED, _TAIL = 0.9, 0.3
-"""The part of a GPU's bandwidth at which bytes move, and the part of a round of blocks that the last ones take alone.
-These and the following are counted in the kernel's code, or fitted to 119 kernels of seven problems that tuning
-measured on an H200: they take 11% more or less than that, and the one that is predicted to be fastest 4% longer than
-the fastest."""
+_ENDS, _TAIL = 5e-6, 0.2
+"""Seconds until the first rows of as many blocks as a GPU holds have come, and while their last results are stored, and
+the part of a round of blocks that the last ones take alone. These and the following are counted in the kernel's code,
+or fitted to 151 kernels of ten problems that tuning measured on an H200, which take 12% more or less than that. Of
+these and of parts after each other, what is predicted to be fastest takes 3% longer than the fastest in the mean."""
 _BEGIN, _COLUMN, _PLACE = 85, 30, 10
 """Instructions of a thread for its place and its block's tables, for each of its pixels, and for each of their
 neighbours."""
@@ -178,10 +178,10 @@ _ROW, _NEIGHBOUR, _RESULT, _STORE, _COPY = 9, 3, 15, 2.5, 8.5
 of a whole access of the block."""
 _SHARED = 4
 """Instructions of which an access to shared memory takes the place."""
-_ISSUED, _THREADS, _BESIDE = 1.0, 1340, 0.42
+_ISSUED, _THREADS, _BESIDE = 1.0, 1340, 0.2
 """What an instruction takes of the rate of multiply-adds, threads of a multiprocessor below which they wait for each
 other, and the part of what takes less time that is not hidden."""
-_WAITS, _DOWN = 0.8e-6, 0.015e-6
+_WAITS, _DOWN = 0.4e-6, 0.015e-6
 """Seconds of a block in which it moves nothing: until its rows have come, and for each row that threads go down."""
 
 
@@ -205,10 +205,11 @@ def seconds(problem: KernelProblem, tile: StagedPlanesTile, target: Target, of: 
     blocks, block = tile.blocks(of), tile.block(of)
     resident = beside(block, tile.registers(of) + _OTHERS, tile.shared(of), gpu)
     rounds, there = blocks / (resident * gpu.sms), min(float(resident), blocks / gpu.sms)
-    memory = moved(problem.nbytes, target) / _REACHED + (_WAITS + _DOWN * tile.down) * max(rounds, 1.0)
+    memory = moved(problem.nbytes, target) + (_WAITS + _DOWN * tile.down) * max(rounds, 1.0)
     issued = _ISSUED * _issued(tile, of) / (target.rate("fp32") / 2) / min(1.0, there * block / _THREADS) ** 0.5
     together = max(memory, issued) + min(memory, issued) * max(_BESIDE, 1 / max(there, 1.0))
-    return float(together * (1 + _TAIL / max(rounds, 1.0)) + OVERLAPPED * target.launch_seconds)
+    ends = _ENDS * min(rounds, 1.0) + OVERLAPPED * target.launch_seconds
+    return float(together * (1 + _TAIL / max(rounds, 1.0)) + ends)
 
 
 def staged_planes(
