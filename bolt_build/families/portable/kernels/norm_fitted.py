@@ -28,16 +28,16 @@ def turns(tile: HeldTile, nest: HeldNest, gpu: Gpu) -> float:
 
 
 def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
-    """Of each width of slabs and each size of clusters one kernel of which all clusters are there at once: with threads
-    enough, in many blocks, with few idle threads. Which clusters are best is for a GPU to say."""
+    """Of each width of slabs and each size of clusters one kernel of which all clusters are there at once and registers
+    have room for all that a thread wants: with threads enough, in many blocks, with few idle threads. Which clusters
+    are best is for a GPU to say."""
     most = dict[tuple[int, int], HeldTile]()
 
-    def rank(tile: HeldTile) -> tuple[bool, int, int, float]:
-        roomy = tile.resident <= tile.at_once(element, gpu)[0]
-        return roomy, min(tile.threads * tile.resident, _THREADS), tile.resident, tile.used(nest)
+    def rank(tile: HeldTile) -> tuple[int, int, float]:
+        return min(tile.threads * tile.resident, _THREADS), tile.resident, tile.used(nest)
 
     for tile in norm_held.tiles(nest, element, gpu, CLUSTERS):
-        if _FULL <= turns(tile, nest, gpu) <= 1:
+        if tile.resident <= tile.at_once(element, gpu)[0] and _FULL <= turns(tile, nest, gpu) <= 1:
             size = tile.across, tile.cluster
             most[size] = max(most.get(size, tile), tile, key=rank)
     yield from most.values()

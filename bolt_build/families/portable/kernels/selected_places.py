@@ -108,7 +108,7 @@ def _refuse_tile(problem: KernelProblem, tile: SelectTile, gpu: Gpu) -> str | No
 _HELD, _COUNTED, _PASSES, _TAKEN, _BEGIN = (24.0, 6.0), (5.0, 3.5), 1.4, (14.0, 12.0), 250.0
 """Instructions of an element until its number is there, until that is counted, how often that is expected, until its
 key is taken, each of single elements and of pairs; and of a thread for all else. They and the following are counted
-in the code, or guesses: an H200 has timed one problem of single elements since, and they are not fitted to it."""
+in the code, or guesses: an H200 has timed one problem since, and they are not fitted to it."""
 _DIGITS, _SORTED, _STORED = 85.0, 10.0, 10.0
 """The same of a lane for four bits, of each of its keys for these, and of a place that it stores."""
 _WIDE = 1.5
