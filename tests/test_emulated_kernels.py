@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import emulated
 import numpy as np
 import pytest
-from emulated_labels import FURTHER, FURTHER_IN_BF16, IN_BF16, LABELS, OFTEN, SHUFFLED_ALONE
+from emulated_further import FURTHER, FURTHER_IN_BF16
+from emulated_labels import IN_BF16, LABELS, OFTEN, SHUFFLED_ALONE
 from families_harness import Layer, values_of
 from gpu_bf16 import in_bf16
 from gpu_harness import Library, Trial
