@@ -30,7 +30,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import ROOT, record
-from benchmarks.kernels import chain_kernels, narrow_convolutions, slab_kernels, sliding_windows
+from benchmarks.kernels import (
+    chain_kernels,
+    mean_kernels,
+    narrow_convolutions,
+    slab_kernels,
+    sliced_products,
+    sliding_windows,
+)
 from benchmarks.peers import attention_peers
 from benchmarks.planning.problem_texts import candidate_of, pair_of, problem_of, text_of
 from bolt_build.families import load
@@ -136,6 +143,24 @@ def of_sliding_windows() -> Iterator[Time]:
             yield from _time("sliding_windows", problem, each["candidate"], each["us"])
 
 
+def of_means() -> Iterator[Time]:
+    """Depthwise convolutions that leave means, in each of the ways in which sums of tiles are added up."""
+    layers = _result("mean_kernels")["layers"]
+    for shape in mean_kernels.SHAPES:
+        _, step = shape.step()
+        for each in (each for way in mean_kernels.WAYS for each in layers[shape.name][way]):
+            yield from _time("mean_kernels", step.problem, each["candidate"], each["us"])
+
+
+def of_sliced_products() -> Iterator[Time]:
+    """Products of few tiles, whole and with slices of their depth."""
+    shapes = _result("sliced_products")["shapes"]
+    for layer in sliced_products.layers():
+        problem, found = sliced_products.problem_of(layer), shapes[layer.label]
+        for each in (each for way in sliced_products.WAYS for each in found[way]):
+            yield from _time("sliced_products", problem, each["candidate"], each["us"])
+
+
 def of_other_steps() -> Iterator[Time]:
     """Steps of networks that no recipe names, those of the family cutlass: other families have other kernels since.
     What is equal in several networks was timed as often; the least time counts."""
@@ -170,7 +195,8 @@ def of_records(files: Iterable[Path], locks: Iterable[Path]) -> Iterator[Time]:
 
 
 SOURCES = (
-    of_chains, of_slabs, of_narrow_convolutions, of_sliding_windows, of_other_steps, of_attention,
+    of_chains, of_slabs, of_narrow_convolutions, of_sliding_windows, of_means, of_sliced_products, of_other_steps,
+    of_attention,
 )  # fmt: skip
 """Results of other benchmarks."""
 
