@@ -80,6 +80,10 @@ FITS = {
         ("grouped sliding", "grouped sliding + means", "grouped banded"),
         _of("grouped.sliding", "_EFFICIENCY", "_ALONE") + _of("grouped.banded", "_BEGIN", "_ROW", "_COPY"),
     ),
+    "means": Fit(
+        ("grouped depthwise + means", "grouped expanded + means", "grouped sliding + means", "grouped rows + means"),
+        _of("grouped.means", "_ROUND", "_MEET", "_CROWDED", "_FULL"),
+    ),
     "normed": Fit(
         ("grouped normed",),
         _of("grouped.band_tile", "_EFFICIENCY", "_SLAB", "_POSITION"),
@@ -96,7 +100,7 @@ FITS = {
     ),
     "wgmma": Fit(
         ("cutlass WGMMA",),
-        _of("cutlass.kinds.wgmma_time", "_STEP", "_STORE_BEGINS", "_STORE", "_LAUNCH", "_MEMORY", "_L2_RATE")
+        _of("cutlass.kinds.wgmma_time", "_STEP", "_STORE_BEGINS", "_STORE", "LAUNCH", "_MEMORY", "_L2_RATE")
         + _of("cutlass.kinds.wgmma_time", "_OVERLAP", "_STORE_SIZE", "_IN_FLIGHT", "_WINDOWS", "_SHALLOW", "_TOGETHER")
         + _of("cutlass.kinds.wgmma_time", "_PLAIN_TOGETHER", "_THREE_TOGETHER", "_RESIDUAL")
         + _of("cutlass.kinds.wgmma_time", "_FUNCTION", "_PAIRS_STORE", "_PAIRS_MULTIPLY", "_FAR", "_TWO_RUNS")
@@ -105,7 +109,9 @@ FITS = {
     ),
     "two products": Fit(("cutlass two products",), _of("cutlass.kinds.wgmma_time", "_BETWEEN", "_BETWEEN_FUNCTION")),
     "split-K": Fit(("cutlass split-K",), _of("cutlass.one_product", "_ADDING", "_SUMS")),
-    "split-K in clusters": Fit(("cutlass split-K in clusters",), _of("cutlass.kinds.wgmma_sliced", "_EXCHANGE")),
+    "split-K in clusters": Fit(
+        ("cutlass split-K in clusters",), _of("cutlass.kinds.wgmma_sliced", "_SLOWER", "_BEGINS", "_TOLD")
+    ),
     "norms": Fit(
         ("cutlass normalised rows",),
         _of("cutlass.kinds.wgmma_norm", "_EXCHANGE", "_AGAIN", "_LOADED", "_THROUGH_MEMORY"),

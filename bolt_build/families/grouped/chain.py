@@ -192,7 +192,8 @@ def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> flo
     """`Family.predict`."""
     (tile, way), chain = _read(problem, candidate), chain_shape(problem)
     sums = tile.sums(chain) if means.averages(problem) else None
-    return tile.seconds(chain, target) + (0.0 if sums is None else means.seconds(chain.conv, sums, way, 1, target))
+    alone = tile.seconds(chain, target)
+    return alone if sums is None else means.seconds(alone, chain.conv, sums, way, 1, target)
 
 
 def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:

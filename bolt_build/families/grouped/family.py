@@ -136,7 +136,7 @@ class Grouped:
         run = run_of(candidate)
         alone = tile.seconds(shape, target, run)
         sums = tile.sums(shape) if means.averages(problem) else None
-        return alone if sums is None else alone + means.seconds(shape, sums, way, run, target)
+        return alone if sums is None else means.seconds(alone, shape, sums, way, run, target)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """With the zeros between the groups of a unit, and those that pad them."""

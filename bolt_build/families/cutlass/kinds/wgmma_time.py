@@ -40,7 +40,7 @@ class TimedTile(Protocol):
 # seconds of a step, of a store, of that of 128 x 128 results and of a launch; bytes in a second from memory, in parts
 # of what the row states (outputs may stay in L2), and of one SM from L2.
 _MULTIPLIES = 4.05e12
-_STEP, _STORE_BEGINS, _STORE, _LAUNCH = 1.16e-7, 0.35e-7, 1.17e-6, 2.3e-6
+_STEP, _STORE_BEGINS, _STORE, LAUNCH = 1.16e-7, 0.35e-7, 1.17e-6, 2.3e-6
 _MEMORY, _L2_RATE, _OVERLAP = 1.27, 9.05e10, 0.276
 _L2, _SMALLER_L2 = 60 << 20, 1.75
 """Bytes of the H200's L2, and the exponent with which the rate from a smaller one falls. An H100 timed products with
@@ -125,7 +125,7 @@ def seconds(
     slowest = max(compute, memory, traffic)
     others = _OVERLAP * (compute + memory + traffic - slowest)
     runs = _runs(tile, work) if work.windowed else 1.0
-    launch = _LAUNCH + (_SINGLE if tile.single or tile.halved else 0.0)
+    launch = LAUNCH + (_SINGLE if tile.single or tile.halved else 0.0)
     if work.sides > 1 and (tile.pairs or not tile.cooperative):
         launch += rounds * _GATE * tile.m * tile.n / (128 * 128) / speed
     usual = (max(slowest, _copies(tile, work, rounds * steps)) + others) * runs
