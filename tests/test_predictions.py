@@ -9,9 +9,10 @@ import pytest
 from benchmarks import record
 from benchmarks.kernels import prologue_kernels
 from benchmarks.planning import predictions
-from benchmarks.planning.kernel_times import FAMILIES, TARGET, Time, is_chain, times_of
+from benchmarks.planning.kernel_times import FAMILIES, RECIPES, TARGET, Time, is_chain, times_of
 from benchmarks.planning.problem_texts import candidate_of, problem_of, text_of
 from bolt_build.families.base import Candidate
+from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.problem_text import describe_problem
 
 
@@ -91,7 +92,34 @@ def test_a_depth_is_shared_where_that_was_faster_and_nowhere_else() -> None:
 
 
 def test_no_time_is_of_a_chain_whose_inner_loops_there_are_no_more(times: tuple[Time, ...]) -> None:
-    """Neither in what is gathered nor of a lock."""
+    """Neither in what is gathered nor of a lock: records are of the one recipe that was tuned since."""
     gathered = json.loads((record.RESULTS / "kernel_times.json").read_text(encoding="utf-8"))["sources"]
-    assert {each.source for each in times_of(gathered) if is_chain(each.candidate)} == {"slab_kernels"}
-    assert {each.source for each in times if is_chain(each.candidate)} == {"slab_kernels"}
+    chains = [each for each in times_of(gathered) if is_chain(each.candidate)]
+    assert {each.source for each in chains} == {"slab_kernels", "mean_kernels", "records"}
+    tuned = load_lock(RECIPES / "efficientnet_b0.lock").target(TARGET.name)
+    assert tuned is not None
+    assert {each.problem for each in chains if each.source == "records"} <= {each.problem for each in tuned.entries}
+    assert {each.source for each in times if is_chain(each.candidate)} == {each.source for each in chains}
+
+
+def test_sums_are_mostly_added_up_in_the_way_that_was_fastest() -> None:
+    """Of the layers of `mean_kernels.json`: in no layer a cluster that waits for room is predicted first."""
+    gathered = json.loads((record.RESULTS / "kernel_times.json").read_text(encoding="utf-8"))["sources"]
+    source = "mean_kernels"
+    lost = predictions.regrets(predictions.points(times_of({source: gathered[source]}))[0])
+    assert len(lost) == 15
+    assert max(lost) < 1.25
+
+
+def test_a_cluster_shares_a_depth_where_that_was_about_the_fastest(found: list[predictions.Point]) -> None:
+    """Of all kernels of problems that have some in clusters, which were the fastest of some problems alone."""
+    problems: dict[str, list[predictions.Point]] = {}
+    for each in found:
+        problems.setdefault(each.problem.digest, []).append(each)
+    clusters = "cutlass split-K in clusters"
+    several = [each for each in problems.values() if 0 < sum(point.kind == clusters for point in each) < len(each)]
+    fastest = [min(each, key=lambda point: point.measured).kind == clusters for each in several]
+    assert len(several) > 30
+    assert any(fastest)
+    assert not all(fastest)
+    assert predictions.geometric_mean(predictions.regrets([point for each in several for point in each])) < 1.04

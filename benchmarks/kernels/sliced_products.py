@@ -23,7 +23,7 @@ from benchmarks import TESTS
 from benchmarks.kernels import kernel_trials
 from benchmarks.kernels.kernel_trials import best
 from bolt_build.families import load
-from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
+from bolt_build.families.base import Candidate
 
 sys.path.insert(0, str(TESTS))
 
@@ -35,7 +35,7 @@ FAMILY = next(family for family in load(gpu_harness.TARGET) if family.name == "c
 WAYS = ("clusters", "two kernels", "whole")
 
 
-def layers() -> list[Layer]:
+def _layers() -> list[Layer]:
     relu = RESIDUAL[1:]
     return [
         conv("3x3 of 128 at 28x28", (1, 128, 28, 28), 128, (3, 3), epilogue=relu),
@@ -60,19 +60,10 @@ def way_of(candidate: Candidate) -> str:
     return "clusters" if "deep_cluster" in stated else "two kernels" if "partial" in stated else "whole"
 
 
-def problem_of(layer: Layer) -> KernelProblem:
-    """Of the one step that the layer is."""
-    return _step(layer).problem
-
-
-def _step(layer: Layer) -> ProposedStep:
-    graph, node = graph_with(layer)
-    return FAMILY.propose(graph, node, gpu_harness.TARGET, layer.precision)[0][0].steps[0]
-
-
 def trials_of(layer: Layer, count: int) -> list[tuple[str, gpu_harness.Trial]]:
     """The first kernels of each way by prediction."""
-    step = _step(layer)
+    graph, node = graph_with(layer)
+    step = FAMILY.propose(graph, node, gpu_harness.TARGET, layer.precision)[0][0].steps[0]
     candidates = FAMILY.candidates(step.problem, gpu_harness.TARGET)[0]
     return [
         (way, replace(gpu_harness.Trial(layer, step, candidate), timed=True))
@@ -93,7 +84,7 @@ def completed(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     arguments = kernel_trials.parser(__doc__, 4, "candidates of each way").parse_args()
-    planned = [(layer.label, *each) for layer in layers() for each in trials_of(layer, arguments.count)]
+    planned = [(layer.label, *each) for layer in _layers() for each in trials_of(layer, arguments.count)]
     library = kernel_trials.library(arguments, [trial for *_, trial in planned])
     if library is None:
         return 0

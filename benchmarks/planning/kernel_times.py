@@ -12,9 +12,10 @@ of each
 problem its line, and us by candidate. Kernels that gave wrong results, or none, are left out.
 
 Chains around depthwise convolutions have other inner loops since `chain_kernels.json`, and take about two thirds of
-the time: of those kinds, times are those of `slab_kernels.json` alone (records were dropped with `--forget kind=chain
-kind=expanded kind=inverted`). Those of `prologue_forms.json` are left out: the same kernels took less in tunings, so
-that forms can be compared with each other there, and not with others.
+the time: of those kinds, times are those of `slab_kernels.json` and since (earlier records were dropped with `--forget
+kind=chain kind=expanded kind=inverted`). Those of `prologue_forms.json` and `sliced_products.json` are left out: the
+same kernels, but those of clusters, took less in tunings, so that forms can be compared with each other there, and not
+with others.
 """
 
 from __future__ import annotations
@@ -30,14 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import ROOT, record
-from benchmarks.kernels import (
-    chain_kernels,
-    mean_kernels,
-    narrow_convolutions,
-    slab_kernels,
-    sliced_products,
-    sliding_windows,
-)
+from benchmarks.kernels import chain_kernels, mean_kernels, narrow_convolutions, slab_kernels, sliding_windows
 from benchmarks.peers import attention_peers
 from benchmarks.planning.problem_texts import candidate_of, pair_of, problem_of, text_of
 from bolt_build.families import load
@@ -152,15 +146,6 @@ def of_means() -> Iterator[Time]:
             yield from _time("mean_kernels", step.problem, each["candidate"], each["us"])
 
 
-def of_sliced_products() -> Iterator[Time]:
-    """Products of few tiles, whole and with slices of their depth."""
-    shapes = _result("sliced_products")["shapes"]
-    for layer in sliced_products.layers():
-        problem, found = sliced_products.problem_of(layer), shapes[layer.label]
-        for each in (each for way in sliced_products.WAYS for each in found[way]):
-            yield from _time("sliced_products", problem, each["candidate"], each["us"])
-
-
 def of_other_steps() -> Iterator[Time]:
     """Steps of networks that no recipe names, those of the family cutlass: other families have other kernels since.
     What is equal in several networks was timed as often; the least time counts."""
@@ -195,8 +180,7 @@ def of_records(files: Iterable[Path], locks: Iterable[Path]) -> Iterator[Time]:
 
 
 SOURCES = (
-    of_chains, of_slabs, of_narrow_convolutions, of_sliding_windows, of_means, of_sliced_products, of_other_steps,
-    of_attention,
+    of_chains, of_slabs, of_narrow_convolutions, of_sliding_windows, of_means, of_other_steps, of_attention,
 )  # fmt: skip
 """Results of other benchmarks."""
 
