@@ -142,11 +142,12 @@ def is_new(candidate: Candidate) -> bool:
 
 
 def of_other_sizes(candidates: list[Candidate], count: int) -> list[Candidate]:
-    """The first `count` of which no two have a size and a schedule in common, and the first in clusters."""
+    """The first `count` of which no two have a size and a schedule in common, and the first in clusters. Kinds whose
+    tiles all have as many rows do not state them."""
     found: dict[tuple[object, ...], Candidate] = {}
     for each in candidates:
         stated = dict(each.parameters)
-        found.setdefault((stated.get("m", stated.get("deep_cluster")), stated["n"], stated.get("warpgroups")), each)
+        found.setdefault(tuple(stated.get(name) for name in ("m", "n", "warpgroups")), each)
     sizes = list(found.values())[:count]
     return sizes + [each for each in candidates if "cluster" in dict(each.parameters)][:1]
 
