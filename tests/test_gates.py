@@ -146,8 +146,8 @@ def test_other_clusters_than_kernels_have_are_refused(tile: tuple[int, int, int]
 
 
 def test_products_of_many_steps_are_not_written_out() -> None:
-    reason = Portable().refuse(gate_of("h200", 2048, 256), cores(8, 1, 1), target_named("h200"))
-    assert reason == "a warp has 128 steps of a product, at most 32 are written out"
+    reason = Portable().refuse(gate_of("h200", 2048, 128), cores(8, 1, 1), target_named("h200"))
+    assert reason == "a warp has 64 steps of a product, at most 32 are written out"
 
 
 def test_more_channels_than_shared_memory_has_room_for_are_refused() -> None:

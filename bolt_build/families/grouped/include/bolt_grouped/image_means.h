@@ -7,7 +7,7 @@
 #include "bolt_grouped/chain.h"
 #include "bolt_grouped/tile_sums.h"
 #include "bolt_portable/cuda/cluster.h"
-#include "bolt_portable/cuda/fold.h"
+#include "bolt_portable/cuda/shared_results.h"
 
 namespace bolt::grouped {
 
