@@ -48,6 +48,7 @@ LABELS = (
     "instance-norm-portable-direct-f32/channels_last-f32/channels_last",
     "slab-2-portable-slabsx2x4x1x128-f16",
     "slab-2-portable-heldx128x2x2x4x1-f16",
+    "slab-2-portable-fittedx128x1x2x7x1-f16",
     "slab-merged-portable-heldx128x9x8x1x1-f16",
     "batch-rms-portable-batchesx8x288x4-f16",
     "slab-2-portable-passesx6x7x128x1-f16",
