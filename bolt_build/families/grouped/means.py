@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
+from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape
@@ -23,8 +24,6 @@ blocks as a cluster, which read each other's shared memory."""
 WAYS = (SECOND, LAST, CLUSTER)
 _MOST_OF_CLUSTER = 8
 """Blocks that every GPU with clusters runs as one."""
-_MOST_COUNTERS = 4096
-"""Of `bolt::counter_bytes`: images and parts of their channels have one each."""
 _L2, _ASKED = 2.0, 64
 """Bandwidth of the L2 cache, in that of the memory; and sums of a channel that threads ask for at once, about."""
 _ROUND, _MEET = 0.9e-6, 0.8e-6
@@ -91,9 +90,10 @@ def refuse_way(sums: Sums, way: str, run: int, gpu: Gpu) -> str | None:
     if sharing is None:
         return Reason("{} tiles of an image are no whole runs of {}", sums.tiles, run)
     if way == LAST:
-        if sharing > 1 and sums.counters > _MOST_COUNTERS:
+        # Images and parts of their channels have one each.
+        if sharing > 1 and sums.counters > MOST_COUNTERS:
             form = "{} parts of images are more than the {} that there are counters for"
-            return Reason(form, sums.counters, _MOST_COUNTERS)
+            return Reason(form, sums.counters, MOST_COUNTERS)
         return None
     if sharing == 1:
         return "a block has whole images, and there is none to form a cluster with"

@@ -34,6 +34,12 @@ class Pass:
     pays_on: Callable[[Target, str], bool] | None = None
 
 
+def on_tensor_cores(target: Target, precision: str) -> bool:
+    """Whether the target multiplies in the precision on tensor cores, whose kernels read and store rows wherever they
+    lie."""
+    return target.gpu is not None and target.gpu.instruction(precision) is not None
+
+
 class Journal:
     """Collects a pass's decisions."""
 

@@ -19,13 +19,12 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.channels import channel_axis
 from bolt_build.planner.passes.duplicates import COMMUTATIVE
 from bolt_build.planner.passes.epilogues import ACTIVATIONS, IN_KERNEL
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 CONSTANTS = 4
 """Most stages of an epilogue that read a constant of the channel."""
@@ -153,8 +152,4 @@ def _of_each_channel(editor: GraphEditor, host: Node, operand: str) -> str:
     return editor.new_constant(f"{operand}.channels", repeated, editor.type(operand).dtype)
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-FUSE_CHANNELS = Pass("fuse-channels", _run, pays_on=_has_tensor_cores)
+FUSE_CHANNELS = Pass("fuse-channels", _run, pays_on=on_tensor_cores)

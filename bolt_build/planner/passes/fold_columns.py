@@ -18,10 +18,9 @@ from bolt_build.graph.ir import Array, Graph, Node, Op
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Pad, Slice
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 _BLOCK = 8
 """Columns that become channels: a group that tensor cores take whole."""
@@ -165,8 +164,4 @@ def _toeplitz(weights: Array, dilation: int, blocks: _Blocks) -> Array:
     return wide.reshape(channels * _BLOCK, _BLOCK, *rows, blocks.window)
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-FOLD_COLUMNS = Pass("fold-columns", _run, pays_on=_has_tensor_cores)
+FOLD_COLUMNS = Pass("fold-columns", _run, pays_on=on_tensor_cores)

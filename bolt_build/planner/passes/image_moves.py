@@ -16,11 +16,10 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
 from bolt_build.planner.passes.attention_operands import Chain
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import View, made_of, whole
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 _LAST, _SECOND = Transpose((0, 2, 3, 1)), Transpose((0, 3, 1, 2))
 """Which bring channels behind pixels, and back."""
@@ -139,8 +138,4 @@ def _is_read_as_image(editor: GraphEditor, value: str, far: int) -> bool:
     return True
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-MOVE_IMAGES = Pass("move-images", _run, pays_on=_has_tensor_cores)
+MOVE_IMAGES = Pass("move-images", _run, pays_on=on_tensor_cores)

@@ -21,11 +21,10 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.shape import Concat, Slice
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.pad_channels import WHOLE
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 
 @dataclass(frozen=True)
@@ -150,9 +149,4 @@ def _reorder(editor: GraphEditor, reader: Node, output: str, ordered: str, order
     editor.replace(reader, replace(reader, inputs=inputs))
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    """Their kernels read and store rows wherever they lie."""
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-JOIN_SLICES = Pass("join-slices", _run, pays_on=_has_tensor_cores)
+JOIN_SLICES = Pass("join-slices", _run, pays_on=on_tensor_cores)

@@ -22,10 +22,9 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pair_product import LINES, PLACES, TERMS, PairProduct, groups
 from bolt_build.graph.ops.pair_sum import PairSum, PairTerm
 from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 REACH, SPAN = 80, 128
 """Positions that the lines of a group name together, and those of a tile, at most: what kernels have room for."""
@@ -178,8 +177,4 @@ def _inputs(editor: GraphEditor, found: Sequence[_Picked]) -> tuple[str, ...]:
     return (*names, *picks)
 
 
-def _on_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-MULTIPLY_PAIRS = Pass("multiply-pairs", _run, pays_on=_on_tensor_cores)
+MULTIPLY_PAIRS = Pass("multiply-pairs", _run, pays_on=on_tensor_cores)

@@ -18,11 +18,10 @@ from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul, walks
 from bolt_build.graph.ops.shape import Identity, Reshape, Slice, Transpose
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import REPEATED, View, step_back, whole
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 _IMAGE = 4
 """Axes of a tensor that kernels may keep channels last."""
@@ -206,8 +205,4 @@ def _replace(
     journal.did(node.name, "placed", "its kernel walks through what lies elsewhere")
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-PLACE_PRODUCTS = Pass("place-products", _run, pays_on=_has_tensor_cores)
+PLACE_PRODUCTS = Pass("place-products", _run, pays_on=on_tensor_cores)

@@ -18,11 +18,10 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.rearrange import Rearrange, axes_of
 from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.epilogues import IN_KERNEL
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 _MOST_AXES = 8
 SUFFIX = ".ordered"
@@ -204,8 +203,4 @@ def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
     journal.did(node.name, "moved", f"in front of {len(moves)} movements of the convolution's result")
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-MERGE_REARRANGEMENTS = Pass("merge-rearrangements", _run, pays_on=_has_tensor_cores)
+MERGE_REARRANGEMENTS = Pass("merge-rearrangements", _run, pays_on=on_tensor_cores)

@@ -13,11 +13,10 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape, Transpose
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.planner.views import View, whole
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -100,8 +99,4 @@ def _add(editor: GraphEditor, node: Node, image: str, other: str) -> None:
     )
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-ADD_TO_IMAGES = Pass("add-to-images", _run, pays_on=_has_tensor_cores)
+ADD_TO_IMAGES = Pass("add-to-images", _run, pays_on=on_tensor_cores)

@@ -12,10 +12,9 @@ from math import prod
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.shape import Concat, Slice
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 _MOST = (1 << 30) - 1
 """Elements of half precision in less than 2 GiB."""
@@ -72,8 +71,4 @@ def _split(editor: GraphEditor, node: Node, parts: list[int]) -> None:
     editor.replace(node, *made, Node(node.name, Concat(0), tuple(results), node.outputs))
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-SPLIT_BATCHES = Pass("split-batches", _run, pays_on=_has_tensor_cores)
+SPLIT_BATCHES = Pass("split-batches", _run, pays_on=on_tensor_cores)

@@ -18,10 +18,9 @@ from bolt_build.graph.ir import Array, Graph, Node, Op
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.graph.ops.stack import FoldDepth, Stack, UnfoldDepth
-from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
-from bolt_build.targets import Target
 
 MOST_TAPS = 32
 """Positions of a window along one axis that kernels for products count."""
@@ -229,8 +228,4 @@ def _shorter(editor: GraphEditor, name: str) -> str:
     return editor.new_constant(f"{name}{SUFFIX}", array.reshape(array.shape[:-1]), dtype)
 
 
-def _has_tensor_cores(target: Target, precision: str) -> bool:
-    return target.gpu is not None and target.gpu.instruction(precision) is not None
-
-
-FLATTEN_VOLUMES = Pass("flatten-volumes", _run, pays_on=_has_tensor_cores)
+FLATTEN_VOLUMES = Pass("flatten-volumes", _run, pays_on=on_tensor_cores)

@@ -16,6 +16,7 @@ from bolt_build.families.base import (
     StepExpressions,
 )
 from bolt_build.families.common.chains import parts
+from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
@@ -61,8 +62,6 @@ _TURNS = 2
 
 _THROUGH = {"cluster": False, "memory": True}
 """What blocks exchange through."""
-_COUNTERS = 4096
-"""That a context has: `counter_bytes` of plan.h."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,8 @@ class NormTile:
                 gpu.sms,
                 self.across,
             )
-        if (counted := bands * self.tile.warpgroups) > _COUNTERS:
-            return Reason("its blocks would count in {} places, there are {}", counted, _COUNTERS)
+        if (counted := bands * self.tile.warpgroups) > MOST_COUNTERS:
+            return Reason("its blocks would count in {} places, there are {}", counted, MOST_COUNTERS)
         return None
 
     def __str__(self) -> str:

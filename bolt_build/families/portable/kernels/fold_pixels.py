@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import ceil, gcd, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.folds import (
     LOADS,
-    MOST_TILES,
     Nest,
     Work,
     emit_fold,
@@ -99,7 +99,7 @@ def tiles(nest: Nest, gpu: Gpu) -> Iterator[PixelsTile]:
         if period_of(nest) > threads:
             continue
         most = ceil(words_of(nest) / PixelsTile(threads, 1).active(nest))
-        several = (min(waves * gpu.sms // images, most) for waves in _WAVES) if images <= MOST_TILES else ()
+        several = (min(waves * gpu.sms // images, most) for waves in _WAVES) if images <= MOST_COUNTERS else ()
         yield from (PixelsTile(threads, blocks) for blocks in dict.fromkeys((1, *several)) if blocks)
 
 

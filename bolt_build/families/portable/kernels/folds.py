@@ -9,6 +9,7 @@ from math import ceil, prod
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.blocks import beside
 from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis
@@ -24,8 +25,6 @@ LOADS = 4
 """Words that a thread asks for at once."""
 WORD = 16
 """Bytes of one."""
-MOST_TILES = 4096
-"""Of `most_shared_tiles`: results that blocks share have a counter a tile."""
 _SPACE = "bolt::portable"
 COUNTED = 2**31 - 64
 """Elements are counted in 32 bits."""
@@ -153,8 +152,9 @@ def refuse_blocks(blocks: int, tiles: int, parts: int) -> str | None:
     """Why no `blocks` blocks share each of `tiles` results or groups of them, of which there are so many parts."""
     if blocks < 1 or blocks > max(parts, 1):
         return Reason("{} parts of a result are not shared by {} blocks", parts, blocks)
-    if blocks > 1 and tiles > MOST_TILES:
-        return Reason("{} groups of results are more than the {} that there are counters for", tiles, MOST_TILES)
+    # Results that blocks share have a counter a tile.
+    if blocks > 1 and tiles > MOST_COUNTERS:
+        return Reason("{} groups of results are more than the {} that there are counters for", tiles, MOST_COUNTERS)
     return None
 
 
@@ -165,7 +165,7 @@ _WAVES = (1, 2, 4, 8)
 def shares(tiles: int, parts: int, gpu: Gpu) -> list[int]:
     """Blocks that may share a result: one, and where there are few results as many as keep a GPU busy, about."""
     wanted = (ceil(waves * gpu.sms / max(tiles, 1)) for waves in _WAVES)
-    several = (min(each, parts) for each in wanted) if tiles <= MOST_TILES else ()
+    several = (min(each, parts) for each in wanted) if tiles <= MOST_COUNTERS else ()
     return list(dict.fromkeys((1, *several)))
 
 
