@@ -42,7 +42,7 @@ SECONDS = 75.0
 """What a row may take."""
 SOURCE = {"source": "EAGER", "source-graph": "GRAPH", "source-frozen": "FROZEN"}
 """Peers, and what each is called in `source_models`."""
-BY_TRACING = ("gpt2", "llama_1b_4_layers", "qwen3_600m_8_layers")
+BY_TRACING = ("gpt2", "llama_1b_4_layers", "qwen3_600m_8_layers", "gemma2_4_layers", "bloom_6_layers")
 """Exported by torch.export: the exporter of TorchScript has no form of what their masks are made with."""
 NAME = "source.txt"
 """Beside the ONNX file `x.onnx` lies `x.source.txt`: which model of `export_torch.py` it is."""
@@ -73,15 +73,23 @@ NETWORKS = tuple(map(row, (
     "timm.fastvit_t8", "timm.dla34", "timm.convnextv2_atto",
     "timm.hrnet_w18_small", "timm.ese_vovnet19b_dw", "timm.mambaout_femto", "timm.resnest14d",
     "torchvision.googlenet", "torchvision.mnasnet1_0", "torchvision.resnext101_32x8d",
+    "timm.seresnext26d_32x4d", "timm.eca_nfnet_l0", "timm.skresnet18", "timm.cspresnet50", "timm.mixnet_s",
+    "timm.hgnet_tiny", "timm.inception_next_atto", "timm.edgenext_xx_small", "timm.rexnet_100",
+    "timm.efficientformer_l1",
 )))  # fmt: skip
 """Kinds of blocks that the recipes do not have: none of these was looked at when kernels were made."""
 ENCODERS = (
     *(row(f"sized.{name}", 8) for name in (
         "roberta_base", "electra_small", "albert_base", "mpnet_base", "deberta_v2_small", "modernbert_base",
         "t5_base_encoder", "gpt2", "llama_1b_4_layers", "qwen3_600m_8_layers", "dinov2_small", "siglip_base",
-        "beit_base", "wav2vec2_base",
+        "beit_base", "wav2vec2_base", "squeezebert_base", "xlnet_6_layers", "mobilebert", "gemma2_4_layers",
+        "bloom_6_layers", "hubert_base_6_layers",
     )),
-    *(row(name) for name in ("torchvision.swin_v2_t", "timm.xcit_nano_12_p16_224", "timm.deit_tiny_patch16_224")),
+    *map(row, (
+        "torchvision.swin_v2_t", "timm.xcit_nano_12_p16_224", "timm.deit_tiny_patch16_224",
+        "timm.eva02_tiny_patch14_224", "timm.levit_128s", "timm.pvt_v2_b0", "timm.twins_svt_small",
+        "timm.tiny_vit_5m_224", "timm.mvitv2_tiny",
+    )),
 )  # fmt: skip
 """Kinds of attention that the recipes do not have: relative positions, rotary ones, grouped heads, causal, windows."""
 TABLES = {"other_networks": NETWORKS, "other_encoders": ENCODERS}
@@ -146,7 +154,8 @@ def steps(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     peer_rows.offer_peers(arguments.folder, "source_models", SOURCE)
     packages = ("torch", "torchvision", "timm", "transformers")
-    peer_rows.measure(arguments, rows, lambda _: PEERS[arguments.table], lambda _: SECONDS, *packages)
+    peers = tuple(arguments.peers or PEERS[arguments.table])
+    peer_rows.measure(arguments, rows, lambda _: peers, lambda _: SECONDS, *packages)
     engines = load(arguments.folder / "engines.json") or {}
     for each in rows:
         path = arguments.folder / f"row_{each.name}.json"
@@ -182,6 +191,8 @@ def main() -> int:
     parser = peer_rows.parser_of(__doc__, "export", "build", "measure", "steps", "close")
     parser.add_argument("--rows", nargs="+", metavar="MODEL", help="only these, swin_t say")
     parser.add_argument("--table", choices=TABLES, default="other_networks")
+    every = tuple(peer for peers in PEERS.values() for peer in peers)
+    parser.add_argument("--peers", nargs="+", choices=every, help="measure: beside these (default: all of the table)")
     arguments = peer_rows.parsed(parser)
     rows = [each for each in TABLES[arguments.table] if arguments.rows is None or each.model in arguments.rows]
     stages = {"export": export, "build": build, "measure": measure, "steps": steps, "close": close}

@@ -78,4 +78,15 @@ SIZED: dict[str, Callable[[], Made]] = {
     "siglip_base": lambda: _image("SiglipVision", "SiglipVisionModel", patch_size=16),
     "beit_base": lambda: _image("Beit", use_relative_position_bias=True, use_mask_token=False),
     "wav2vec2_base": lambda: _sound("Wav2Vec2"),
+    "squeezebert_base": lambda: _text("SqueezeBert"),
+    "xlnet_6_layers": lambda: _text(
+        "XLNet", n_layer=6, d_model=768, n_head=12, d_inner=3072, bos_token_id=1, eos_token_id=2
+    ),
+    "mobilebert": lambda: _text("MobileBert"),
+    "gemma2_4_layers": lambda: _text(
+        "Gemma2", tokens=256, num_hidden_layers=4, hidden_size=1024, num_attention_heads=8, num_key_value_heads=4,
+        head_dim=128, intermediate_size=4096, query_pre_attn_scalar=128, **_NO_SPECIAL,
+    ),
+    "bloom_6_layers": lambda: _text("Bloom", tokens=256, n_layer=6, hidden_size=1024, n_head=16),
+    "hubert_base_6_layers": lambda: _sound("Hubert", num_hidden_layers=6),
 }  # fmt: skip
