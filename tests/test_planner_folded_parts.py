@@ -92,6 +92,27 @@ def test_what_stays_has_its_reason(lines: tuple[str, ...], outputs: str, reason:
     assert ("s", "declined", reason) in said(result)
 
 
+def test_what_the_graph_gives_of_the_same_columns_is_read() -> None:
+    """No node reads the rows of which a graph output is made."""
+    before = packed(
+        "%s = mul(%w1, %one)", "%k = slice(%w1) begin=[0,0,1,0] count=[2,2,1,3] step=[1,1,1,1]", outputs="%s, %v, %k"
+    )
+    result = run(FOLD_PARTS, before)
+    assert result.graph == before
+    assert said(result) == [("s", "declined", "what it reads of 'p' is read by others too")]
+
+
+def test_rows_that_have_other_numbers_between_have_other_names() -> None:
+    """Also where only what is read of other columns is made of them."""
+    value = """%all = transpose(%p) perm=[1,0,2] // "all"
+          %last = slice(%all) begin=[0,0,12] count=[5,2,6] step=[1,1,1] // "last"
+          %v = relu(%last)"""
+    result = run(FOLD_PARTS, packed("%s = mul(%w1, %one)", value=value))
+    assert said(result) == [("s", "folded", "into 6 columns of the weights of 'p'")]
+    assert not result.graph.has("all")
+    assert result.graph.has("last")
+
+
 @pytest.mark.parametrize("line", ["%s = div(%one, %w1)", "%s = mul(%w1, %many)", "%s = pow(%w1, %one)"])
 def test_other_arithmetic_is_left_alone(line: str) -> None:
     before = packed(line)

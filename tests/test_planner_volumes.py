@@ -200,6 +200,17 @@ def test_more_than_kernels_reach_is_computed_in_parts_of_the_batch(monkeypatch: 
     np.testing.assert_allclose(evaluate(result.graph, x)["y"], evaluate(before, x)["y"], rtol=1e-6, atol=1e-6)
 
 
+def test_parts_of_a_batch_read_all_filters_that_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are as many as images here."""
+    before = graph("""
+        graph g batch=4 (%x: f32[4,4,4,4], %w: f32[4,4,3,3]) -> (%y) {
+          %y = conv(%x, %w) pads_begin=[1,1] pads_end=[1,1] // "c"
+        }""")
+    monkeypatch.setattr(split_batches, "_MOST", 200)
+    result = run(split_batches.SPLIT_BATCHES, before)
+    assert [node.inputs[1] for node in result.graph.nodes if isinstance(node.op, Conv)] == ["w", "w"]
+
+
 def test_an_image_beyond_reach_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     before = graph("""
         graph g batch=1 (%x: f32[1,4,4,4]) -> (%y) {

@@ -7,12 +7,12 @@ of a weight are. Attention takes the scale of its scores itself; this is for oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bolt_build.graph.ir import Array, Graph, Node
+from bolt_build.graph.ir import Array, Graph, Node, Op
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
@@ -27,12 +27,16 @@ from bolt_build.schema.recipe import Policy
 
 @dataclass(frozen=True)
 class _Part:
-    """What a node, which is no move, reads of a product: the moves on the way, in order, and the view that they make;
-    None where they make none."""
+    """What moves make of a product, itself where there are none: the moves, in order, and the view that they make; None
+    where they make none."""
 
-    reader: Node
+    value: str
     moves: tuple[Node, ...]
     view: View | None
+
+    def columns(self, channel: int) -> Array | None:
+        """Which columns of the product it has: an axis for each of its own, of extent 1 where it counts none."""
+        return None if self.view is None else _columns(self.view, channel)
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -52,33 +56,34 @@ def _fold_one(editor: GraphEditor, journal: Journal, product: Node) -> bool:
     value = product.outputs[0]
     parts = list(_parts(editor, value, (), whole(editor, value)))
     channel = channel_axis(product, editor.type(value))
-    for part in parts:
-        if not part.moves or part.view is None or not _is_arithmetic(editor, part):
-            continue
-        columns = _columns(part.view, channel)
-        others = (each for each in parts if each is not part)
-        if any(each.view is None or np.isin(_columns(each.view, channel), columns).any() for each in others):
-            journal.declined(part.reader.name, f"what it reads of '{product.name}' is read by others too")
+    for part, reader in [(each, reader) for each in parts for reader in _computing(editor, each)]:
+        columns = part.columns(channel)
+        if not part.moves or columns is None or not _is_arithmetic(editor, reader, part.value):
             continue
         if any(editor.is_output(move.outputs[0]) for move in (product, *part.moves)):
-            journal.declined(part.reader.name, f"a graph output lies between it and '{product.name}'")
+            journal.declined(reader.name, f"a graph output lies between it and '{product.name}'")
             continue
-        constant = _by_column(editor, part, channel, columns.shape)
+        touched = [each for each in parts if _overlap(each.columns(channel), columns)]
+        if any(editor.is_output(each.value) or set(_computing(editor, each)) - {reader} for each in touched):
+            journal.declined(reader.name, f"what it reads of '{product.name}' is read by others too")
+            continue
+        constant = _by_column(editor, reader, part, channel)
         if constant is None:
-            journal.declined(part.reader.name, f"its constant is not one number a column of '{product.name}'")
+            journal.declined(reader.name, f"its constant is not one number a column of '{product.name}'")
             continue
-        _fold(editor, product, part, columns.reshape(-1), constant)
-        journal.did(part.reader.name, "folded", f"into {columns.size} columns of the weights of '{product.name}'")
+        between = [move for each in touched if each is not part for move in each.moves[-1:]]
+        _fold(editor, product, part, reader, between, constant)
+        journal.did(reader.name, "folded", f"into {columns.size} columns of the weights of '{product.name}'")
         return True
     return False
 
 
 def _parts(editor: GraphEditor, value: str, moves: tuple[Node, ...], view: View | None) -> Iterator[_Part]:
-    """All that is read of `value`, which is `view` of the product."""
+    """All that moves make of `value`, which is `view` of the product, and itself."""
+    yield _Part(value, moves, view)
     for reader in editor.readers(value):
-        op = step_back(editor, reader) if reader.inputs[0] == value else None
+        op = _move(editor, reader, value)
         if op is None:
-            yield _Part(reader, moves, view)
             continue
         (taken,) = op.infer([editor.type(value)])
         shape = editor.type(reader.outputs[0]).shape
@@ -88,9 +93,22 @@ def _parts(editor: GraphEditor, value: str, moves: tuple[Node, ...], view: View 
         yield from _parts(editor, reader.outputs[0], (*moves, reader), moved)
 
 
-def _is_arithmetic(editor: GraphEditor, part: _Part) -> bool:
-    """Whether the reader computes with a constant."""
-    reader, value = part.reader, part.moves[-1].outputs[0]
+def _move(editor: GraphEditor, reader: Node, value: str) -> Op | None:
+    return step_back(editor, reader) if reader.inputs[0] == value else None
+
+
+def _computing(editor: GraphEditor, part: _Part) -> list[Node]:
+    """The readers of a part that are no moves."""
+    return [reader for reader in editor.readers(part.value) if _move(editor, reader, part.value) is None]
+
+
+def _overlap(one: Array | None, other: Array) -> bool:
+    """Whether the columns may have one in common; None are unknown ones."""
+    return one is None or bool(np.isin(one, other).any())
+
+
+def _is_arithmetic(editor: GraphEditor, reader: Node, value: str) -> bool:
+    """Whether the reader of `value` computes with a constant."""
     if not isinstance(reader.op, Binary) or reader.op.function not in FUNCTIONS or reader.epilogue:
         return False
     left = reader.inputs[0] == value
@@ -111,32 +129,37 @@ def _columns(view: View, channel: int) -> Array:
     return columns
 
 
-def _by_column(editor: GraphEditor, part: _Part, channel: int, columns: tuple[int, ...]) -> Array | None:
-    """The constant as a number for each of the columns; None where it has others for some rows."""
-    reader, view = part.reader, part.view
+def _by_column(editor: GraphEditor, reader: Node, part: _Part, channel: int) -> Array | None:
+    """The constant as a number for each of the part's columns; None where it has others for some rows."""
+    view = part.view
     assert view is not None
-    array = editor.constant(next(name for name in reader.inputs if name != part.moves[-1].outputs[0]))
+    array = editor.constant(next(name for name in reader.inputs if name != part.value))
     assert array is not None
-    wide = array.reshape((1,) * (len(columns) - array.ndim) + array.shape)
+    wide = array.reshape((1,) * (len(view.axes) - array.ndim) + array.shape)
     for extent, digits in zip(wide.shape, view.axes, strict=True):
         if extent != 1 and any(digit.axis != channel for digit in digits):
             return None
-    return np.broadcast_to(wide.astype(np.float64), columns).reshape(-1)
+    return np.broadcast_to(wide.astype(np.float64), _columns(view, channel).shape)
 
 
-def _fold(editor: GraphEditor, product: Node, part: _Part, columns: Array, constant: Array) -> None:
-    """The product's weights with the arithmetic on these columns; what lies between has other values, and new names."""
-    out, reader = editor.type(product.outputs[0]), part.reader
+def _fold(
+    editor: GraphEditor, product: Node, part: _Part, reader: Node, between: Sequence[Node], constant: Array
+) -> None:
+    """The product's weights with the arithmetic on the part's columns; what lies `between` has other values, and new
+    names."""
+    out, channel = editor.type(product.outputs[0]), channel_axis(product, editor.type(product.outputs[0]))
+    columns = part.columns(channel)
     assert isinstance(reader.op, Binary)
-    left = reader.inputs[0] == part.moves[-1].outputs[0]
+    assert columns is not None
     factors: list[Array | None] = []
+    left = reader.inputs[0] == part.value
     for own, rest in zip(scale_and_shift(reader.op.function, constant, left), (1.0, 0.0), strict=True):
-        every = np.full(out.shape[channel_axis(product, out)], rest)
+        every = np.full(out.shape[channel], rest)
         if own is not None:
             every[columns] = own
         factors.append(None if own is None else every)
     editor.replace(product, replace(product, inputs=folded_inputs(editor, product, *factors)))
-    for each in (product, *part.moves[:-1]):
+    for each in (product, *between):
         node = editor.node(each.name)
         assert node is not None
         (value,) = node.outputs

@@ -48,6 +48,7 @@ def _parts(images: int, most: int) -> list[int]:
 
 def _split(editor: GraphEditor, node: Node, parts: list[int]) -> None:
     output = editor.type(node.outputs[0])
+    filters = range(1, len(node.op_inputs))  # where they are computed, there may be as many as there are images
     made, results, begin = list[Node](), list[str](), 0
     for number, images in enumerate(parts):
 
@@ -61,7 +62,7 @@ def _split(editor: GraphEditor, node: Node, parts: list[int]) -> None:
             made.append(Node(editor.free_node_name(f"{node.name}.{name}.part{number}"), op, (name,), (value,)))
             return value
 
-        inputs = tuple(part(name) for name in node.inputs)
+        inputs = tuple(name if index in filters else part(name) for index, name in enumerate(node.inputs))
         shape = (images, *output.shape[1:])
         result = editor.new_value(f"{node.outputs[0]}.part{number}", replace(output, shape=shape))
         name = editor.free_node_name(f"{node.name}.part{number}")
