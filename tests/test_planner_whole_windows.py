@@ -38,3 +38,13 @@ def test_others_stay(window: str) -> None:
           %y = pool(%x) mode=average {window} // "y"
         }}"""))  # fmt: skip
     assert said(result) == []
+
+
+def test_windows_that_see_one_row_of_pixels_twice_stay() -> None:
+    """One stands a row above the image, the other a row below it: the result has two rows."""
+    before = graph("""
+        graph g batch=2 (%x: f32[2,3,1,4]) -> (%y) {
+          %y = pool(%x) mode=max kernel=[2,4] pads_begin=[1,0] pads_end=[1,0] // "y"
+        }""")
+    result = run(REDUCE_WHOLE, before)
+    assert result.graph == before

@@ -23,7 +23,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     for node in editor.nodes():
         if not isinstance(node.op, Pool) or not editor.type(node.outputs[0]).dtype.is_float:
             continue
-        image = editor.type(node.inputs[0]).shape
+        image, pooled = (editor.type(name).shape for name in (node.inputs[0], node.outputs[0]))
         whole = tuple(
             axis
             for axis, extents in enumerate(zip(node.op.kernel, node.op.pads_begin, node.op.pads_end, strict=True), 2)
@@ -33,7 +33,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         if not whole or (padded and node.op.mode == "average"):
             continue
         reduction = Reduce(_MODES[node.op.mode], whole)
-        if all(axis in whole or image[axis] == 1 for axis in range(2, len(image))):
+        # Several windows with padding may see the same row of pixels.
+        if all(axis in whole or image[axis] == pooled[axis] == 1 for axis in range(2, len(image))):
             editor.replace(node, replace(node, op=reduction))
             journal.did(node.name, f"made a {reduction.mode} of its pooling", "its window is the whole image")
         elif prod(image[axis] for axis in whole) >= _LONG:
