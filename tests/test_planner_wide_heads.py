@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import graph, run, said
 
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.planner.passes.wide_heads import WIDE_HEADS
 
 WIDE = "its heads have 260 elements, kernels of attention take 256"
@@ -31,6 +32,19 @@ def test_packed_heads_and_masks(mask: str) -> None:
     assert said(result) == [DID]
     kinds = [node.op.kind for node in result.graph.nodes]
     assert kinds == ["slice", "slice", "slice", "placed_matmul", "binary", "softmax", "placed_matmul"]
+
+
+@pytest.mark.parametrize("made", ["%t = add(%m, %b)", "%t = add(%b, %m)", "%t = reshape(%m) shape=[1,1,1,5]"])
+def test_a_query_whose_keys_are_all_hidden_reads_their_mean(made: str) -> None:
+    """As in attention: all scores of a row are minus infinity then, of which a softmax would be NaN."""
+    result = run(WIDE_HEADS, graph(f"""
+        graph g batch=2 (%p: f32[2,5,780], %b: f32[5,5]) -> (%y) {{
+          const %m: f32[1,5] {{-inf, -inf, -inf, -inf, -inf}}
+          {made} // "t"
+          %y = attention(%p, %t) heads=1 kv_heads=1 scale=1.0 packed=true // "y"
+        }}"""))  # fmt: skip
+    assert said(result) == [DID]
+    assert [node.op.function for node in result.graph.nodes if isinstance(node.op, Binary)][-1] == "max"
 
 
 def test_heads_that_share_one_of_keys_and_values() -> None:

@@ -30,6 +30,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         image = max(prod(x.shape[1:]), positions * x.shape[1], positions * y.shape[1])
         if image * x.shape[0] <= _MOST:
             continue
+        if editor.is_constant(node.inputs[0]):
+            journal.declined(node.name, "its images are constant")
+            continue
         if image > _MOST:
             journal.declined(node.name, f"one image alone has {image} elements, kernels reach {_MOST}")
             continue

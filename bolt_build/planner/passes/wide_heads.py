@@ -7,7 +7,6 @@ of latent images have it, would be computed score by score on plain instructions
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 import numpy as np
 
@@ -15,11 +14,11 @@ from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention, AttentionShape, images_of
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
-from bolt_build.planner.passes.attention_scores import number
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor
@@ -99,11 +98,12 @@ def _multiply(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
 
 
 def _is_endless(editor: GraphEditor, mask: str) -> bool:
-    """Whether a mask hides by infinity."""
-    node = editor.producer(mask)
-    return (
-        node is not None and isinstance(node.op, Where) and -inf in {number(editor, side) for side in node.inputs[1:]}
-    )
+    """Whether a mask hides by infinity, or one that it is made of does."""
+    array, node = editor.constant(mask), editor.producer(mask)
+    if array is not None:
+        return bool(np.isneginf(array).any())
+    made = node is not None and isinstance(node.op, Where | Binary | Expand | Reshape | Transpose)
+    return node is not None and made and any(_is_endless(editor, name) for name in node.inputs)
 
 
 def _parts(editor: GraphEditor, packed: str, op: Attention, shape: AttentionShape, add: _Add) -> tuple[str, str, str]:
