@@ -31,12 +31,15 @@ def test_packed_heads_and_masks(mask: str) -> None:
         }}"""))  # fmt: skip
     assert said(result) == [DID]
     kinds = [node.op.kind for node in result.graph.nodes]
-    assert kinds == ["slice", "slice", "slice", "placed_matmul", "binary", "softmax", "placed_matmul"]
+    assert kinds == ["slice", "slice", "slice", "placed_matmul", "binary", "binary", "softmax", "placed_matmul"]
 
 
-@pytest.mark.parametrize("made", ["%t = add(%m, %b)", "%t = add(%b, %m)", "%t = reshape(%m) shape=[1,1,1,5]"])
+@pytest.mark.parametrize(
+    "made", ["%t = add(%m, %b)", "%t = add(%b, %m)", "%t = reshape(%m) shape=[1,1,1,5]", "%t = relu(%b)"]
+)
 def test_a_query_whose_keys_are_all_hidden_reads_their_mean(made: str) -> None:
-    """As in attention: all scores of a row are minus infinity then, of which a softmax would be NaN."""
+    """As in attention: all scores of a row are minus infinity then, of which a softmax would be NaN. What a mask is
+    made of may not be known."""
     result = run(WIDE_HEADS, graph(f"""
         graph g batch=2 (%p: f32[2,5,780], %b: f32[5,5]) -> (%y) {{
           const %m: f32[1,5] {{-inf, -inf, -inf, -inf, -inf}}
@@ -45,6 +48,17 @@ def test_a_query_whose_keys_are_all_hidden_reads_their_mean(made: str) -> None:
         }}"""))  # fmt: skip
     assert said(result) == [DID]
     assert [node.op.function for node in result.graph.nodes if isinstance(node.op, Binary)][-1] == "max"
+
+
+def test_a_mask_that_hides_no_key_by_infinity_is_added_alone() -> None:
+    result = run(WIDE_HEADS, graph("""
+        graph g batch=2 (%p: f32[2,5,780], %c: bool[5,5]) -> (%y) {
+          const %hidden: f32[] {-1e9}
+          const %seen: f32[] {0}
+          %m = where(%c, %seen, %hidden) // "m"
+          %y = attention(%p, %m) heads=1 kv_heads=1 scale=1.0 packed=true // "y"
+        }"""))  # fmt: skip
+    assert [node.op.function for node in result.graph.nodes if isinstance(node.op, Binary)] == ["add"]
 
 
 def test_heads_that_share_one_of_keys_and_values() -> None:

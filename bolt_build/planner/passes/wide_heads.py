@@ -88,7 +88,7 @@ def _multiply(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
     scores = add("scores", PlacedMatMul(by_head, keys, same), q, k)
     if len(node.inputs) > op.sources:
         scores = add("masked", Binary("add"), scores, node.inputs[-1])
-        if op.tied and _is_endless(editor, node.inputs[-1]):  # keys that are all hidden have one score
+        if op.tied and _may_be_endless(editor, node.inputs[-1]):  # keys that are all hidden have one score
             dtype = editor.type(scores).dtype
             least = np.asarray(np.finfo(np.float32).min, held_dtype(dtype))
             scores = add("hidden", Binary("max"), scores, editor.new_constant(f"{node.name}.least", least, dtype))
@@ -97,13 +97,14 @@ def _multiply(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
     editor.replace(node, *made, Node(node.name, product, (shares, v), node.outputs, covers=node.covers))
 
 
-def _is_endless(editor: GraphEditor, mask: str) -> bool:
-    """Whether a mask hides by infinity, or one that it is made of does."""
+def _may_be_endless(editor: GraphEditor, mask: str) -> bool:
+    """Whether a mask may hide by infinity: what it is made of does, or is not known."""
     array, node = editor.constant(mask), editor.producer(mask)
     if array is not None:
-        return bool(np.isneginf(array).any())
-    made = node is not None and isinstance(node.op, Where | Binary | Expand | Reshape | Transpose)
-    return node is not None and made and any(_is_endless(editor, name) for name in node.inputs)
+        return array.dtype.kind == "f" and bool(np.isneginf(array).any())
+    if node is None or not isinstance(node.op, Where | Binary | Expand | Reshape | Transpose):
+        return editor.type(mask).dtype.is_float
+    return any(_may_be_endless(editor, name) for name in node.inputs)
 
 
 def _parts(editor: GraphEditor, packed: str, op: Attention, shape: AttentionShape, add: _Add) -> tuple[str, str, str]:
