@@ -1,0 +1,101 @@
+"""Every pass keeps what every graph means: graphs that are drawn, on a CPU and on two GPUs, pass by pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import kept_meaning
+import pytest
+from drawn_graphs import Growing, drawn
+from drawn_heads import HEADS
+from drawn_layers import LAYERS
+from drawn_networks import NETWORKS
+from drawn_products import PRODUCTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kept_meaning import Changed, keeps_its_meaning, small_thresholds
+from planner_checks import graph, random_inputs
+
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.planner import pipeline
+from bolt_build.planner.passes.base import Pass, PassResult
+from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.schema.recipe import Policy
+
+ALL = (*LAYERS, *PRODUCTS, *NETWORKS * 2, *HEADS * 2)
+NEVER = {
+    "remove-dead": "all that is drawn is read, or an output",
+    "scale-sums": "no integers are drawn",
+    "fake-quantise": "no integers are drawn",
+    "move-integers": "no integers are drawn",
+    "multiply-integers": "no integers are drawn",
+    "round-products": "no integers are drawn",
+    "map-integers": "no integers are drawn",
+}
+"""Passes that change nothing here, and why."""
+
+
+def checked(which: Callable[[int], int]) -> Counter[str]:
+    """How often each pass changed something of one graph. Raises Changed."""
+    g = drawn(which, ALL)
+    made = g.finish()
+    with small_thresholds():
+        return Counter() if made is None else keeps_its_meaning(made, g.fed())
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_each_pass_keeps_what_a_graph_means(data: st.DataObject) -> None:
+    checked(lambda count: data.draw(st.integers(0, count - 1)))
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("hundred", range(12))
+def test_each_pass_keeps_what_a_hundred_graphs_mean(hundred: int) -> None:
+    for seed in range(100 * hundred, 100 * (hundred + 1)):
+        try:
+            checked(Random(seed).randrange)
+        except Changed as changed:
+            raise AssertionError(f"seed {seed}: {changed}") from changed
+
+
+@pytest.mark.large
+def test_every_pass_has_something_to_do() -> None:
+    acted: Counter[str] = Counter()
+    for seed in range(1500):
+        acted += checked(Random(seed).randrange)
+    assert {each.name for each in pipeline.PIPELINE} - set(acted) == set(NEVER)
+
+
+def test_what_is_drawn_is_the_same_for_the_same_draws() -> None:
+    def graph_of(seed: int) -> Growing:
+        return drawn(Random(seed).randrange, ALL)
+
+    assert graph_of(3).finish() == graph_of(3).finish()
+    assert graph_of(3).finish() != graph_of(4).finish()
+
+
+def wrong(graph: Graph, policy: Policy) -> PassResult:
+    """A pass that takes the sides of a difference for those of a sum."""
+    editor = GraphEditor(graph)
+    for node in editor.nodes():
+        if node.op == Binary("sub"):
+            editor.replace(node, replace(node, inputs=node.inputs[::-1]))
+    return PassResult(editor.finish(), ())
+
+
+def test_a_pass_that_changes_a_graph_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[2,3], %z: f32[2,3]) -> (%y) {
+          %d = sub(%x, %z) // "d"
+          %y = relu(%d) // "y"
+        }""")
+    inputs = random_inputs(before, 0)
+    assert keeps_its_meaning(before, inputs)["fuse-epilogues"]
+    monkeypatch.setattr(kept_meaning, "PIPELINE", (Pass("turn-sides", wrong), *pipeline.PIPELINE))
+    with pytest.raises(Changed, match=r"^turn-sides: 'd' is off by \S+ of the largest$"):
+        keeps_its_meaning(before, inputs)
