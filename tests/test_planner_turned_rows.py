@@ -119,3 +119,15 @@ def test_products_that_sum_over_words_are_not_turned() -> None:
         outputs="(%y, %z)", x="%x: f32[6,6,1], %i: f32[6,6]",
     )  # fmt: skip
     assert [node.op.kind for node in run(TURN_ROWS, before).graph.nodes if node.name == "z"] == ["matmul"]
+
+
+def test_a_transpose_of_other_axes_moves_no_rows_that_one_axis_counts() -> None:
+    """Elsewhere 4 words of 2 images are turned; here 8 of something are exchanged with 8 others."""
+    result = run(TURN_ROWS, graph("""
+        graph g batch=2 (%o: f32[8,8,3], %x: f32[4,2,6]) -> (%y, %z) {
+          %t = transpose(%o) perm=[1,0,2] // "t"
+          %y = slice(%t) begin=[0,0,0] count=[8,4,3] step=[1,1,1] // "y"
+          %i = transpose(%x) perm=[1,0,2] // "i"
+          %z = softmax(%i) axis=1 // "z"
+        }"""))  # fmt: skip
+    assert said(result) == []

@@ -85,6 +85,12 @@ def _swaps(node: Node) -> bool:
     return isinstance(node.op, Transpose) and not node.epilogue and node.op.perm == _swap(len(node.op.perm))
 
 
+def _swaps_rows(editor: GraphEditor, node: Node, lead: _Lead) -> bool:
+    """Whether a node is a transpose of the axes that count rows. Of rows that one axis counts it is one of others."""
+    outer, inner = lead.outer, lead.inner
+    return _swaps(node) and editor.type(node.outputs[0]).shape[:2] in ((outer, inner), (inner, outer))
+
+
 def _swap(rank: int) -> tuple[int, ...]:
     return (1, 0, *range(2, rank))
 
@@ -163,23 +169,23 @@ def _saved(editor: GraphEditor, nodes: Sequence[Node], lead: _Lead) -> int:
     saved = 0
     for value in _given(editor, nodes, lead):
         move, elements = editor.producer(value), editor.type(value).elements
-        if move is not None and _swaps(move):
+        if move is not None and _swaps_rows(editor, move, lead):
             gone = not editor.is_output(value) and all(each.name in inside for each in editor.readers(value))
             saved += gone * elements
-        elif _swapped(editor, value) is None and (move is None or not _merges(editor, move, value, lead)):
+        elif _swapped(editor, value, lead) is None and (move is None or not _merges(editor, move, value, lead)):
             saved -= elements
     for node in nodes:
         (value,) = node.outputs
         others = [each for each in editor.readers(value) if each.name not in inside]
         merged = all(_merges(editor, each, value, lead) for each in others)
-        saved += editor.type(value).elements * any(map(_swaps, others))
+        saved += editor.type(value).elements * any(_swaps_rows(editor, each, lead) for each in others)
         saved -= editor.type(value).elements * (not merged or editor.is_output(value))
     return saved
 
 
-def _swapped(editor: GraphEditor, value: str) -> str | None:
+def _swapped(editor: GraphEditor, value: str, lead: _Lead) -> str | None:
     """What a transpose has already made of the value, its rows in the other order."""
-    return next((each.outputs[0] for each in editor.readers(value) if _swaps(each)), None)
+    return next((each.outputs[0] for each in editor.readers(value) if _swaps_rows(editor, each, lead)), None)
 
 
 def _merges(editor: GraphEditor, node: Node, value: str, lead: _Lead) -> bool:
@@ -215,7 +221,7 @@ def _turn(editor: GraphEditor, region: _Region) -> None:
             elif isinstance(op, _ELEMENTWISE) and editor.is_constant(name):
                 inputs[at] = _constant(editor, name, editor.type(output).shape, lead)
         others = [each for each in editor.readers(output) if each.name not in inside]
-        backs = [each for each in others if _swaps(each)]
+        backs = [each for each in others if _swaps_rows(editor, each, lead)]
         made = replace(node, op=op, inputs=tuple(inputs))
         turned[output] = give(
             editor, made, before, others, backs,
@@ -227,9 +233,9 @@ def _turn(editor: GraphEditor, region: _Region) -> None:
 def _other_order(editor: GraphEditor, name: str, lead: _Lead, before: list[Node]) -> str:
     """What has the rows of a value in the other order; nodes that make it are added to `before`."""
     move = editor.producer(name)
-    if move is not None and _swaps(move):
+    if move is not None and _swaps_rows(editor, move, lead):
         return move.inputs[0]
-    if (there := _swapped(editor, name)) is not None:
+    if (there := _swapped(editor, name, lead)) is not None:
         return there
     type_ = editor.type(name)
     value = editor.new_value(f"{name}.turned", replace(type_, shape=lead.turned(type_.shape)))
