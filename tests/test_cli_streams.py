@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import subprocess
 import sys
@@ -74,6 +75,32 @@ def test_names_that_the_encoding_lacks_are_escaped(encoding: str) -> None:
     code, out, said = shell("", "check", "\u7f51.yaml", PYTHONIOENCODING=encoding)
     assert (code, said) == (0, "")
     assert out.startswith("\\u7f51.yaml: ok: net, ")
+
+
+class Terminal(io.StringIO):
+    """A terminal, as far as programs ask."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("words", [("check", "--model"), ("why",)], ids=["of all verbs", "the verb's own"])
+@pytest.mark.parametrize(
+    ("variables", "colored"),
+    [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+    ids=["any terminal", "NO_COLOR without a value", "NO_COLOR", "a terminal without colours"],
+)
+def test_colours_are_for_terminals_that_know_them_and_users_who_want_them(
+    words: tuple[str, ...], variables: dict[str, str], colored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in ({"TERM": "xterm"} | variables).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main([*words, "net.yaml"]) == ExitCode.INVALID
+    said = sys.stderr.getvalue()
+    assert "model-empty" in said
+    assert ("\x1b[" in said) is colored
 
 
 def test_names_that_are_no_text(tmp_path: Path) -> None:

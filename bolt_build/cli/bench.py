@@ -30,6 +30,7 @@ from bolt_build.cli.common_arguments import (
     seconds,
 )
 from bolt_build.cli.engines_here import engines_here
+from bolt_build.cli.streams import wants_color
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report import diagnostics
@@ -148,13 +149,13 @@ def _against(args: argparse.Namespace) -> int:
                 found[-1] = replace(found[-1], cut_off=True)
                 break
             if args.format == "text":
-                sys.stdout.write(render(found[-1], color=sys.stdout.isatty(), width=terminal_width(sys.stdout)))
+                sys.stdout.write(render(found[-1], color=wants_color(sys.stdout), width=terminal_width(sys.stdout)))
                 sys.stdout.flush()
             if found[-1].cut_off:
                 break
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(comparison) for comparison in found], indent=1) + "\n")
-    sys.stderr.write(diagnostics.render(missing_packages(found), color=sys.stderr.isatty()))
+    sys.stderr.write(diagnostics.render(missing_packages(found), color=wants_color(sys.stderr)))
     return int(worst_exit_code(found))
 
 

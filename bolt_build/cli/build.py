@@ -25,6 +25,7 @@ from bolt_build.cli.common_arguments import (
 )
 from bolt_build.cli.executor_arguments import add_executor, with_executor
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
+from bolt_build.cli.streams import wants_color
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report.diagnostics import as_json, render
@@ -155,7 +156,7 @@ def _dry_run(recipes: list[Recipe], options: BuildOptions, listener: Listener, f
         sys.stdout.write(json.dumps({"event": "forecast", "tasks": data, "diagnostics": as_json(said)}) + "\n")
     else:
         sys.stdout.flush()
-        sys.stderr.write(render(said, color=sys.stderr.isatty()))
+        sys.stderr.write(render(said, color=wants_color(sys.stderr)))
     codes = [each.exit_code for each in found if isinstance(each, BoltError)]
     return int(min(codes, key=_WORST_FIRST.index, default=ExitCode.OK))
 
@@ -167,7 +168,7 @@ def _show(recipe: Recipe, result: BuildResult | BoltError, args: argparse.Namesp
             _report_trouble(recipe, result)
         else:
             sys.stdout.flush()
-            sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))
+            sys.stderr.write(render(result.diagnostics, color=wants_color(sys.stderr)))
         return
     if args.format == "json":
         sys.stdout.write(json.dumps(_data(result)) + "\n")
@@ -177,7 +178,7 @@ def _show(recipe: Recipe, result: BuildResult | BoltError, args: argparse.Namesp
         sys.stdout.write(summary_text(result))
         sys.stdout.flush()
     sys.stderr.write(failure_text(result))
-    sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))
+    sys.stderr.write(render(result.diagnostics, color=wants_color(sys.stderr)))
 
 
 def _show_all(

@@ -11,6 +11,7 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.cache import DEFAULT_LIMIT
 from bolt_build.build.sharing.store import check_place, is_in_the_clear, shown
 from bolt_build.cli.common_arguments import add_cache
+from bolt_build.cli.streams import wants_color
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import render
 from bolt_build.schema.shared_place import SharedPlace
@@ -75,7 +76,7 @@ def shared_place(args: argparse.Namespace) -> SharedPlace | None:
     if is_in_the_clear(found):
         message = f"{shown(found.url)} is not encrypted: whoever is on the way to it can put code into engines"
         warning = Diagnostic("in-the-clear", message, hint="use https://", severity="warning")
-        sys.stderr.write(render([warning], color=sys.stderr.isatty()))
+        sys.stderr.write(render([warning], color=wants_color(sys.stderr)))
     return replace(found, write=found.write or args.shared_cache_write)
 
 

@@ -20,6 +20,7 @@ from bolt_build.cli.common_arguments import (
     read_recipes,
     seconds,
 )
+from bolt_build.cli.streams import wants_color
 from bolt_build.report import explore as comparison
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import failure_text, progress
@@ -80,9 +81,9 @@ def _show(result: ExploreResult, form: str) -> None:
         }  # fmt: skip
         sys.stdout.write(json.dumps(data) + "\n")
         return
-    color, width = sys.stdout.isatty(), terminal_width(sys.stdout)
+    color, width = wants_color(sys.stdout), terminal_width(sys.stdout)
     tables = [comparison.render(each, color=color, width=width) for each in result.explorations]
     sys.stdout.write("\n" + "\n".join(tables))
     sys.stdout.flush()
     sys.stderr.write("".join(failure_text(each) for each in result.broken))
-    sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))
+    sys.stderr.write(render(result.diagnostics, color=wants_color(sys.stderr)))

@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if trouble is None:
             streams.complain(_bug(error, words))
             return int(ExitCode.INTERNAL)
-        streams.complain(render(trouble.diagnostics, color=_wants_color()))
+        streams.complain(render(trouble.diagnostics, color=streams.wants_color(sys.stderr)))
         return int(trouble.exit_code)
 
 
@@ -90,7 +90,7 @@ def _refused(error: BoltError, words: list[str]) -> int:
         sys.stdout.write(json.dumps(said) + "\n")
         sys.stdout.flush()
     else:
-        streams.complain(render(error.diagnostics, color=_wants_color()))
+        streams.complain(render(error.diagnostics, color=streams.wants_color(sys.stderr)))
     return int(error.exit_code)
 
 
@@ -202,10 +202,6 @@ def _width(stream: TextIO) -> int:
     if not stream.isatty():
         return 1000
     return max(shutil.get_terminal_size().columns, 40)
-
-
-def _wants_color() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
 
 
 def _bug(error: Exception, words: list[str]) -> str:

@@ -11,6 +11,7 @@ import sys
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_dims, add_place, add_recipe, count, options_of, read_recipe
 from bolt_build.cli.engines_here import the_engine_here
+from bolt_build.cli.streams import wants_color
 from bolt_build.errors import Diagnostic, ExitCode
 from bolt_build.report.diagnostics import render
 from bolt_build.schema.recipe import Recipe
@@ -66,7 +67,7 @@ def warn_of_failed_verification(recipe: Recipe, target: str, directory: TargetDi
             hint=f"what was found: bolt-build verify {shell_word(recipe.path)}",
             severity="warning",
         )
-        sys.stderr.write(render([warning], color=sys.stderr.isatty()))
+        sys.stderr.write(render([warning], color=wants_color(sys.stderr)))
 
 
 def _arguments(args: argparse.Namespace) -> list[str]:

@@ -30,6 +30,13 @@ def complain(text: str) -> None:
         abandon(sys.stderr)
 
 
+def wants_color(stream: TextIO) -> bool:
+    """Whether what is written there may have colours: a terminal that knows them, of a user who wants them.
+
+    An empty NO_COLOR says nothing (no-color.org)."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+
+
 def abandon(stream: TextIO) -> None:
     """Let a stream that takes no more flush into nothing, as Python flushes it once more at exit."""
     with contextlib.suppress(OSError, ValueError):

@@ -18,6 +18,7 @@ from bolt_build.cli.common_arguments import (
     read_recipe,
 )
 from bolt_build.cli.executor_arguments import add_executor, with_executor
+from bolt_build.cli.streams import wants_color
 from bolt_build.errors import BoltError
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import progress
@@ -106,4 +107,4 @@ def _show(result: TuneResult, args: argparse.Namespace) -> None:
         sys.stdout.write(summary_text(result))
         sys.stdout.flush()
     sys.stderr.write(refused_text(result) + broken_text(result))
-    sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))
+    sys.stderr.write(render(result.diagnostics, color=wants_color(sys.stderr)))

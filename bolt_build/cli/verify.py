@@ -17,6 +17,7 @@ from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_jobs, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here, engines_of
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
+from bolt_build.cli.streams import wants_color
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.progress import progress, waited_for
@@ -153,5 +154,5 @@ def _require_reference(recipe: Recipe) -> None:
 
 
 def _print(report: VerifyReport, stream: IO[str]) -> None:
-    stream.write(render(report, color=stream.isatty(), width=terminal_width(stream)))
+    stream.write(render(report, color=wants_color(stream), width=terminal_width(stream)))
     stream.flush()

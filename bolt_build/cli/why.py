@@ -20,6 +20,7 @@ from bolt_build.cli.common_arguments import (
     read_recipes,
 )
 from bolt_build.cli.recipe_file import recipes_in
+from bolt_build.cli.streams import wants_color
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
 from bolt_build.report.progress import NotesTo
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(why_text(shown))
     sys.stdout.flush()
     troubles = [each for error in answer.troubles for each in error.diagnostics]
-    sys.stderr.write(render(list(dict.fromkeys(troubles)), color=sys.stderr.isatty()))
+    sys.stderr.write(render(list(dict.fromkeys(troubles)), color=wants_color(sys.stderr)))
     return max((int(error.exit_code) for error in answer.troubles), default=int(ExitCode.OK))
 
 
