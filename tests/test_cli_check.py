@@ -69,9 +69,33 @@ def test_a_pass_that_the_planner_lacks(capsys: pytest.CaptureFixture[str]) -> No
     assert (
         capsys.readouterr().err
         == f"""\
-net.yaml:{line}:16: error[unknown-pass]: there is no pass 'add-stacks'
+net.yaml:{line}:17: error[unknown-pass]: there is no pass 'add-stacks'
   {line} | policy: {{skip: [add-stacks, gate-sums]}}
-    |                ^^^^^^^^^^^^^^^^^^^^^^^ did you mean 'add-stacked'?
+    |                 ^^^^^^^^^^ did you mean 'add-stacked'?
+"""
+    )
+
+
+def test_names_that_only_the_zoo_and_the_planner_know_beside_other_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.yaml").write_text(
+        "bolt: 1\nmodel: {zoo: resnet5}\ntargets: {host: {precision: fp16}}\npolicy: {skip: [gate-sum, add-stacks]}\n"
+    )
+    assert main(["check", "net.yaml"]) == 3
+    assert (
+        capsys.readouterr().err
+        == """\
+net.yaml:2:14: error[unknown-zoo-model]: unknown zoo model 'resnet5'
+  2 | model: {zoo: resnet5}
+    |              ^^^^^^^ did you mean 'resnet50'?
+net.yaml:3:29: error[unsupported-precision]: the target 'host' does not compute in fp16
+  3 | targets: {host: {precision: fp16}}
+    |                             ^^^^ it computes in 'fp32' and 'bf16'
+net.yaml:4:17: error[unknown-pass]: there is no pass 'gate-sum'
+  4 | policy: {skip: [gate-sum, add-stacks]}
+    |                 ^^^^^^^^ did you mean 'gate-sums'?
+net.yaml:4:27: error[unknown-pass]: there is no pass 'add-stacks'
+  4 | policy: {skip: [gate-sum, add-stacks]}
+    |                           ^^^^^^^^^^ did you mean 'add-stacked'?
 """
     )
 

@@ -77,6 +77,37 @@ def test_what_is_wrong_with_any_model_is_reported_at_once(capsys: pytest.Capture
     ]  # fmt: skip
 
 
+LAYERS = """\
+layers:
+  "Relu_O": {precision: fp32}
+  "/fc/*": {tolerance: 0.1}
+  "Relu_0": {persistent: never}
+"""
+
+
+def test_what_is_said_of_layers_that_there_are_none_of(capsys: pytest.CaptureFixture[str]) -> None:
+    write("Relu")
+    Path("net.yaml").write_text(RECIPE.replace("host: , ", "") + LAYERS)
+    assert main(["check", "--model", "net.yaml"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0].startswith("net.yaml: ok: net, ")
+    assert (
+        captured.err
+        == """\
+planning net for t4
+net.yaml:5:3: warning[no-such-layer]: 'Relu_O' matches no layer of the engine for t4
+  5 |   "Relu_O": {precision: fp32}
+    |   ^^^^^^^^ did you mean 'Relu_0'?
+net.yaml:6:3: warning[no-such-layer]: '/fc/*' matches no layer of the engine for t4
+  6 |   "/fc/*": {tolerance: 0.1}
+    |   ^^^^^^^ 'bolt-build plan net.yaml --target t4' lists the layers
+"""
+    )
+    assert main(["check", "--model", "net.yaml", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert [(each["severity"], each["line"]) for each in found] == [("warning", 5), ("warning", 6)]
+
+
 def test_a_recipe_is_not_ok_whose_model_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     write("NonZero")
     assert main(["check", "net.yaml"]) == 0

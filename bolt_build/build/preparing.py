@@ -57,6 +57,7 @@ class Preparer:
             raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
         found = self._question(spec, toolchain)
         slow: tuple[str, ...] = ()
+        lost: tuple[Diagnostic, ...] = ()
         if self.locked:
             found.lock.check_there()
         if found.current and found.known is not None:
@@ -71,6 +72,7 @@ class Preparer:
             target = _tasks_of(found, planned)
             target = replace(target, planning=time.monotonic() - began)
             slow = tuple(f"{self.recipe.name}/{spec.name}: {each}" for each in target.notes)
+            lost = _unmatched_layers(self.recipe, spec, planned)
         else:
             target = _tasks_of(found, None)
         if self.locked:
@@ -78,7 +80,7 @@ class Preparer:
         return replace(
             target, kernels=found.lock.source(found.use, found.tools),
             notes=(*found.damage, *found.lock.notes, *slow),
-            warnings=(*rival(found.directory, self.recipe), *found.lock.warnings(found.use, found.tools)),
+            warnings=(*rival(found.directory, self.recipe), *lost, *found.lock.warnings(found.use, found.tools)),
         )  # fmt: skip
 
     def is_current(self, spec: TargetSpec) -> bool:
@@ -176,6 +178,13 @@ def _tasks_of(asked: Question, planned: PlannedEngine | None) -> PreparedTarget:
     from bolt_build.build.made_plan import tasks_of
 
     return tasks_of(asked, planned)
+
+
+def _unmatched_layers(recipe: Recipe, spec: TargetSpec, planned: PlannedEngine) -> tuple[Diagnostic, ...]:
+    # It loads the graph, NumPy with it: a build that finds nothing changed needs neither.
+    from bolt_build.build.unmatched_layers import unmatched_layers
+
+    return unmatched_layers(recipe, spec, planned)
 
 
 def _damaged(plan: PlanFile, directory: TargetDirectory) -> tuple[str, ...]:

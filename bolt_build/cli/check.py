@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, try_recipes
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
+from bolt_build.cli.streams import complain, wants_color
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.report.diagnostics import as_json
+from bolt_build.report.diagnostics import as_json, render
 from bolt_build.schema.expand import expand
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
@@ -42,10 +43,12 @@ def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     recipes, wrong = try_recipes(args)
     checks = [_check_model(recipe, args) for recipe in recipes] if args.model else []
     wrong += [diagnostic for check in checks for diagnostic in check.wrong]
+    warned = [diagnostic for check in checks for diagnostic in check.warned]
     log.found += [(recipe, None) for recipe in recipes]
+    log.diagnostics += warned
     if args.format == "json":
         log.diagnostics += wrong
-        sys.stdout.write(_json(recipes, checks, wrong, args.expand))
+        sys.stdout.write(_json(recipes, checks, [*wrong, *warned], args.expand))
         return int(ExitCode.INVALID if wrong else ExitCode.OK)
     refused = [check.recipe for check in checks if check.wrong]
     for recipe in recipes:
@@ -55,6 +58,8 @@ def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
             "".join(_size(size, check.recipe) for check in checks if check.recipe is recipe for size in check.sizes)
         )
     sys.stdout.flush()
+    if warned:
+        complain(render(warned, color=wants_color(sys.stderr)))
     if wrong:
         raise BoltError(wrong)
     return int(ExitCode.OK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe
-from bolt_build.schema.values import Table
+from bolt_build.schema.values import Items, Scalar, Table, shorten, text_at, value_at
 from bolt_build.schema.variants import split_variant, with_variant
 from bolt_build.user_files import read_regular
 from bolt_build.wording import nearest, suggest
@@ -27,30 +28,32 @@ def checked_recipe(path: Path, settings: Table | None = None) -> Recipe:
     not know them."""
     file, variant = split_variant(str(path))
     try:
-        recipe = load_recipe(Path(file), settings)
+        recipe = load_recipe(Path(file), settings, _unknown_names)
     except BoltError as error:
         raise BoltError([_with_hint(each, file) for each in error.diagnostics], error.exit_code) from error
-    if variant is not None:
-        recipe = with_variant(recipe, variant)
-    name = recipe.model.zoo
-    if name is not None:
+    return recipe if variant is None else with_variant(recipe, variant)
+
+
+def _unknown_names(table: Table) -> Iterator[Diagnostic]:
+    """Zoo models and passes that there are none of."""
+    named = text_at(table, "model", "zoo")
+    if named is not None:
         # Recipes of zoo models alone ask for the zoo.
         from bolt_build.graph import zoo
 
+        name, mark = named
         if name not in zoo.names():
             hint = suggest(name, zoo.names()) or f"known models: {', '.join(zoo.names())}"
-            mark = recipe.mark("model.zoo")
-            raise BoltError([Diagnostic("unknown-zoo-model", f"unknown zoo model '{name}'", mark, hint)])
-    if recipe.policy.skip:
+            yield Diagnostic("unknown-zoo-model", f"unknown zoo model '{shorten(name)}'", mark, hint)
+    skip = value_at(table, "policy", "skip")
+    items = skip.items if isinstance(skip, Items) else ()
+    marks = {each.value: each.mark for each in items if isinstance(each, Scalar) and isinstance(each.value, str)}
+    if marks:
         # Recipes that skip passes alone ask the planner.
         from bolt_build.planner.pipeline import unknown_passes
 
-        if unknown := unknown_passes(recipe.policy.skip):
-            mark = recipe.mark("policy.skip")
-            raise BoltError(
-                Diagnostic("unknown-pass", f"there is no pass '{name}'", mark, hint) for name, hint in unknown
-            )
-    return recipe
+        for name, hint in unknown_passes([*marks]):
+            yield Diagnostic("unknown-pass", f"there is no pass '{shorten(name)}'", marks[name], hint)
 
 
 def _with_hint(diagnostic: Diagnostic, file: str) -> Diagnostic:

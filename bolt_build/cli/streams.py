@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import TextIO
+from typing import IO, TextIO
 
 
 def prepare() -> None:
@@ -30,7 +30,7 @@ def complain(text: str) -> None:
         abandon(sys.stderr)
 
 
-def wants_color(stream: TextIO) -> bool:
+def wants_color(stream: IO[str]) -> bool:
     """Whether what is written there may have colours: a terminal that knows them, of a user who wants them.
 
     An empty NO_COLOR says nothing (no-color.org)."""

@@ -57,5 +57,10 @@ def reach_of(
     return tuple(decisions)
 
 
+def reaches(match: str, node: Node) -> bool:
+    """Whether the glob `match` is of the node, or of an ONNX node that is part of it."""
+    return any(fnmatchcase(name, match) for name in (node.name, *node.covers))
+
+
 def _reached(nodes: Sequence[Node], match: str) -> tuple[str, ...]:
-    return tuple(node.name for node in nodes if any(fnmatchcase(name, match) for name in (node.name, *node.covers)))
+    return tuple(node.name for node in nodes if reaches(match, node))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.errors import BoltError
@@ -24,6 +23,7 @@ from bolt_build.graph.ops.shape import Convert, Identity
 from bolt_build.planner.angles import angles
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
+from bolt_build.planner.layer_wishes import reaches
 from bolt_build.planner.no_kernel import no_kernel
 from bolt_build.planner.padding import PaddingLimits
 from bolt_build.planner.persistent import OfferedChain, Wishes, chains_of, enforce, wishes
@@ -135,7 +135,7 @@ def _precisions(graph: Graph, recipe: Recipe, spec: TargetSpec) -> tuple[tuple[D
             continue
         reached = 0
         for at, node in enumerate(graph.nodes):
-            if any(fnmatchcase(name, layer.match) for name in (node.name, *node.covers)):
+            if reaches(layer.match, node):
                 chosen[at] = layer.precision
                 reached += 1
         subject = f"layers[{index}]"

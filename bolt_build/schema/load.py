@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,20 @@ from bolt_build.schema.recipe import (
     VerifySpec,
 )
 from bolt_build.schema.validate import Schema, fits, recipe_schema, resolved, validate
-from bolt_build.schema.values import Items, Scalar, Table, Value, plain, shorten, walk
+from bolt_build.schema.values import Items, Scalar, Table, Value, plain, shorten, text_at, value_at, walk
 from bolt_build.targets import Target, all_targets, target_named
 from bolt_build.user_files import kind_of
 from bolt_build.wording import listed, suggest
 
 
-def load_recipe(path: Path, settings: Table | None = None) -> Recipe:
+def load_recipe(
+    path: Path, settings: Table | None = None, further: Callable[[Table], Iterable[Diagnostic]] = lambda table: ()
+) -> Recipe:
     """The recipe at `path`, with those it extends merged in and every default filled in. `settings` are put over it.
 
     Raises BoltError with everything that is wrong with it: form, keys, types, values, targets that do not exist or do
-    not compute in the precision asked for, a model file that is not there. Names of zoo models are not checked here.
+    not compute in the precision asked for, a model file that is not there, and what `further` finds. Names of zoo
+    models and of passes are not checked here.
     """
     table, found = read_extended(path)
     if settings is not None:
@@ -43,6 +46,7 @@ def load_recipe(path: Path, settings: Table | None = None) -> Recipe:
     diagnostics = [*found, *validate(table)]
     diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table), *_check_lock(table)]
     diagnostics += [*_check_fixed(table), *_check_variants(table, path), *_check_verify(table)]
+    diagnostics += further(table)
     if diagnostics:
         raise BoltError(_in_order(diagnostics, path))
     data = fill_defaults(plain(table), recipe_schema())
@@ -172,17 +176,15 @@ def _no_bf16(target: Target, precision: object) -> str:
 
 def _check_lock(table: Table) -> list[Diagnostic]:
     """The lock's path can be one. The file may be missing: tuning writes it."""
-    tuning = table.get("tuning")
-    entry = tuning.value.get("lock") if tuning is not None and isinstance(tuning.value, Table) else None
-    if entry is None or not isinstance(entry.value, Scalar) or not isinstance(entry.value.value, str):
+    named = text_at(table, "tuning", "lock")
+    if named is None:
         return []
-    if not entry.value.value:  # the schema has said so
-        return []
-    if "\0" in entry.value.value:
-        return [Diagnostic("bad-value", "'tuning.lock' holds a NUL", entry.value.mark)]
-    kind = kind_of(beside(entry.value.value, entry.value.mark))
+    name, mark = named
+    if "\0" in name:
+        return [Diagnostic("bad-value", "'tuning.lock' holds a NUL", mark)]
+    kind = kind_of(beside(name, mark))
     if kind is not None:  # also where no target has kernels to choose, and nobody reads it
-        return [Diagnostic("bad-value", f"the lock '{entry.value.value}' is {kind}", entry.value.mark)]
+        return [Diagnostic("bad-value", f"the lock '{name}' is {kind}", mark)]
     return []
 
 
@@ -198,13 +200,10 @@ def _check_variants(table: Table, path: Path) -> list[Diagnostic]:
         if len(engine) > most:
             message = f"the engine of this variant would be called '{shorten(engine)}', {len(engine)} characters"
             found.append(Diagnostic("bad-name", message, variant.mark, f"at most {most} are allowed"))
-    model = table.get("model")
-    chosen = model.value.get("variant") if model is not None and isinstance(model.value, Table) else None
-    if chosen is None or not isinstance(chosen.value, Scalar) or not isinstance(chosen.value.value, str):
-        return found
+    chosen = text_at(table, "model", "variant")
     names = [variant.key for variant in known]
-    if chosen.value.value and chosen.value.value not in names:
-        found.append(unknown_variant(chosen.value.value, names, chosen.value.mark))
+    if chosen is not None and chosen[0] not in names:
+        found.append(unknown_variant(chosen[0], names, chosen[1]))
     return found
 
 
@@ -216,13 +215,12 @@ def unknown_variant(name: str, known: Sequence[str], mark: Mark | None) -> Diagn
 
 def _check_model(table: Table) -> list[Diagnostic]:
     """The model's file is there."""
-    model = table.get("model")
-    entry = model.value.get("onnx") if model is not None and isinstance(model.value, Table) else None
-    if entry is None or not isinstance(entry.value, Scalar) or not isinstance(entry.value.value, str):
+    named = text_at(table, "model", "onnx")
+    if named is None:
         return []
-    name, mark = entry.value.value, entry.value.mark
-    if not name or "\0" in name:
-        return [Diagnostic("bad-value", "'model.onnx' holds a NUL", mark)] if name else []
+    name, mark = named
+    if "\0" in name:
+        return [Diagnostic("bad-value", "'model.onnx' holds a NUL", mark)]
     path = beside(name, mark)
     if os.path.isfile(path):
         return []
@@ -254,27 +252,22 @@ def _filled(value: Value) -> bool:
 
 def _check_verify(table: Table) -> list[Diagnostic]:
     """The file of inputs is there, and no tolerance is NaN, which is neither too small nor too large."""
-    verify, layers = table.get("verify"), table.get("layers")
-    own = verify.value if verify is not None and isinstance(verify.value, Table) else None
-    rest = layers.value.entries if layers is not None and isinstance(layers.value, Table) else ()
+    layers = value_at(table, "layers")
+    places = [("verify",), *(("layers", entry.key) for entry in (layers.entries if isinstance(layers, Table) else ()))]
     found = []
-    for key, place in (("verify", own), *((f"layers.{entry.key}", entry.value) for entry in rest)):
-        tolerance = place.get("tolerance") if isinstance(place, Table) else None
-        if (
-            tolerance is not None
-            and isinstance(tolerance.value, Scalar)
-            and tolerance.value.value != tolerance.value.value
-        ):
-            message = f"'{key}.tolerance' must be a number, found NaN"
-            found.append(Diagnostic("bad-value", message, tolerance.value.mark))
-    inputs = own.get("inputs") if own is not None else None
-    if inputs is None or not isinstance(inputs.value, Scalar) or not isinstance(inputs.value.value, str):
+    for keys in places:
+        tolerance = value_at(table, *keys, "tolerance")
+        if isinstance(tolerance, Scalar) and tolerance.value != tolerance.value:
+            message = f"'{'.'.join(keys)}.tolerance' must be a number, found NaN"
+            found.append(Diagnostic("bad-value", message, tolerance.mark))
+    named = text_at(table, "verify", "inputs")
+    if named is None:
         return found
-    name, mark = inputs.value.value, inputs.value.mark
+    name, mark = named
     if "\0" in name:
         return [*found, Diagnostic("bad-value", "'verify.inputs' holds a NUL", mark)]
     path = beside(name, mark)
-    if not name or os.path.isfile(path):
+    if os.path.isfile(path):
         return found
     other = kind_of(path)
     kind = f"is {other}" if other is not None else "does not exist"

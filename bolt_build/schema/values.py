@@ -94,6 +94,25 @@ def walk(table: Table, prefix: str = "") -> Iterator[tuple[str, Entry]]:
             yield from walk(entry.value, f"{key}.")
 
 
+def value_at(table: Table, *keys: str) -> Value | None:
+    """The value of nested `keys`, None where one of them is not there."""
+    found: Value = table
+    for key in keys:
+        entry = found.get(key) if isinstance(found, Table) else None
+        if entry is None:
+            return None
+        found = entry.value
+    return found
+
+
+def text_at(table: Table, *keys: str) -> tuple[str, Mark] | None:
+    """The string of nested `keys` and its place; None where there is none, or an empty one."""
+    value = value_at(table, *keys)
+    if isinstance(value, Scalar) and isinstance(value.value, str) and value.value:
+        return value.value, value.mark
+    return None
+
+
 def plain(value: Value) -> Any:
     """`value` as None, bool, int, float, str, list and dict, without marks. What is unreadable is None."""
     if isinstance(value, Scalar):

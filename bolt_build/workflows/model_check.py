@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.preparing import Preparer
+from bolt_build.build.unmatched_layers import unmatched_layers
 from bolt_build.emit.weights import payload_bytes
 from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.scratch import scratch_folder
 
@@ -27,11 +29,13 @@ class PlannedSize:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The targets that could be planned, and everything that is in the way of the others, each once."""
+    """The targets that could be planned, and everything that is in the way of the others, each once. `warned` is what
+    is to be said of those that could."""
 
     recipe: Recipe
     sizes: tuple[PlannedSize, ...]
     wrong: tuple[Diagnostic, ...]
+    warned: tuple[Diagnostic, ...] = ()
 
 
 def check_model(recipe: Recipe, options: BuildOptions, say: Callable[[str], None]) -> ModelCheck:
@@ -52,20 +56,23 @@ def check_model(recipe: Recipe, options: BuildOptions, say: Callable[[str], None
 def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], preparer: Preparer) -> ModelCheck:
     sizes: list[PlannedSize] = []
     wrong: dict[Diagnostic, None] = {}
+    warned: list[Diagnostic] = []
     try:
         _ = preparer.parsed  # what is wrong with the model is wrong for every target
     except BoltError as error:
         return ModelCheck(recipe, (), tuple(dict.fromkeys(error.diagnostics)))
     for spec in specs:
         try:
-            sizes.append(_size(preparer, spec))
+            planned = preparer.plan_engine(spec)
         except BoltError as error:
             wrong.update(dict.fromkeys(error.diagnostics))
-    return ModelCheck(recipe, tuple(sizes), tuple(wrong))
+            continue
+        sizes.append(_size(planned.plan, spec))
+        warned += unmatched_layers(recipe, spec, planned)
+    return ModelCheck(recipe, tuple(sizes), tuple(wrong), tuple(warned))
 
 
-def _size(preparer: Preparer, spec: TargetSpec) -> PlannedSize:
-    plan = preparer.plan_engine(spec).plan
+def _size(plan: EnginePlan, spec: TargetSpec) -> PlannedSize:
     return PlannedSize(
         spec.name, tuple(dict.fromkeys(each.batch for each in plan.plans)), sum(len(each.steps) for each in plan.plans),
         payload_bytes(plan.weights), max(each.arena_bytes for each in plan.plans),
