@@ -22,13 +22,16 @@ _KINDS = (
     (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
 )  # fmt: skip
 
+CHECKPOINT = "a ZIP archive or a checkpoint"
+LFS_POINTER = "a Git LFS pointer"
+ONNX_TEXT = "ONNX in text form"
 _BINARY = (
-    (b"\x89PNG", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"PK\x03\x04", "a ZIP archive or a checkpoint"),
+    (b"\x89PNG", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"PK\x03\x04", CHECKPOINT),
     (b"\x1f\x8b", "a gzip archive"), (b"\x89HDF", "an HDF5 file"), (b"\x7fELF", "a program or a library"),
     (b"BOLTWGHT", "a weights file"), (b"\x93NUMPY", "a NumPy array"), (b"SQLite format 3\0", "an SQLite database"),
 )  # fmt: skip
 _TEXT = (
-    (b"version https://git-lfs", "a Git LFS pointer"), (b"<", "markup text"), (b"ir_version", "ONNX in text form"),
+    (b"version https://git-lfs", LFS_POINTER), (b"<", "markup text"), (b"ir_version", ONNX_TEXT),
     (b"{", "JSON text"),
 )  # fmt: skip
 

@@ -37,6 +37,15 @@ def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None
     assert caught.value.exit_code is ExitCode.TASK_FAILED
 
 
+def test_a_holder_that_has_not_said_yet_who_it_is(tmp_path: Path) -> None:
+    place = tmp_path / "toy"
+    with directory_claim(place, wait=True, say=print):
+        (place / ".lock").write_text("")
+        with pytest.raises(BoltError) as caught, directory_claim(place, wait=False, say=print):
+            pass
+    assert [each.message for each in caught.value.diagnostics] == [f"another build is at work in {place}"]
+
+
 def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
     for _ in range(2):
         with directory_claim(tmp_path / "toy", wait=False, say=print):

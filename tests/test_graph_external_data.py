@@ -97,6 +97,14 @@ def test_external_data_cut_off_or_unreadable_is_said_once(tmp_path: Path) -> Non
     assert said(path) == [("external-data", f"{all_of_them} cannot be read from '{file}': a pipe, not a file")]
 
 
+def test_external_data_of_which_git_has_the_pointer_alone(tmp_path: Path) -> None:
+    """As in a clone that was made without Git LFS."""
+    (tmp_path / "w.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 16\n")
+    file, pull = tmp_path / "w.bin", "fetch the file with: git lfs pull"
+    message = f"the data of 'w' is not there yet: '{file}' is a Git LFS pointer; {pull}"
+    assert said(external(tmp_path, "w.bin", (1024,))) == [("external-data", message)]
+
+
 def test_external_data_larger_than_its_file(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(4096))
     message = f"the data of 'w' is cut off: '{tmp_path / 'w.bin'}' is too short"

@@ -61,24 +61,36 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 def test_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "empty.onnx"
     path.write_bytes(b"")
-    assert only(path) == ("model-empty", f"the model '{path}' is empty", None)
+    assert only(path) == ("model-empty", f"the model '{path}' is empty", "export or download it again")
 
 
 @pytest.mark.parametrize(
-    ("data", "what"),
+    ("data", "what", "mend"),
     [
-        (b"\x89PNG\r\n\x1a\n", "a PNG image"),
-        (b"\xff\xd8\xff\xe0", "a JPEG image"),
-        (b"PK\x03\x04rest", "a ZIP archive or a checkpoint"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
-        (b"ir_version: 8\ngraph {}\n", "ONNX in text form"),
-        (b"<html>", "markup text"),
+        (b"\x89PNG\r\n\x1a\n", "a PNG image", None),
+        (b"\xff\xd8\xff\xe0", "a JPEG image", None),
+        (
+            b"PK\x03\x04rest",
+            "a ZIP archive or a checkpoint",
+            "export the model: torch.onnx.export, or 'bolt-build init MODULE:FUNCTION'",
+        ),
+        (
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "a Git LFS pointer",
+            "fetch the file that it stands for: git lfs pull",
+        ),
+        (
+            b"ir_version: 8\ngraph {}\n",
+            "ONNX in text form",
+            "save it in binary form: onnx.save(onnx.load(path, 'textproto'), path)",
+        ),
+        (b"<html>", "markup text", None),
     ],
 )
-def test_file_of_another_kind(tmp_path: Path, data: bytes, what: str) -> None:
+def test_file_of_another_kind(tmp_path: Path, data: bytes, what: str, mend: str | None) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
-    assert only(path) == ("not-onnx", f"'{path}' is not an ONNX file but {what}", None)
+    assert only(path) == ("not-onnx", f"'{path}' is not an ONNX file but {what}", mend)
 
 
 def test_truncated_file(tmp_path: Path) -> None:

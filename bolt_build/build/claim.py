@@ -57,12 +57,14 @@ def _acquire(handle: int, directory: Path, *, wait: bool, say: Callable[[str], N
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
-    holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+    # Who has just claimed it may not have said yet who it is.
+    number = os.pread(handle, 32, 0).decode(errors="replace").strip()
+    other = f"another build (process {number})" if number else "another build"
     if not wait:
         raise BoltError(
-            [Diagnostic("build-running", f"another build (process {holder}) is at work in {directory}",
+            [Diagnostic("build-running", f"{other} is at work in {directory}",
                         hint="leave out --no-wait to wait for it")],
             ExitCode.TASK_FAILED,
         )  # fmt: skip
-    say(f"waiting for another build (process {holder}) in {directory}")
+    say(f"waiting for {other} in {directory}")
     fcntl.flock(handle, fcntl.LOCK_EX)

@@ -9,11 +9,17 @@ import onnx.defs
 from google.protobuf.message import DecodeError
 
 from bolt_build.graph.onnx_findings import Findings
-from bolt_build.user_files import known_kind, read_regular
+from bolt_build.user_files import CHECKPOINT, LFS_POINTER, ONNX_TEXT, known_kind, read_regular
 
 OLDEST_OPSET = 7
 LARGEST_FILE = 2**31 - 1
 _LARGEST_VERSION = 2**31 - 1
+_MENDS = {
+    LFS_POINTER: "fetch the file that it stands for: git lfs pull",
+    CHECKPOINT: "export the model: torch.onnx.export, or 'bolt-build init MODULE:FUNCTION'",
+    ONNX_TEXT: "save it in binary form: onnx.save(onnx.load(path, 'textproto'), path)",
+}
+"""What to do about a file of another kind, where that is known."""
 
 
 def parse_model(findings: Findings) -> onnx.ModelProto:
@@ -21,10 +27,10 @@ def parse_model(findings: Findings) -> onnx.ModelProto:
     path = findings.path
     data = _contents(findings)
     if not data:
-        raise findings.fail("model-empty", f"the model '{path}' is empty")
+        raise findings.fail("model-empty", f"the model '{path}' is empty", "export or download it again")
     kind = known_kind(data)
     if kind is not None:
-        raise findings.fail("not-onnx", f"'{path}' is not an ONNX file but {kind}")
+        raise findings.fail("not-onnx", f"'{path}' is not an ONNX file but {kind}", _MENDS.get(kind))
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)

@@ -20,7 +20,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.graph.limits import FREE_FOLDED_BYTES
 from bolt_build.graph.narrow import wider
 from bolt_build.graph.onnx_findings import SHOWN, Findings, clipped
-from bolt_build.user_files import open_regular
+from bolt_build.user_files import LFS_POINTER, known_kind, open_regular
 
 _LARGEST_OFFSET = (1 << 63) - 1
 _PACKED: dict[np.dtype[np.generic], int] = {
@@ -189,6 +189,8 @@ class Tensors:
         with open_regular(file) as handle:
             size = os.fstat(handle.fileno()).st_size
             if offset + nbytes > size:
+                if known_kind(handle.read(64)) == LFS_POINTER:
+                    raise _Unusable(f"is not there yet: {where} is {LFS_POINTER}; fetch the file with: git lfs pull")
                 raise _Unusable(f"is cut off: {where} is too short")
             taken = self._taken.get(file, 0) + nbytes
             if taken > size:
