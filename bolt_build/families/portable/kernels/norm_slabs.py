@@ -14,6 +14,7 @@ from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.clusters import clusters_at_once
 from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
     WIDEST,
@@ -113,25 +114,17 @@ last store wait for each other; and the part of the bandwidth beside that. Measu
 400 KB."""
 _BOUND = 0.99
 """Of the prediction where that is longer than memory: the rest tells kernels apart that wait alike."""
-_GPC = 16
-"""Multiprocessors that a cluster's blocks come from. Those of an H200 have 16 or 18."""
 _REGISTERS = 64
 """Of a thread."""
 _LINE, _SECTOR = 64, 32
 """Bytes that memory gives at once, and of which L2 knows whether it has them."""
 
 
-def _at_once(blocks: int, cluster: int, gpu: Gpu) -> int:
-    """Clusters that run at once, with `blocks` a multiprocessor."""
-    sms = gpu.sms // _GPC * _GPC if cluster > 2 else gpu.sms
-    return sms * blocks // cluster
-
-
 def bandwidth(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> float:
     """The part of a GPU's bandwidth that slabs are expected to reach. Constants are fitted to `norm_forms.cu` on an
     H200."""
     resident, slabs = beside(tile.threads, _REGISTERS, tile.shared(nest, element), gpu), nest.slabs(tile.width)
-    used = min(1.0, slabs * tile.cluster / gpu.sms) if slabs < _at_once(resident, tile.cluster, gpu) else 1.0
+    used = min(1.0, slabs * tile.cluster / gpu.sms) if slabs < clusters_at_once(tile.cluster, resident, gpu) else 1.0
     read = 2 / (2 + (tile.chunks - 1) / tile.chunks)
     loads = tile.chunk(nest) * tile.across / tile.threads
     others = _BESIDE + (_SUMS * (tile.threads // tile.across) if nest.group > 1 else 0.0)
@@ -164,7 +157,7 @@ def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     assert target.gpu is not None, "slabs are for GPUs"
     nest = nest_for(problem)
     resident = beside(tile.threads, _REGISTERS, tile.shared(nest, element_bytes(problem)), target.gpu)
-    if tile.chunks == 1 and nest.slabs(tile.width) < _at_once(resident, tile.cluster, target.gpu):
+    if tile.chunks == 1 and nest.slabs(tile.width) < clusters_at_once(tile.cluster, resident, target.gpu):
         return _one_wave(problem, tile, target)
     reached = bandwidth(tile, nest, element_bytes(problem), target.gpu) * operands_share(nest)
     streaming = seconds_of(problem, target, reached)
