@@ -6,14 +6,13 @@ from families_harness import Input, Layer
 from head_layers import ATTENTION, HEADS
 from quantised_layers import QUANTISED
 from recurrent_kernels import NARROW_RECURRENT, RECURRENT
+from region_layers import REGIONS, TREES
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.deform_conv import DeformedWindows
-from bolt_build.graph.ops.det import Det
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.line import FUNCTIONS as LINES
@@ -33,12 +32,10 @@ from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.reduce import MODES, Reduce
 from bolt_build.graph.ops.resample import Resample
 from bolt_build.graph.ops.resize import Interpolate
-from bolt_build.graph.ops.roi_align import RoiAlign
 from bolt_build.graph.ops.scatter import ScatterElements
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.graph.ops.stack import FoldDepth, Stack, UnfoldDepth
-from bolt_build.graph.ops.trees import TreeLeaves
 
 RELU = EpilogueOp(Activation("relu"))
 CLIP = EpilogueOp(Activation("clip", -1.0, 1.5))
@@ -186,29 +183,6 @@ NORMS = [
           (stage("add", 3), RELU, stage("mul", 4))),
     Layer("scaled-norm-chain", Norm("rms", (2,), 1e-5), (Input((2, 5, 72)), Input((72,), True), Input((2, 5, 72))),
           (stage("add", 2), EpilogueOp(Activation("gelu")))),
-]  # fmt: skip
-
-REGIONS = [
-    Layer(f"regions-{label}", op,
-          (Input((2, 3, 9, 8)), Input((4, 4), low=-4.0, high=14.0), Input((4,), low=-2.4, high=1.9, dtype=DType.I64)))
-    for label, op in (
-        ("mean", RoiAlign(3, 2, 2, 0.5)), ("maximum", RoiAlign(2, 2, 3, 1.0, True)),
-        ("as-they-are", RoiAlign(2, 3, 0, 1.0, False, False)), ("any-maximum", RoiAlign(1, 2, 0, 2.0, True, False)),
-        ("large", RoiAlign(2, 1, 0, 70.0)),
-    )
-] + [
-    Layer("windows-moved", DeformedWindows((3, 2), (1, 2), (1, 0), (1, 1)),
-          (Input((2, 4, 6, 7)), Input((2, 12, 6, 3), low=-2.5, high=2.5))),
-    *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),
-    Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
-          (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
-]  # fmt: skip
-
-TREES = [
-    Layer(f"trees-{depth}-deep", TreeLeaves(depth),
-          (Input((6, 7)), Input((9,), True), Input((9, 4), True, 0.0, 6.9, DType.I32),
-           Input((5,), True, 0.0, 6.9, DType.I32)))
-    for depth in (0, 4)
 ]  # fmt: skip
 
 REDUCTIONS = [

@@ -1,0 +1,34 @@
+"""Layers whose inputs say where they read: regions, moved windows, trees; and determinants, which are as irregular."""
+
+from __future__ import annotations
+
+from families_harness import Input, Layer
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ops.deform_conv import DeformedWindows
+from bolt_build.graph.ops.det import Det
+from bolt_build.graph.ops.roi_align import RoiAlign
+from bolt_build.graph.ops.trees import TreeLeaves
+
+REGIONS = [
+    Layer(f"regions-{label}", op,
+          (Input((2, 3, 9, 8)), Input((4, 4), low=-4.0, high=14.0), Input((4,), low=-2.4, high=1.9, dtype=DType.I64)))
+    for label, op in (
+        ("mean", RoiAlign(3, 2, 2, 0.5)), ("maximum", RoiAlign(2, 2, 3, 1.0, True)),
+        ("as-they-are", RoiAlign(2, 3, 0, 1.0, False, False)), ("any-maximum", RoiAlign(1, 2, 0, 2.0, True, False)),
+        ("large", RoiAlign(2, 1, 0, 70.0)),
+    )
+] + [
+    Layer("windows-moved", DeformedWindows((3, 2), (1, 2), (1, 0), (1, 1)),
+          (Input((2, 4, 6, 7)), Input((2, 12, 6, 3), low=-2.5, high=2.5))),
+    *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),
+    Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
+          (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
+]  # fmt: skip
+
+TREES = [
+    Layer(f"trees-{depth}-deep", TreeLeaves(depth),
+          (Input((6, 7)), Input((9,), True), Input((9, 4), True, 0.0, 6.9, DType.I32),
+           Input((5,), True, 0.0, 6.9, DType.I32)))
+    for depth in (0, 4)
+]  # fmt: skip
