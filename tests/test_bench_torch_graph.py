@@ -24,17 +24,11 @@ from bolt_build.graph.ops.activation import Activation
 torch = pytest.importorskip("torch", reason="torch is a peer, which tests need not have")
 
 # Behind the line above: these import torch.
+from torch_modules import compute  # noqa: E402
+
 from bolt_build.bench.peers.torch_compile import TorchCompilePeer  # noqa: E402
 from bolt_build.bench.peers.torch_eager import TorchGraphPeer, TorchPeer  # noqa: E402
 from bolt_build.bench.torch_graph import Unsupported, torch_module  # noqa: E402
-from bolt_build.bench.torch_graph.builder import tensor_of  # noqa: E402
-
-
-def compute(graph: Graph, inputs: dict[str, Array]) -> list[Array]:
-    """The module's outputs; floating-point inputs are given in f32, others as they are."""
-    given = [tensor_of(inputs[name]) for name in graph.inputs]
-    with torch.inference_mode():
-        return [made.numpy() for made in torch_module(graph)(*given)]
 
 
 def assert_as_reference(graph: Graph, inputs: dict[str, Array], rtol: float = 1e-4, atol: float = 1e-5) -> None:

@@ -17,12 +17,15 @@ from bolt_build.graph.text import parse_graph
 torch = pytest.importorskip("torch", reason="torch is a peer, which tests need not have")
 
 # Behind the line above: these import torch.
+from torch_modules import called, compute  # noqa: E402
+
 from bolt_build.bench.torch_graph import Unsupported, torch_module  # noqa: E402
 from bolt_build.bench.torch_graph.builder import tensor_of  # noqa: E402
 from bolt_build.bench.torch_graph.module import _LOWER  # noqa: E402
 
 WITHOUT = {
     "convert", "fake-quantize", "fold-depth", "rearrange", "stack", "unfold-depth",  # passes alone make them
+    "head_rows", "pair_product", "pair_sum", "placed_matmul", "resample", "rotary",  # likewise
     "quantised-product", "quantised-map",  # likewise
     "integer-matmul", "integer-conv", "requantize", "scale-sums", "range-scale", "range-zero", "range-quantize",
     "roi_align", "deformed_windows", "tree_leaves",
@@ -35,26 +38,12 @@ def test_all_operators_but_these_have_a_counterpart() -> None:
     assert {op.kind for op in OPS if op not in _LOWER} == WITHOUT
 
 
-def compute(graph: Graph, inputs: dict[str, Array]) -> list[Array]:
-    with torch.inference_mode():
-        return [made.numpy() for made in torch_module(graph)(*(tensor_of(inputs[name]) for name in graph.inputs))]
-
-
 def assert_as_reference(graph: Graph, inputs: dict[str, Array], tolerance: float = 1e-4) -> None:
     inputs = {name: inputs[name] if name in inputs else inputs[name[:-1]][None] for name in graph.inputs}
     expected = reference.evaluate(graph, inputs)
     for name, made in zip(graph.outputs, compute(graph, inputs), strict=True):
         assert (made.shape, made.dtype) == (expected[name].shape, expected[name].dtype)
         np.testing.assert_allclose(made.astype(float), expected[name].astype(float), rtol=tolerance, atol=tolerance)
-
-
-def called(graph: Graph) -> list[str]:
-    """Functions and layers of the module, by name, but for reshapes."""
-    module = torch_module(graph)
-    nodes = [each for each in module.graph.nodes if each.op.startswith("call")]
-    layers = dict(module.named_modules())
-    names = [type(layers[each.target]).__name__ if each.op == "call_module" else each.target.__name__ for each in nodes]
-    return [name for name in names if name != "reshape"]
 
 
 FLOAT, I64, I32, U8, I8, BOOL = (
