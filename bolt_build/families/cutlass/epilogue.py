@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.functors import activation, activation_type, binary
 from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.families.reason import Reason
+from bolt_build.graph.image_numbers import are_of_images
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -43,7 +46,37 @@ def refuse_epilogue(problem: KernelProblem) -> str | None:
 
 def residual(problem: KernelProblem) -> int | None:
     """Index of the tensor that is combined with the product, None where there is none."""
-    return next((s.operand for s in problem.epilogue if s.operand is not None and not _reads_channel(problem, s)), None)
+    own = (s for s in problem.epilogue if not _reads_channel(problem, s) and not _reads_image(problem, s))
+    return next((stage.operand for stage in own if stage.operand is not None), None)
+
+
+def image_numbers(problem: KernelProblem) -> int | None:
+    """Index of the tensor that has one number of each image and channel for a stage, None where there is none."""
+    return next((stage.operand for stage in problem.epilogue if _reads_image(problem, stage)), None)
+
+
+def without_images(problem: KernelProblem) -> KernelProblem:
+    """The same without the stages that read such numbers."""
+    left = [stage for stage in problem.epilogue if not _reads_image(problem, stage)]
+    gone = {stage.operand for stage in problem.epilogue if stage not in left}
+    kept = [index for index in range(len(problem.inputs)) if index not in gone]
+    epilogue = (
+        stage if stage.operand is None else replace(stage, operand=kept.index(stage.operand)) for stage in left
+    )
+    return replace(problem, inputs=tuple(problem.inputs[index] for index in kept), epilogue=tuple(epilogue))
+
+
+def refuse_images(problem: KernelProblem) -> str | None:
+    """A reason why kernels that know of which image they store cannot apply the stages."""
+    reading = [stage for stage in problem.epilogue if _reads_image(problem, stage)]
+    if len(reading) > 1:
+        return Reason("reads one tensor with a number of each image and channel, not {}", len(reading))
+    for stage in reading:
+        assert stage.operand is not None
+        given, dtype = problem.inputs[stage.operand], problem.outputs[0].format.dtype
+        if given.format.dtype is not dtype:
+            return f"numbers of images are stored as {dtype.value}, not {given.format.dtype.value}"
+    return None
 
 
 def channels(problem: KernelProblem) -> tuple[int, ...]:
@@ -60,6 +93,13 @@ def _reads_channel(problem: KernelProblem, stage: EpilogueOp) -> bool:
     return stage.operand is not None and problem.inputs[stage.operand].constant
 
 
+def _reads_image(problem: KernelProblem, stage: EpilogueOp) -> bool:
+    if stage.operand is None or not isinstance(stage.op, Binary):
+        return False
+    operand, whole = problem.inputs[stage.operand], problem.outputs[0].shape
+    return not operand.constant and are_of_images(operand.shape, whole, _channel_axis(problem))
+
+
 def _channel_axis(problem: KernelProblem) -> int:
     """Of the output: that of a product's columns."""
     return 1 if isinstance(problem.op, Conv) else len(problem.outputs[0].shape) - 1
@@ -68,25 +108,31 @@ def _channel_axis(problem: KernelProblem) -> int:
 def epilogue_type(problem: KernelProblem, *, biased: bool = False) -> str:
     """`bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Map<bolt::portable::Relu>>`; `biased`: the bias is its
     first stage."""
-    stages = [_stage_type(stage, channel=_reads_channel(problem, stage)) for stage in problem.epilogue]
-    return f"{_SPACE}::Epilogue<{', '.join([f'{_SPACE}::Channel{_BIAS}'] * biased + stages)}>"
+    stages = [_stage_type(stage, _reads(problem, stage)) for stage in problem.epilogue]
+    found = f"{_SPACE}::Epilogue<{', '.join([f'{_SPACE}::Channel{_BIAS}'] * biased + stages)}>"
+    return found if image_numbers(problem) is None else f"{_SPACE}::OfImages<{found}>"
 
 
 def stages_type(stages: Sequence[EpilogueOp]) -> str:
     """The same of some stages."""
-    return f"{_SPACE}::Epilogue<{', '.join(_stage_type(stage, channel=False) for stage in stages)}>"
+    return f"{_SPACE}::Epilogue<{', '.join(_stage_type(stage) for stage in stages)}>"
 
 
 def epilogue_value(problem: KernelProblem, *, biased: bool = False) -> str:
     """`bolt::cutlass_kernels::epilogue(bolt::cutlass_kernels::map(bolt::portable::Relu{}))`; `biased` as for the
     type."""
-    stages = [_stage_value(stage, channel=_reads_channel(problem, stage)) for stage in problem.epilogue]
-    return f"{_SPACE}::epilogue({', '.join([f'{_SPACE}::channel{_BIAS}()'] * biased + stages)})"
+    stages = [_stage_value(stage, _reads(problem, stage)) for stage in problem.epilogue]
+    found = f"{_SPACE}::epilogue({', '.join([f'{_SPACE}::channel{_BIAS}()'] * biased + stages)})"
+    if image_numbers(problem) is None:
+        return found
+    images, channels_of_one = (problem.outputs[0].shape[axis] for axis in (0, _channel_axis(problem)))
+    pixels = prod(problem.outputs[0].shape) // (images * channels_of_one)
+    return f"{_SPACE}::of_images({found}, {pixels})"
 
 
 def stages_value(stages: Sequence[EpilogueOp]) -> str:
     """The same of some stages."""
-    return f"{_SPACE}::epilogue({', '.join(_stage_value(stage, channel=False) for stage in stages)})"
+    return f"{_SPACE}::epilogue({', '.join(_stage_value(stage) for stage in stages)})"
 
 
 def stage_words(problem: KernelProblem) -> str:
@@ -104,13 +150,20 @@ def _join(stage: EpilogueOp) -> str:
     return f"<{binary(stage.op)}, {'true' if stage.swapped else 'false'}>"
 
 
-def _stage_type(stage: EpilogueOp, *, channel: bool) -> str:
+def _reads(problem: KernelProblem, stage: EpilogueOp) -> str:
+    """What a stage that reads something reads, as its C++ type is called."""
+    if _reads_channel(problem, stage):
+        return "Channel"
+    return "Image" if _reads_image(problem, stage) else "Join"
+
+
+def _stage_type(stage: EpilogueOp, reads: str = "Join") -> str:
     if isinstance(stage.op, Activation):
         return f"{_SPACE}::Map<{activation_type(stage.op)}>"
-    return f"{_SPACE}::{'Channel' if channel else 'Join'}{_join(stage)}"
+    return f"{_SPACE}::{reads}{_join(stage)}"
 
 
-def _stage_value(stage: EpilogueOp, *, channel: bool) -> str:
+def _stage_value(stage: EpilogueOp, reads: str = "Join") -> str:
     if isinstance(stage.op, Activation):
         return f"{_SPACE}::map({activation(stage.op)})"
-    return f"{_SPACE}::{'channel' if channel else 'join'}{_join(stage)}()"
+    return f"{_SPACE}::{reads.lower()}{_join(stage)}()"

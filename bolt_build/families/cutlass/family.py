@@ -27,7 +27,7 @@ from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct
-from bolt_build.families.cutlass import conv, flatten, stacked
+from bolt_build.families.cutlass import conv, flatten, of_images, stacked
 from bolt_build.families.cutlass.gated import gated_product, problem_of_gate
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
@@ -90,7 +90,9 @@ class Cutlass:
         if legal:
             normed, unnormed = _propose_norm(graph, node, legal[0], target, precision)
             gated, ungated = _propose_gate(graph, node, target, precision)
-            found, refused = [*found, *normed, *gated], (*refused, *unnormed, *ungated)
+            of_image, apart = _propose_of_images(graph, node, legal[0], target, precision)
+            found = [*found, *normed, *gated, *of_image]
+            refused = (*refused, *unnormed, *ungated, *apart)
         chain = chain_from(graph, node) if legal else None
         if chain is None:
             return tuple(found), refused
@@ -323,6 +325,28 @@ def _propose_gate(
     step = ProposedStep(problem, names, gate.last.outputs, share, pitched=rows, reads_apart=apart)
     alone = tuple(_problems(graph, each, target, precision)[0] for each in gate.nodes)
     return (Alternative(gate.region, FAMILY, (step,), offers[0].seconds, alone),), ()
+
+
+def _propose_of_images(
+    graph: Graph, node: Node, product: KernelProblem, target: Target, precision: DType
+) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+    """The product and what combines its result with numbers of images in one kernel, or why there is none."""
+    behind = of_images.reader(graph, node)
+    if behind is None:
+        return (), ()
+    if isinstance(behind, str):
+        return (), (Refusal(FAMILY, node.name, behind),)
+    joined = of_images.joined(graph, node, behind)
+    problem = of_images.problem(graph, joined, target, precision)
+    offers, refusals = _ranked(problem, target)
+    region = (node.name, behind.name)
+    if not offers:
+        what = ", ".join(region)
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
+    share, apart = may_share(problem, joined.inputs, ()), _reads_apart(problem, target)
+    step = ProposedStep(problem, joined.inputs, joined.outputs, share, pitched=_pitched(problem), reads_apart=apart)
+    alone = _alone(graph, behind, target, precision) if isinstance(node.op, Conv) else _in_rows(graph, behind, target, precision)
+    return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, alone)),), ()
 
 
 def _is_f32(graph: Graph, node: Node) -> bool:

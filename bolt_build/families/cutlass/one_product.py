@@ -24,7 +24,16 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import channels, epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.epilogue import (
+    channels,
+    epilogue_type,
+    epilogue_value,
+    image_numbers,
+    refuse_images,
+    residual,
+    stage_words,
+    without_images,
+)
 from bolt_build.families.cutlass.expense import copy_seconds, expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
 from bolt_build.families.cutlass.padding import refuse_padding
@@ -42,13 +51,15 @@ class ProductTile(Protocol):
 
     `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `halves` are the
     types that its kernels compute in, `loads` the elements of both factors that are loaded at once. `numbers_columns`:
-    epilogues that read numbers of channels take the columns' numbers in the place of a bias.
+    epilogues that read numbers of channels take the columns' numbers in the place of a bias. `reads_images`: whole
+    products may have stages that read a number of each image and channel.
     """
 
     header: ClassVar[str]
     memory_mb: ClassVar[int]
     halves: ClassVar[tuple[DType, ...]]
     numbers_columns: ClassVar[bool]
+    reads_images: ClassVar[bool]
 
     @property
     def loads(self) -> int: ...
@@ -162,7 +173,7 @@ class ProductKind(Generic[T]):
 
     def refuse_problem(self, problem: KernelProblem) -> str | None:
         """Why no tile computes the problem, None where some may."""
-        return refuse_problem(problem)
+        return refuse_problem(without_images(problem)) or refuse_images(problem)
 
     def product(self, problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
         """How a problem that is not refused is computed by kernels that load so many elements at once."""
@@ -189,7 +200,7 @@ class ProductKind(Generic[T]):
                 continue
             none = tile.refuse(gpu, product) or refuse_half(tile.halves, product.dtype)
             for kernel in kernels[: 2 if none is None and not self.narrow else 1]:
-                reason = none or self._refuse_use(kernel, gpu, product)
+                reason = none or self._refuse_use(kernel, gpu, product) or _refuse_images(problem, kernel, product)
                 if reason is None:
                     group = _group(kernel, product)
                     whole = tile.usual(product, gpu)
@@ -210,7 +221,7 @@ class ProductKind(Generic[T]):
         product = self.product(problem, tile.loads)
         reason = refuse_padding(problem, product, tile.loads) or tile.refuse(gpu, product)
         reason = reason or refuse_half(tile.halves, product.dtype)
-        reason = reason or self._refuse_use(kernel, gpu, product)
+        reason = reason or self._refuse_use(kernel, gpu, product) or _refuse_images(problem, kernel, product)
         return reason or _refuse_settings(kernel, product, candidate, gpu)
 
     def _refuse_use(self, kernel: Kernel[T], gpu: Gpu, product: Product) -> str | None:
@@ -266,8 +277,10 @@ class ProductKind(Generic[T]):
             kernel.tile.packed(product), constant(at, *own[2:]), f"{SPACE}::wide({value})" if wide else value,
             *(constant(at, index) for index in (*own[2:] * biased, *channels(problem))),
         )  # fmt: skip
-        other = "nullptr" if added is None else at.inputs[added]
-        call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
+        others = ["nullptr" if added is None else at.inputs[added]]
+        if (numbers := image_numbers(problem)) is not None:
+            others.append(at.inputs[numbers])
+        call = f"kernel.run(r, {', '.join((at.inputs[x], *others, at.outputs[0]))});"
         headers = ("bolt_cutlass/prepared.h", *(("bolt_cutlass/wide.h",) if wide else ()))
         return StepCode(headers, member, ", ".join(arguments), call)
 
@@ -291,6 +304,17 @@ def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> Kernel
     stages = "" if kernel.partial else stage_words(problem) + (" in fp32" if wide else "")
     label = f"{kind} {kernel}{stages}"
     return named_unit(text, kernel.tile.memory_mb, label)
+
+
+def _refuse_images(problem: KernelProblem, kernel: Kernel[S], product: Product) -> str | None:
+    """Why the kernel does not know of which image it stores what, where a stage reads numbers of images."""
+    if image_numbers(problem) is None:
+        return None
+    if product.n != problem.outputs[0].row:
+        return "a row of its product is more than one pixel, of which a stage reads the image's numbers"
+    if not kernel.partial and not kernel.tile.reads_images:
+        return "a stage reads numbers of images, and its store does not say of which image a row is"
+    return None
 
 
 def _numbers_columns(problem: KernelProblem, kernel: Kernel[S]) -> bool:

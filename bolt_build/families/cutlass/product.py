@@ -13,7 +13,7 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import element
 from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.cutlass.epilogue import residual
+from bolt_build.families.cutlass.epilogue import image_numbers, residual
 from bolt_build.families.cutlass.fold import Fold, spread
 from bolt_build.families.reason import Reason
 
@@ -177,6 +177,9 @@ class Work:
     residual: bool = False
 
 
+_OF_IMAGES = 3
+"""Instructions that a number of the image takes of a result, about: half of a load, a conversion and the function."""
+
 Products = Callable[[KernelProblem, int], Product]
 """The product that kernels compute which load so many elements at once: channels are padded to a multiple."""
 
@@ -187,9 +190,10 @@ def work(problem: KernelProblem, product: Product) -> Work:
     x = problem.inputs[own[0]].nbytes if product.widen is None else product.widen.nbytes
     weights = product.n * product.taps * product.depth * 2
     y = problem.outputs[0].nbytes * (1 if residual(problem) is None else 2)
+    functions = instructions(problem.epilogue) + (0 if image_numbers(problem) is None else _OF_IMAGES)
     return Work(
         product.m, product.n, product.depth, product.taps, product.kernel == "Conv", x + weights + y,
-        stride=product.step, functions=instructions(problem.epilogue), residual=residual(problem) is not None,
+        stride=product.step, functions=functions, residual=residual(problem) is not None,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ class WarpTile(OneOrderTile):
     memory_mb: ClassVar[int] = 900
     halves: ClassVar[tuple[DType, ...]] = HALVES
     numbers_columns: ClassVar[bool] = True
+    reads_images: ClassVar[bool] = False
 
     @property
     def warps(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from bolt_build.families.cutlass.product import Product
 from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.targets import Gpu
@@ -9,6 +11,8 @@ from bolt_build.targets import Gpu
 
 class WholeTile:
     """Of kernels that compute whole products alone; `refuse_slices` says why."""
+
+    reads_images: ClassVar[bool] = False
 
     def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
         """None: it is for whole products."""

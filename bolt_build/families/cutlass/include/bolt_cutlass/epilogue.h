@@ -7,22 +7,35 @@
 
 namespace bolt::cutlass_kernels {
 
+/// Stages are called with the value, the residual, the channel, and the number of its image and channel, of which each takes
+/// what it wants.
+///
 /// A function of the value alone: one of bolt::portable's.
 template <typename Function>
 struct Map {
-  static constexpr bool reads_residual = false;
+  static constexpr bool reads_residual = false, reads_image = false;
   static constexpr int channels = 0;
   Function function;
-  BOLT_HD float operator()(float x, float, int) const { return function(x); }
+  BOLT_HD float operator()(float x, float, int, float = 0.0f) const { return function(x); }
 };
 
 /// A function of the value and the residual (the residual first where `swapped`).
 template <typename Function, bool swapped>
 struct Join {
-  static constexpr bool reads_residual = true;
+  static constexpr bool reads_residual = true, reads_image = false;
   static constexpr int channels = 0;
-  BOLT_HD float operator()(float x, float residual, int) const {
+  BOLT_HD float operator()(float x, float residual, int, float = 0.0f) const {
     return swapped ? Function{}(residual, x) : Function{}(x, residual);
+  }
+};
+
+/// A function of the value and a number that its image has for its channel, a gate for example (that first where `swapped`).
+template <typename Function, bool swapped>
+struct Image {
+  static constexpr bool reads_residual = false, reads_image = true;
+  static constexpr int channels = 0;
+  BOLT_HD float operator()(float x, float, int, float image) const {
+    return swapped ? Function{}(image, x) : Function{}(x, image);
   }
 };
 
@@ -30,10 +43,10 @@ struct Join {
 /// zeros as a tile has columns.
 template <typename Function, bool swapped>
 struct Channel {
-  static constexpr bool reads_residual = false;
+  static constexpr bool reads_residual = false, reads_image = false;
   static constexpr int channels = 1;
   const float* values = nullptr;
-  BOLT_HD float operator()(float x, float, int channel) const {
+  BOLT_HD float operator()(float x, float, int channel, float = 0.0f) const {
 #ifdef __CUDA_ARCH__
     const float own = __ldg(values + channel);
 #else
@@ -48,19 +61,25 @@ template <typename... Stages>
 struct Epilogue;
 template <>
 struct Epilogue<> {
-  static constexpr bool reads_residual = false;
+  static constexpr bool reads_residual = false, reads_image = false;
   static constexpr int channels = 0;
-  BOLT_HD float operator()(float x, float, int = 0) const { return x; }
+  BOLT_HD float operator()(float x, float, int = 0, float = 0.0f) const { return x; }
   void bind(const std::shared_ptr<const void>*) {}
 };
 template <typename First, typename... Rest>
 struct Epilogue<First, Rest...> {
   static constexpr bool reads_residual = First::reads_residual || Epilogue<Rest...>::reads_residual;
+  static constexpr bool reads_image = First::reads_image || Epilogue<Rest...>::reads_image;
   static constexpr int channels = First::channels + Epilogue<Rest...>::channels;
   First first;
   Epilogue<Rest...> rest;
+  BOLT_HD float operator()(float x, float residual, int channel, float image) const {
+    return rest(first(x, residual, channel, image), residual, channel, image);
+  }
+  /// Of kernels whose stages never read a number of an image.
   BOLT_HD float operator()(float x, float residual, int channel) const {
-    return rest(first(x, residual, channel), residual, channel);
+    static_assert(!reads_image, "the kernel does not say of which image it stores");
+    return (*this)(x, residual, channel, 0.0f);
   }
   /// Of kernels whose stages never read a channel's constant.
   BOLT_HD float operator()(float x, float residual) const {
@@ -90,6 +109,45 @@ Join<Function, swapped> join() {
 template <typename Function, bool swapped = false>
 Channel<Function, swapped> channel() {
   return {};
+}
+template <typename Function, bool swapped = false>
+Image<Function, swapped> image() {
+  return {};
+}
+
+/// Stages of which one reads a number of each image and channel: `numbers` [images, columns], in the type of the results. An image
+/// has `pixels` rows of them. Kernels are told the numbers when they are launched.
+template <typename Stages>
+struct OfImages {
+  static constexpr bool reads_residual = Stages::reads_residual;
+  static constexpr int channels = Stages::channels;
+  static_assert(Stages::reads_image);
+  Stages stages;
+  int pixels;
+  const void* numbers = nullptr;
+
+  void bind(const std::shared_ptr<const void>* values) { stages.bind(values); }
+  OfImages with(const void* given) const { return {stages, pixels, given}; }
+};
+template <typename Stages>
+OfImages<Stages> of_images(Stages stages, int pixels) {
+  return {stages, pixels};
+}
+
+/// Whether a kernel's stages read a number of each image and channel.
+template <typename Stages>
+inline constexpr bool reads_images = false;
+template <typename Stages>
+inline constexpr bool reads_images<OfImages<Stages>> = true;
+
+/// The numbers, null of stages that read none.
+template <typename Stages>
+const void* numbers_of(const Stages&) {
+  return nullptr;
+}
+template <typename Stages>
+const void* numbers_of(const OfImages<Stages>& stages) {
+  return stages.numbers;
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -30,6 +30,8 @@ template <typename Epilogue>
 constexpr bool binds = false;
 template <typename... Stages>
 constexpr bool binds<Epilogue<Stages...>> = true;
+template <typename Stages>
+constexpr bool binds<OfImages<Stages>> = true;
 
 /// Nothing has to be done to the input.
 struct AsItIs {
@@ -102,7 +104,15 @@ class PackedProduct {
     return before_sums() + sums().bytes();
   }
 
-  void run(const Run& r, const void* x, const void* residual, void* y) const {
+  void run(const Run& r, const void* x, const void* residual, void* y) const { queue(r, x, residual, y, epilogue_); }
+
+  /// The same with the numbers of images that a stage reads.
+  void run(const Run& r, const void* x, const void* residual, const void* numbers, void* y) const {
+    queue(r, x, residual, y, epilogue_.with(numbers));
+  }
+
+ private:
+  void queue(const Run& r, const void* x, const void* residual, void* y, const Epilogue& epilogue) const {
     Arguments a = arguments_;
     a.x = source_(r, x);
     a.weights = weights_.get();
@@ -111,16 +121,15 @@ class PackedProduct {
       a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
       launch(Tile{}, a, Partial{}, r.stream);
       Adding::template run<Out>(r, sums(), static_cast<const float*>(a.y), static_cast<const float*>(bias_.get()), residual, y,
-                                epilogue_);
+                                epilogue);
     } else {
       a.bias = static_cast<const float*>(bias_.get());
       a.residual = residual;
       a.y = y;
-      launch(Tile{}, a, epilogue_, r.stream);
+      launch(Tile{}, a, epilogue, r.stream);
     }
   }
 
- private:
   Sums sums() const {
     const int stored = columns(arguments_) / Adding::sides;
     return {arguments_.slices, rows(arguments_), columns(arguments_), arguments_.y_row == 0 ? stored : arguments_.y_row,

@@ -29,6 +29,11 @@ __global__ void __launch_bounds__(portable::block_threads)
   if (bias != nullptr) portable::load_lanes<lanes>(bias + column, added);
   portable::await_earlier();
   if constexpr (Stages::reads_residual) portable::load_lanes<lanes>(residual + row * p.residual_row + column, other);
+  [[maybe_unused]] float image[lanes];
+  if constexpr (reads_images<Stages>) {
+    const portable::Index first = row / stages.pixels * p.columns + column;
+    portable::load_lanes<lanes>(static_cast<const Out*>(stages.numbers) + first, image);
+  }
   portable::load_lanes<lanes>(sums + at, total);
 #pragma unroll 4
   for (int i = 1; i < p.slices; ++i) {
@@ -41,8 +46,13 @@ __global__ void __launch_bounds__(portable::block_threads)
     for (int lane = 0; lane < lanes; ++lane) total[lane] += added[lane];
   }
 #pragma unroll
-  for (int lane = 0; lane < lanes; ++lane)
-    total[lane] = stages(total[lane], Stages::reads_residual ? other[lane] : 0.0f, static_cast<int>(column) + lane);
+  for (int lane = 0; lane < lanes; ++lane) {
+    const float joined = Stages::reads_residual ? other[lane] : 0.0f;
+    if constexpr (reads_images<Stages>)
+      total[lane] = stages.stages(total[lane], joined, static_cast<int>(column) + lane, image[lane]);
+    else
+      total[lane] = stages(total[lane], joined, static_cast<int>(column) + lane);
+  }
   portable::store_lanes<lanes>(y + row * p.y_row + column, total);
 }
 
@@ -59,7 +69,7 @@ void add_up(const Run& r, const Sums& p, const float* sums, const float* bias, c
     portable::launch<portable::block_threads, true>(r, blocks, "sum of slices", add_up_kernel<lanes(), Out, Stages>, items, p,
                                                     sums, bias, other, out, stages);
   };
-  if (p.columns % portable::wide == 0 && portable::aligned_to_16(sums, bias, residual, y))
+  if (p.columns % portable::wide == 0 && portable::aligned_to_16(sums, bias, residual, y, numbers_of(stages)))
     queue(std::integral_constant<int, portable::wide>{});
   else
     queue(std::integral_constant<int, 1>{});

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "bolt_cutlass/image_numbers.h"
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/paired_stages.h"
@@ -144,6 +145,7 @@ struct TileStore
   using ElementC = std::conditional_t<reads_residual, Half, void>;
   using ElementD = Half;
   static constexpr bool RequiresTransactionBytes = reads_residual;
+  static_assert(!reads_images<Stages> || std::is_same_v<Rows, DenseRows>, "rows of other orders say no image");
 
   static constexpr int width = Boxes::width, warpgroups = Boxes::together;
   static constexpr int down = m / (64 * warpgroups), across = n / width, box = 64 * width;
@@ -264,6 +266,8 @@ struct TileStore
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + (half == 1 ? m / 2 : 0);
     const int column = cute::get<1>(at) * n, channel = params_.rows.channel(column);
     const bool leads = thread % 128 == 0;
+    [[maybe_unused]] const ImageNumbers<Stages, down> images(params_.stages, row + fragment.row(), warpgroups * 64,
+                                                             cute::get<0>(problem), columns);
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       float2 loaded[width / 8];
@@ -274,6 +278,8 @@ struct TileStore
 #pragma unroll
       for (int i = 0; i < down; ++i) {
         if (half >= 0 && i > 0) continue;
+        [[maybe_unused]] std::uint32_t numbers[reads_images<Stages> ? width / 8 : 1][2];
+        if constexpr (reads_images<Stages>) images.load(i, first, numbers);
         // All stores but the latest: the one before it was of this box.
         if (!Rows::by_threads && leads) cute::tma_store_wait<1>();
         sync(own);
@@ -287,7 +293,8 @@ struct TileStore
 #pragma unroll
         for (int pair = 0; pair < width / 16; ++pair)
           finish<wants_bias<Sums>>(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4,
-                                   bias + pair * 2, residual, place, pair, first + pair * 16);
+                                   bias + pair * 2, residual, place, pair, first + pair * 16,
+                                   reads_images<Stages> ? numbers + pair * 2 : nullptr);
         // Before TMA reads one box and writes the other.
         if constexpr (!Rows::by_threads) cute::tma_store_fence();
         if constexpr (reads_residual) {
@@ -328,10 +335,10 @@ struct TileStore
   }
 
   /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first. Its first
-  /// column is `column`.
+  /// column is `column`. `numbers` are those of images, upper and lower, left first.
   template <bool biased = true>
   CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
-                             Half* place, int pair, int column) const {
+                             Half* place, int pair, int column, const std::uint32_t (*numbers)[2] = nullptr) const {
     const int matrix = fragment.lane / 8;
     const int at = swizzled<width>(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
     std::uint32_t words[4] = {0, 0, 0, 0};
@@ -344,7 +351,10 @@ struct TileStore
       float2 sum = make_float2(sums[q * 2], sums[q * 2 + 1]);
       if constexpr (biased) sum = make_float2(sum.x + bias[q / 2].x, sum.y + bias[q / 2].y);
       const int c = column + q / 2 * 8;
-      words[q] = paired_result<Element>(params_.stages, sum, wide, c);
+      if constexpr (reads_images<Stages>)
+        words[q] = paired_result<Element>(params_.stages, sum, wide, c, portable::unpaired<Element>(numbers[q / 2][q % 2]));
+      else
+        words[q] = paired_result<Element>(params_.stages, sum, wide, c);
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                   *reinterpret_cast<cute::uint128_t*>(place + at));

@@ -1,0 +1,53 @@
+// Numbers of each image and channel, as threads read them that store rows of a product.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "bolt_cutlass/epilogue.h"
+#include "bolt_portable/cuda/halves.h"
+
+namespace bolt::cutlass_kernels {
+
+/// What a thread with `down` pairs of rows, eight apart, reads for its results: nothing, of most stages.
+template <typename Stages, int down>
+struct ImageNumbers {
+  __device__ ImageNumbers(const Stages&, int, int, int, int) {}
+};
+
+/// The rows of a tile may be of several images: each row has its own, which is divided out once a tile. Rows beyond the product
+/// have the last one's.
+template <typename Stages, int down>
+struct ImageNumbers<OfImages<Stages>, down> {
+  const std::uint16_t* numbers;
+  int columns, begins[down][2];
+
+  /// Pairs from `row` on, `apart` from each other.
+  __device__ ImageNumbers(const OfImages<Stages>& of, int row, int apart, int rows, int columns)
+      : numbers(static_cast<const std::uint16_t*>(of.numbers)), columns(columns) {
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+#pragma unroll
+      for (int below = 0; below < 2; ++below)
+        begins[i][below] = min(row + i * apart + below * 8, rows - 1) / of.pixels * columns;
+    }
+  }
+
+  /// Of two neighbouring columns of every eight, from `column` on, for both rows of a pair. The kernel in front may have written
+  /// them, so they are no constants to a kernel.
+  template <int count>
+  __device__ void load(int i, int column, std::uint32_t (&words)[count][2]) const {
+#pragma unroll
+    for (int q = 0; q < count; ++q) {
+#pragma unroll
+      for (int below = 0; below < 2; ++below) {
+        const bool there = column + q * 8 < columns;
+        words[q][below] =
+            there ? *reinterpret_cast<const std::uint32_t*>(numbers + begins[i][below] + column + q * 8) : 0u;
+      }
+    }
+  }
+};
+
+}  // namespace bolt::cutlass_kernels
