@@ -38,6 +38,7 @@ from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
 from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
+from gpu_image_numbers import image_number_trials
 from gpu_images import image_trials
 from gpu_lines import line_trials
 from gpu_moves import move_trials
@@ -356,7 +357,7 @@ def _of_small_layers() -> list[Trial]:
     )
     found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
     found += staged_pools() + fold_trials()
-    found += staged_trials() + image_trials()
+    found += staged_trials() + image_trials() + image_number_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials()
