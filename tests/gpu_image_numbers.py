@@ -1,5 +1,6 @@
-"""Products whose results are combined with one number of each image and channel as they are stored: gates, and what time
-embeddings add. Images within a tile and tiles within an image, odd extents, residuals, slices of the depth, rows apart."""
+"""Products whose results are combined with one number of each image and channel as they are stored: gates, and what
+time embeddings add. Images within a tile and tiles within an image, odd extents, residuals, slices of the depth, rows
+apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of which each image and channel has one: the gates of squeeze and excitation, and what time embeddings add."""
+"""Numbers of which each image and channel has one: gates of squeeze and excitation, and what time embeddings add."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Values(Protocol):
 
 
 def numbers_of(graph: Values, node: Node, value: str, channel: int) -> int | None:
-    """Of a node that combines `value`, with its channels along an axis, with one number of each image and channel, where
-    the numbers stand in its inputs; None of another node."""
+    """Of a node that combines `value`, with its channels along an axis, with one number of each image and channel,
+    where the numbers stand in its inputs; None of another node."""
     if not isinstance(node.op, Binary) or node.op.function not in _FUNCTIONS or node.inputs.count(value) != 1:
         return None
     if value not in node.inputs[:2] or graph.type(node.outputs[0]) != graph.type(value):

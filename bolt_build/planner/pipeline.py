@@ -19,7 +19,7 @@ from bolt_build.planner.passes.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.copies import REMOVE_COPIES
 from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
-from bolt_build.planner.passes.early_means import EARLY_MEANS
+from bolt_build.planner.passes.early_means import EARLY_GATES, EARLY_MEANS
 from bolt_build.planner.passes.early_norms import NORM_EARLY
 from bolt_build.planner.passes.early_parts import NORM_PARTS
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
@@ -123,6 +123,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
     EARLY_MEANS,  # BatchNorms and biases are in their weights now
+    EARLY_GATES,  # likewise
     MULTIPLY_PATCHES,  # likewise
     CARRY_MOVES,  # biases between them are part of products now
     TURN_ROWS,  # moves that undo each other are gone

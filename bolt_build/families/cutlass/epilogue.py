@@ -60,9 +60,7 @@ def without_images(problem: KernelProblem) -> KernelProblem:
     left = [stage for stage in problem.epilogue if not _reads_image(problem, stage)]
     gone = {stage.operand for stage in problem.epilogue if stage not in left}
     kept = [index for index in range(len(problem.inputs)) if index not in gone]
-    epilogue = (
-        stage if stage.operand is None else replace(stage, operand=kept.index(stage.operand)) for stage in left
-    )
+    epilogue = (stage if stage.operand is None else replace(stage, operand=kept.index(stage.operand)) for stage in left)
     return replace(problem, inputs=tuple(problem.inputs[index] for index in kept), epilogue=tuple(epilogue))
 
 

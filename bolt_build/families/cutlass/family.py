@@ -345,7 +345,11 @@ def _propose_of_images(
         return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
     share, apart = may_share(problem, joined.inputs, ()), _reads_apart(problem, target)
     step = ProposedStep(problem, joined.inputs, joined.outputs, share, pitched=_pitched(problem), reads_apart=apart)
-    alone = _alone(graph, behind, target, precision) if isinstance(node.op, Conv) else _in_rows(graph, behind, target, precision)
+    alone = (
+        _alone(graph, behind, target, precision)
+        if isinstance(node.op, Conv)
+        else _in_rows(graph, behind, target, precision)
+    )
     return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, alone)),), ()
 
 

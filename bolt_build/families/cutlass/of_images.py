@@ -16,8 +16,8 @@ from bolt_build.targets import Target
 
 
 def reader(graph: Graph, product: Node) -> Node | str | None:
-    """The node that combines what a product leaves with such numbers; why it is none that the product's kernel could be;
-    None where there is no such node."""
+    """The node that combines what a product leaves with such numbers; why the product's kernel could not do that; None
+    where there is no such node."""
     value = product.outputs[0]
     channel = 1 if isinstance(product.op, Conv) else graph.type(value).rank - 1
     readers = graph.consumers(value)
