@@ -14,7 +14,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from bolt_build.dtypes import PRECISIONS
+from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.image_numbers import numbers_of
 from bolt_build.graph.ir import Array, Graph, Node, Op, TensorType
@@ -202,10 +202,11 @@ def _multiply_once(editor: GraphEditor, mean: _Mean, behind: tuple[Node, ...], e
         op, stored = last.op, weights if last.op == MatMul(transpose_b=True) else weights.T
     else:
         op, stored = Conv((1, 1), (0, 0), (0, 0), (1, 1)), weights[:, :, None, None]
-    inputs = [early, _constant(editor, last.inputs[1], stored)]
+    dtype = editor.type(last.inputs[1]).dtype
+    inputs = [early, _constant(editor, _folded(last.inputs[1]), stored, dtype)]
     if bias is not None:
-        name = last.inputs[2] if len(last.inputs) > 2 else f"{last.name}.bias"
-        inputs.append(_constant(editor, name, bias, last.inputs[1]))
+        name = _folded(last.inputs[2]) if len(last.inputs) > 2 else f"{last.name}.bias"
+        inputs.append(_constant(editor, name, bias, dtype))
     editor.replace(last, *_under_its_name(editor, last, op, tuple(inputs), joined(*(each.covers for each in behind))))
 
 
@@ -221,11 +222,13 @@ def _under_its_name(
     return product, Node(old.name, Reshape(editor.type(output).shape), (value,), old.outputs)
 
 
-def _constant(editor: GraphEditor, name: str, array: Array, like: str | None = None) -> str:
-    """A constant computed in float64, rounded once to the element type of another or, of half precision, to fp32."""
-    dtype = editor.type(like or name).dtype
-    made = narrowed(np.ascontiguousarray(array), held_dtype(dtype))
-    return editor.new_constant(f"{name.removesuffix(SUFFIX)}{SUFFIX}", made, dtype)
+def _constant(editor: GraphEditor, name: str, array: Array, dtype: DType) -> str:
+    """A constant computed in float64, rounded once: to its element type or, of half precision, to fp32."""
+    return editor.new_constant(name, narrowed(np.ascontiguousarray(array), held_dtype(dtype)), dtype)
+
+
+def _folded(name: str) -> str:
+    return f"{name.removesuffix(SUFFIX)}{SUFFIX}"
 
 
 def _replace(editor: GraphEditor, mean: _Mean, made: list[Node]) -> None:
