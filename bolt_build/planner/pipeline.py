@@ -28,6 +28,7 @@ from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.folded_gates import FOLD_GATED
 from bolt_build.planner.passes.folded_parts import FOLD_PARTS
 from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
 from bolt_build.planner.passes.gate_columns import GATE_COLUMNS
@@ -124,6 +125,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_DEAD,  # nothing unread may count as a reader
     EARLY_MEANS,  # BatchNorms and biases are in their weights now
     EARLY_GATES,  # likewise
+    FOLD_GATED,  # a product that its mean reads as well is not scaled
     MULTIPLY_PATCHES,  # likewise
     CARRY_MOVES,  # biases between them are part of products now
     TURN_ROWS,  # moves that undo each other are gone
