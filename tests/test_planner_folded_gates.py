@@ -35,7 +35,7 @@ def test_two_constants_behind_a_gate() -> None:
     )
     assert body(result.graph).splitlines() == [
         f"%'p.scaled.scaled = conv(%x, %'w.folded.2, %'b.folded.2) {CONV}  // \"p\"",
-        '%y = mul(%g, %\'p.scaled.scaled)  // "a", "c", "y"',
+        '%y = mul(%g, %\'p.scaled.scaled) @y  // "a", "c", "y"',
     ]
     assert said(result) == [
         ("c", "folded", "into the weights of 'p', which 'a' gates"),
