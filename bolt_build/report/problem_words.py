@@ -142,6 +142,8 @@ def _stage(problem: KernelProblem, stage: EpilogueOp, style: _Style) -> str:
     assert isinstance(stage.op, Binary)
     if stage.operand is not None and problem.inputs[stage.operand].constant:
         return "constant" if stage.op.function == "add" else f"{stage.op.function} by a constant"
+    if stage.operand is not None and problem.inputs[stage.operand].shape != problem.outputs[0].shape:
+        return f"{stage.op.function} by the image's" if style.brief else f"{stage.op.function} by numbers of the image"
     residual = "res" if style.brief else "residual"
     return residual if stage.op.function == "add" else f"{stage.op.function} by another tensor"
 
