@@ -4,6 +4,14 @@ how their labels begin: other tiles and shapes of the same forms, which `pytest 
 from __future__ import annotations
 
 FURTHER = (
+    "image-7-cutlass-128x128x64xpingpong-f16/channels_last-f16/channels_last",
+    "image-many-cutlass-128x32x64xpingpongx2x1-f16/channels_last-f16/channels_last",
+    "image-time-cutlass-64x64x64xpingpong-f16/channels_last-f16/channels_last",
+    "image-band-cutlass-192x96x64xcooperativex2-f16/channels_last-f16/channels_last",
+    "image-band-gate-cutlass-128x64x64xpairsx2-f16/channels_last-f16/channels_last",
+    "image-rows-cutlass-64x96x64xsingle-f16/row-f16/row",
+    "image-halves-cutlass-128x128x64xpingpongx1-f16/row-f16/row",
+    "rows-image-cutlass-64x64x64xpingpong-f16/channels_last-f16/channels_last-rows80-between16",
     "sliced-few-cutlass-64x64x8-f16/row-f16/row",
     "sliced-1x1-cutlass-32x64x4-f16/channels_last-f16/channels_last",
     "rows-sliced-cutlass-",
@@ -217,6 +225,7 @@ FURTHER = (
     "sum-gpt-portable-directx32xearly-f16/row-f16/row-f16/row",
 )
 FURTHER_IN_BF16 = (
+    "image-7-cutlass-192x96x64xcooperative-f16/channels_last-f16",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
     "fold-heads-portable-columnsx32x2-f16/row",

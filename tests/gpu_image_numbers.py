@@ -8,6 +8,9 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import RELU, stage
+from gpu_bands import pairs as band_pairs
+from gpu_bands import together as bands_together
+from gpu_bands import turns as bands
 from gpu_forms import halved, in_slices, pairs, single, together, turns, with_tiles
 from gpu_harness import Trial
 from gpu_products import GELU, SILU, conv, matmul
@@ -48,6 +51,8 @@ def image_number_trials() -> list[Trial]:
         (gated("image-pixel", (5, 64, 1, 3), 64, (GATE,)), TILES[:1]),
         (gated("image-many", (4, 64, 31, 29), 520, (GATE, *SILU)), TILES[:5]),
         (gated("image-time", (2, 40, 9, 10), 72, (ADDED,), 3), TILES[:4]),
+        (gated("image-band", (5, 72, 13, 11), 96, (ADDED, *SILU), 3), (bands(128, 96), bands_together(192, 96))),
+        (gated("image-band-gate", (3, 64, 7, 9), 64, GATED_SUM, 3), (band_pairs(128, 64), bands(64, 64, cluster=2))),
         (gated("image-behind", (3, 72, 9, 9), 64, (*GELU, stage("sub", 3, True))), TILES[:2]),
         (of_rows("image-rows", (3, 50, 72), 104, False, (GATE, RELU)), TILES),
         (of_rows("image-halves", (129, 129, 72), 128, False, (GATE,)), (halved(128, 128, 64),)),

@@ -97,6 +97,7 @@ class BandTile(WholeTile):
     memory_mb: ClassVar[int] = 700
     halves: ClassVar[tuple[DType, ...]] = HALVES
     numbers_columns: ClassVar[bool] = False
+    reads_images: ClassVar[bool] = True
     loads: ClassVar[int] = 8
 
     @property

@@ -49,6 +49,9 @@ struct BandRows {
   }
   CUTLASS_DEVICE static constexpr int channel(int column) { return column; }
   CUTLASS_DEVICE static constexpr int channels(int columns) { return columns; }
+  CUTLASS_DEVICE int image_of(int position, int) const {
+    return static_cast<int>(image.quotient(static_cast<std::uint32_t>(position)));
+  }
   /// A box of 64 positions from `row` on and `columns_` of them, as one of 128 threads.
   template <int box>
   CUTLASS_DEVICE void store(const Half* from, int thread, int columns, int column, int row) const {

@@ -13,7 +13,8 @@ namespace bolt::cutlass_kernels {
 /// What a thread with `down` pairs of rows, eight apart, reads for its results: nothing, of most stages.
 template <typename Stages, int down>
 struct ImageNumbers {
-  __device__ ImageNumbers(const Stages&, int, int, int, int) {}
+  template <typename Rows>
+  __device__ ImageNumbers(const Stages&, const Rows&, int, int, int, int) {}
 };
 
 /// The rows of a tile may be of several images: each row has its own, which is divided out once a tile. Rows beyond the product
@@ -23,14 +24,15 @@ struct ImageNumbers<OfImages<Stages>, down> {
   const std::uint16_t* numbers;
   int columns, begins[down][2];
 
-  /// Pairs from `row` on, `apart` from each other.
-  __device__ ImageNumbers(const OfImages<Stages>& of, int row, int apart, int rows, int columns)
+  /// Pairs from `row` on, `apart` from each other. `order` says of which image a row is.
+  template <typename Rows>
+  __device__ ImageNumbers(const OfImages<Stages>& of, const Rows& order, int row, int apart, int rows, int columns)
       : numbers(static_cast<const std::uint16_t*>(of.numbers)), columns(columns) {
 #pragma unroll
     for (int i = 0; i < down; ++i) {
 #pragma unroll
       for (int below = 0; below < 2; ++below)
-        begins[i][below] = min(row + i * apart + below * 8, rows - 1) / of.pixels * columns;
+        begins[i][below] = order.image_of(min(row + i * apart + below * 8, rows - 1), of.pixels) * columns;
     }
   }
 

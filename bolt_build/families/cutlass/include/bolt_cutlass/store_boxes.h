@@ -53,6 +53,8 @@ struct DenseRows {
   /// The output's channel in a tile's column, and all of them.
   CUTLASS_DEVICE static constexpr int channel(int column) { return column; }
   CUTLASS_DEVICE static constexpr int channels(int columns) { return columns; }
+  /// That a row is of, where each has so many pixels.
+  CUTLASS_DEVICE static int image_of(int row, int pixels) { return row / pixels; }
 };
 
 /// Shared memory between registers and TMA, in boxes of 64 rows by `width` columns: two of each warpgroup for

@@ -145,7 +145,6 @@ struct TileStore
   using ElementC = std::conditional_t<reads_residual, Half, void>;
   using ElementD = Half;
   static constexpr bool RequiresTransactionBytes = reads_residual;
-  static_assert(!reads_images<Stages> || std::is_same_v<Rows, DenseRows>, "rows of other orders say no image");
 
   static constexpr int width = Boxes::width, warpgroups = Boxes::together;
   static constexpr int down = m / (64 * warpgroups), across = n / width, box = 64 * width;
@@ -266,8 +265,8 @@ struct TileStore
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + (half == 1 ? m / 2 : 0);
     const int column = cute::get<1>(at) * n, channel = params_.rows.channel(column);
     const bool leads = thread % 128 == 0;
-    [[maybe_unused]] const ImageNumbers<Stages, down> images(params_.stages, row + fragment.row(), warpgroups * 64,
-                                                             cute::get<0>(problem), columns);
+    [[maybe_unused]] const ImageNumbers<Stages, down> images(params_.stages, params_.rows, row + fragment.row(),
+                                                             warpgroups * 64, cute::get<0>(problem), columns);
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       float2 loaded[width / 8];
