@@ -44,7 +44,8 @@ def test_the_order_is_this() -> None:
         "recognise-group-norms", "recognise-rotary", "recognise-attention", "fold-constants", "merge-moves",
         "remove-copies", "turn-images", "fold-pads", "norm-early", "norm-parts", "fold-batch-norm", "fold-affine",
         "merge-branches", "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates",
-        "remove-dead", "multiply-patches", "carry-moves", "turn-rows", "merge-moves", "remove-copies", "fold-parts",
+        "remove-dead", "early-means", "early-means", "fold-gated", "multiply-patches", "carry-moves", "turn-rows",
+        "merge-moves", "remove-copies", "fold-parts",
         "order-heads", "select-early", "merge-projections", "share-projections", "share-few-rows", "gate-columns",
         "slice-gathers", "gather-rows", "add-pairs", "multiply-wide-heads", "mix-heads", "place-products",
         "share-projections", "multiply-pairs", "split-depths", "merge-rearrangements", "move-images",
@@ -93,7 +94,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, move-integers, fold-pads, "
         "reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, recognise-rotary, "
         "recognise-attention, turn-images, norm-early, norm-parts, fold-batch-norm, fold-affine, merge-branches, "
-        "add-stacked, gate-sums, move-later, fold-forward, multiply-patches, carry-moves, turn-rows, fold-parts, "
+        "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, multiply-patches, carry-moves, "
+        "turn-rows, fold-parts, "
         "order-heads, select-early, merge-projections, share-projections, share-few-rows, gate-columns, "
         "slice-gathers, gather-rows, "
         "add-pairs, multiply-wide-heads, mix-heads, place-products, multiply-pairs, split-depths, "
