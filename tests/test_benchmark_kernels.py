@@ -178,6 +178,23 @@ def test_means_have_kernels_of_each_way(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("scripts")
+def test_gates_have_kernels_of_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.kernels import gate_kernels as script
+
+    monkeypatch.setattr(script, "SHAPES", script.SHAPES[5:6])
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["gate_kernels.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    assert script.main() == 1
+    (row,) = json.loads(out.read_text())["layers"].values()
+    stated = {way: row[way][0]["candidate"].split()[0] for way in script.WAYS}
+    assert stated == {"gated": "cutlass", "alone": "cutlass", "pass": "portable", "sum": "cutlass"}
+    assert row["us"] == {"gated": 10.0, "alone": 11.0, "pass": None, "sum": 13.0}
+    predicted = {way: row[way][0]["predicted"] for way in script.WAYS}
+    assert predicted["sum"] < predicted["gated"] < predicted["alone"] + predicted["pass"]
+
+
+@pytest.mark.usefixtures("scripts")
 def test_poolings_that_slide_stand_behind_the_plain_kernel_of_each_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
