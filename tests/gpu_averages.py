@@ -13,8 +13,9 @@ from gpu_products import RESIDUAL, SILU, conv
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import averaged
+from bolt_build.families.common.means import LAST
 from bolt_build.families.grouped.kind import candidate_of
-from bolt_build.families.grouped.means import CLUSTER, LAST, SECOND, WAYS, joined, split
+from bolt_build.families.grouped.means import CLUSTER, SECOND, WAYS, joined, split
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import Layout

@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import TESTS
 from benchmarks.kernels import kernel_trials
 from bolt_build.families.base import Candidate, ProposedStep
+from bolt_build.families.common.means import LAST
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.families.grouped.means import CLUSTER, LAST, SECOND, split
+from bolt_build.families.grouped.means import CLUSTER, SECOND, split
 
 sys.path.insert(0, str(TESTS))
 

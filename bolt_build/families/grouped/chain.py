@@ -22,6 +22,7 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
+from bolt_build.families.common.means import averages
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import named_unit
@@ -162,7 +163,7 @@ def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate,
     """`Family.candidates`."""
     if (reason := _refuse(problem, target)) is not None:
         return (), (Refusal(FAMILY, problem.op.kind, reason),)
-    return (_offers_with_means if means.averages(problem) else _offers)(chain_shape(problem), target)
+    return (_offers_with_means if averages(problem) else _offers)(chain_shape(problem), target)
 
 
 @functools.lru_cache(maxsize=256)
@@ -184,14 +185,14 @@ def _sums(tile: Tile, chain: ChainShape) -> Sums:
 
 def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Tile, str]:
     """The candidate's tile, and the way of `means.WAYS`. Raises ValueError."""
-    conv, way = means.split(candidate) if means.averages(problem) else (candidate, means.SECOND)
+    conv, way = means.split(candidate) if averages(problem) else (candidate, means.SECOND)
     return tile_of(conv), way
 
 
 def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> float:
     """`Family.predict`."""
     (tile, way), chain = _read(problem, candidate), chain_shape(problem)
-    sums = tile.sums(chain) if means.averages(problem) else None
+    sums = tile.sums(chain) if averages(problem) else None
     alone = tile.seconds(chain, target)
     return alone if sums is None else means.seconds(alone, chain.conv, sums, way, 1, target)
 
@@ -206,7 +207,7 @@ def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Targe
         return f"{candidate} is none of its candidates"
     if (reason := _read(problem, candidate)[0].refuse(chain, gpu_of(target))) is not None:
         return reason
-    if not means.averages(problem):
+    if not averages(problem):
         return None
     tile, way = _read(problem, candidate)
     return means.refuse_way(_sums(tile, chain), way, 1, gpu_of(target))
@@ -252,7 +253,7 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         inputs.append(after)
     kernel = "ExpandedConv" if found.behind is None else "ChainedConv" if found.front is None else "InvertedResidual"
     header, member, counts = "chained", f"{SPACE}::{kernel}<{', '.join(types)}>", False
-    sums = tile.sums(chain) if means.averages(problem) else None
+    sums = tile.sums(chain) if averages(problem) else None
     if sums is not None:
         header, member, counts = "averaged", means.member_type("Expanded", types, way), means.counts(sums, way, 1)
         text = [*means.member_arguments(shape, sums, way, 1), *text]
@@ -310,7 +311,7 @@ def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kernel
     header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"
     arguments = "ChainArguments" if found.front is None else "InvertedArguments"
     tile, way = _read(problem, candidate)
-    tile_type = means.tile_type(tile.cxx(chain), way) if means.averages(problem) else tile.cxx(chain)
+    tile_type = means.tile_type(tile.cxx(chain), way) if averages(problem) else tile.cxx(chain)
     types = [tile_type, f"const {SPACE}::{arguments}&"]
     types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]
     signature = ",\n    ".join(types)

@@ -25,6 +25,7 @@ from bolt_build.families.common import stated
 from bolt_build.families.common.chains import averaged, parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.means import averages, reader
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
@@ -86,7 +87,7 @@ class Grouped:
         multiplied, unmultiplied = proposals.with_product(graph, node, target, precision)
         normal, otherwise = proposals.with_norm(graph, node, target, precision)
         multiplied, unmultiplied = (*multiplied, *normal), (*unmultiplied, *otherwise)
-        mean = means.reader(graph, node)
+        mean = reader(graph, node)
         if mean is None:
             return (alone, *multiplied), unmultiplied
         together, apart = self._averaged(graph, node, mean, problem, target, precision)
@@ -117,7 +118,7 @@ class Grouped:
             return sort.candidates(problem, target)
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
-        offers, refusals = (_offers_with_means if means.averages(problem) else _offers)(_shape(problem), target)
+        offers, refusals = (_offers_with_means if averages(problem) else _offers)(_shape(problem), target)
         return tuple(offer.candidate for offer in offers), refusals
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
@@ -135,7 +136,7 @@ class Grouped:
         shape, tile, way = _read(problem, candidate)
         run = run_of(candidate)
         alone = tile.seconds(shape, target, run)
-        sums = tile.sums(shape) if means.averages(problem) else None
+        sums = tile.sums(shape) if averages(problem) else None
         return alone if sums is None else means.seconds(alone, shape, sums, way, run, target)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
@@ -156,7 +157,7 @@ class Grouped:
         if (reason := _refuse(problem, target)) is not None:
             return reason
         shape, conv = _shape(problem), candidate
-        if means.averages(problem):
+        if averages(problem):
             if not stated.is_read(means.split, candidate):
                 return f"{candidate} is none of its candidates"
             conv = means.split(candidate)[0]
@@ -183,7 +184,7 @@ class Grouped:
         stages = chain(conv, replace(at, inputs=tuple(inputs)))
         outputs, header, tile_type, counts = at.outputs[0], "prepared", tile.cxx(shape, gpu_of(target)), False
         member = f"{SPACE}::Conv<{tile_type}>"
-        if (sums := tile.sums(shape)) is not None and means.averages(problem):
+        if (sums := tile.sums(shape)) is not None and averages(problem):
             arguments = (*means.member_arguments(shape, sums, way, run), *arguments)
             outputs, header, member = ", ".join(at.outputs), "averaged", means.member_type("Conv", (tile_type,), way)
             counts = means.counts(sums, way, run)
@@ -201,7 +202,7 @@ _LEFT = "is for convolutions with groups"
 
 def _refuse(problem: KernelProblem, target: Target) -> str | None:
     """Why no kind is asked about the problem, None where one is."""
-    if not isinstance(problem.op, Conv) and not means.averages(problem):
+    if not isinstance(problem.op, Conv) and not averages(problem):
         return _LEFT
     return refuse_target(problem, target) or refuse(parts(problem)[0]) or means.refuse(problem)
 
@@ -209,7 +210,7 @@ def _refuse(problem: KernelProblem, target: Target) -> str | None:
 def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
     """Why a candidate for the convolution does not leave the means that the problem has; None where it does, or there
     are none."""
-    if not means.averages(problem):
+    if not averages(problem):
         return None
     shape, tile, way = _read(problem, candidate)
     if (sums := tile.sums(shape)) is None:
@@ -255,7 +256,7 @@ def _shape(problem: KernelProblem) -> Shape:
 
 def _of_conv(problem: KernelProblem, candidate: Candidate) -> tuple[Candidate, str]:
     """The kernel of the convolution, and how it leaves the means that the problem may have. Raises ValueError."""
-    return means.split(candidate) if means.averages(problem) else (candidate, means.SECOND)
+    return means.split(candidate) if averages(problem) else (candidate, means.SECOND)
 
 
 def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Shape, Tile, str]:
@@ -294,7 +295,7 @@ def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kerne
         return sort.unit(problem, candidate, target)
     shape, tile, way = _read(problem, candidate)
     kind, tile_type = _kind(shape, problem, candidate), tile.cxx(shape, gpu_of(target))
-    if means.averages(problem):
+    if averages(problem):
         tile_type = means.tile_type(tile_type, way)
     text = (
         f'#include "bolt_grouped/{kind.header}_kernel.h"\n{means.includes(way)}\n'

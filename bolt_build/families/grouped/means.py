@@ -10,51 +10,30 @@ from math import ceil, prod
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
 from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.means import L2_RATE, LAST, ROUND, averages, refuse_format
 from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.chain import Averaged
-from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.targets import Gpu, Target
 
-SECOND, LAST, CLUSTER = "", "last", "cluster"
+SECOND, CLUSTER = "", "cluster"
 """Who adds up the sums of an image: a second kernel, of which candidates say nothing; the last block to end; or the
 blocks as a cluster, which read each other's shared memory."""
 WAYS = (SECOND, LAST, CLUSTER)
 _MOST_OF_CLUSTER = 8
 """Blocks that every GPU with clusters runs as one."""
-_L2, _ASKED = 2.0, 64
-"""Bandwidth of the L2 cache, in that of the memory; and sums of a channel that threads ask for at once, about."""
-_ROUND, _MEET = 0.9e-6, 0.8e-6
-"""Seconds in which a block sees in L2 what another one wrote, or counted; and in which a cluster's blocks wait for each
-other and read what they have."""
+_ASKED = 64
+"""Sums of a channel that threads ask for at once, about."""
+_MEET = 0.8e-6
+"""Seconds in which a cluster's blocks wait for each other and read what they have."""
 _CROWDED, _LARGE, _FULL = 1.6, 2, 0.3
 """Convolutions in clusters of more than `_LARGE` blocks take so much longer where all blocks ask for more than `_FULL`
 of the GPU's shared memory: blocks of a cluster begin together, and wait for room near each other."""
 
 
-def averages(problem: KernelProblem) -> bool:
-    """True for problems of a convolution and its means."""
-    return isinstance(problem.op, Averaged)
-
-
-def reader(graph: Graph, node: Node) -> Node | None:
-    """The node that takes the means of all that a convolution leaves of each channel, as an image of one pixel; None
-    where there is none."""
-    axes = tuple(range(2, graph.type(node.outputs[0]).rank))
-    mean = Reduce("mean", axes)
-    return next((each for each in graph.consumers(node.outputs[0]) if each.op == mean and not each.epilogue), None)
-
-
 def refuse(problem: KernelProblem) -> str | None:
     """Why no kernel leaves the means that a problem has; None where some may, or it has none."""
-    if not averages(problem):
-        return None
-    results, mean = problem.outputs
-    if mean.format.dtype is not results.format.dtype or mean.format.layout is not Layout.CHANNELS_LAST:
-        return f"leaves means in {results.format.dtype.value}/channels_last, not in {mean.format}"
-    return None
+    return refuse_format(problem) if averages(problem) else None
 
 
 def joined(conv: Candidate, way: str) -> Candidate:
@@ -117,7 +96,7 @@ def seconds(alone: float, shape: Shape, sums: Sums, way: str, run: int, target: 
         return alone + _MEET + (_CROWDED - 1) * waiting
     moved = 2 * 4 * shape.batch * sharing * shape.filters
     # Sums are there for all, blocks are counted, and the last one reads.
-    return alone + moved / (_L2 * target.bandwidth) + _ROUND * (2 + ceil(sharing / _ASKED))
+    return alone + moved / (L2_RATE * target.bandwidth) + ROUND * (2 + ceil(sharing / _ASKED))
 
 
 def _crowded(sums: Sums, sharing: int, gpu: Gpu) -> bool:

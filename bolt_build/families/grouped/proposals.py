@@ -6,9 +6,10 @@ from __future__ import annotations
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, ProposedStep, Refusal
 from bolt_build.families.common.chains import averaged, chained, normed
+from bolt_build.families.common.means import reader
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
-from bolt_build.families.grouped import chain, means
+from bolt_build.families.grouped import chain
 from bolt_build.families.grouped import normed as with_statistics
 from bolt_build.families.grouped.kind import FAMILY, READS_APART
 from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, normed_from, scales
@@ -40,7 +41,7 @@ def behind_product(graph: Graph, node: Node, target: Target, precision: DType) -
     if front is None:
         return (), ()
     found, refusals = _proposed(graph, front.nodes, front.obstacle, target, precision)
-    mean = means.reader(graph, front.nodes[-1])
+    mean = reader(graph, front.nodes[-1])
     if mean is not None:
         both, not_both = _proposed(graph, (*front.nodes, mean), front.obstacle, target, precision)
         found, refusals = (*found, *both), (*refusals, *not_both)
@@ -79,7 +80,7 @@ def with_norm(graph: Graph, node: Node, target: Target, precision: DType) -> Pro
 
 def _behind_gate(graph: Graph, node: Node) -> tuple[Node, ...]:
     """The product that reads what a convolution leaves times a gate, which its means make."""
-    if means.reader(graph, node) is None:
+    if reader(graph, node) is None:
         return ()
     scaled = [each for each in graph.consumers(node.outputs[0]) if scales(graph, each)]
     behind = [chain_from(graph, each) for each in scaled]

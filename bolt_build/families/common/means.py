@@ -1,0 +1,39 @@
+"""Means over whole images behind an operator whose kernel leaves them: squeeze and excitation, and the end of most
+networks of convolutions."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem
+from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ops.chain import Averaged
+from bolt_build.graph.ops.reduce import Reduce
+
+LAST = "last"
+"""How a candidate says that whoever comes last to an image adds up what was left of it."""
+ROUND = 0.9e-6
+"""Seconds in which a block sees in L2 what another one wrote, or counted."""
+L2_RATE = 2.0
+"""Bandwidth of the L2 cache, in that of the memory."""
+
+
+def averages(problem: KernelProblem) -> bool:
+    """True for problems of an operator and the means of what it leaves, which is stored as well."""
+    return isinstance(problem.op, Averaged)
+
+
+def reader(graph: Graph, node: Node) -> Node | None:
+    """The node that takes the means of all that a convolution leaves of each channel, as an image of one pixel; None
+    where there is none."""
+    axes = tuple(range(2, graph.type(node.outputs[0]).rank))
+    mean = Reduce("mean", axes)
+    return next((each for each in graph.consumers(node.outputs[0]) if each.op == mean and not each.epilogue), None)
+
+
+def refuse_format(problem: KernelProblem) -> str | None:
+    """Why no kernel leaves the means that are a problem's last output in the format that it has; None where one may."""
+    dtype, mean = problem.inputs[0].format.dtype, problem.outputs[-1].format
+    if averages(problem):
+        dtype = problem.outputs[0].format.dtype
+    if mean.dtype is not dtype or mean.layout is not Layout.CHANNELS_LAST:
+        return f"leaves means in {dtype.value}/channels_last, not in {mean}"
+    return None
