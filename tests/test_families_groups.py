@@ -16,7 +16,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.grouped_wgmma import _TILES, GroupedWgmma, GroupTile
+from bolt_build.families.cutlass.kinds.grouped_wgmma import GROUP_TILES, GroupedWgmma, GroupTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.families.cutlass.registry import KINDS, kind_of
 from bolt_build.families.grouped.family import Grouped
@@ -24,7 +24,7 @@ from bolt_build.targets import target_named
 
 H200 = target_named("h200")
 FAMILY = Cutlass()
-(GROUPS,) = (kind for kind in KINDS if isinstance(kind, GroupedWgmma))
+(GROUPS,) = (kind for kind in KINDS if type(kind) is GroupedWgmma)
 ARGUMENTS = StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"), (0,), (0, 0, 0))
 
 
@@ -67,7 +67,7 @@ def test_windows_of_groups_that_are_no_whole_tiles_share_bands() -> None:
         assert seconds < 0.6 * best(Grouped(), layer)[0]
 
 
-@given(st.sampled_from(_TILES))
+@given(st.sampled_from(GROUP_TILES))
 def test_a_candidate_says_which_tile_it_is(tile: GroupTile) -> None:
     candidate = Candidate("cutlass", tile.parameters)
     assert GROUPS.tile_of(candidate) == tile

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.functors import activation, activation_type, binary
 from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.families.reason import Reason
@@ -109,6 +110,25 @@ def epilogue_type(problem: KernelProblem, *, biased: bool = False) -> str:
     stages = [_stage_type(stage, _reads(problem, stage)) for stage in problem.epilogue]
     found = f"{_SPACE}::Epilogue<{', '.join([f'{_SPACE}::Channel{_BIAS}'] * biased + stages)}>"
     return found if image_numbers(problem) is None else f"{_SPACE}::OfImages<{found}>"
+
+
+@dataclass(frozen=True)
+class EpilogueCode:
+    """The C++ type and value of an epilogue."""
+
+    type: str
+    value: str
+
+    @classmethod
+    def of(cls, problem: KernelProblem, *, biased: bool = False) -> EpilogueCode:
+        """The stages of a problem; `biased` as for the type."""
+        return cls(epilogue_type(problem, biased=biased), epilogue_value(problem, biased=biased))
+
+    def averaged(self, *, keeps: bool, whole: bool) -> EpilogueCode:
+        """The same whose results are averaged over images as well, which are `whole` in a tile or not. They are stored
+        too if it `keeps` them."""
+        how = f"{boolean(keeps)}, {boolean(whole)}"
+        return EpilogueCode(f"{_SPACE}::WithMeans<{self.type}, {how}>", f"{_SPACE}::with_means<{how}>({self.value})")
 
 
 def stages_type(stages: Sequence[EpilogueOp]) -> str:

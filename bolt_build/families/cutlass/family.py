@@ -21,8 +21,9 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.common.chains import chained, kept
+from bolt_build.families.common.chains import averaged, chained, kept
 from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.means import reader
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
@@ -91,8 +92,9 @@ class Cutlass:
             normed, unnormed = _propose_norm(graph, node, legal[0], target, precision)
             gated, ungated = _propose_gate(graph, node, target, precision)
             of_image, apart = _propose_of_images(graph, node, legal[0], target, precision)
-            found = [*found, *normed, *gated, *of_image]
-            refused = (*refused, *unnormed, *ungated, *apart)
+            averaging, unaveraged = _propose_means(graph, node, legal[0], target, precision)
+            found = [*found, *normed, *gated, *of_image, *averaging]
+            refused = (*refused, *unnormed, *ungated, *apart, *unaveraged)
         chain = chain_from(graph, node) if legal else None
         if chain is None:
             return tuple(found), refused
@@ -304,6 +306,28 @@ def _propose_norm(
     outputs = (*(node.outputs if stays else ()), *norm.outputs)
     step = ProposedStep(problem, names, outputs, reads_apart=_reads_apart(problem, target))
     return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, second)),), ()
+
+
+def _propose_means(
+    graph: Graph, node: Node, conv: KernelProblem, target: Target, precision: DType
+) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+    """The convolution and the means of what it leaves in one kernel, or why there is none. What is averaged is stored
+    as well where others read it."""
+    mean = reader(graph, node) if isinstance(node.op, Conv) else None
+    if mean is None:
+        return (), ()
+    last = problem_of(graph, mean, target, precision, (Layout.CHANNELS_LAST,), Layout.CHANNELS_LAST)
+    (between,) = node.outputs
+    stays = between in graph.outputs or len(graph.consumers(between)) > 1
+    problem = averaged(conv, last) if stays else chained(conv, last)
+    offers, refusals = _ranked(problem, target)
+    region = (node.name, mean.name)
+    if not offers:
+        what = ", ".join(region)
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
+    outputs, rows = (*(node.outputs if stays else ()), *mean.outputs), (0,) if stays else ()
+    step = ProposedStep(problem, node.inputs, outputs, pitched=rows, reads_apart=_reads_apart(problem, target))
+    return (Alternative(region, FAMILY, (step,), offers[0].seconds, (conv, last)),), ()
 
 
 def _propose_gate(

@@ -25,9 +25,8 @@ from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import (
+    EpilogueCode,
     channels,
-    epilogue_type,
-    epilogue_value,
     image_numbers,
     refuse_images,
     residual,
@@ -260,7 +259,7 @@ class ProductKind(Generic[T]):
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         own, kernel = op_operands(problem), self.kernel_of(candidate)
         x, added = own[0], residual(problem)
-        product = product_of(problem, kernel.tile.loads).reading(problem.inputs[x], at.input_pitch(x))
+        product = self.product(problem, kernel.tile.loads).reading(problem.inputs[x], at.input_pitch(x))
         settings = Settings.read(candidate.settings)
         lacking = kernel.partial or DEFAULT not in kernel.tile.allowed(product, gpu_of(target))
         if settings == DEFAULT and lacking:
@@ -269,8 +268,8 @@ class ProductKind(Generic[T]):
         tile = kernel.tile.cxx(product, gpu_of(target))
         out = product.stored if kernel.partial else ""
         wide = product.wide and not kernel.partial
-        biased = _numbers_columns(problem, kernel) and len(own) > 2
-        stages, value = epilogue_type(problem, biased=biased), epilogue_value(problem, biased=biased)
+        biased, epilogue = _is_biased(problem, kernel), self.epilogue(problem, kernel)
+        stages, value = epilogue.type, epilogue.value
         member = f"{SPACE}::{name}<{tile}, {_wide_type(stages) if wide else stages}, {product.source}{out}>"
         arguments = (
             product.arguments((*settings.fields, *between_rows(at, added))), product.source_value, constant(at, own[1]),
@@ -284,25 +283,31 @@ class ProductKind(Generic[T]):
         headers = ("bolt_cutlass/prepared.h", *(("bolt_cutlass/wide.h",) if wide else ()))
         return StepCode(headers, member, ", ".join(arguments), call)
 
+    def epilogue(self, problem: KernelProblem, kernel: Kernel[T]) -> EpilogueCode:
+        """What follows the product of a problem of one operator."""
+        return EpilogueCode.of(problem, biased=_is_biased(problem, kernel))
+
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         """Partial sums of split-K have no epilogue: such a kernel serves every problem of its kind."""
-        return unit_of(problem, self.kernel_of(candidate), target)
+        kernel = self.kernel_of(candidate)
+        return unit_of(problem, kernel, target, self.epilogue(problem, kernel))
 
 
-def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> KernelUnit:
-    """What instantiates the kernel for a problem of one operator."""
+def unit_of(
+    problem: KernelProblem, kernel: Kernel[S], target: Target, epilogue: EpilogueCode | None = None
+) -> KernelUnit:
+    """What instantiates the kernel for a problem of one operator, whose stages are the epilogue unless it is given."""
     product = product_of(problem, kernel.tile.loads)
     kind, wide = product.kernel.lower(), product.wide and not kernel.partial
-    biased = _numbers_columns(problem, kernel) and len(op_operands(problem)) > 2
-    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem, biased=biased)
-    epilogue = _wide_type(epilogue) if wide else epilogue
+    stages = (epilogue or EpilogueCode.of(problem, biased=_is_biased(problem, kernel))).type
+    follows = f"{SPACE}::Partial" if kernel.partial else _wide_type(stages) if wide else stages
     text = (
         f'#include "bolt_cutlass/{kind}{"_wide" if wide else ""}{kernel.tile.header}_kernel.h"\n\n'
         f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
-        f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
+        f"    const {SPACE}::{product.kernel}Arguments&,\n    const {follows}&, void*);\n"
     )
-    stages = "" if kernel.partial else stage_words(problem) + (" in fp32" if wide else "")
-    label = f"{kind} {kernel}{stages}"
+    words = "" if kernel.partial else stage_words(problem) + (" in fp32" if wide else "")
+    label = f"{kind} {kernel}{words}"
     return named_unit(text, kernel.tile.memory_mb, label)
 
 
@@ -320,6 +325,11 @@ def _refuse_images(problem: KernelProblem, kernel: Kernel[S], product: Product) 
 def _numbers_columns(problem: KernelProblem, kernel: Kernel[S]) -> bool:
     """Whether the kernel is told the numbers of columns in the place of a bias, which is a stage then."""
     return bool(channels(problem)) and kernel.tile.numbers_columns and not kernel.partial
+
+
+def _is_biased(problem: KernelProblem, kernel: Kernel[S]) -> bool:
+    """Whether the bias is the first stage of the epilogue."""
+    return _numbers_columns(problem, kernel) and len(op_operands(problem)) > 2
 
 
 def _wide_type(stages: str) -> str:

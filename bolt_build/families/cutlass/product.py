@@ -107,6 +107,8 @@ class Product:
     """Of both factors, of the residual and, where it is not `wide`, of the results."""
     x_row: int = 0
     """Elements from a row of a matrix on the left to the next, 0 where they are dense."""
+    images: int = 0
+    """That the rows are of where kernels leave the means of each, 0 where they leave none."""
 
     @cached_property
     def access(self) -> int:

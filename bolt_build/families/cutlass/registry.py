@@ -14,6 +14,7 @@ from bolt_build.families.cutlass.kinds import (
     warp_chain,
     wgmma,
     wgmma_chain,
+    wgmma_means,
     wgmma_sliced,
 )
 from bolt_build.families.cutlass.kinds.gated import (
@@ -58,6 +59,8 @@ KINDS: tuple[Kind, ...] = (
     SlicedNorm(),
     WgmmaPrenorm(),
     Volumes(),
+    *wgmma_means.kinds(keeps=True),
+    *wgmma_means.kinds(keeps=False),
 )
 
 

@@ -56,6 +56,11 @@ class Numbering:
     reach: int
     positions: int
 
+    @property
+    def image(self) -> int:
+        """Positions of an image, with those between its rows and behind it."""
+        return self.pitch_w * self.pitch_h
+
     @classmethod
     @functools.lru_cache(maxsize=256)
     def of(cls, product: Product) -> Numbering:

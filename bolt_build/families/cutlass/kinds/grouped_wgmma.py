@@ -11,7 +11,7 @@ from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
-from bolt_build.families.cutlass.epilogue import residual
+from bolt_build.families.cutlass.epilogue import EpilogueCode, residual
 from bolt_build.families.cutlass.groups import GroupedProduct, has_groups
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
@@ -78,7 +78,7 @@ class GroupedWgmma(TileKind[GroupTile, GroupedProduct]):
         return GroupedProduct.of(problem)
 
     def tiles_for(self, what: GroupedProduct, gpu: Gpu) -> tuple[tuple[GroupTile, ...], str | None]:
-        return _TILES, None
+        return GROUP_TILES, None
 
     def refuse_tile(self, tile: GroupTile, what: GroupedProduct, gpu: Gpu) -> str | None:
         own, product = tile.tile, tile.product(what)
@@ -130,17 +130,22 @@ class GroupedWgmma(TileKind[GroupTile, GroupedProduct]):
             outputs=product.n, of_group=what.outputs, channels=what.channels, taps=product.taps, row=together.depth,
             span=together.n,
         )  # fmt: skip
-        return conv_step(problem, product, tile.cxx(what, gpu_of(target)), packed, at)
+        cxx = tile.cxx(what, gpu_of(target))
+        return conv_step(problem, product, cxx, packed, at, epilogue=self.epilogue(problem, tile))
+
+    def epilogue(self, problem: KernelProblem, tile: GroupTile) -> EpilogueCode:
+        """What follows the products of a problem of one operator."""
+        return EpilogueCode.of(problem)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile, what = self.tile_of(candidate), self.computed(problem)
         kernel, cxx = what.product.kernel, tile.cxx(what, gpu_of(target))
         header = f"{kernel.lower()}_groups_kernel.h"
-        return conv_unit(problem, header, cxx, tile.tile.memory_mb, str(tile), kernel)
+        return conv_unit(problem, header, cxx, tile.tile.memory_mb, str(tile), kernel, self.epilogue(problem, tile))
 
 
 _ALONE: tuple[WgmmaTile | BandTile, ...] = (
     *(tile for tile in WGMMA_TILES if tile.cluster[1] == 1 and not tile.halved),
     *BAND_TILES,
 )
-_TILES = tuple(GroupTile(tile, groups) for tile in _ALONE for groups in _TOGETHER)
+GROUP_TILES = tuple(GroupTile(tile, groups) for tile in _ALONE for groups in _TOGETHER)

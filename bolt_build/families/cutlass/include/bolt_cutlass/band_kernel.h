@@ -52,6 +52,13 @@ struct BandRows {
   CUTLASS_DEVICE int image_of(int position, int) const {
     return static_cast<int>(image.quotient(static_cast<std::uint32_t>(position)));
   }
+  CUTLASS_DEVICE static constexpr int end(int, int columns) { return columns; }
+  /// Whether a position is one of the output.
+  CUTLASS_DEVICE bool is_pixel(int position) const {
+    const int rest = position - static_cast<int>(image.quotient(static_cast<std::uint32_t>(position))) * shape.positions();
+    const auto h = static_cast<int>(width.quotient(static_cast<std::uint32_t>(rest)));
+    return h < out_h && rest - h * shape.pitch_w < out_w;
+  }
   /// A box of 64 positions from `row` on and `columns_` of them, as one of 128 threads.
   template <int box>
   CUTLASS_DEVICE void store(const Half* from, int thread, int columns, int column, int row) const {
@@ -88,6 +95,7 @@ struct GroupBandRows : BandRows {
   }
   CUTLASS_DEVICE int channel(int column) const { return groups.channel(column); }
   CUTLASS_DEVICE int channels(int) const { return groups.groups * groups.outputs; }
+  CUTLASS_DEVICE int end(int column, int) const { return groups.end(column); }
   template <int box>
   CUTLASS_DEVICE void store(const Half* from, int thread, int, int column, int row) const {
     BandRows::store<box>(from, thread, groups.end(column), groups.channel(column), row);

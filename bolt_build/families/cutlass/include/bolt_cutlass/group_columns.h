@@ -55,6 +55,8 @@ struct GroupRows {
   /// The output's channel in a tile's column, and all of them.
   CUTLASS_DEVICE int channel(int column) const { return columns.channel(column); }
   CUTLASS_DEVICE int channels(int) const { return columns.groups * columns.outputs; }
+  CUTLASS_DEVICE int end(int column, int) const { return columns.end(column); }
+  CUTLASS_DEVICE static constexpr bool is_pixel(int) { return true; }
 };
 
 }  // namespace bolt::cutlass_kernels

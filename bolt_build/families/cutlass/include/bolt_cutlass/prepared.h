@@ -89,6 +89,8 @@ struct AddsUp {
 template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split, typename Out, typename Adding>
 class PackedProduct {
  public:
+  using EpilogueType = Epilogue;
+
   /// Pointers in `shape` are not looked at. `channels` are what stages of the epilogue read, in their order.
   PackedProduct(const Arguments& shape, const Source& source, const Epilogue& epilogue, std::shared_ptr<const void> weights,
                 std::shared_ptr<const void> bias, std::vector<std::shared_ptr<const void>> channels = {})
@@ -104,15 +106,19 @@ class PackedProduct {
     return before_sums() + sums().bytes();
   }
 
-  void run(const Run& r, const void* x, const void* residual, void* y) const { queue(r, x, residual, y, epilogue_); }
+  void run(const Run& r, const void* x, const void* residual, void* y) const { run_with(epilogue_, r, x, residual, y); }
 
   /// The same with the numbers of images that a stage reads.
   void run(const Run& r, const void* x, const void* residual, const void* numbers, void* y) const {
-    queue(r, x, residual, y, epilogue_.with(numbers));
+    run_with(epilogue_.with(numbers), r, x, residual, y);
   }
 
- private:
-  void queue(const Run& r, const void* x, const void* residual, void* y, const Epilogue& epilogue) const {
+ protected:
+  const Epilogue& epilogue() const { return epilogue_; }
+  std::size_t all_columns() const { return static_cast<std::size_t>(columns(arguments_)); }
+  /// Bytes of the copied input, which lies first.
+  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
+  void run_with(const Epilogue& epilogue, const Run& r, const void* x, const void* residual, void* y) const {
     Arguments a = arguments_;
     a.x = source_(r, x);
     a.weights = weights_.get();
@@ -135,8 +141,6 @@ class PackedProduct {
     return {arguments_.slices, rows(arguments_), columns(arguments_), arguments_.y_row == 0 ? stored : arguments_.y_row,
             arguments_.residual_row == 0 ? stored : arguments_.residual_row};
   }
-  /// Bytes of the copied input, which lies first.
-  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
 
   Arguments arguments_;
   Source source_;

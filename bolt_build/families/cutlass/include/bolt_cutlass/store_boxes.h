@@ -55,6 +55,9 @@ struct DenseRows {
   CUTLASS_DEVICE static constexpr int channels(int columns) { return columns; }
   /// That a row is of, where each has so many pixels.
   CUTLASS_DEVICE static int image_of(int row, int pixels) { return row / pixels; }
+  /// What a tile's column, and those behind it, end in front of; and whether a row of tiles is some of the output.
+  CUTLASS_DEVICE static constexpr int end(int, int columns) { return columns; }
+  CUTLASS_DEVICE static constexpr bool is_pixel(int) { return true; }
 };
 
 /// Shared memory between registers and TMA, in boxes of 64 rows by `width` columns: two of each warpgroup for

@@ -86,9 +86,10 @@ struct WarpgroupKernel {
   /// What the kernel is launched with. Throws std::runtime_error.
   static Params to_underlying_arguments(const Arguments& a, void*) {
     const Problem problem = cute::make_tuple(a.rows, a.columns, a.steps * k, a.slices);
+    const int apart = Store::apart(a.store, m);
     return {Loads::params(a.loads),
             Store::to_underlying_arguments(problem, a.store, nullptr),
-            Order::of((a.rows + m - 1) / m, (a.columns + n - 1) / n, a.slices, a.swizzle, a.along),
+            Order::of((a.rows + apart - 1) / apart, (a.columns + n - 1) / n, a.slices, a.swizzle, a.along),
             resident_blocks<WarpgroupKernel>(),
             a.rows,
             a.columns,
@@ -186,7 +187,8 @@ struct WarpgroupKernel {
     const auto all_m = static_cast<std::uint16_t>(((1 << cluster_m) - 1) << own_n * cluster_m);
     static_assert(cluster_m == 1 || cluster_n == 1, "the blocks of a row of a cluster would lie apart in the masks");
     const auto steps_of = [&](const TilePlace& place, int half) {
-      return typename Loads::Steps(params.loads, place.row * m + own_n * rows + (half == 1 ? m / 2 : 0),
+      const int row = place.row * Store::apart(params.store, m);
+      return typename Loads::Steps(params.loads, row + own_n * rows + (half == 1 ? m / 2 : 0),
                                    place.column * n + own_m * columns, place.slice, params.steps);
     };
     const auto load_x = [&](const typename Loads::Steps& steps, const PipelineState& to, [[maybe_unused]] int half) {

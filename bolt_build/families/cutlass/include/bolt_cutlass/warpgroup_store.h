@@ -13,6 +13,7 @@
 #include "bolt_cutlass/paired_stages.h"
 #include "bolt_cutlass/sharing.h"
 #include "bolt_cutlass/store_boxes.h"
+#include "bolt_cutlass/strip_means.h"
 #include "bolt_cutlass/swizzle.h"
 #include "bolt_portable/cuda/halves.h"
 #include "cute/arch/copy_sm75.hpp"
@@ -39,6 +40,11 @@ struct StoreBase {
   template <typename Problem, typename Arguments>
   static std::size_t get_workspace_size(const Problem&, const Arguments&) {
     return 0;
+  }
+  /// Rows from a tile of so many to the next, of Arguments or Params.
+  template <typename Given>
+  CUTLASS_HOST_DEVICE static constexpr int apart(const Given&, int rows) {
+    return rows;
   }
 };
 
@@ -130,7 +136,7 @@ template <typename Sums>
 inline constexpr bool wants_bias = true;
 
 /// y = epilogue(sums + bias, residual), stored as `Element`. Sub-tiles go through shared memory to TMA, and the
-/// residual comes the same way. `Rows` says where those of a tile lie in both.
+/// residual comes the same way. `Rows` says where those of a tile lie in both. Stages WithMeans leave means of images too.
 template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2,
           typename Element = portable::f16, typename Rows = DenseRows>
 struct TileStore
@@ -145,6 +151,7 @@ struct TileStore
   using ElementC = std::conditional_t<reads_residual, Half, void>;
   using ElementD = Half;
   static constexpr bool RequiresTransactionBytes = reads_residual;
+  static constexpr bool keeps = keeps_results<Stages>, by_tma = keeps && !Rows::by_threads;
 
   static constexpr int width = Boxes::width, warpgroups = Boxes::together;
   static constexpr int down = m / (64 * warpgroups), across = n / width, box = 64 * width;
@@ -178,9 +185,18 @@ struct TileStore
   template <typename Problem>
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
-    const cute::TmaDescriptor y = a.rows.template view<width>(a.y, rows, columns, a.y_row);
+    if constexpr (has_images<Stages>)
+      static_assert(warpgroups == 1, "an image's rows are one warpgroup's");
+    else if constexpr (leaves_means<Stages>)
+      require_counters(a.stages.means, (columns + n - 1) / n);
+    const cute::TmaDescriptor y = keeps ? a.rows.template view<width>(a.y, rows, columns, a.y_row) : cute::TmaDescriptor{};
     return {y, reads_residual ? a.rows.template view<width>(a.residual, rows, columns, a.residual_row) : y, a.bias, a.stages,
             static_cast<std::uint32_t>(warpgroups * box * sizeof(Half)), a.rows};
+  }
+  template <typename Given>
+  CUTLASS_HOST_DEVICE static int apart(const Given& given, int rows) {
+    if constexpr (has_images<Stages>) return given.stages.means.apart(rows);
+    return rows;
   }
   template <typename Tile>
   CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
@@ -191,7 +207,7 @@ struct TileStore
     return down * across;
   }
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
-    if constexpr (!Rows::by_threads) cute::prefetch_tma_descriptor(&params.y);
+    if constexpr (by_tma) cute::prefetch_tma_descriptor(&params.y);
     if constexpr (reads_residual) cute::prefetch_tma_descriptor(&params.residual);
   }
   /// One warp: asks for the constants of a tile's columns, from `first` on.
@@ -223,7 +239,7 @@ struct TileStore
             for (int warpgroup = 0; warpgroup < warpgroups; ++warpgroup)
               params_.rows.load(params_.residual, barrier, storage.loaded(state.index(), warpgroup),
                                 cute::get<1>(at) * n + j * width,
-                                cute::get<0>(at) * m + (i * warpgroups + warpgroup) * 64);
+                                cute::get<0>(at) * apart(params_, m) + (i * warpgroups + warpgroup) * 64);
             pipeline.producer_expect_transaction(state);
           }
           pipeline.producer_commit(state);
@@ -262,13 +278,14 @@ struct TileStore
     // Of the block: warpgroups that take turns have both a `fragment.warpgroup` of 0. The first one only loads.
     const int own = Boxes::single ? 0 : static_cast<int>(threadIdx.x) / 128 - 1;
     const int columns = cute::get<1>(problem);
-    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + (half == 1 ? m / 2 : 0);
+    const int row = cute::get<0>(at) * apart(params_, m) + fragment.warpgroup * 64 + (half == 1 ? m / 2 : 0);
     const int column = cute::get<1>(at) * n, channel = params_.rows.channel(column);
     const bool leads = thread % 128 == 0;
     [[maybe_unused]] const ImageNumbers<Stages, down> images(params_.stages, params_.rows, row + fragment.row(),
                                                              warpgroups * 64, cute::get<0>(problem), columns);
 #pragma unroll
     for (int j = 0; j < across; ++j) {
+      [[maybe_unused]] float2 open = make_float2(0.0f, 0.0f);
       float2 loaded[width / 8];
       const int first = channel + j * width + fragment.column();
       if constexpr (!Boxes::single && wants_bias<Sums>)
@@ -280,7 +297,7 @@ struct TileStore
         [[maybe_unused]] std::uint32_t numbers[reads_images<Stages> ? width / 8 : 1][2];
         if constexpr (reads_images<Stages>) images.load(i, first, numbers);
         // All stores but the latest: the one before it was of this box.
-        if (!Rows::by_threads && leads) cute::tma_store_wait<1>();
+        if (by_tma && leads) cute::tma_store_wait<1>();
         sync(own);
         Half* const place = storage.staged(own, next_);
         next_ ^= 1;
@@ -295,19 +312,32 @@ struct TileStore
                                    bias + pair * 2, residual, place, pair, first + pair * 16,
                                    reads_images<Stages> ? numbers + pair * 2 : nullptr);
         // Before TMA reads one box and writes the other.
-        if constexpr (!Rows::by_threads) cute::tma_store_fence();
+        if constexpr (by_tma) cute::tma_store_fence();
         if constexpr (reads_residual) {
           pipeline.consumer_release(wait);
           ++wait;
         }
         sync(own);
-        if constexpr (Rows::by_threads) {
+        if constexpr (by_tma) {
+          if (leads) {
+            params_.rows.store(params_.y, place, column + j * width, row + i * warpgroups * 64);
+            cute::tma_store_arrive();
+          }
+        } else if constexpr (keeps) {
           params_.rows.template store<width>(place, thread % 128, columns, column + j * width, row + i * warpgroups * 64);
-        } else if (leads) {
-          params_.rows.store(params_.y, place, column + j * width, row + i * warpgroups * 64);
-          cute::tma_store_arrive();
         }
+        // The next box but one lies in the same place, behind two barriers.
+        if constexpr (has_images<Stages>)
+          means_of(problem).template average_box<width>(place, thread % 128, row + i * 64, column + j * width,
+                                                        end_of_tile(problem, row), open);
+        else if constexpr (leaves_means<Stages>)
+          means_of(problem).template add<width>(place, thread % 128, row + i * warpgroups * 64, column + j * width);
       }
+    }
+    if constexpr (leaves_means<Stages> && !has_images<Stages>) {
+#pragma unroll
+      for (int i = 0; i < down; ++i)
+        if (half < 0 || i == 0) means_of(problem).template leave<n>(thread % 32, row + i * warpgroups * 64, column);
     }
     return {wait, free};
   }
@@ -353,7 +383,7 @@ struct TileStore
       if constexpr (reads_images<Stages>)
         words[q] = paired_result<Element>(params_.stages, sum, wide, c, portable::unpaired<Element>(numbers[q / 2][q % 2]));
       else
-        words[q] = paired_result<Element>(params_.stages, sum, wide, c);
+        words[q] = paired_result<Element>(applied(params_.stages), sum, wide, c);
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                   *reinterpret_cast<cute::uint128_t*>(place + at));
@@ -362,6 +392,15 @@ struct TileStore
   int next_ = 0;
 
  private:
+  template <typename Problem>
+  CUTLASS_DEVICE StripMeans<Element, Rows> means_of(const Problem& problem) const {
+    return {params_.stages.means, params_.rows, cute::get<0>(problem), cute::get<1>(problem)};
+  }
+  template <typename Problem>
+  CUTLASS_DEVICE int end_of_tile(const Problem& problem, int row) const {
+    return min(row + apart(params_, m), cute::get<0>(problem));
+  }
+
   const Params& params_;
   float2 early_[Boxes::single ? across : 1][width / 8];
 };

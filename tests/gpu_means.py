@@ -1,0 +1,99 @@
+"""Convolutions on WGMMA that leave means of images, as they are tried on a GPU: 1x1 ones, windows, bands and groups;
+every schedule; tiles that span images, images that span tiles, tiles of whole images; what is averaged stored, apart
+too, or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Layer, graph_with
+from gpu_asked import asked
+from gpu_bands import pairs as band_pairs
+from gpu_bands import together as band_together
+from gpu_bands import turns as band_turns
+from gpu_forms import FAMILY, halved, pairs, single, together, turns
+from gpu_harness import TARGET, Trial
+from gpu_products import GELU, RESIDUAL, SILU, conv
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
+from bolt_build.families.common.chains import averaged, chained
+from bolt_build.families.common.means import LAST
+from bolt_build.families.common.stated import Stated
+from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupTile
+from bolt_build.families.cutlass.kinds.mean_tiles import WHOLE
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.reduce import Reduce
+
+
+def step_of(layer: Layer, *, keeps: bool) -> tuple[Layer, ProposedStep]:
+    """The convolution of a layer and its means as one step, and as one layer; with the results if it `keeps` them."""
+    graph, node = graph_with(layer)
+    step = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps[0]
+    (y,) = step.problem.outputs
+    axes = tuple(range(2, len(y.shape)))
+    m = Operand((*y.shape[:2], *(1 for _ in axes)), TensorFormat(layer.precision, Layout.CHANNELS_LAST))
+    mean = KernelProblem(Reduce("mean", axes), (y,), (m,), (), DType.F32, TARGET.name)
+    both = averaged(step.problem, mean) if keeps else chained(step.problem, mean)
+    names = tuple(f"x{index}" for index in range(len(both.inputs)))
+    found = ProposedStep(both, names, ("y", "m") if keeps else ("m",), reads_apart=step.reads_apart)
+    label = f"{layer.label}{'-kept' if keeps else ''}"
+    return replace(layer, label=label, op=both.op, epilogue=()), found
+
+
+def with_means(layer: Layer, *tiles: Stated, keeps: bool = False, way: str = LAST) -> list[Trial]:
+    """The layer in kernels of these tiles. They run twice: the second launch finds counters as the first left them."""
+    if not asked([layer]):
+        return []
+    whole, step = step_of(layer, keeps=keeps)
+    found = [Candidate("cutlass", (*tile.parameters, ("sums", way))) for tile in tiles]
+    return [Trial(whole, step, each, launches=2) for each in found]
+
+
+def mean_trials() -> list[Trial]:
+    """In the order in which they run."""
+    found = [
+        *with_means(
+            conv("means-head", (5, 72, 7, 7), 136, (1, 1), epilogue=SILU),
+            turns(64, 64, 64), turns(128, 96, 64), together(128, 64, 64), together(192, 96, 64), pairs(128, 64, 64),
+            single(64, 96, 64), single(128, 32, 64), turns(64, 64, 64, (2, 1)), together(128, 64, 64, (1, 2)),
+        ),
+        *with_means(conv("means-residual", (3, 72, 9, 13), 96, (1, 1), epilogue=RESIDUAL), turns(128, 64, 64),
+                    together(256, 64, 64), pairs(256, 32, 32)),
+        *with_means(conv("means-kept", (3, 64, 11, 13), 128, (1, 1), epilogue=RESIDUAL), turns(128, 128, 64),
+                    together(256, 128, 64), keeps=True),
+        *with_means(conv("means-small", (70, 40, 1, 3), 40, (1, 1), epilogue=GELU),
+                    turns(64, 32, 32), turns(128, 64, 32)),
+        *with_means(conv("means-1d", (3, 64, 150), 64, (1,), epilogue=()), together(128, 64, 64), turns(64, 16, 32)),
+        *with_means(conv("means-halves", (2, 72, 31, 43), 128, (1, 1), epilogue=SILU), halved(128, 128, 64)),
+        *with_means(conv("means-3x3", (4, 64, 9, 7), 72, (3, 3), epilogue=SILU), turns(64, 96, 64), pairs(128, 64, 64)),
+        *with_means(conv("means-3x3s2", (2, 64, 17, 23), 64, (3, 3), 2), turns(128, 64, 64), keeps=True),
+        *with_means(conv("means-bands", (3, 80, 7, 9), 64, (3, 3), epilogue=SILU), band_turns(128, 64),
+                    band_together(192, 64), band_pairs(128, 64)),
+        *with_means(conv("means-bands-kept", (2, 64, 14, 13), 64, (3, 3), epilogue=RESIDUAL),
+                    band_turns(64, 64, stage="row"), band_together(256, 64), keeps=True),
+        *with_means(conv("means-groups", (2, 224, 10, 9), 160, (3, 3), groups=2, epilogue=SILU),
+                    GroupTile(turns(64, 96, 64), 1), GroupTile(together(192, 64, 64), 1), keeps=True),
+        *with_means(conv("means-groups-bands", (2, 112, 10, 9), 112, (3, 3), groups=2, epilogue=RESIDUAL),
+                    GroupTile(band_turns(64, 64), 1), GroupTile(band_turns(128, 128), 2), keeps=True),
+        *with_means(conv("means-groups-1x1", (3, 144, 7, 9), 144, (1, 1), groups=2, epilogue=SILU),
+                    GroupTile(turns(64, 96, 64), 1)),
+        *with_means(
+            conv("means-head", (5, 72, 7, 7), 136, (1, 1), epilogue=SILU),
+            turns(64, 64, 64), turns(128, 96, 64), single(64, 96, 64), single(128, 32, 64), turns(64, 64, 64, (2, 1)),
+            turns(128, 64, 64, (1, 2)), way=WHOLE,
+        ),
+        *with_means(conv("means-whole", (3, 72, 9, 13), 96, (1, 1), epilogue=RESIDUAL),
+                    turns(128, 64, 64), turns(128, 32, 64), keeps=True, way=WHOLE),
+        *with_means(conv("means-small", (70, 40, 1, 3), 40, (1, 1), epilogue=GELU), turns(64, 32, 32), way=WHOLE),
+        *with_means(conv("means-3x3", (4, 64, 9, 7), 72, (3, 3), epilogue=SILU), turns(64, 96, 64), turns(128, 64, 64),
+                    way=WHOLE),
+        *with_means(conv("means-bands-7", (5, 64, 7, 7), 72, (3, 3), epilogue=SILU), band_turns(128, 64),
+                    band_turns(64, 64), keeps=True, way=WHOLE),
+        *with_means(conv("means-groups", (3, 224, 10, 9), 160, (3, 3), groups=2, epilogue=SILU),
+                    GroupTile(turns(128, 96, 64), 1), GroupTile(single(128, 64, 64), 1), way=WHOLE),
+        *with_means(conv("means-groups-7", (3, 112, 7, 7), 112, (3, 3), groups=2, epilogue=SILU),
+                    GroupTile(band_turns(64, 64), 1), keeps=True, way=WHOLE),
+    ]  # fmt: skip
+    kept = [trial for trial in found if len(trial.step.outputs) > 1]
+    return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 96, between=24) for trial in kept]
