@@ -195,6 +195,29 @@ def test_gates_have_kernels_of_each_way(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("scripts")
+def test_products_with_means_stand_beside_both_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.kernels import product_mean_kernels as script
+
+    monkeypatch.setattr(script, "SHAPES", (script.SHAPES[1], script.SHAPES[9]))
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["product_mean_kernels.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    assert script.main() == 1
+    shapes = json.loads(out.read_text())["shapes"]
+    assert list(shapes) == [
+        "MobileNetV2 end, b32 7x7 1x1 320 to 1280", "RegNetY-1.6GF squeeze, b32 14x14 3x3 336 to 336 in 14 groups",
+    ]  # fmt: skip
+    for row in shapes.values():
+        conv, mean, *one = (row[way] for way in script.WAYS)
+        assert not any("sums=" in each["candidate"] for each in (*conv, *mean))
+        assert all(each["candidate"].endswith(f"sums={way}") for way in ("whole", "last") for each in row[way])
+        assert any(one)
+    # Of 14 x 14 pixels no tile has an image, unless several warpgroups share it.
+    end, squeeze = (row["us"] for row in shapes.values())
+    assert (end["both"], squeeze["whole"]) == (end["conv"] + end["mean"], None)
+
+
+@pytest.mark.usefixtures("scripts")
 def test_poolings_that_slide_stand_behind_the_plain_kernel_of_each_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
