@@ -20,10 +20,14 @@ from bolt_build.families.base import Candidate, KernelProblem, Operand, Proposed
 from bolt_build.families.common.chains import averaged, chained
 from bolt_build.families.common.means import LAST
 from bolt_build.families.common.stated import Stated
+from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupTile
-from bolt_build.families.cutlass.kinds.mean_tiles import WHOLE
+from bolt_build.families.cutlass.kinds.mean_tiles import WHOLE, of_bands, of_groups, of_wgmma
+from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.reduce import Reduce
+
+Tile = WgmmaTile | BandTile | GroupTile
 
 
 def step_of(layer: Layer, *, keeps: bool) -> tuple[Layer, ProposedStep]:
@@ -41,13 +45,19 @@ def step_of(layer: Layer, *, keeps: bool) -> tuple[Layer, ProposedStep]:
     return replace(layer, label=label, op=both.op, epilogue=()), found
 
 
-def with_means(layer: Layer, *tiles: Stated, keeps: bool = False, way: str = LAST) -> list[Trial]:
+def with_means(layer: Layer, *tiles: Tile, keeps: bool = False, way: str = LAST) -> list[Trial]:
     """The layer in kernels of these tiles. They run twice: the second launch finds counters as the first left them."""
     if not asked([layer]):
         return []
     whole, step = step_of(layer, keeps=keeps)
-    found = [Candidate("cutlass", (*tile.parameters, ("sums", way))) for tile in tiles]
+    found = [Candidate("cutlass", _mean(tile, whole=way == WHOLE).parameters) for tile in tiles]
     return [Trial(whole, step, each, launches=2) for each in found]
+
+
+def _mean(tile: Tile, *, whole: bool) -> Stated:
+    if isinstance(tile, GroupTile):
+        return of_groups(tile, whole=whole)
+    return of_bands(tile, whole=whole) if isinstance(tile, BandTile) else of_wgmma(tile, whole=whole)
 
 
 def mean_trials() -> list[Trial]:
@@ -88,10 +98,22 @@ def mean_trials() -> list[Trial]:
         *with_means(conv("means-small", (70, 40, 1, 3), 40, (1, 1), epilogue=GELU), turns(64, 32, 32), way=WHOLE),
         *with_means(conv("means-3x3", (4, 64, 9, 7), 72, (3, 3), epilogue=SILU), turns(64, 96, 64), turns(128, 64, 64),
                     way=WHOLE),
+        *with_means(conv("means-together", (3, 72, 14, 14), 136, (1, 1), epilogue=RESIDUAL),
+                    together(256, 64, 64), pairs(256, 32, 32), together(256, 96, 64), keeps=True, way=WHOLE),
+        *with_means(conv("means-together-3x3", (5, 64, 12, 11), 72, (3, 3), epilogue=SILU),
+                    together(192, 96, 64), pairs(256, 64, 64), together(192, 32, 64, (2, 1)), way=WHOLE),
         *with_means(conv("means-bands-7", (5, 64, 7, 7), 72, (3, 3), epilogue=SILU), band_turns(128, 64),
                     band_turns(64, 64), keeps=True, way=WHOLE),
         *with_means(conv("means-groups", (3, 224, 10, 9), 160, (3, 3), groups=2, epilogue=SILU),
                     GroupTile(turns(128, 96, 64), 1), GroupTile(single(128, 64, 64), 1), way=WHOLE),
+        *with_means(conv("means-bands-8", (5, 64, 9, 7), 72, (3, 3), epilogue=SILU),
+                    band_turns(128, 64), band_turns(128, 96, cluster=2), way=WHOLE),
+        *with_means(conv("means-bands-14", (3, 64, 14, 14), 72, (3, 3), epilogue=RESIDUAL),
+                    band_together(256, 64), band_pairs(256, 64), keeps=True, way=WHOLE),
+        *with_means(conv("means-groups-bands-14", (3, 144, 14, 13), 96, (3, 3), groups=2, epilogue=SILU),
+                    GroupTile(band_together(256, 64), 1), GroupTile(band_pairs(256, 64), 1), way=WHOLE),
+        *with_means(conv("means-groups-14", (3, 224, 14, 14), 160, (3, 3), groups=2, epilogue=SILU),
+                    GroupTile(together(256, 64, 64), 1), GroupTile(pairs(256, 64, 64), 1), keeps=True, way=WHOLE),
         *with_means(conv("means-groups-7", (3, 112, 7, 7), 112, (3, 3), groups=2, epilogue=SILU),
                     GroupTile(band_turns(64, 64), 1), keeps=True, way=WHOLE),
     ]  # fmt: skip

@@ -24,7 +24,7 @@ def drawn(seed: int) -> Trial:
     form, way = ("1x1", "windows", "bands", "groups")[seed // 2 % 4], ("whole", "last")[seed % 2]
     while True:
         window = 1 if form == "1x1" else random.choice((2, 3, 3))
-        most = 11 if way == "whole" else 20
+        most = 15 if way == "whole" else 20
         extent = (random.randint(window, most), random.randint(window, most))
         groups = 2 if form == "groups" else 1
         channels, filters = 8 * groups * random.randint(2, 9), 8 * groups * random.randint(2, 12)

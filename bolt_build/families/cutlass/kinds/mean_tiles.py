@@ -10,26 +10,27 @@ from typing import Any
 from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.means import L2_RATE, LAST, ROUND
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.cutlass.groups import GroupedProduct
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile, Numbering
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GROUP_TILES, GroupTile
 from bolt_build.families.cutlass.kinds.kind import gpu_of
 from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
-from bolt_build.families.cutlass.product import Product, Work
+from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 WHOLE = "whole"
-"""How a candidate says that tiles have whole images, whose means a warp has by itself: nobody is waited for."""
+"""How a candidate says that tiles have whole images, whose means a warp has by itself, or with its tile's others."""
 _WAYS = {LAST: False, WHOLE: True}
 _STRIP = 64
 """Rows whose sums a warpgroup leaves at once."""
 _ASKED = 8
 """Sums of an image that a thread asks for at once."""
-ADDING = 3
+_ADDING = 3
 """Instructions that adding up takes of a result: it comes from shared memory, becomes fp32, and is of an image or not.
 A guess, as is that an image's last warp is seen by `ROUND` as the last block of a depthwise convolution is."""
+_LEFT = 2048
+"""Bytes, at most, that warpgroups leave each other of a tile's image."""
 _SLICES = "slices of the depth leave sums that are no results yet"
 
 
@@ -37,8 +38,8 @@ def _stated(whole: bool) -> Named:
     return (("sums", WHOLE if whole else LAST),)
 
 
-def _extents(tile: WgmmaTile | BandTile | GroupTile) -> dict[str, Any]:
-    """The fields of a tile, with or without means."""
+def _extents(tile: WgmmaTile | BandTile) -> dict[str, Any]:
+    """The fields of a tile without means."""
     return {each.name: getattr(tile, each.name) for each in fields(tile)}
 
 
@@ -56,24 +57,20 @@ def _positions(tile: WgmmaTile | BandTile, product: Product) -> int:
 
 def _refuse_images(tile: WgmmaTile | BandTile, product: Product) -> str | None:
     """Why a tile does not have whole images; None where it has."""
-    if tile.cooperative:
-        return "several warpgroups have rows of an image"
     positions = _positions(tile, product)
-    if isinstance(tile, BandTile):
-        if tile.m % positions == 0:
-            return None
-        return Reason("{} positions of an image do not divide the {} of a tile", positions, tile.m)
-    if tile.halved:
+    if isinstance(tile, WgmmaTile) and tile.halved:
         return "halves of tiles have no whole images"
-    return None if positions <= tile.m else Reason("an image has {} pixels, a tile {} rows", positions, tile.m)
+    if positions > tile.m:
+        return Reason("an image has {} positions, a tile {} rows", positions, tile.m)
+    if tile.cooperative and 2 * positions <= tile.m:
+        form = "warpgroups that share a tile have one image, and {} positions are not most of its {} rows"
+        return Reason(form, positions, tile.m)
+    return None
 
 
-def _in_images(tile: WgmmaTile | BandTile, product: Product) -> Product:
-    """The product with the rows that lie between whole images in its tiles, which are computed twice."""
-    if isinstance(tile, BandTile):
-        return product
-    together = max(1, tile.m // _positions(tile, product))
-    return replace(product, m=ceil(product.images / together) * tile.m)
+def _tiles_down(tile: WgmmaTile | BandTile, product: Product) -> int:
+    """Tiles of whole images. The rows behind these are computed twice."""
+    return ceil(product.images / max(1, tile.m // _positions(tile, product)))
 
 
 def _ending(product: Product, rounds: int, target: Target) -> float:
@@ -101,15 +98,20 @@ class MeanWgmmaTile(WgmmaTile):
 
     @classmethod
     def read(cls, reader: Reader) -> MeanWgmmaTile:
-        return cls(**_extents(WgmmaTile.read(reader)), whole=reader.word("sums", _WAYS))
+        tile, whole = WgmmaTile.read(reader), reader.word("sums", _WAYS)
+        return cls(**_extents(tile), whole=whole)
 
     def positions(self, product: Product) -> int:
         """Rows of an image."""
         return _positions(self, product)
 
+    def store_bytes(self, residual: bool) -> int:
+        """With what warpgroups that share a tile leave each other: `TensorSums` of warpgroup_store.h."""
+        return super().store_bytes(residual) + (_LEFT if self.whole and self.cooperative else 0)
+
     def rows_of(self, product: Product) -> Product:
         """The product as its tiles have it."""
-        return _in_images(self, product) if self.whole else product
+        return replace(product, m=_tiles_down(self, product) * self.m) if self.whole else product
 
     def refuse(self, gpu: Gpu, product: Product, *, again: bool = False) -> str | None:
         if (reason := super().refuse(gpu, self.rows_of(product), again=again)) is not None:
@@ -129,7 +131,7 @@ class MeanWgmmaTile(WgmmaTile):
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         rows = self.rows_of(product)
-        alone = super().seconds(rows, replace(work, m=rows.m, functions=work.functions + ADDING), target)
+        alone = super().seconds(rows, replace(work, m=rows.m, functions=work.functions + _ADDING), target)
         if self.whole:
             return alone
         return alone + _ending(product, _rounds(self.blocks(product.m, product.n), self, target), target)
@@ -150,11 +152,22 @@ class MeanBandTile(BandTile):
 
     @classmethod
     def read(cls, reader: Reader) -> MeanBandTile:
-        return cls(**_extents(BandTile.read(reader)), whole=reader.word("sums", _WAYS))
+        tile, whole = BandTile.read(reader), reader.word("sums", _WAYS)
+        return cls(**_extents(tile), whole=whole)
 
     def positions(self, product: Product) -> int:
         """Rows of an image."""
         return _positions(self, product)
+
+    def stages(self, gpu: Gpu, product: Product) -> int:
+        """Beside what warpgroups that share a tile leave each other."""
+        left = _LEFT if self.whole and self.cooperative else 0
+        return super().stages(replace(gpu, shared_memory=gpu.shared_memory - left), product)
+
+    def blocks(self, product: Product) -> int:
+        if not self.whole:
+            return super().blocks(product)
+        return aligned(_tiles_down(self, product), self.cluster) * ceil(product.n / self.n)
 
     def refuse(self, gpu: Gpu, product: Product) -> str | None:
         if (reason := super().refuse(gpu, product)) is not None:
@@ -167,7 +180,7 @@ class MeanBandTile(BandTile):
         return None if self.whole else _refuse_counted(product.images, ceil(product.n / self.n))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
-        alone = super().seconds(product, replace(work, functions=work.functions + ADDING), target)
+        alone = super().seconds(product, replace(work, functions=work.functions + _ADDING), target)
         if self.whole:
             return alone
         return alone + _ending(product, _rounds(self.blocks(product), self, target), target)
@@ -180,43 +193,32 @@ class MeanBandTile(BandTile):
 class MeanGroupTile(GroupTile):
     """The same of groups."""
 
-    whole: bool = False
-
-    @property
-    def parameters(self) -> Named:
-        return (*super().parameters, *_stated(self.whole))
+    tile: MeanWgmmaTile | MeanBandTile
 
     @classmethod
     def read(cls, reader: Reader) -> MeanGroupTile:
-        return cls(**_extents(GroupTile.read(reader)), whole=reader.word("sums", _WAYS))
+        tile = MeanBandTile.read(reader) if reader.has("bands") else MeanWgmmaTile.read(reader)
+        return cls(tile, reader.number("groups"))
 
-    def product(self, what: GroupedProduct) -> Product:
-        found = super().product(what)
-        return _in_images(self.tile, found) if self.whole else found
 
-    def positions(self, what: GroupedProduct) -> int:
-        """Rows of an image."""
-        return _positions(self.tile, what.product)
+def of_wgmma(tile: WgmmaTile, *, whole: bool) -> MeanWgmmaTile:
+    """The tile, as it leaves means."""
+    return MeanWgmmaTile(**_extents(tile), whole=whole)
 
-    def refuse_means(self, what: GroupedProduct) -> str | None:
-        """Why it leaves no means of images in its way; None where it does."""
-        if self.whole:
-            return _refuse_images(self.tile, what.product)
-        return _refuse_counted(what.product.images, self.columns(what) // self.tile.n)
 
-    def ending(self, what: GroupedProduct, target: Target) -> float:
-        """Seconds that means take behind the results."""
-        if self.whole:
-            return 0.0
-        every, tile = replace(self.product(what), n=self.columns(what)), self.tile
-        blocks = tile.blocks(every) if isinstance(tile, BandTile) else tile.blocks(every.m, every.n)
-        return _ending(what.product, _rounds(blocks, tile, target), target)
+def of_bands(tile: BandTile, *, whole: bool) -> MeanBandTile:
+    """The same of bands."""
+    return MeanBandTile(**_extents(tile), whole=whole)
 
-    def __str__(self) -> str:
-        return f"{super().__str__()}, with means{' of whole images' if self.whole else ''}"
+
+def of_groups(tile: GroupTile, *, whole: bool) -> MeanGroupTile:
+    """The same of groups."""
+    own = tile.tile
+    inner = of_bands(own, whole=whole) if isinstance(own, BandTile) else of_wgmma(own, whole=whole)
+    return MeanGroupTile(inner, tile.groups)
 
 
 _WHOLE = (False, True)
-MEAN_TILES = tuple(MeanWgmmaTile(**_extents(tile), whole=whole) for tile in WGMMA_TILES for whole in _WHOLE)
-MEAN_BAND_TILES = tuple(MeanBandTile(**_extents(tile), whole=whole) for tile in BAND_TILES for whole in _WHOLE)
-MEAN_GROUP_TILES = tuple(MeanGroupTile(**_extents(tile), whole=whole) for tile in GROUP_TILES for whole in _WHOLE)
+MEAN_TILES = tuple(of_wgmma(tile, whole=whole) for tile in WGMMA_TILES for whole in _WHOLE)
+MEAN_BAND_TILES = tuple(of_bands(tile, whole=whole) for tile in BAND_TILES for whole in _WHOLE)
+MEAN_GROUP_TILES = tuple(of_groups(tile, whole=whole) for tile in GROUP_TILES for whole in _WHOLE)

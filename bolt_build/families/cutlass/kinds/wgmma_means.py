@@ -17,7 +17,6 @@ from bolt_build.families.cutlass.groups import GroupedProduct, has_groups
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupedWgmma, GroupTile
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.mean_tiles import (
-    ADDING,
     MEAN_BAND_TILES,
     MEAN_GROUP_TILES,
     MEAN_TILES,
@@ -111,22 +110,13 @@ class MeanGroups(GroupedWgmma):
         found = super().computed(first)
         saved = 0 if self.keeps else first.outputs[0].nbytes
         product = replace(found.product, images=_images(first))
-        return replace(found, product=product, functions=found.functions + ADDING, nbytes=found.nbytes - saved)
+        return replace(found, product=product, nbytes=found.nbytes - saved)
 
     def tiles_for(self, what: GroupedProduct, gpu: Gpu) -> tuple[tuple[GroupTile, ...], str | None]:
         return MEAN_GROUP_TILES, None
 
-    def refuse_tile(self, tile: GroupTile, what: GroupedProduct, gpu: Gpu) -> str | None:
-        if (reason := super().refuse_tile(tile, what, gpu)) is not None:
-            return reason
-        return _mean(tile).refuse_means(what)
-
-    def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
-        ending = _mean(self.tile_of(candidate)).ending(what, target)
-        return super().seconds(problem, what, candidate, target) + ending
-
     def epilogue(self, problem: KernelProblem, tile: GroupTile) -> EpilogueCode:
-        return super().epilogue(problem, tile).averaged(keeps=self.keeps, whole=_mean(tile).whole)
+        return super().epilogue(problem, tile).averaged(keeps=self.keeps, whole=_inner(tile).whole)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         return _both(problem, super().expense(parts(problem)[0], candidate))
@@ -135,8 +125,8 @@ class MeanGroups(GroupedWgmma):
         return super().reads_apart(parts(problem)[0])
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        tile, alone = _mean(self.tile_of(candidate)), super().emit(parts(problem)[0], candidate, target, at)
-        return _with_means(problem, alone, tile.positions(self.computed(problem)), at, counts=not tile.whole)
+        tile, alone = _inner(self.tile_of(candidate)), super().emit(parts(problem)[0], candidate, target, at)
+        return _with_means(problem, alone, tile.positions(self.computed(problem).product), at, counts=not tile.whole)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         return super().unit(parts(problem)[0], candidate, target)
@@ -172,9 +162,9 @@ def _both(problem: KernelProblem, conv: Expense) -> Expense:
     return replace(conv, nbytes=conv.nbytes + stored, flops=conv.flops + mean.flops)
 
 
-def _mean(tile: GroupTile) -> MeanGroupTile:
+def _inner(tile: GroupTile) -> MeanWgmmaTile | MeanBandTile:
     assert isinstance(tile, MeanGroupTile), "the kind reads no others"
-    return tile
+    return tile.tile
 
 
 def _with_means(

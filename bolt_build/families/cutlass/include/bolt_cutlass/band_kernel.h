@@ -157,9 +157,10 @@ struct BandKernel {
   /// What the kernel is launched with. Throws std::runtime_error.
   static Params to_underlying_arguments(const Arguments& a, void*) {
     const Problem problem = cute::make_tuple(a.rows, a.columns, 0, 1);
+    const int apart = Store::apart(a.store, m);
     return {a.loads,
             Store::to_underlying_arguments(problem, a.store, nullptr),
-            Order::of((a.rows + m - 1) / m, (a.columns + n - 1) / n, 1, a.swizzle, a.along),
+            Order::of((a.rows + apart - 1) / apart, (a.columns + n - 1) / n, 1, a.swizzle, a.along),
             a.taps,
             resident_blocks<BandKernel>(),
             a.rows,
@@ -264,7 +265,7 @@ struct BandKernel {
     for (; tile < params.order.tiles; tile += blocks()) {
       if (cute::elect_one_sync()) {
         const TilePlace place = params.order.place(tile);
-        const BandPlace begin(params.loads.shape, place.row * m + params.loads.first);
+        const BandPlace begin(params.loads.shape, place.row * Store::apart(params.store, m) + params.loads.first);
         const int channel = Loads::first_channel(params.loads, place.column * n);
         PipelineState to = state;
         BandState to_band = band;

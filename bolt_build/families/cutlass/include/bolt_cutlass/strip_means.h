@@ -21,6 +21,15 @@ inline void require_counters(const ImageMeans& means, int across) {
     throw std::runtime_error("could not launch a product with means: there are no counters for all parts of its images");
 }
 
+/// Throws std::runtime_error where a tile of `rows` has no whole image, or not just `one`.
+inline void require_images(const ImageMeans& means, int rows, bool one) {
+  if (means.positions > rows || (one && 2 * means.positions <= rows))
+    throw std::runtime_error("could not launch a product with means: its tiles do not have whole images");
+}
+
+/// Of tiles whose warpgroups leave each other no sums.
+struct NoSums {};
+
 /// Means of the images of a product of `rows` rows. `Rows` says where columns of tiles lie in the output, as for TileStore.
 template <typename Element, typename Rows>
 struct StripMeans {
@@ -43,12 +52,13 @@ struct StripMeans {
   /// barrier that follows what they wrote; `row` and `column` are the box's first ones.
   template <int width>
   CUTLASS_DEVICE void add(const Half* box, int thread, int row, int column) const {
-    const OwnColumns<width> own(*this, box, thread, row);
-    const int end = min(row + 64, rows), of = column + own.column();
+    using Own = OwnColumns<width>;
+    const Own own(*this, box, thread, row);
+    const int end = min(row + 64, rows), of = column + Own::column(thread);
 #pragma unroll 1
     for (int first = row; first < end; first = end_of(image_of(first))) {
-      const float2 sum = own.joined(own.over(first, min(end_of(image_of(first)), end)));
-      if (own.leads() && has(of)) *reinterpret_cast<float2*>(sums(row / 64 + image_of(first), of)) = sum;
+      const float2 sum = Own::joined(own.over(first, min(end_of(image_of(first)), end)));
+      if (Own::leads(thread) && has(of)) *reinterpret_cast<float2*>(sums(row / 64 + image_of(first), of)) = sum;
     }
   }
 
@@ -56,8 +66,9 @@ struct StripMeans {
   /// thread has of an image that began in a box above.
   template <int width>
   CUTLASS_DEVICE void average_box(const Half* box, int thread, int row, int column, int end, float2& open) const {
-    const OwnColumns<width> own(*this, box, thread, row);
-    const int of = column + own.column();
+    using Own = OwnColumns<width>;
+    const Own own(*this, box, thread, row);
+    const int of = column + Own::column(thread);
 #pragma unroll 1
     for (int first = row; first < min(row + 64, end);) {
       const int image = image_of(first), next = end_of(image);
@@ -65,10 +76,36 @@ struct StripMeans {
       open = make_float2(open.x + found.x, open.y + found.y);
       first = next;
       if (next > row + 64) continue;
-      const float2 sum = own.joined(open);
-      if (own.leads() && has(of)) store(image, of, sum);
+      const float2 sum = Own::joined(open);
+      if (Own::leads(thread) && has(of)) store(image, of, sum);
       open = make_float2(0.0f, 0.0f);
     }
+  }
+
+  /// The same of a tile that has one image, whose rows several warpgroups have: `open` is what this thread has of all of it.
+  template <int width>
+  CUTLASS_DEVICE void add_box(const Half* box, int thread, int row, int end, float2& open) const {
+    const float2 found = OwnColumns<width>(*this, box, thread, row).over(row, end);
+    open = make_float2(open.x + found.x, open.y + found.y);
+  }
+  /// Means of that image, of `width` columns from `column` on. Of the `together` warpgroups, whose threads `meet`, the first adds
+  /// up what each has `left`; that of the columns before lies elsewhere.
+  template <int width, int together, typename Meet>
+  CUTLASS_DEVICE void average_together(float (&left)[together][width], int warpgroup, int thread, int image, int column,
+                                       float2 open, const Meet& meet) const {
+    using Own = OwnColumns<width>;
+    const int of = Own::column(thread);
+    const float2 own = Own::joined(open);
+    if (Own::leads(thread)) *reinterpret_cast<float2*>(left[warpgroup] + of) = own;
+    meet();
+    if (warpgroup > 0 || !Own::leads(thread) || image >= means.images || !has(column + of)) return;
+    float2 sum = own;
+#pragma unroll
+    for (int other = 1; other < together; ++other) {
+      const float2 found = *reinterpret_cast<const float2*>(left[other] + of);
+      sum = make_float2(sum.x + found.x, sum.y + found.y);
+    }
+    store(image, column + of, sum);
   }
 
   /// Of a strip from `row` on whose sums of `n` columns this warp and the other three of its warpgroup have left, each its own.
@@ -99,23 +136,23 @@ struct StripMeans {
   template <int width>
   struct OwnColumns {
     static constexpr int pairs = width / 8, groups = 32 / pairs, each = 64 / groups;
-    int warp, lane, begin;
+    int group, begin;
     float2 x[each];
 
     CUTLASS_DEVICE OwnColumns(const StripMeans& of, const Half* box, int thread, int row)
-        : warp(thread / 32), lane(thread % 32), begin(row) {
+        : group(thread % 32 / pairs), begin(row) {
+      const int own = column(thread);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
-        const Half* const from = box + swizzled<width>(line(i), column() / 8) + column() % 8;
+        const Half* const from = box + swizzled<width>(line(i), own / 8) + own % 8;
         x[i] = portable::unpaired<Element>(*reinterpret_cast<const std::uint32_t*>(from));
         if (!of.at.is_pixel(row + line(i))) x[i] = make_float2(0.0f, 0.0f);
       }
     }
-    CUTLASS_DEVICE int column() const { return warp * (width / 4) + lane % pairs * 2; }
-    CUTLASS_DEVICE bool leads() const { return lane < pairs; }
+    CUTLASS_DEVICE static int column(int thread) { return thread / 32 * (width / 4) + thread % pairs * 2; }
+    CUTLASS_DEVICE static bool leads(int thread) { return thread % 32 < pairs; }
     /// Its `i`th row. Rows of 64 columns are swizzled by their number modulo 8, so those of different groups are 2 apart.
     CUTLASS_DEVICE int line(int i) const {
-      const int group = lane / pairs;
       return width == 64 ? i / 2 * 8 + group * 2 + i % 2 : i * groups + group;
     }
     /// What a thread has of rows from `first` to `next`.

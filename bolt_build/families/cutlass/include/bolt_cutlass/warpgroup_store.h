@@ -176,7 +176,11 @@ struct TileStore
     std::uint32_t tma_transaction_bytes;
     Rows rows;
   };
-  struct TensorStorage {
+  /// What warpgroups that share a tile leave each other of its image, of two columns of boxes in turn.
+  struct TensorSums {
+    float left[teams][2][warpgroups][width];
+  };
+  struct TensorStorage : std::conditional_t<has_images<Stages> && (warpgroups > 1), TensorSums, NoSums> {
     alignas(1024) Half boxes[Boxes::staged + Boxes::loaded * warpgroups][box];
     CUTLASS_DEVICE Half* staged(int warpgroup, int which) { return boxes[warpgroup * 2 + which]; }
     CUTLASS_DEVICE Half* loaded(int which, int warpgroup) { return boxes[Boxes::staged + which * warpgroups + warpgroup]; }
@@ -186,7 +190,7 @@ struct TileStore
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
     if constexpr (has_images<Stages>)
-      static_assert(warpgroups == 1, "an image's rows are one warpgroup's");
+      require_images(a.stages.means, m, warpgroups > 1);
     else if constexpr (leaves_means<Stages>)
       require_counters(a.stages.means, (columns + n - 1) / n);
     const cute::TmaDescriptor y = keeps ? a.rows.template view<width>(a.y, rows, columns, a.y_row) : cute::TmaDescriptor{};
@@ -283,6 +287,8 @@ struct TileStore
     const bool leads = thread % 128 == 0;
     [[maybe_unused]] const ImageNumbers<Stages, down> images(params_.stages, params_.rows, row + fragment.row(),
                                                              warpgroups * 64, cute::get<0>(problem), columns);
+    [[maybe_unused]] const int begin = cute::get<0>(at) * apart(params_, m);
+    [[maybe_unused]] const int end = min(begin + apart(params_, m), cute::get<0>(problem));
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       [[maybe_unused]] float2 open = make_float2(0.0f, 0.0f);
@@ -327,11 +333,19 @@ struct TileStore
           params_.rows.template store<width>(place, thread % 128, columns, column + j * width, row + i * warpgroups * 64);
         }
         // The next box but one lies in the same place, behind two barriers.
-        if constexpr (has_images<Stages>)
-          means_of(problem).template average_box<width>(place, thread % 128, row + i * 64, column + j * width,
-                                                        end_of_tile(problem, row), open);
+        if constexpr (has_images<Stages> && warpgroups > 1)
+          means_of(problem).template add_box<width>(place, thread % 128, row + i * warpgroups * 64, end, open);
+        else if constexpr (has_images<Stages>)
+          means_of(problem).template average_box<width>(place, thread % 128, row + i * 64, column + j * width, end, open);
         else if constexpr (leaves_means<Stages>)
           means_of(problem).template add<width>(place, thread % 128, row + i * warpgroups * 64, column + j * width);
+      }
+      if constexpr (has_images<Stages> && warpgroups > 1) {
+        const int team = own / warpgroups;
+        turn_ ^= 1;
+        means_of(problem).template average_together<width>(
+            storage.left[team][turn_], fragment.warpgroup, thread % 128, begin / params_.stages.means.positions,
+            column + j * width, open, [&] { ::cutlass::arch::NamedBarrier::sync(128 * warpgroups, 4u + team); });
       }
     }
     if constexpr (leaves_means<Stages> && !has_images<Stages>) {
@@ -389,16 +403,12 @@ struct TileStore
                                   *reinterpret_cast<cute::uint128_t*>(place + at));
   }
 
-  int next_ = 0;
+  int next_ = 0, turn_ = 0;
 
  private:
   template <typename Problem>
   CUTLASS_DEVICE StripMeans<Element, Rows> means_of(const Problem& problem) const {
     return {params_.stages.means, params_.rows, cute::get<0>(problem), cute::get<1>(problem)};
-  }
-  template <typename Problem>
-  CUTLASS_DEVICE int end_of_tile(const Problem& problem, int row) const {
-    return min(row + apart(params_, m), cute::get<0>(problem));
   }
 
   const Params& params_;
