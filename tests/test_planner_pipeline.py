@@ -40,7 +40,7 @@ def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
         "remove-dead", "fold-constants", "remove-copies", "reshape-gathers", "merge-moves", "merge-slices",
         "remove-copies", "merge-duplicates", "expand-late", "broadcast", "scale-sums", "fake-quantise",
-        "move-integers", "fold-pads", "reduce-whole-windows", "recognise-activations", "recognise-norms",
+        "move-integers", "fold-pads", "fold-crops", "reduce-whole-windows", "recognise-activations", "recognise-norms",
         "recognise-group-norms", "recognise-rotary", "recognise-attention", "fold-constants", "merge-moves",
         "remove-copies", "turn-images", "fold-pads", "norm-early", "norm-parts", "fold-batch-norm", "fold-affine",
         "merge-branches", "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates",
@@ -92,7 +92,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
         "there are remove-dead, fold-constants, remove-copies, reshape-gathers, merge-moves, merge-slices, "
         "merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, move-integers, fold-pads, "
-        "reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, recognise-rotary, "
+        "fold-crops, reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, "
+        "recognise-rotary, "
         "recognise-attention, turn-images, norm-early, norm-parts, fold-batch-norm, fold-affine, merge-branches, "
         "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, multiply-patches, carry-moves, "
         "turn-rows, fold-parts, "

@@ -17,6 +17,7 @@ from bolt_build.planner.passes.carried_moves import CARRY_MOVES
 from bolt_build.planner.passes.channel_epilogues import FUSE_CHANNELS
 from bolt_build.planner.passes.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.copies import REMOVE_COPIES
+from bolt_build.planner.passes.crops import FOLD_CROPS
 from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_means import EARLY_GATES, EARLY_MEANS
@@ -100,6 +101,7 @@ PIPELINE: tuple[Pass, ...] = (
     replace(FAKE_QUANTISE, pays_on=lambda target, precision: not multiplies_integers(target, precision)),
     MOVE_INTEGERS,  # where no pair becomes one step of real numbers
     FOLD_PADS,
+    FOLD_CROPS,  # pads are in convolutions now
     REDUCE_WHOLE,  # pads are in poolings now
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise
