@@ -61,6 +61,7 @@ from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
 from gpu_scatters import scatter_trials
+from gpu_shuffles import shuffle_trials
 from gpu_slabs import slabs
 from gpu_sliced import sliced_trials
 from gpu_squeezes import squeezes
@@ -350,7 +351,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + group_trials() + mean_trials() + channel_trials() + volume_trials()
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
-    found += squeezes() + pair_trials()
+    found += squeezes() + pair_trials() + shuffle_trials()
     found += pair_sums() + pair_products() + permuted_trials()
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (

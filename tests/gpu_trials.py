@@ -27,6 +27,7 @@ from gpu_means import mean_trials
 from gpu_pair_layers import pair_trials, pairs_with_resident_weights
 from gpu_prologues import prologues
 from gpu_row_sums import row_sums
+from gpu_shuffles import shuffle_trials
 from gpu_sliced import sliced_trials
 
 
@@ -42,6 +43,7 @@ def main() -> int:
             "row-sums": row_sums, "sliced": sliced_trials, "groups": group_trials,
             "image-numbers": image_number_trials,
             "means": mean_trials,
+            "shuffles": shuffle_trials,
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)

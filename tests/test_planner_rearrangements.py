@@ -84,6 +84,14 @@ def test_filters_of_one_pixel_follow_each_other_and_the_activation_comes_first()
     agrees(before, result.graph)
 
 
+def test_filters_are_ordered_in_front_of_an_activation_too() -> None:
+    before = graph(PIXELS.replace("%s = reshape(%c)", '%r = tanh(%c) // "r"\n  %s = reshape(%r)'))
+    result = run(MERGE_REARRANGEMENTS, before)
+    assert kinds(result.graph) == ["conv", "activation", "rearrange", "activation"]
+    assert ("c", "ordered", "filters that 'u' moves to one pixel follow each other") in said(result)
+    agrees(before, result.graph)
+
+
 @pytest.mark.parametrize(
     "moves",
     [

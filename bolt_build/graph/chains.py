@@ -1,5 +1,5 @@
-"""Products that follow each other in a graph, a pooling that follows one, or a multiplication in front of one, and what
-of the graph keeps one kernel from computing both."""
+"""Products that follow each other in a graph, a pooling or a movement of pixels that follows one, or a multiplication
+in front of one, and what of the graph keeps one kernel from computing both."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Transpose
 
 
 @dataclass(frozen=True)
 class NodeChain:
-    """A product, and the product whose input 0 is what it leaves; a convolution, and the pooling of its maxima; or the
-    multiplication of a tensor by one number a channel, of each image or of all, and the product that reads it.
+    """A product, and the product whose input 0 is what it leaves; a convolution, and the pooling of its maxima or the
+    movement of its channels between pixels (`stored`); or the multiplication of a tensor by one number a channel, of
+    each image or of all, and the product that reads it.
 
     `obstacle` says why what the first leaves, kept where it was computed, cannot be what the second reads; None where
     nothing in the graph is against it.
@@ -31,14 +33,20 @@ class NodeChain:
     def region(self) -> tuple[str, str]:
         return (self.first.name, self.second.name)
 
+    @property
+    def stored(self) -> bool:
+        """Whether the second says what is stored of the first's results, and where, and multiplies nothing."""
+        return isinstance(self.second.op, Pool | Rearrange)
+
 
 def chain_from(graph: Graph, first: Node) -> NodeChain | None:
-    """The product behind `first`, or the pooling of its maxima; None where `first` is neither a product nor such a
-    multiplication, or nothing of the kind reads its output, as its left factor."""
+    """The product behind `first`, the pooling of its maxima, or what moves its channels between pixels; None where
+    `first` is neither a product nor such a multiplication, or nothing of the kind reads its output, as its left
+    factor."""
     if not isinstance(first.op, Conv | MatMul) and not scales(graph, first):
         return None
     between = first.outputs[0]
-    readers = [node for node in graph.consumers(between) if isinstance(node.op, Conv | MatMul) or _pools(first, node)]
+    readers = [node for node in graph.consumers(between) if isinstance(node.op, Conv | MatMul) or _stores(first, node)]
     second = next((node for node in readers if node.inputs[0] == between), None)
     return None if second is None else NodeChain(first, second, _obstacle(graph, first, second))
 
@@ -106,7 +114,7 @@ def inverted_from(graph: Graph, first: Node) -> Expanded | None:
     """The same with the product behind; None where there is none."""
     front = expanded_from(graph, first)
     behind = None if front is None else chain_from(graph, front.nodes[-1])
-    if front is None or behind is None or isinstance(behind.second.op, Pool):
+    if front is None or behind is None or behind.stored:
         return None
     return Expanded((*front.nodes, behind.second), front.obstacle or behind.obstacle)
 
@@ -145,8 +153,9 @@ def normed_in(graph: Graph) -> tuple[Expanded, ...]:
     return tuple(found for found in (normed_from(graph, node) for node in graph.nodes) if found is not None)
 
 
-def _pools(first: Node, second: Node) -> bool:
-    return isinstance(first.op, Conv) and isinstance(second.op, Pool) and second.op.mode == "max"
+def _stores(first: Node, second: Node) -> bool:
+    pools = isinstance(second.op, Pool) and second.op.mode == "max"
+    return isinstance(first.op, Conv) and (pools or isinstance(second.op, Rearrange))
 
 
 def scales(graph: Graph, node: Node) -> bool:
@@ -181,7 +190,7 @@ def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:
     multiplies = isinstance(first.op, Conv | MatMul)
     if multiplies and any(stage.operand is not None for stage in first.epilogue):
         return "another tensor joins in between"
-    if isinstance(second.op, Pool):
+    if isinstance(second.op, Pool | Rearrange):
         return None
     if type(first.op) is not type(second.op) and not (isinstance(first.op, Binary) and isinstance(second.op, Conv)):
         return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"

@@ -40,6 +40,7 @@ from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.graph.ops.stack import Stack
 from bolt_build.targets import Target
@@ -47,7 +48,8 @@ from bolt_build.targets import Target
 
 class Cutlass:
     """`Family` of convolutions and matrix products, with bias, residual and activations in the epilogue; of two of them
-    in one kernel, of a convolution with the pooling behind it, and of one with what its input is multiplied by."""
+    in one kernel, of a convolution with the pooling or the movement of pixels behind it, and of one with what its input
+    is multiplied by."""
 
     name = FAMILY
 
@@ -224,7 +226,8 @@ def _pitched(problem: KernelProblem) -> tuple[int, ...]:
 
 
 def _pitched_chain(second: KernelProblem) -> tuple[int, ...]:
-    """The same of two nodes in one kernel. What a pooling leaves has whole rows, whatever the product in front has."""
+    """The same of two nodes in one kernel. What a pooling or a movement of pixels leaves has whole rows, whatever the
+    product in front has."""
     return _pitched(second) if multiplies(second.op) else (0,)
 
 
@@ -244,7 +247,7 @@ def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tup
     """The node channels-last (a matrix product row-major); a first layer that copies its input anyway also straight
     from the planes of an image, and a last matrix product also to fp32, as the model has it."""
     rank = graph.type(node.outputs[0]).rank
-    last = Layout.CHANNELS_LAST if isinstance(node.op, Conv | Pool) else Layout.ROW
+    last = Layout.CHANNELS_LAST if isinstance(node.op, Conv | Pool | Rearrange) else Layout.ROW
     layouts = tuple(last if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
     problem = problem_of(graph, node, target, precision, layouts, last)
     if isinstance(node.op, MatMul) and node.outputs[0] in graph.outputs and precision in HALVES:
@@ -416,5 +419,7 @@ def _propose_chain(
         reason = "one kernel computes two products, not three"
         if isinstance(behind.second.op, Pool):
             reason = "one kernel computes two products, not a pooling behind them as well"
+        elif behind.stored:
+            reason = "one kernel computes two products, and moves no pixels behind them"
         refused.append(Refusal(FAMILY, f"{what}, {behind.second.name}", reason))
     return tuple(found), tuple(refused)

@@ -28,6 +28,7 @@ from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupedWgmma
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
+from bolt_build.families.cutlass.kinds.shuffled import Shuffled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
 from bolt_build.families.cutlass.kinds.stem import Stem
 from bolt_build.families.cutlass.kinds.volume import Volumes
@@ -61,6 +62,7 @@ KINDS: tuple[Kind, ...] = (
     Volumes(),
     *wgmma_means.kinds(keeps=True),
     *wgmma_means.kinds(keeps=False),
+    Shuffled(),
 )
 
 

@@ -14,7 +14,6 @@ from bolt_build.families.grouped import normed as with_statistics
 from bolt_build.families.grouped.kind import FAMILY, READS_APART
 from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, normed_from, scales
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Transpose
 from bolt_build.targets import Target
@@ -27,7 +26,7 @@ def with_product(graph: Graph, node: Node, target: Target, precision: DType) -> 
     """A convolution with groups and the product that alone reads it in one kernel, or why not; nothing where there is
     no product behind it."""
     found = chain_from(graph, node)
-    if found is not None and isinstance(found.second.op, Pool):
+    if found is not None and found.stored:
         return (), ()
     if found is None:
         return (), tuple(Refusal(FAMILY, f"{node.name}, {each.name}", _SQUEEZED) for each in _behind_gate(graph, node))

@@ -97,15 +97,17 @@ def _ordered(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -
     """The movement of a convolution's result whose filters are in another order, so that those which become channels of
     one pixel follow each other."""
     (given,) = node.inputs
-    conv, cut, made = editor.producer(given), axes_of(editor.type(given).shape, op.split), op.joined
+    front, cut, made = _front(editor, given), axes_of(editor.type(given).shape, op.split), op.joined
     assert cut is not None
     assert made is not None
     kept = [axis for axis in cut[1] if axis in made[1]]
     order = [*(axis for axis in cut[1] if axis not in made[1]), *(axis for axis in made[1] if axis in kept)]
-    if conv is None or not isinstance(conv.op, Conv) or tuple(order) == cut[1] or not kept:
+    if not front or tuple(order) == cut[1] or not kept:
         return node, op
+    conv = front[0]
+    assert isinstance(conv.op, Conv)
     constants = all(map(editor.is_constant, conv.inputs[1:]))
-    if conv.epilogue or conv.op.groups > 1 or not constants or editor.not_private(given) is not None:
+    if conv.op.groups > 1 or not constants or any(editor.not_private(each.outputs[0]) for each in front):
         return node, op
     places = [*range(cut[1][0]), *order, *range(cut[1][-1] + 1, len(op.split))]
     extents, turned = [op.split[axis] for axis in cut[1]], [axis - cut[1][0] for axis in order]
@@ -116,14 +118,27 @@ def _ordered(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -
         apart = array.reshape(*extents, *array.shape[1:])
         moved = apart.transpose(*turned, *range(len(extents), apart.ndim)).reshape(array.shape)
         inputs.append(editor.new_constant(f"{name}{SUFFIX}", np.ascontiguousarray(moved), dtype))
-    between = editor.new_value(f"{given}{SUFFIX}", editor.type(given))
     split, perm = tuple(op.split[axis] for axis in places), tuple(places.index(axis) for axis in op.perm)
     op = replace(op, split=split, perm=perm)
-    last = replace(node, op=op, inputs=(between,))
-    editor.replace(conv, replace(conv, inputs=tuple(inputs), outputs=(between,)))
+    read = tuple(inputs)
+    for each in front:
+        between = editor.new_value(f"{each.outputs[0]}{SUFFIX}", editor.type(each.outputs[0]))
+        editor.replace(each, replace(each, inputs=read, outputs=(between,)))
+        read = (between,)
+    last = replace(node, op=op, inputs=read)
     editor.replace(node, last)
     journal.did(conv.name, "ordered", f"filters that '{node.name}' moves to one pixel follow each other")
     return last, op
+
+
+def _front(editor: GraphEditor, value: str) -> list[Node]:
+    """The convolution that makes a value, and the activations behind it; nothing where it is none's."""
+    found: list[Node] = []
+    node = editor.producer(value)
+    while node is not None and isinstance(node.op, Activation) and not node.epilogue:
+        found.insert(0, node)
+        node = editor.producer(node.inputs[0])
+    return [node, *found] if node is not None and isinstance(node.op, Conv) and not node.epilogue else []
 
 
 def _cropped(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -> tuple[Node, Rearrange]:

@@ -5,8 +5,8 @@
 
 namespace bolt::cutlass_kernels {
 
-/// `volumes` and `padded` as BandLoads has them.
-template <bool volumes, bool padded, int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands,
+/// `volumes` and `padded` as BandLoads has them; `Rows` says where results lie.
+template <bool volumes, bool padded, typename Rows = std::conditional_t<padded, GroupBandRows, BandRows>, int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands,
           int last, int kernel_h, int kernel_w, int stride, int width, int together, typename Element, typename Stages>
 void launch_bands(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
                           together, Element>,
@@ -14,7 +14,6 @@ void launch_bands(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, 
   using Window = BandWindow<kernel_h, kernel_w, stride>;
   using Products = BandProducts<m, n, k, cooperative, rows, bands, last, Window, width, together, Element>;
   constexpr int taken = bands * Products::band_bytes, stage = Products::stage_bytes;
-  using Rows = std::conditional_t<padded, GroupBandRows, BandRows>;
   using Store = TileStore<m, n, cooperative, Stages, stage, taken, teams, Element, Rows>;
   constexpr int room = shared_bytes - taken - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048;
   constexpr int ahead = room / (stage + 16) < 16 ? room / (stage + 16) : 16;

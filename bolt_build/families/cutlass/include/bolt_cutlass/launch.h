@@ -46,6 +46,10 @@ struct BandTile {};
 template <typename Tile>
 struct VolumeTile {};
 
+/// A WarpgroupTile or a BandTile, in no cluster, whose results become pixels of a larger image: `Shuffle`.
+template <typename Tile>
+struct ShuffledTile {};
+
 /// A BandTile, or a WarpgroupTile in clusters along m at most, of a convolution with groups: a tile has columns of one group, and
 /// reads the channels of that alone. Groups of the arguments may be several of the model's, with zeros between them.
 template <typename Tile>
@@ -130,6 +134,13 @@ struct Depths {
   long long x_depth;
 };
 
+/// How columns of a product become pixels: a position's are those of `across` pixels beside each other, of `channels` each, in one
+/// row of them after the other, and there are `height` by `width` positions an image. Of the larger image `made_h` by `made_w`
+/// pixels are stored, from (`first_h`, `first_w`) on.
+struct Shuffle {
+  int height, width, across, channels, made_h, made_w, first_h, first_w;
+};
+
 /// Two-dimensional convolution of tensors of two bytes an element, channels last, as the kernel sees it. Strides of x are in
 /// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of a kernel's loads.
 ///
@@ -141,6 +152,7 @@ struct Depths {
 /// Kernels of BandTile and of GroupTile alone take several `groups` of channels; rows of a BandTile's filters are as long as it says.
 /// Kernels of VolumeTile alone look at `depths`: `taps` of the `given` depths of a volume, `dilation` apart, are the channels of
 /// each of `made` images of the batch, `stride` apart. A depth lies `x_depth` elements behind the one before, a volume `x_image`.
+/// Kernels of ShuffledTile alone look at `shuffle`; rows of y are pixels of the larger image then.
 struct ConvArguments {
   int batch, height, width, channels;
   int out_channels, kernel_h, kernel_w, out_h, out_w;
@@ -160,11 +172,13 @@ struct ConvArguments {
   int residual_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
   Depths depths = {};
+  Shuffle shuffle = {};
 };
 
 /// y[m, n] = sum over k of x[m, k] * weights[n, k], row-major; k is a multiple of a kernel's loads. The bias has n values.
 /// Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense. What else follows y is as in ConvArguments.
 /// Kernels of GroupTile alone take several `groups`: n columns of k numbers in all, and rows of weights of a group's part of k.
+/// Kernels of ShuffledTile alone look at `shuffle`, as of ConvArguments.
 struct GemmArguments {
   int m, n, k;
   int groups = 1;
@@ -178,6 +192,7 @@ struct GemmArguments {
   int along = 0;
   int y_row = 0;
   int residual_row = 0;
+  Shuffle shuffle = {};
   int x_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
@@ -239,6 +254,10 @@ template <typename Tile, typename Epilogue>
 void launch_conv(GroupTile<Tile>, const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Tile, typename Epilogue>
 void launch_gemm(GroupTile<Tile>, const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, typename Epilogue>
+void launch_conv(ShuffledTile<Tile>, const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, typename Epilogue>
+void launch_gemm(ShuffledTile<Tile>, const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
