@@ -196,15 +196,33 @@ def test_filters_are_padded_where_that_pays(filters: int, kernel: int, inside: b
 
 def test_a_residual_keeps_the_filters() -> None:
     before = graph("""
-        graph g batch=2 (%x: f32[2,35,4,5]) -> (%y) {
+        graph g batch=2 (%x: f32[2,35,4,5]) -> (%z) {
           const %w: f32[35,35,3,3]
           %y = conv(%x, %w, %x) pads_begin=[1,1] pads_end=[1,1] | add(%x@2) // "y"
+          %z = softmax(%y) axis=1 // "z"
         }""")
     result = run(PAD_FILTERS, before)
     assert result.graph == before
     assert said(result) == [
         ("y", "declined", "35 filters are no whole store, but something is added to its results"),
     ]
+
+
+def test_a_residual_of_a_result_is_added_behind() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,3,4,5]) -> (%y) {
+          const %w: f32[3,3,3,3]
+          const %b: f32[3]
+          %z = abs(%x) // "z"
+          %y = conv(%x, %w, %b, %x, %z) pads_begin=[1,1] pads_end=[1,1] | tanh | sub(%x@3) swapped | relu | mul(%z)
+        }""")
+    result = run(PAD_FILTERS, before)
+    assert kinds(result.graph) == ["activation", "conv", "rearrange", "binary"]
+    _, conv, _, last = result.graph.nodes
+    assert [stage.operand for stage in conv.epilogue] == [None]
+    assert last.inputs == ("x", "y.taken", "z")
+    assert [stage.operand for stage in last.epilogue] == [None, 2]
+    agrees(before, result.graph)
 
 
 def test_they_pay_where_there_are_tensor_cores() -> None:

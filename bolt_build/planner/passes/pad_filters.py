@@ -2,7 +2,8 @@
 
 Super-resolution, segmentation, generators and vocoders end so: three filters of 64 channels, or one. Hopper's kernels
 store 16 bytes at once or nothing, so without this such a layer is computed by kernels of one warp's instructions. What
-is added are rows of zeros, which those kernels would multiply as well.
+is added are rows of zeros, which those kernels would multiply as well. Restoring networks add the image to such a
+result of the model: a step behind does that for the few channels that are left.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
-from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ir import EpilogueOp, Graph, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -63,16 +64,26 @@ def _obstacle(editor: GraphEditor, node: Node) -> str | None:
     """Why the convolution keeps its filters."""
     if not all(map(editor.is_constant, node.op_inputs[1:])):
         return "its weights are computed"
-    if any(stage.operand is not None for stage in node.epilogue):
+    joins = [at for at, stage in enumerate(node.epilogue) if stage.operand is not None]
+    if joins and not editor.is_output(node.outputs[0]):
         return "something is added to its results"
     return None
 
 
+def _place(node: Node, stage: int) -> int:
+    """Where a stage's operand stands in the node's inputs."""
+    place = node.epilogue[stage].operand
+    assert place is not None
+    return place
+
+
 def _pad(editor: GraphEditor, node: Node, whole: int) -> None:
+    """A residual, which has the filters that there are, is added behind, with all stages that follow it."""
     (output,) = node.outputs
     type_ = editor.type(output)
+    first = next((at for at, stage in enumerate(node.epilogue) if stage.operand is not None), len(node.epilogue))
     inputs = [node.inputs[0]]
-    for name in node.inputs[1:]:
+    for name in node.op_inputs[1:]:
         array, dtype = editor.constant(name), editor.type(name).dtype
         assert array is not None
         widths = ((0, whole - array.shape[0]), *((0, 0),) * (array.ndim - 1))
@@ -80,10 +91,30 @@ def _pad(editor: GraphEditor, node: Node, whole: int) -> None:
     shape = (type_.shape[0], whole, *type_.shape[2:])
     wide = editor.new_value(f"{output}{SUFFIX}", replace(type_, shape=shape))
     conv = replace(
-        node, name=editor.free_node_name(f"{node.name}{SUFFIX}"), inputs=tuple(inputs), outputs=(wide,)
+        node, name=editor.free_node_name(f"{node.name}{SUFFIX}"), inputs=tuple(inputs), outputs=(wide,),
+        epilogue=node.epilogue[:first],
     )  # fmt: skip
-    taken = Rearrange(shape, tuple(range(len(shape))), shape, 0, type_.shape)
-    editor.replace(node, conv, Node(node.name, taken, (wide,), node.outputs))
+    op = Rearrange(shape, tuple(range(len(shape))), shape, 0, type_.shape)
+    if first == len(node.epilogue):
+        editor.replace(node, conv, Node(node.name, op, (wide,), node.outputs))
+        return
+    taken = editor.new_value(f"{output}.taken", type_)
+    moved = Node(editor.free_node_name(f"{node.name}.taken"), op, (wide,), (taken,))
+    editor.replace(node, conv, moved, _joined(node, first, taken))
+
+
+def _joined(node: Node, first: int, value: str) -> Node:
+    """The stages of a node from that numbered `first` on, which has an operand, as a node of their own on `value`."""
+    stage, *behind = node.epilogue[first:]
+    sides = [value, node.inputs[_place(node, first)]]
+    inputs, later = sides[::-1] if stage.swapped else sides, list[EpilogueOp]()
+    for at, each in enumerate(behind, first + 1):
+        if each.operand is None:
+            later.append(each)
+            continue
+        later.append(replace(each, operand=len(inputs)))
+        inputs.append(node.inputs[_place(node, at)])
+    return replace(node, op=stage.op, inputs=tuple(inputs), epilogue=tuple(later))
 
 
 def _multiplies_whole_stores(target: Target, precision: str) -> bool:
