@@ -53,6 +53,7 @@ def test_the_order_is_this() -> None:
         "round-products", "map-integers", "fake-quantise", "trim-windows", "flatten-volumes", "pool-volumes",
         "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies", "pad-slices",
         "order-slices", "pad-channels", "join-slices", "pad-filters", "split-batches", "fuse-channels",
+        "fuse-windows",
     ]  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pyte
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
     plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-20:-16]) == ("early", ["late", "fuse-epilogues", "round-products", "map-integers"])
+    assert (names[0], names[-21:-17]) == ("early", ["late", "fuse-epilogues", "round-products", "map-integers"])
     assert len(names) == len(pipeline.PIPELINE) + 2
 
 
@@ -103,7 +104,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "merge-rearrangements, move-images, multiply-integers, resample-images, recognise-squares, "
         "add-to-images, fuse-epilogues, round-products, map-integers, trim-windows, flatten-volumes, pool-volumes, "
         "fold-columns, split-groups, multiply-shuffles, "
-        "pad-slices, order-slices, pad-channels, join-slices, pad-filters, split-batches, fuse-channels"
+        "pad-slices, order-slices, pad-channels, join-slices, pad-filters, split-batches, fuse-channels, "
+        "fuse-windows"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"
 

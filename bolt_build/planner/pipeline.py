@@ -81,6 +81,7 @@ from bolt_build.planner.passes.turned_rows import TURN_ROWS
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.planner.passes.whole_windows import REDUCE_WHOLE
 from bolt_build.planner.passes.wide_heads import WIDE_HEADS
+from bolt_build.planner.passes.window_epilogues import FUSE_WINDOWS
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
@@ -174,6 +175,7 @@ PIPELINE: tuple[Pass, ...] = (
     PAD_FILTERS,  # of what no product reads
     SPLIT_BATCHES,  # nothing becomes larger behind it
     FUSE_CHANNELS,  # filters stay in their order behind it
+    FUSE_WINDOWS,  # channels are padded
 )
 
 
