@@ -194,6 +194,16 @@ def test_filters_are_padded_where_that_pays(filters: int, kernel: int, inside: b
     )
 
 
+def test_a_window_over_one_channel_keeps_its_filter() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,1,40]) -> (%y) {
+          const %w: f32[1,1,5]
+          %y = conv(%x, %w) strides=[1] pads_begin=[2] pads_end=[2] | sigmoid // "y"
+        }""")
+    result = run(PAD_FILTERS, before)
+    assert (result.graph, said(result)) == (before, [])
+
+
 def test_a_residual_keeps_the_filters() -> None:
     before = graph("""
         graph g batch=2 (%x: f32[2,35,4,5]) -> (%z) {

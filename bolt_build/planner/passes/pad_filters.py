@@ -27,6 +27,9 @@ _WHOLE = 8
 _MOST = ((16, 0), (64, 256), (1 << 30, 576))
 """Filters of a window, and the depth of their product from which on what it gains is more than to move their results
 once more."""
+_LEAST = 16
+"""The depth from which on tensor cores gain anything: a window over one channel, as ECA's gates have, is a few
+multiply-adds of each result, which plain instructions compute while memory moves it."""
 SUFFIX = ".whole"
 """Behind the names of weights with more filters."""
 
@@ -53,7 +56,7 @@ def _pays(editor: GraphEditor, node: Node) -> bool:
     """Whether the product gains more than its results take that are moved once more. Those of the graph are moved
     anyway, into planes."""
     filters, channels, *kernel = editor.type(node.op_inputs[1]).shape
-    if filters % _WHOLE == 0 or (prod(kernel) == 1 and filters < _WHOLE):
+    if filters % _WHOLE == 0 or (prod(kernel) == 1 and filters < _WHOLE) or channels * prod(kernel) < _LEAST:
         return False
     if editor.is_output(node.outputs[0]):
         return True
