@@ -134,6 +134,8 @@ FURTHER = (
     "shuffle-1x1+pixels2x2-cutlass-128x64x64xpairsx1",
     "shuffle-3x3+pixels2x3-cutlass-128x96x64xcooperativex2x1-f16/channels_last-f16/channels_last-rows56",
     "shuffle-line+pixels8-cutlass-64x256x64xpingpongx1",
+    "kept-1x1+silu-cutlass-128x64x64xpairsx1",
+    "kept-3x3+leaky_relu-cutlass-128x96x64xcooperativex2x1",
     "mean-odd-grouped-depthwisex",
     "mean-7-grouped-slidingx",
     "chain-odd-residual+23-grouped-chainx",

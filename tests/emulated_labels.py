@@ -145,6 +145,7 @@ LABELS = (
     "channels-3x3-cutlass-64x64x64x32x32x5",
     "volume-apart-cutlass-64x64x64xpingpongx1",
     "shuffle-2x2+pixels2x2-cutlass-64x128x32xpingpongx2x1",
+    "kept-3x3+leaky_relu-cutlass-64x64x64xpingpongx2x1",
     "stem-whole-cutlass-8x32x1-f16/row-f16/channels_last",
     "prologue-cutlass-128x128x64xpingpongxaffine-f16/channels_last-f16/channels_last",
     "deep-gate-residual-cutlass-64x128x64xpingpongx2xgatex2-f16/channels_last-f16/channels_last",

@@ -184,7 +184,9 @@ def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
     prepare = tuple(f"p.weight({i})" if operand.constant else None for i, operand in enumerate(problem.inputs))
     families = {family.name: family for family in load(TARGET)}
     outputs = tuple(f"static_cast<std::byte*>(r.output(0)) + {place}" for place in _places(trial)[1:-1])
-    at = StepExpressions(inputs, ("r.output(0)", *outputs), prepare, (trial.pitch,), trial.input_pitches)
+    at = StepExpressions(
+        inputs, ("r.output(0)", *outputs), prepare, (trial.pitch, *(0 for _ in outputs)), trial.input_pitches
+    )
     code = families[trial.candidate.family].emit(problem, trial.candidate, TARGET, at)
     make = "0" if code.member_type is None else f"{code.member_type}(p, {code.member_arguments})"
     scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"

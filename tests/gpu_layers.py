@@ -40,6 +40,7 @@ from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
 from gpu_image_numbers import image_number_trials
 from gpu_images import image_trials
+from gpu_kept import kept_trials
 from gpu_lines import line_trials
 from gpu_means import mean_trials
 from gpu_moves import move_trials
@@ -351,7 +352,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + group_trials() + mean_trials() + channel_trials() + volume_trials()
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
-    found += squeezes() + pair_trials() + shuffle_trials()
+    found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
     found += pair_sums() + pair_products() + permuted_trials()
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (

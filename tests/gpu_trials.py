@@ -22,6 +22,7 @@ from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
 from gpu_harness import Library, compile_all, write
 from gpu_image_numbers import image_number_trials
+from gpu_kept import kept_trials
 from gpu_layers import forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
 from gpu_means import mean_trials
 from gpu_pair_layers import pair_trials, pairs_with_resident_weights
@@ -44,6 +45,7 @@ def main() -> int:
             "image-numbers": image_number_trials,
             "means": mean_trials,
             "shuffles": shuffle_trials,
+            "kept": kept_trials,
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)

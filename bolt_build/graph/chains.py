@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
@@ -79,6 +80,16 @@ def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     if obstacle is None and product.inputs.count(between) > 1:
         obstacle = "the product reads what lies between twice"
     return NodeChain(norm, product, obstacle)
+
+
+def activation_beside(graph: Graph, first: Node) -> Node | None:
+    """The activation of what a convolution leaves, which is stored for others too; None where there is none, or it
+    alone reads it."""
+    (between, *_) = first.outputs
+    readers = graph.consumers(between)
+    if not isinstance(first.op, Conv) or (len(readers) == 1 and between not in graph.outputs):
+        return None
+    return next((each for each in readers if isinstance(each.op, Activation) and not each.epilogue), None)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
 from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
-from bolt_build.graph.chains import NodeChain, chain_from, norm_behind, product_of_normed
+from bolt_build.graph.chains import NodeChain, activation_beside, chain_from, norm_behind, product_of_normed
 from bolt_build.graph.gates import gated_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
@@ -95,8 +95,9 @@ class Cutlass:
             gated, ungated = _propose_gate(graph, node, target, precision)
             of_image, apart = _propose_of_images(graph, node, legal[0], target, precision)
             averaging, unaveraged = _propose_means(graph, node, legal[0], target, precision)
-            found = [*found, *normed, *gated, *of_image, *averaging]
-            refused = (*refused, *unnormed, *ungated, *apart, *unaveraged)
+            beside, not_beside = _propose_kept(graph, node, legal[0], target, precision)
+            found = [*found, *normed, *gated, *of_image, *averaging, *beside]
+            refused = (*refused, *unnormed, *ungated, *apart, *unaveraged, *not_beside)
         chain = chain_from(graph, node) if legal else None
         if chain is None:
             return tuple(found), refused
@@ -378,6 +379,24 @@ def _propose_of_images(
         else _in_rows(graph, behind, target, precision)
     )
     return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, alone)),), ()
+
+
+def _propose_kept(
+    graph: Graph, node: Node, product: KernelProblem, target: Target, precision: DType
+) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+    """The convolution and an activation of what it leaves, both of which are stored, in one kernel, or why not."""
+    second = activation_beside(graph, node)
+    if second is None:
+        return (), ()
+    behind = _alone(graph, second, target, precision)
+    problem, region = kept(product, behind), (node.name, second.name)
+    offers, refusals = _ranked(problem, target)
+    if not offers:
+        what = ", ".join(region)
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
+    outputs, apart = (*node.outputs, *second.outputs), _reads_apart(problem, target)
+    step = ProposedStep(problem, node.inputs, outputs, pitched=(0, 1), reads_apart=apart)
+    return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, behind)),), ()
 
 
 def _is_f32(graph: Graph, node: Node) -> bool:

@@ -26,6 +26,7 @@ from bolt_build.families.cutlass.kinds.gated import (
 )
 from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupedWgmma
+from bolt_build.families.cutlass.kinds.kept import KeptActivation
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.shuffled import Shuffled
@@ -63,6 +64,7 @@ KINDS: tuple[Kind, ...] = (
     *wgmma_means.kinds(keeps=True),
     *wgmma_means.kinds(keeps=False),
     Shuffled(),
+    KeptActivation(),
 )
 
 

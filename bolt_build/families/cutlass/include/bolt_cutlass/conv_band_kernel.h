@@ -5,12 +5,13 @@
 
 namespace bolt::cutlass_kernels {
 
-/// `volumes` and `padded` as BandLoads has them; `Rows` says where results lie.
-template <bool volumes, bool padded, typename Rows = std::conditional_t<padded, GroupBandRows, BandRows>, int m, int n, int k, bool cooperative, int teams, int cluster_m, int rows, int bands,
-          int last, int kernel_h, int kernel_w, int stride, int width, int together, typename Element, typename Stages>
+/// `volumes` and `padded` as BandLoads has them; `Rows`, made of what is `given` too, says where results lie.
+template <bool volumes, bool padded, typename Rows = std::conditional_t<padded, GroupBandRows, BandRows>, int m, int n, int k,
+          bool cooperative, int teams, int cluster_m, int rows, int bands, int last, int kernel_h, int kernel_w, int stride,
+          int width, int together, typename Element, typename Stages, typename... Given>
 void launch_bands(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, last, kernel_h, kernel_w, stride, width,
                           together, Element>,
-                 const ConvArguments& a, const Stages& stages, void* stream) {
+                 const ConvArguments& a, const Stages& stages, void* stream, const Given&... given) {
   using Window = BandWindow<kernel_h, kernel_w, stride>;
   using Products = BandProducts<m, n, k, cooperative, rows, bands, last, Window, width, together, Element>;
   constexpr int taken = bands * Products::band_bytes, stage = Products::stage_bytes;
@@ -38,7 +39,7 @@ void launch_bands(BandTile<m, n, k, cooperative, teams, cluster_m, rows, bands, 
   int columns = a.out_channels;
   if constexpr (padded) columns = groups.all();
   launch<Kernel>({Loads::params(a, shape, width < k ? width : channels),
-                  {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row, Rows(shape, a, groups)},
+                  {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row, Rows(shape, a, groups, given...)},
                   taps, positions, columns, a.swizzle, a.along},
                  a.overlap, stream, "convolution");
 }

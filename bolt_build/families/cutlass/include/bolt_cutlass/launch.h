@@ -50,6 +50,10 @@ struct VolumeTile {};
 template <typename Tile>
 struct ShuffledTile {};
 
+/// A WarpgroupTile or a BandTile, in no cluster, that stores its results and what a function makes of them: KeptEpilogue.
+template <typename Tile>
+struct KeptTile {};
+
 /// A BandTile, or a WarpgroupTile in clusters along m at most, of a convolution with groups: a tile has columns of one group, and
 /// reads the channels of that alone. Groups of the arguments may be several of the model's, with zeros between them.
 template <typename Tile>
@@ -128,6 +132,16 @@ struct Gated {
   BOLT_HD float gated(float a, float b) const { return first(a, 0.0f) * second(b, 0.0f); }
 };
 
+/// In the place of an epilogue of KeptTile: what `first` leaves is stored, and what `second`, which reads no other tensor, makes
+/// of that as it is stored.
+template <typename First, typename Second>
+struct KeptEpilogue {
+  static constexpr int channels = 0;
+  static_assert(First::channels == 0 && Second::channels == 0 && !Second::reads_residual, "functions read no constants");
+  First first;
+  Second second;
+};
+
 /// Which depths of a volume the channels of its images are, as ConvArguments says.
 struct Depths {
   int given, made, taps, stride, dilation, pad;
@@ -152,7 +166,8 @@ struct Shuffle {
 /// Kernels of BandTile and of GroupTile alone take several `groups` of channels; rows of a BandTile's filters are as long as it says.
 /// Kernels of VolumeTile alone look at `depths`: `taps` of the `given` depths of a volume, `dilation` apart, are the channels of
 /// each of `made` images of the batch, `stride` apart. A depth lies `x_depth` elements behind the one before, a volume `x_image`.
-/// Kernels of ShuffledTile alone look at `shuffle`; rows of y are pixels of the larger image then.
+/// Kernels of ShuffledTile alone look at `shuffle`; rows of y are pixels of the larger image then. Those of KeptTile alone have a
+/// `second` result like y, whose rows lie `second_row` elements apart.
 struct ConvArguments {
   int batch, height, width, channels;
   int out_channels, kernel_h, kernel_w, out_h, out_w;
@@ -170,6 +185,8 @@ struct ConvArguments {
   int strip = 0;
   int y_row = 0;
   int residual_row = 0;
+  int second_row = 0;
+  void* second = nullptr;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
   Depths depths = {};
   Shuffle shuffle = {};
@@ -178,7 +195,7 @@ struct ConvArguments {
 /// y[m, n] = sum over k of x[m, k] * weights[n, k], row-major; k is a multiple of a kernel's loads. The bias has n values.
 /// Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense. What else follows y is as in ConvArguments.
 /// Kernels of GroupTile alone take several `groups`: n columns of k numbers in all, and rows of weights of a group's part of k.
-/// Kernels of ShuffledTile alone look at `shuffle`, as of ConvArguments.
+/// Kernels of ShuffledTile alone look at `shuffle`, those of KeptTile at `second`, as of ConvArguments.
 struct GemmArguments {
   int m, n, k;
   int groups = 1;
@@ -192,6 +209,8 @@ struct GemmArguments {
   int along = 0;
   int y_row = 0;
   int residual_row = 0;
+  int second_row = 0;
+  void* second = nullptr;
   Shuffle shuffle = {};
   int x_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
@@ -254,6 +273,10 @@ template <typename Tile, typename Epilogue>
 void launch_conv(GroupTile<Tile>, const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Tile, typename Epilogue>
 void launch_gemm(GroupTile<Tile>, const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, typename First, typename Second>
+void launch_conv(KeptTile<Tile>, const ConvArguments& arguments, const KeptEpilogue<First, Second>& epilogue, void* stream);
+template <typename Tile, typename First, typename Second>
+void launch_gemm(KeptTile<Tile>, const GemmArguments& arguments, const KeptEpilogue<First, Second>& epilogue, void* stream);
 template <typename Tile, typename Epilogue>
 void launch_conv(ShuffledTile<Tile>, const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Tile, typename Epilogue>

@@ -113,13 +113,20 @@ class PackedProduct {
     run_with(epilogue_.with(numbers), r, x, residual, y);
   }
 
+  /// The same of tiles that store a `second` result.
+  void run_both(const Run& r, const void* x, const void* residual, void* y, void* second) const {
+    run_with(epilogue_, r, x, residual, y, second);
+  }
+
  protected:
   const Epilogue& epilogue() const { return epilogue_; }
   std::size_t all_columns() const { return static_cast<std::size_t>(columns(arguments_)); }
   /// Bytes of the copied input, which lies first.
   std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
-  void run_with(const Epilogue& epilogue, const Run& r, const void* x, const void* residual, void* y) const {
+  void run_with(const Epilogue& epilogue, const Run& r, const void* x, const void* residual, void* y,
+                void* second = nullptr) const {
     Arguments a = arguments_;
+    a.second = second;
     a.x = source_(r, x);
     a.weights = weights_.get();
     a.overlap = r.overlap;
