@@ -35,12 +35,14 @@ def attention(
     endless: bool = False,
     mask: Input | None = None,
     peaked: float = 1.5,
+    window: int = 0,
+    cap: float = 0.0,
 ) -> Layer:
     """Attention of [batch, heads, queries, keys] whose inputs lie apart. Where scores are `peaked` by 30 and more the
     powers of later keys are often beyond half precision as long as earlier ones are told from, by 200 beyond fp32."""
     batch, heads, queries, keys = extents
     kv = kv_heads or heads
-    op = Attention(heads, kv, peaked * depth**-0.5, causal, False, safe, endless=endless)
+    op = Attention(heads, kv, peaked * depth**-0.5, causal, False, safe, endless=endless, window=window, cap=cap)
     shapes = ((batch, queries, heads * depth), (batch, keys, kv * depth), (batch, keys, kv * (columns or depth)))
     inputs = (*(Input(shape) for shape in shapes), *([] if mask is None else [mask]))
     return Layer(label, op, inputs, (), DType.F16, TOLERANCE)
@@ -97,6 +99,12 @@ LAYERS = [
     attention("at-mask-tied", (3, 4, 140, 300), 64, kv_heads=2, causal=True,
               mask=Input((3, 1, 1, 300), low=0.0, high=0.0, hidden=300)),
     attention("at-bias-tied", (3, 2, 49, 49), 32, mask=Input((3, 2, 49, 1), True, HIDING, 0.0, DType.F16)),
+    attention("at-window", (2, 2, 200, 200), 64, causal=True, window=70),
+    attention("at-window-sides", (1, 2, 200, 260), 64, window=33),
+    attention("at-window-far", (1, 1, 330, 330), 32, causal=True, window=3, peaked=30.0),
+    attention("at-cap", (2, 4, 140, 300), 64, kv_heads=2, cap=3.0, peaked=6.0),
+    attention("at-cap-window", (1, 2, 200, 200), 96, causal=True, window=50, cap=2.0, peaked=4.0),
+    attention("at-cap-256", (1, 2, 70, 140), 256, causal=True, cap=30.0, peaked=60.0),
     packed("at-packed", 2, 3, 90, 64),
     packed("at-packed-groups", 2, 4, 50, 40, kv_heads=2),
     packed("at-packed-odd", 1, 3, 50, 21),

@@ -44,6 +44,12 @@ ATTENTION = [
               mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
     attention("attention-hidden-safe", Attention(2, 1, 0.5, safe=True), (3, 40, 6), (3, 2, 3), (3, 2, 5),
               mask=Input((40, 2), True, HIDING, 0.0)),
+    attention("attention-window", Attention(2, 2, 0.5, causal=True, window=70), (1, 150, 16), (1, 210, 16),
+              (1, 210, 20)),
+    attention("attention-window-sides", Attention(2, 1, 0.5, window=3), (2, 40, 16), (2, 40, 8), (2, 40, 8),
+              mask=Input((2, 1, 1, 40))),
+    attention("attention-cap", Attention(2, 2, 2.0, causal=True, cap=1.5), (1, 30, 16), (1, 30, 16), (1, 30, 16),
+              mask=Input((2, 1, 30))),
     attention("attention-hidden-first", Attention(1, 1, 0.5), (2, 2, 4), (2, 300, 4), (2, 300, 4),
               mask=Input((300,), low=HIDING, high=0.0)),
 ]  # fmt: skip

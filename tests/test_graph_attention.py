@@ -81,6 +81,26 @@ def test_counts_both_products_and_the_softmax() -> None:
     assert Attention(4, 2, 1.0, causal=True).flops([q, kv, kv], [result]) == op.flops([q, kv, kv], [result]) // 2
 
 
+@pytest.mark.parametrize(("causal", "read"), [(True, (0, 1, 2)), (False, (0, 1, 2, 3, 4))])
+def test_a_window_leaves_keys_around_the_place_of_a_query(causal: bool, read: tuple[int, ...]) -> None:
+    op, x = Attention(1, 1, 1.0, causal, window=3), np.zeros((1, 8, 4), np.float32)
+    found = op.seen(8, 8)
+    np.testing.assert_array_equal(np.flatnonzero(found[4]) - 2, read)
+    assert all(np.flatnonzero(found[query])[[0, -1]].tolist() == [first, end - 1]
+               for query in range(8) for first, end in [op.keys_of(query, 8)])  # fmt: skip
+    assert op.flops([TensorType(DType.F32, x.shape)] * 3, []) == 21 * found.sum()
+    values = np.arange(8, dtype=np.float32).reshape(1, 8, 1)
+    (result,) = op.evaluate([x, x, values])
+    assert result[0, 4, 0] == 2 + np.mean(read)
+
+
+def test_a_cap_bounds_scores_before_their_mask_is_added() -> None:
+    q, k, v = (np.array([[[n]]], np.float32) for n in (40.0, 1.0, 0.0))
+    keys, values = np.concatenate([k, -k], axis=1), np.concatenate([v, v + 1], axis=1)
+    (result,) = Attention(1, 1, 1.0, cap=0.5).evaluate([q, keys, values, np.array([[-1.0, 0.0]], np.float32)])
+    assert result[0, 0, 0] == pytest.approx(0.5, abs=1e-6)  # 0.5 - 1 and -0.5
+
+
 X = (1, 5, 12)
 
 
@@ -101,6 +121,10 @@ X = (1, 5, 12)
         (Attention(4, 4, 1.0), ((6, 5, 12),) * 3 + ((4, 1, 5, 5),),
          "shapes [6, 4, 5, 5] and [4, 1, 5, 5] do not broadcast"),
         (Attention(4, 4, 1.0, packed=True), (X, X, X), "takes 1 to 2 inputs, not 3"),
+        (Attention(4, 4, 1.0, window=3), (X, (1, 4, 12), (1, 4, 12)),
+         "5 queries have windows of keys, of which there are 4"),
+        (Attention(4, 4, 1.0, window=-1), (X, X, X), "a window of -1 keys or a cap of 0 bounds nothing"),
+        (Attention(4, 4, 1.0, cap=-2.0), (X, X, X), "a window of 0 keys or a cap of -2 bounds nothing"),
     ],
 )  # fmt: skip
 def test_says_which_inputs_do_not_fit(op: Attention, shapes: tuple[tuple[int, ...], ...], text: str) -> None:

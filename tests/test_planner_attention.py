@@ -297,8 +297,8 @@ def test_masks_of_windows_are_spread_over_images() -> None:
          + "; %e = reduce(%s) mode=sum axes=[1,2,3]; %y = add(%z, %e)", "'s' is read by 2 nodes"),
         (QKV + SCORES + "%p = softmax(%s) axis=3; " + END.replace("%y =", "%z =")
          + "; %e = reduce(%p) mode=sum axes=[1,2,3]; %y = add(%z, %e)", "the shares: 'p' is read by 2 nodes"),
-        (QKV + SCORES + "%c = tanh(%s); %p = softmax(%c) axis=3; " + END,
-         "the softmax's argument comes from 'c', which is a tanh and neither scales nor masks a product"),
+        (QKV + SCORES + "%c = sigmoid(%s); %p = softmax(%c) axis=3; " + END,
+         "the softmax's argument comes from 'c', which is a sigmoid and neither scales nor masks a product"),
         (QKV + SCORES + "%c = mul(%s, %bias); %p = softmax(%c) axis=3; " + END,
          "the scores are multiplied in 'c' with what is no number"),
         (QKV + SCORES + "%c = compare(%mask, %zero) question=less; %m = where(%c, %least, %s); %h = mul(%m, %half); "

@@ -36,7 +36,7 @@ def test_a_constant_triangle_is_causal() -> None:
     assert node.op == Attention(3, 3, 1.0, causal=True)
     assert node.inputs == ("x", "x", "x")
     assert said(result) == [("o", "recognised attention", "3 heads of 4, 2 queries, scale 1, causal")]
-    other = run(RECOGNISE_ATTENTION, graph(text.replace("{0, -inf, 0, 0}", "{0, -inf, -inf, 0}")))
+    other = run(RECOGNISE_ATTENTION, graph(text.replace("{0, -inf, 0, 0}", "{0, -inf, -inf, -inf}")))
     kept = [node.op for node in other.graph.nodes if isinstance(node.op, Attention)]
     assert kept == [Attention(3, 3, 1.0, endless=True)]
 

@@ -19,15 +19,17 @@ def attention(build: Builder, node: Node) -> fx.Node:
     assert isinstance(op, Attention)
     if op.counted:
         raise Unsupported(f"attention over keys that are counted has no counterpart in torch ('{node.name}')")
+    if op.cap:
+        raise Unsupported(f"attention with a cap of scores has no counterpart in torch ('{node.name}')")
     extents = op.extents([build.graph.type(name) for name in node.inputs])
     rows = _rows(build, node, op, extents.depth)
     heads = (op.heads, op.kv_heads, op.kv_heads)
     q, k, v = (_by_head(build, x, count) for x, count in zip(rows, heads, strict=True))
     mask = _mask(build, node, op, extents.batch) if len(node.inputs) > op.sources else None
     causal = op.causal
-    if causal and mask is not None:
-        hidden = np.where(np.tri(extents.queries, extents.keys, dtype=np.bool_), 0.0, -np.inf)
-        mask, causal = build.call(torch.add, mask, build.buffer(hidden.astype(np.float32))), False
+    if op.window or (causal and mask is not None):
+        hidden = build.buffer(np.where(op.seen(extents.queries, extents.keys), 0.0, -np.inf).astype(np.float32))
+        mask, causal = hidden if mask is None else build.call(torch.add, mask, hidden), False
     made = build.call(
         F.scaled_dot_product_attention, q, k, v, attn_mask=mask, is_causal=causal, scale=op.scale,
         enable_gqa=op.heads != op.kv_heads,

@@ -89,7 +89,9 @@ class Attention:
         if candidate is None:
             return Expense(problem.nbytes, problem.flops)
         tile, shape = _read(candidate)[1], shape_of(problem)
-        needed = 2 * shape.pairs * shape.queries * shape.keys * (shape.depth + shape.columns) // (1 + shape.causal)
+        op = problem.op
+        assert isinstance(op, AttentionOp)
+        needed = 2 * shape.pairs * op.pairs(shape.queries, shape.keys) * (shape.depth + shape.columns)
         more = max(0, tile.flops(shape) - needed)
         why = f"tiles padded from {needed} operations to {needed + more}" if more else ""
         return Expense(problem.nbytes, problem.flops + more, why)

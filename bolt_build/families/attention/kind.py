@@ -115,6 +115,8 @@ POWERS = 16
 """Powers of two that a multiprocessor computes a clock."""
 OPERATIONS = 6
 """Instructions for each score beside its power: scaling, the largest one, the sum, and rounding to half precision."""
+CAPPED = 3
+"""More of them where scores have a cap: a product, a sum and what is left of 1."""
 POLYNOMIAL = 29
 """Instructions that count for a power that is a polynomial: no shape on an H200 gained from those."""
 _HIDDEN = 0.29
@@ -165,6 +167,17 @@ class Load:
     copied: float
     masked: float
     waits: bool = False
+
+
+def powers_of(shape: Shape, scores: float) -> float:
+    """Functions that the special function unit computes for scores: a power each; where they have a cap, a power and a
+    reciprocal more."""
+    return 3 * scores if shape.capped else scores
+
+
+def others_of(shape: Shape, scores: int) -> int:
+    """Instructions for scores beside these."""
+    return (OPERATIONS + (CAPPED if shape.capped else 0)) * scores
 
 
 def beside(load: Load, gpu: Gpu) -> int:

@@ -12,6 +12,7 @@ from bolt_build.families.attention.kind import (
     Kind,
     gpu_of,
     norm,
+    powers_of,
     registers_beside,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
@@ -160,9 +161,10 @@ class PersistentTile:
 
     def _steps(self, shape: Shape, tile: int) -> list[int]:
         """Steps of each warpgroup that has queries of a head's tile."""
-        ends = (tile * self.rows + _ROWS * (group + 1) for group in range(self.groups))
-        reached = (min(end, shape.queries) for end in ends if end - _ROWS < shape.queries)
-        return [ceil((min(shape.keys, end) if shape.causal else shape.keys) / self.keys) for end in reached]
+        firsts = (tile * self.rows + _ROWS * group for group in range(self.groups))
+        begin, _ = shape.span(tile * self.rows, self.rows)
+        ends = (shape.span(first, min(_ROWS, shape.queries - first))[1] for first in firsts if first < shape.queries)
+        return [ceil((end - begin) / self.keys) for end in ends]
 
     def _costs(self, shape: Shape, target: Target, beside: int) -> list[float]:
         """Seconds of the tiles of a head, the longest first: of what a multiprocessor computes for all its warpgroups,
@@ -170,7 +172,7 @@ class PersistentTile:
         gpu, scores = gpu_of(target), _ROWS * self.keys
         clock = target.rate("fp32") / (2 * 128 * gpu.sms)
         products = 2 * scores * sum(shape.of_heads) * gpu.sms / target.rate("fp16")
-        powers, masked = scores / (POWERS * clock), _masked(shape, scores) / clock
+        powers, masked = powers_of(shape, scores) / (POWERS * clock), _masked(shape, scores) / clock
         pace, more = _PACES[self._when], _HIDES if shape.causal else 0.0
         busy = pace.busy * (_PRODUCTS * products + _POWERS * powers + _STEP) + masked
         chain = pace.products * products + pace.powers * powers + pace.step + 2 * masked

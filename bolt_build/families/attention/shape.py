@@ -29,7 +29,7 @@ class Shape:
     must move once. `dtype` is the type of queries, keys, values and results. `counted`: a run tells how many keys are
     no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have rows
     of the mask of their own. `prepared`: these are a constant, which is put in the kernels' order ahead. `of_keys`: all
-    queries of a head share the mask."""
+    queries of a head share the mask. `window` and `capped` are as in the operator."""
 
     batch: int
     heads: int
@@ -48,6 +48,8 @@ class Shape:
     by_query: bool = False
     prepared: bool = False
     of_keys: bool = False
+    window: int = 0
+    capped: bool = False
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -59,6 +61,9 @@ class Shape:
         """What the kernels are instantiated with."""
         if self.prepared:
             return f"{SPACE}::Prepared"
+        if self.window or self.capped:
+            seen = f"{SPACE}::{'Windowed' if self.window else 'Unmasked'}"
+            return f"{SPACE}::Capped<{seen}>" if self.capped else seen
         return self.mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
 
     @property
@@ -81,13 +86,29 @@ class Shape:
         """Heads of all images."""
         return self.batch * self.heads
 
+    def span(self, first: int, rows: int) -> tuple[int, int]:
+        """The first key that any of `rows` queries from `first` on reads, in whole sixteens, and the end of them: what
+        a block goes through."""
+        begin = max(0, first - self.window + 1) // 16 * 16 if self.window else 0
+        last = first + rows
+        end = last if self.causal else last - 1 + self.window if self.window else self.keys
+        return begin, min(self.keys, end)
+
+    def tile_steps(self, rows: int, keys: int) -> list[int]:
+        """Steps of `keys` keys that each tile of `rows` queries takes."""
+        spans = (self.span(first, rows) for first in range(0, self.queries, rows))
+        return [-(-(end - begin) // keys) for begin, end in spans]
+
     def steps(self, rows: int, keys: int) -> float:
         """Steps of `keys` keys that a tile of `rows` queries takes, on average."""
-        whole = -(-self.keys // keys)
-        if not self.causal:
-            return float(whole)
-        tiles = -(-self.queries // rows)
-        return sum(min(whole, -(-(tile + 1) * rows // keys)) for tile in range(tiles)) / tiles
+        if not self.causal and not self.window:
+            return float(-(-self.keys // keys))
+        found = self.tile_steps(rows, keys)
+        return sum(found) / len(found)
+
+    def most_steps(self, rows: int, keys: int) -> int:
+        """Those of the tile that takes most."""
+        return max(self.tile_steps(rows, keys)) if self.window else -(-self.keys // keys)
 
 
 def refuse(problem: KernelProblem) -> str | None:
@@ -111,6 +132,8 @@ def refuse(problem: KernelProblem) -> str | None:
         return "has no kernel for tensors without elements"
     if op.counted and len(problem.inputs) > op.sources:
         return "takes a mask or the number of keys, not both"
+    if (op.window or op.cap) and (op.counted or len(problem.inputs) > op.sources):
+        return f"has {'a window' if op.window else 'a cap'}, or a mask or the number of keys, not both"
     if not op.scale > 0:
         return Reason("scales scores by a number above 0, not by {}", op.scale)
     shape = op.extents([operand.type for operand in problem.inputs])
@@ -134,7 +157,7 @@ def shape_of(problem: KernelProblem) -> Shape:
         found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
         problem.outputs[0].format.dtype, op.counted > 0, mask_images(problem),
-        by_query, by_query and _prepared(problem), bool(masks) and steps[2] == 0,
+        by_query, by_query and _prepared(problem), bool(masks) and steps[2] == 0, op.window, op.cap > 0.0,
     )  # fmt: skip
 
 
@@ -168,7 +191,7 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         group=op.heads // op.kv_heads,
         queries=shape.queries,
         keys=shape.keys,
-        scale=literal(op.scale * log2(e)),
+        scale=literal((op.cap or op.scale) * log2(e)),
         causal=boolean(op.causal),
         safe=boolean(op.safe),
         tied=boolean(op.tied),
@@ -179,6 +202,8 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         mask_steps=braces(mask_steps(problem)),
         mask_images=mask_images(problem),
         mask_scale=literal(1 / op.scale),
+        **({"window": op.window} if op.window else {}),
+        **({"cap_scale": literal(2 * log2(e) * op.scale / op.cap)} if op.cap else {}),
     )
 
 

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-from bolt_build.families.attention.kind import OPERATIONS, WARPS, Kind, Load, Steps, gpu_of, mask_clocks, seconds_of
+from bolt_build.families.attention.kind import (
+    WARPS,
+    Kind,
+    Load,
+    Steps,
+    gpu_of,
+    mask_clocks,
+    others_of,
+    powers_of,
+    seconds_of,
+)
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
@@ -89,10 +99,10 @@ class WarpTile:
         read = 2 * self.down * self.keys * (deep + wide)
         threads, shared = 32 * self._warps, self.shared_bytes(shape)
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
-        others = OPERATIONS * scores + 2 * self.rows * wide
-        masked = mask_clocks(shape, scores)
-        load = Load(threads, self._registers(shape), shared, scores, others, products, read, copied, masked)
-        steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
+        others = others_of(shape, scores) + 2 * self.rows * wide
+        powers, masked = powers_of(shape, scores), mask_clocks(shape, scores)
+        load = Load(threads, self._registers(shape), shared, powers, others, products, read, copied, masked)
+        steps = Steps(shape.steps(self.rows, self.keys), shape.most_steps(self.rows, self.keys))
         return seconds_of(shape, load, self._blocks(shape), steps, gpu_of(target).warp_mma_share, WARPS, target)
 
     def flops(self, shape: Shape) -> int:

@@ -8,13 +8,14 @@ from itertools import product
 from math import ceil
 
 from bolt_build.families.attention.kind import (
-    OPERATIONS,
     POLYNOMIAL,
     WARPGROUPS,
     Kind,
     Load,
     Steps,
     mask_clocks,
+    others_of,
+    powers_of,
     registers_beside,
     seconds_of,
 )
@@ -110,6 +111,8 @@ class WarpgroupTile:
             return Reason("copies {} steps ahead, there are {}", self.stages, steps)
         if self.every and (shape.mask or (steps == 1 and shape.keys % self.keys)):
             return "polynomials are for steps in which no key is hidden, here are none"
+        if self.every and (shape.window or shape.capped):
+            return "polynomials are for queries that read all keys, and scores without a cap"
         if self.turns and self.groups == 1:
             return "turns are for several warpgroups"
         if self.ahead and self.stages == 1:
@@ -133,12 +136,12 @@ class WarpgroupTile:
         read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
         polynomials = scores / self.every if self.every else 0.0
-        others = OPERATIONS * scores + POLYNOMIAL * polynomials + 2 * self.rows * wide
+        others = others_of(shape, scores) + POLYNOMIAL * polynomials + 2 * self.rows * wide
         load = Load(
-            128 * self.groups, self.room(), self.shared_bytes(shape), scores - polynomials, others, products, read,
-            copied, mask_clocks(shape, scores, copies=True), waits=self.stages == 1,
+            128 * self.groups, self.room(), self.shared_bytes(shape), powers_of(shape, scores) - polynomials, others,
+            products, read, copied, mask_clocks(shape, scores, copies=True), waits=self.stages == 1,
         )  # fmt: skip
-        steps = Steps(shape.steps(self.rows, self.keys), ceil(shape.keys / self.keys))
+        steps = Steps(shape.steps(self.rows, self.keys), shape.most_steps(self.rows, self.keys))
         pace = replace(WARPGROUPS, alone=_AHEAD * WARPGROUPS.alone) if self.ahead else WARPGROUPS
         return seconds_of(shape, load, self._blocks(shape), steps, 1.0, pace, target)
 

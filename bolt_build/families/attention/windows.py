@@ -127,6 +127,8 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
         return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
     if shape.counted:
         return "has no kernel that counts keys"
+    if shape.window or shape.capped:
+        return "has images of which each query reads all keys, and scores without a cap"
     if shape.queries > _ROWS or shape.keys > 2 * _ROWS:
         most = (_ROWS, 2 * _ROWS, shape.queries, shape.keys)
         return Reason("has images of at most {} queries and {} keys, not of {} and {}", *most)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.cxx import literal
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.stages import aligned
 from bolt_build.graph.ops.attention import Attention, images_of
@@ -31,3 +32,9 @@ def mask_images(problem: KernelProblem) -> int:
 def keys_there(op: Attention) -> dict[str, str]:
     """The field of kernels' parameters that says how many keys are no padding, where a run tells that."""
     return {"there": f"r.size({op.counted})"} if op.counted else {}
+
+
+def bounds(op: Attention) -> dict[str, str]:
+    """The fields of kernels' parameters for a window of keys and a cap of scores, where there are any."""
+    found = {"window": str(op.window)} if op.window else {}
+    return found | ({"cap": literal(op.cap)} if op.cap else {})

@@ -6,7 +6,7 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.attention import keys_there, mask_images, mask_steps
+from bolt_build.families.common.attention import bounds, keys_there, mask_images, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import may_share
@@ -239,6 +239,7 @@ def _emit_attention(problem: KernelProblem, at: StepExpressions) -> StepCode:
         safe=boolean(op.safe),
         tied=boolean(op.tied),
         **keys_there(op),
+        **bounds(op),
     )
     first = (0, own, own + kv) if op.packed else (0, 0, 0)
     pointers = [

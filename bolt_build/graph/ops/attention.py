@@ -47,6 +47,8 @@ class Attention(Op):
     reads no key, because the mask hides all of them by infinity, gives the mean of all values: models hide keys by a
     finite number that no score changes, so that all have one score, and half precision or a pass makes it infinite. If
     the model itself hides by infinity, such a query gives NaN (`endless`), or 0 where the softmax is `safe`.
+    A `window` above 0 leaves query i the keys i - window + 1 to i + window - 1, up to i if `causal`, for S <= T.
+    A `cap` above 0 bounds scores before the mask is added: c tanh(scale Q K^T / c), as in Gemma 2.
     If `counted`, T is the extent of the engine's dimension of this number (from 1 on), and keys that a run pads it with
     are not read.
     """
@@ -62,6 +64,8 @@ class Attention(Op):
     safe: bool = False
     counted: int = field(default=0, metadata=UNSAID)
     endless: bool = field(default=False, metadata=UNSAID)
+    window: int = field(default=0, metadata=UNSAID)
+    cap: float = field(default=0.0, metadata=UNSAID)
 
     @property
     def tied(self) -> bool:
@@ -102,6 +106,10 @@ class Attention(Op):
             if t.rank != 3:
                 raise ShapeError(f"input {list(t.shape)} must have batch, rows and elements of a row")
         shape = self.extents(inputs)
+        if self.window < 0 or not self.cap >= 0.0:
+            raise ShapeError(f"a window of {self.window} keys or a cap of {self.cap:g} bounds nothing")
+        if self.window and shape.queries > shape.keys:
+            raise ShapeError(f"{shape.queries} queries have windows of keys, of which there are {shape.keys}")
         if not self.packed:
             q, k, v = inputs[:3]
             if k.shape[0] != q.shape[0] or v.shape[:2] != k.shape[:2]:
@@ -119,12 +127,14 @@ class Attention(Op):
         q, k, v = (self._by_head(x, heads) for x, heads in self._sources(inputs))
         with np.errstate(all="ignore"):
             scores = q @ k.swapaxes(-1, -2) * self.scale
+            if self.cap:
+                scores = self.cap * np.tanh(scores / self.cap)
             if len(inputs) > self.sources:
                 mask = widened(inputs[-1])
                 images = images_of(mask.shape, len(scores))
                 scores = scores + (np.tile(mask, (len(scores) // images, 1, 1, 1)) if images > 1 else mask)
-            if self.causal:
-                scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+            if self.causal or self.window:
+                scores = np.where(self.seen(*scores.shape[-2:]), scores, -np.inf)
             top = scores.max(axis=-1, keepdims=True)
             powers = np.exp(scores - top)
             shares = powers / powers.sum(axis=-1, keepdims=True)
@@ -137,11 +147,35 @@ class Attention(Op):
         rows = result.swapaxes(1, 2).reshape(batch, queries, heads * columns)
         return (narrowed(rows, inputs[0].dtype),)
 
+    def seen(self, queries: int, keys: int) -> Array:
+        """Which keys each query reads, whatever a mask hides: bool [queries, keys]."""
+        seen = np.tri(queries, keys, dtype=np.bool_) if self.causal else np.ones((queries, keys), np.bool_)
+        if self.window:
+            seen &= np.tri(queries, keys, self.window - 1, np.bool_)
+            seen &= ~np.tri(queries, keys, -self.window, np.bool_)
+        return seen
+
+    def keys_of(self, query: int, keys: int) -> tuple[int, int]:
+        """The first key that a query reads, and the first behind it that it does not."""
+        first = max(0, query - self.window + 1) if self.window else 0
+        end = query + 1 if self.causal else query + self.window if self.window else keys
+        return first, min(keys, end)
+
+    def pairs(self, queries: int, keys: int) -> int:
+        """How many keys all queries of a head read; of a triangle half of all are counted."""
+        if not self.window:
+            return queries * keys // (2 if self.causal else 1)
+        query = np.arange(queries)
+        end = query + 1 if self.causal else query + self.window
+        return int((np.minimum(keys, end) - np.maximum(0, query - self.window + 1)).sum())
+
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-        """Two products, and five operations of the softmax for each score; half of them where `causal`."""
+        """Two products, and five operations of the softmax for each score that is read."""
         shape = self.extents(inputs)
-        scores = shape.batch * self.heads * shape.queries * shape.keys
-        return scores * (2 * (shape.depth + shape.columns) + 5) // (2 if self.causal else 1)
+        each = 2 * (shape.depth + shape.columns) + 5
+        if self.window:
+            return shape.batch * self.heads * self.pairs(shape.queries, shape.keys) * each
+        return shape.batch * self.heads * shape.queries * shape.keys * each // (2 if self.causal else 1)
 
     def workspace(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         shape = self.extents(inputs)
@@ -188,7 +222,7 @@ class Attention(Op):
             hidden |= {step for step, tail in at.tails(name).items() if at.axis(name, step) == last and tail.hidden}
         queries, keys = rows[0], set().union(*rows[-2:])
         if keys - hidden and not (self.causal and keys <= queries):
-            alone = len(node.inputs) == self.sources and keys == {1}
+            alone = len(node.inputs) == self.sources and keys == {1} and not self.window
             if not (alone and at.counts(node.name, at.shape(node.inputs[self.sources // 2])[1])):
                 raise PaddingReaches("is attention over it without a mask that an input gives")
         return found

@@ -3,15 +3,17 @@
 Scales may stand on scores, queries or keys; masks may be added, or chosen in the place of scores; softmax may be made
 safe against rows without a key. Queries, keys and values are followed back to the tensors that they are slices of.
 
-A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`. Beside another
-mask it does so only where it hides by infinity: a row of which both masks together leave nothing sees all keys that one
-of them hides by a finite number. So does a triangle of booleans, of which the keys that are there are chosen: decoders
-with padding have it so, and keys are masked beside it. A constant mask of zeros alone, which all heads share, is none:
-exporters leave one where a model was given no padding.
+A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`, and a `window`
+where it shows a band of keys around each query's own place. Beside another mask a triangle does so only where it hides
+by infinity, or where the other is a bias that hides nothing: a row of which both masks together leave nothing sees all
+keys that one of them hides by a finite number. So does a triangle of booleans, of which the keys that are there are
+chosen: decoders with padding have it so, and keys are masked beside it. A constant mask of zeros alone, which all heads
+share, is none: exporters leave one where a model was given no padding. A hyperbolic tangent of scores is a `cap`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -40,9 +42,10 @@ from bolt_build.planner.passes.attention_operands import (
     rows_of,
     rows_operand,
 )
-from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, scores_of, shares_of
+from bolt_build.planner.passes.attention_scores import Mask, Scores, Shares, scores_of, shares_of
+from bolt_build.planner.passes.attention_seen import Seen, seen_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
-from bolt_build.planner.passes.hiding_masks import apart, hiding_of
+from bolt_build.planner.passes.hiding_masks import apart, hiding_of, may_hide
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
@@ -158,22 +161,27 @@ def _build(
         sources = [*both, rows_of(editor, chain, v)]
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
-    causal, masks, dtype = False, list[Addend](), editor.type(softmax.inputs[0]).dtype
+    seen, masks, dtype = Seen(False), list[Addend](), editor.type(softmax.inputs[0]).dtype
     hiding = hiding_of(editor, scores.masks)
     all_masks = [part for mask in hiding.masks for part in apart(editor, mask)]
     for mask in all_masks:
         array = _array(editor, mask)
-        if array is not None and _is_triangle(array, queries, keys) and (len(all_masks) == 1 or _is_endless(array)):
-            causal = True
+        if array is not None and (found := _seen(editor, mask, array, all_masks, (queries, keys))) is not None:
+            seen = found
             continue
         if array is not None and _is_nothing(array, None if mask.hidden is not None else editor.constant(mask.value)):
             continue
         masks.append(Addend(_added(editor, chain, mask, array, dtype), mask.shape))
+    if scores.cap and masks:
+        return f"'{masks[0].value}' is added to scores that are capped"
     read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
     safe = shares.safe and not hiding.tied and bool(masks)
     endless = hiding.endless and not safe and bool(masks)
-    op = Attention(heads, heads // k.repeats, scale, causal, packed is not None, safe, endless=endless)
+    op = Attention(
+        heads, heads // k.repeats, scale, seen.causal, packed is not None, safe, endless=endless, window=seen.window,
+        cap=scores.cap,
+    )  # fmt: skip
     return _put(editor, journal, op, (*sources, *read), chain, result)
 
 
@@ -193,10 +201,11 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
     chain = Chain(editor, f"{node.name}.rows")
     packed = packed_rows(editor, chain, q, k, v)
     sources = [rows_of(editor, chain, each) for each in (q, k, v)] if packed is None else [packed]
-    masks, causal = node.inputs[3:], op.causal
+    masks, seen = node.inputs[3:], Seen(op.causal, op.window)
     array = _once(editor.constant(masks[0])) if masks else None
-    if array is not None and _is_triangle(array, shape.queries, shape.keys):
-        masks, causal = (), True
+    found = None if array is None or op.window else seen_of(array, shape.queries, shape.keys)
+    if found is not None:
+        masks, seen = (), Seen(found.causal or op.causal, found.window)
     elif array is not None and _is_nothing(array, editor.constant(masks[0])):
         masks = ()
     elif array is not None and array.shape != editor.type(masks[0]).shape:
@@ -205,8 +214,8 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
         every = shape.batch, op.heads, shape.queries, shape.keys
         masks = (mask_of(editor, chain, [Addend(masks[0], every)], shape.batch, op.heads),)
     made = replace(
-        op, kv_heads=op.kv_heads // k.repeats, scale=op.scale * q.scale * k.scale, causal=causal,
-        packed=packed is not None, safe=op.safe and bool(masks), endless=op.endless and bool(masks),
+        op, kv_heads=op.kv_heads // k.repeats, scale=op.scale * q.scale * k.scale, causal=seen.causal,
+        window=seen.window, packed=packed is not None, safe=op.safe and bool(masks), endless=op.endless and bool(masks),
     )  # fmt: skip
     inputs = (*sources, *masks)
     if (made, inputs) == (op, node.inputs) and len(result.ops) >= len(result.nodes) - 1:
@@ -274,7 +283,7 @@ def _array(editor: GraphEditor, mask: Mask) -> Array | None:
         return array if mask.factor == 1.0 else np.asarray(array * np.float32(mask.factor))
     chosen = array if mask.where else ~array
     added = np.where(chosen, np.float32(mask.hidden), np.float32(0.0))
-    if added.size > MOST_FOLDED and added.any() and (added.ndim < 2 or not _is_triangle(added, *added.shape[-2:])):
+    if added.size > MOST_FOLDED and added.any() and (added.ndim < 2 or seen_of(added, *added.shape[-2:]) is None):
         return None
     return added
 
@@ -291,20 +300,25 @@ def _once(mask: Array | None) -> Array | None:
     return mask
 
 
-def _is_triangle(array: Array, queries: int, keys: int) -> bool:
-    """Whether the mask hides all keys behind a query's own place, and no others."""
-    if array.shape[-2:] != (queries, keys) or array.size != queries * keys or queries == 1:
-        return False
-    lower = np.tri(queries, keys, dtype=np.bool_)
-    mask = array.reshape(queries, keys)
-    return bool((mask[lower] == 0.0).all() and (mask[~lower] <= LEAST).all())
-
-
 def _is_nothing(array: Array, given: Array | None) -> bool:
     """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, unless all heads share it
     as it was `given`."""
     shared = given is None or given.ndim < 3 or given.shape[-3] == 1
     return shared and not array.any()
+
+
+def _seen(
+    editor: GraphEditor, mask: Mask, array: Array, masks: Sequence[Mask], extents: tuple[int, int]
+) -> Seen | None:
+    """Which keys a constant mask shows to each of `extents` queries and keys, where that is all it does: those that it
+    hides are hidden whatever the others of `masks` add. It hides by infinity, or they are biases that hide nothing, as
+    ALiBi's. Kernels take a window alone."""
+    found = seen_of(array, *extents)
+    others = [each for each in masks if each is not mask]
+    if found is None or (found.window and others):
+        return None
+    kept = _is_endless(array) or not any(each.hidden is not None or may_hide(editor, each.value) for each in others)
+    return found if kept else None
 
 
 def _is_endless(array: Array) -> bool:
@@ -342,6 +356,10 @@ def _said(editor: GraphEditor, made: Node) -> str:
     words += f", scale {op.scale:.6g}"
     if op.causal:
         words += ", causal"
+    if op.window:
+        words += f", windows of {op.window} keys" + ("" if op.causal else " to either side")
+    if op.cap:
+        words += f", scores capped at {op.cap:.6g}"
     if len(made.inputs) > op.sources:
         words += f", mask {list(editor.type(made.inputs[-1]).shape)}"
     if op.safe:

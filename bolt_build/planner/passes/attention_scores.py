@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import isinf
 
 from bolt_build.graph.ir import Node, Op
+from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.logic import Ask, Where
 from bolt_build.graph.ops.matmul import MatMul
@@ -40,13 +41,15 @@ class Mask:
 @dataclass(frozen=True)
 class Scores:
     """scale * factors * product + masks, the first mask added last. `factors` have one number for all scores of a
-    matrix. `inside` are the values from the product to the softmax's argument."""
+    matrix. `inside` are the values from the product to the softmax's argument. Where there is a `cap`, what masks are
+    added to is cap * tanh(scale * factors * product / cap)."""
 
     product: Node
     scale: float
     masks: tuple[Mask, ...]
     inside: tuple[str, ...]
     factors: tuple[str, ...] = ()
+    cap: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ def scores_of(editor: GraphEditor, value: str) -> Scores | str:
             return _scaled(editor, node, inside)
         case Binary("add" | "sub"):
             return _masked(editor, node, inside)
+        case Activation("tanh"):
+            return _capped(_behind(editor, rest, inside))
         case Binary("max"):
             sides = [side for side in node.inputs if (number(editor, side) or 0.0) > LEAST]
             if len(sides) == 1:
@@ -114,7 +119,20 @@ def _behind(
     if len(kept) != len(found.masks):
         return f"'{found.masks[scaled.index(None)].value}' is scaled together with the scores"
     masks = kept if mask is None else (mask, *kept)
-    return replace(found, scale=found.scale * scale, masks=masks, inside=(*inside, *found.inside))
+    if found.cap and scale <= 0.0:
+        return f"scores that are capped are multiplied by {scale:g}"
+    # Behind a cap a factor is one of the cap, and what is bounded stays what it is.
+    bounded = replace(found, scale=found.scale * scale, cap=found.cap * scale)
+    return replace(bounded, masks=masks, inside=(*inside, *found.inside))
+
+
+def _capped(found: Scores | str) -> Scores | str:
+    """The hyperbolic tangent of scores, which is 1 at most."""
+    if isinstance(found, str):
+        return found
+    if found.masks or found.cap:
+        return "a hyperbolic tangent bounds what is no scaled product alone"
+    return replace(found, cap=1.0)
 
 
 def _scaled(editor: GraphEditor, node: Node, inside: tuple[str, ...]) -> Scores | str:
@@ -146,6 +164,8 @@ def _multiplied(found: Scores | str, factor: str, shape: tuple[int, ...], editor
         return found
     if found.masks:
         return f"'{found.masks[0].value}' is scaled together with the scores"
+    if found.cap:
+        return f"'{factor}' multiplies scores that are capped"
     if editor.type(found.product.outputs[0]).shape != shape:
         return f"'{factor}' multiplies scores in other groups than '{found.product.name}' makes"
     return replace(found, factors=(*found.factors, factor))

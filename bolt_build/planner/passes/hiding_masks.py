@@ -48,7 +48,7 @@ def hiding_of(editor: GraphEditor, masks: Sequence[Mask]) -> Hiding:
     arrays = [array for array in map(editor.constant, others) if array is not None]
     endless = any(isinf(mask.hidden or 0.0) for mask in hiding) or any(np.isneginf(array).any() for array in arrays)
     # Of two that hide, a key that both hide has no share of the mean.
-    if endless or len(hiding) != 1 or any(_may_hide(editor, value) for value in others):
+    if endless or len(hiding) != 1 or any(may_hide(editor, value) for value in others):
         return Hiding(tuple(masks), False, endless)
     return Hiding(tuple(each if each.hidden is None else replace(each, hidden=-inf) for each in chosen), True, False)
 
@@ -62,7 +62,7 @@ def _addends(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
     return parts if any(_chosen(editor, part).hidden is not None for part in parts) else (mask,)
 
 
-def _may_hide(editor: GraphEditor, value: str) -> bool:
+def may_hide(editor: GraphEditor, value: str) -> bool:
     """Whether a mask may have numbers that hide keys: it is made of large constants, or of numbers that are given."""
     waiting, seen = [value], {value}
     while waiting:

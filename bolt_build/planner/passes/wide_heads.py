@@ -51,8 +51,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 def _obstacle(editor: GraphEditor, node: Node, op: Attention, shape: AttentionShape) -> str | None:
     """Why it stays attention, None where products compute the same."""
-    if op.causal or op.safe or op.counted:
+    if op.causal or op.safe or op.counted or op.window:
         return "which keys a query reads is part of it"
+    if op.cap:
+        return "its scores have a cap"
     if op.kv_heads not in (1, op.heads):
         return f"{op.heads} heads share {op.kv_heads} of keys and values"
     if len(node.inputs) > op.sources and images_of(editor.type(node.inputs[-1]).shape, shape.batch) not in (

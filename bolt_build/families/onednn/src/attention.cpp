@@ -38,19 +38,33 @@ inline float power_of_e(float x) {
   return x != x ? x : x > -87.0f ? p * scale : 0.0f;
 }
 
-/// The largest score of a row with its mask added, which is written back; keys from `seen` on are hidden.
-float masked(float* score, Index count, Index seen, const float* mask, Index step) {
-  const Index visible = std::clamp<Index>(seen, 0, count);
+/// c tanh(score / c) of a row: within c times two units in the last place of 1.
+void cap(float* score, Index count, float c) {
+  const float inverse = -2.0f / c;
+#pragma omp simd
+  for (Index i = 0; i < count; ++i) {
+    // tanh |x| by a power of at most 1
+    const float size = score[i] < 0.0f ? -score[i] : score[i], power = power_of_e(size * inverse);
+    const float bounded = c * ((1.0f - power) / (1.0f + power));
+    score[i] = score[i] < 0.0f ? -bounded : bounded;
+  }
+}
+
+/// The largest score of a row with its mask added, which is written back; keys in front of `first` and from `seen` on are
+/// hidden.
+float masked(float* score, Index count, Index first, Index seen, const float* mask, Index step) {
+  const Index visible = std::clamp<Index>(seen, 0, count), begin = std::clamp<Index>(first, 0, visible);
   if (mask != nullptr && step == 1) {
 #pragma omp simd
-    for (Index i = 0; i < visible; ++i) score[i] += mask[i];
+    for (Index i = begin; i < visible; ++i) score[i] += mask[i];
   } else if (mask != nullptr) {
-    for (Index i = 0; i < visible; ++i) score[i] += mask[i * step];
+    for (Index i = begin; i < visible; ++i) score[i] += mask[i * step];
   }
+  std::fill(score, score + begin, -INFINITY);
   std::fill(score + visible, score + count, -INFINITY);
   float top = -INFINITY;
 #pragma omp simd reduction(max : top)
-  for (Index i = 0; i < visible; ++i) top = score[i] > top ? score[i] : top;
+  for (Index i = begin; i < visible; ++i) top = score[i] > top ? score[i] : top;
   return top;
 }
 
@@ -79,8 +93,10 @@ bool block(const AttentionShape& s, Index image, Index head, Index first, Index 
   const float* values = v + image * s.keys * s.row[2] + shared * s.columns;
   float* out = output + (image * s.queries + first) * out_row + head * s.columns;
   const Index there = s.there == nullptr ? s.keys : std::min<Index>(s.keys, *s.there);
-  const Index all = s.causal ? std::min(there, first + rows) : there;
-  for (Index key = 0; key < all; key += keys_of_tile) {
+  const Index end_of_window = s.window > 0 ? first + rows - 1 + s.window : there;
+  const Index all = std::min(there, s.causal ? first + rows : end_of_window);
+  const Index begin = s.window > 0 ? std::max<Index>(0, first - s.window + 1) : 0;
+  for (Index key = begin; key < all; key += keys_of_tile) {
     const Index count = std::min(keys_of_tile, all - key);
     if (dnnl_sgemm('N', 'T', rows, count, s.depth, s.scale, queries, s.row[0], keys + key * s.row[1], s.row[1], 0.0f,
                    score, count) != dnnl_success)
@@ -90,17 +106,20 @@ bool block(const AttentionShape& s, Index image, Index head, Index first, Index 
       const float* from =
           mask == nullptr ? nullptr
                           : mask + image % s.mask_images * s.mask[0] + head * s.mask[1] + (first + i) * s.mask[2] + key * s.mask[3];
-      const float best = masked(row, count, s.causal ? first + i + 1 - key : count, from, s.mask[3]);
+      if (s.cap > 0.0f) cap(row, count, s.cap);
+      const Index own = first + i - key, hidden = s.window > 0 ? own - s.window + 1 : 0;
+      const Index seen = s.causal ? own + 1 : s.window > 0 ? own + s.window : count;
+      const float best = masked(row, count, hidden, seen, from, s.mask[3]);
       const float old = top[i];
       top[i] = best > old ? best : old;
       const float shrink = old == -INFINITY ? 0.0f : power_of_e(old - top[i]);
       sum[i] = sum[i] * shrink + powers(row, count, top[i]);
-      if (key == 0) continue;
+      if (key == begin) continue;
 #pragma omp simd
       for (Index c = 0; c < s.columns; ++c) out[i * out_row + c] *= shrink;
     }
     if (dnnl_sgemm('N', 'N', rows, s.columns, count, 1.0f, score, count, values + key * s.row[2], s.row[2],
-                   key == 0 ? 0.0f : 1.0f, out, out_row) != dnnl_success)
+                   key == begin ? 0.0f : 1.0f, out, out_row) != dnnl_success)
       return false;
   }
   for (Index i = 0; i < rows; ++i) {

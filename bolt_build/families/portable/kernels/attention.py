@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.attention import keys_there, mask_images, mask_steps
+from bolt_build.families.common.attention import bounds, keys_there, mask_images, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
@@ -35,6 +35,7 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
         mask_images=mask_images(problem),
         scale=literal(op.scale),
         **keys_there(op),
+        **bounds(op),
     )
     types = [COMPUTED[problem.inputs[index].format.dtype] for index in range(op.sources)] * (3 // op.sources)
     pointers = list(at.inputs[: op.sources]) * (3 // op.sources)

@@ -46,6 +46,11 @@ struct Unmasked {};
 /// The same; and instead of a mask there is a number of the device's memory, as many keys as there are: those behind are
 /// padding, which is not read. Null: all.
 struct Counted {};
+/// No mask, but a window: a query reads keys that lie fewer than `Arguments::window` from its own place.
+struct Windowed {};
+/// Scores are c tanh(score / c). `Seen` is Unmasked or Windowed.
+template <typename Seen>
+struct Capped {};
 /// A constant mask in half precision, in the order in which lanes hold scores. Sixteen queries by sixteen keys lie together,
 /// eight elements of each lane: two neighbours of a row and of the eighth row below it, and the same eight keys further.
 /// Blocks of the next keys follow, then of the next queries. It is divided by the scale already, and of each row the
@@ -78,7 +83,8 @@ struct Rows {
 /// `scale` is positive, and multiplied by log2(e) already. `mask_steps` are elements of the mask from one image, head,
 /// query and key to the next, 0 where they share it; behind `mask_images` images it begins anew, and `mask_scale` times
 /// `scale` is log2(e). `causal`: query i reads keys 0 to i alone. A query that reads no key gives NaN, 0 if
-/// `safe`, and the mean of all values if `tied`.
+/// `safe`, and the mean of all values if `tied`. Where scores are capped by c, `scale` is c log2(e), and `cap_scale` times
+/// a product is what 2 has the power e^(2 score / c) of.
 struct Arguments {
   int batch, heads, group, queries, keys;
   float scale;
@@ -87,6 +93,8 @@ struct Arguments {
   Index mask_steps[4];
   int mask_images;
   float mask_scale;
+  int window = 0;
+  float cap_scale = 0.0f;
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
@@ -114,7 +122,7 @@ inline Arguments divided(const Arguments& a, Index tiles, int length = 0) {
 }
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
-/// Unmasked, Counted, Prepared or the element type of the mask.
+/// Unmasked, Counted, Windowed, Capped, Prepared or the element type of the mask.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
           typename Element, typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,

@@ -57,10 +57,16 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   };
   static constexpr int shared_bytes = q_stages * groups * q_bytes + loop_bytes + sizeof(Barriers);
 
-  using Work = PersistentWork<rows, keys>;
+  using Work = PersistentWork<rows, keys, Mask>;
   using Scores = float[scores][4];
   using Results = float[results][4];
   using Powers = std::uint32_t[keys / 16][4];
+
+  /// The end of the keys that a warpgroup's queries from `first_row` on read, of which there are some.
+  static __device__ int own_end(const Arguments& a, int first_row) {
+    const int end = min(a.queries, first_row + 64);
+    return windowed<Mask> ? end_of<Mask>(a, end - 1) : end;
+  }
 
   static __device__ unsigned char* mask_memory(unsigned char* memory) {
     return memory + q_stages * groups * q_bytes + stages * (k_bytes + v_bytes);
@@ -92,7 +98,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
 #pragma unroll
         for (int part = 0; part < parts; ++part)
           copy_box(k_memory + ring.stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[ring.stage], part * width,
-                   step * keys, of_keys, work.image);
+                   work.begin + step * keys, of_keys, work.image);
         if constexpr (by_rows)
 #pragma unroll 1
           for (int group = 0; group < groups; ++group)
@@ -107,7 +113,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
 #pragma unroll
         for (int part = 0; part < parts_v; ++part)
           copy_box(v_memory + ring.stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[ring.stage],
-                   part * width_v, step * keys, of_keys, work.image);
+                   part * width_v, work.begin + step * keys, of_keys, work.image);
         ring.advance();
       }
       of_q.advance();
@@ -211,8 +217,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         there = min(there, masks_of(memory).steps[tile % in_flight]);
       }
       // Keys behind its last query are others', and those of a step that its queries do not need.
-      const int needed = first_row < a.queries ? (min(a.queries, first_row + 64) + keys - 1) / keys : 0;
-      const int steps = a.causal || needed == 0 ? min(there, needed) : there;
+      const int needed = first_row < a.queries ? (own_end(a, first_row) - work.begin + keys - 1) / keys : 0;
+      const int steps = a.causal || windowed<Mask> || needed == 0 ? min(there, needed) : there;
       const auto leave_rest = [&] {
 #pragma unroll 1
         for (int step = steps; step < work.steps; ++step) {
@@ -233,6 +239,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       }
       TwoRows two_rows;
       float shrink[2];
+      const auto key_of = [&](int step) { return work.begin + step * keys; };
       // Of a step, before its keys are waited for.
       const auto load_mask = [&](int step) {
         const int key = step * keys + lane % 4 * 2;
@@ -242,16 +249,19 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           begin_with_pieces(reinterpret_cast<const Half*>(mask_memory(memory) + of_k.stage * step_bytes + warp * part_bytes), score);
         } else if constexpr (by_keys) {
           const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
-          const bool hides_some = a.causal && hides(a, first_row, (step + 1) * keys);
+          const bool hides_some = a.causal && hides<Mask>(a, first_row, 64, key_of(step), key_of(step + 1));
           fresh = !part.counts && !hides_some;
           if (!fresh) part.begin(lane, score);
-          if (hides_some) hide(a, query, key, score);
+          if (hides_some) hide<Mask>(a, query, key, score);
         }
       };
-      const auto hidden = [&](int step) { return !masked<Mask> && hides(a, first_row, (step + 1) * keys); };
+      const auto hidden = [&](int step) {
+        return !masked<Mask> && hides<Mask>(a, first_row, 64, key_of(step), key_of(step + 1));
+      };
       const auto exact_powers = [&](int step) {
+        cap<Mask>(a, score);
         if (hidden(step)) {
-          hide(a, query, step * keys + lane % 4 * 2, score);
+          hide<Mask>(a, query, key_of(step) + lane % 4 * 2, score);
           return soften_where_grown<true>(a.scale, score, two_rows, shrink);
         }
         return soften_where_grown<false>(a.scale, score, two_rows, shrink);
@@ -259,6 +269,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       // Whether what was summed up before must be multiplied with `shrink`.
       const auto powers = [&](int step) {
         if (step > 0 && !hidden(step)) {
+          cap<Mask>(a, score);
           if (soften_as_before(a.scale, score, two_rows)) return false;
           if constexpr (masked<Mask>) load_mask(step);
           if (fresh)

@@ -35,18 +35,19 @@ __device__ inline void end_turn(int group) {
   if (groups > 3 && group == 2) asm volatile("bar.arrive 7, 256;" ::: "memory");
 }
 
-/// A tile of a block's: which queries of which head, and how many steps of keys.
-template <int rows, int keys>
+/// A tile of a block's: which queries of which head, with which key they begin, and how many steps of keys.
+template <int rows, int keys, typename Mask>
 struct PersistentWork {
-  int head, image, first_row, steps;
+  int head, image, first_row, begin, steps;
 
   __device__ PersistentWork(const PersistentArguments& p, const Arguments& a, int index) {
     const Place place(a, index, p.tiles);
     head = place.head;
     image = place.image;
     first_row = place.tile * rows;
-    const int end = a.causal ? min(a.keys, min(a.queries, first_row + rows)) : a.keys;
-    steps = (end + keys - 1) / keys;
+    begin = begin_of<Mask>(a, first_row);
+    const int end = end_of<Mask>(a, min(a.queries, first_row + rows) - 1);
+    steps = (end - begin + keys - 1) / keys;
   }
 };
 

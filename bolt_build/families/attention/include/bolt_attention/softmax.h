@@ -79,7 +79,11 @@ __device__ inline Arguments counted(const Arguments& a) {
 }
 
 template <typename Mask>
-constexpr bool masked = !std::is_same_v<Mask, Unmasked> && !std::is_same_v<Mask, Counted>;
+constexpr bool capped = std::is_same_v<Mask, Capped<Unmasked>> || std::is_same_v<Mask, Capped<Windowed>>;
+template <typename Mask>
+constexpr bool windowed = std::is_same_v<Mask, Windowed> || std::is_same_v<Mask, Capped<Windowed>>;
+template <typename Mask>
+constexpr bool masked = !std::is_same_v<Mask, Unmasked> && !std::is_same_v<Mask, Counted> && !windowed<Mask> && !capped<Mask>;
 
 /// Which queries a block computes, of which head and image.
 struct Place {
@@ -107,25 +111,59 @@ __device__ inline int mask_of(const Arguments& a, int image, int head) {
   return own * static_cast<int>(a.mask_steps[0]) + head * static_cast<int>(a.mask_steps[1]);
 }
 
-/// The first key that a query does not read.
-__device__ inline int end_of(const Arguments& a, int query) { return a.causal ? min(a.keys, query + 1) : a.keys; }
+/// The end of the keys that a query reads; of a window that begins in front of it too.
+template <typename Mask>
+__device__ inline int end_of(const Arguments& a, int query) {
+  if constexpr (windowed<Mask>) return min(a.keys, a.causal ? query + 1 : query + a.window);
+  return a.causal ? min(a.keys, query + 1) : a.keys;
+}
+/// The first key that a query reads.
+template <typename Mask>
+__device__ inline int first_of(const Arguments& a, int query) {
+  return windowed<Mask> ? max(0, query - a.window + 1) : 0;
+}
+/// Where a block begins whose first query this is: copies begin with whole sixteens.
+template <typename Mask>
+__device__ inline int begin_of(const Arguments& a, int query) {
+  return windowed<Mask> ? first_of<Mask>(a, query) / 16 * 16 : 0;
+}
 
-/// Whether a key in front of `end` is hidden from a query from `query` on: the same for all of them.
-__device__ inline bool hides(const Arguments& a, int query, int end) { return end > end_of(a, query); }
+/// Whether a key from `key` on and in front of `end` is hidden from one of `queries` from `query` on.
+template <typename Mask>
+__device__ inline bool hides(const Arguments& a, int query, int queries, int key, int end) {
+  if constexpr (windowed<Mask>)
+    if (key < first_of<Mask>(a, query + queries - 1)) return true;
+  return end > end_of<Mask>(a, query);
+}
 
 /// Scores of two rows, the second eight below the first, become minus infinity where a key is hidden. A lane has two
 /// columns of every eight, the first of them `key`. Where scores begin with something, with zeros too, this is done to that
 /// while queries and keys are copied, for products are added to it; and powers are the same for all keys.
-template <int scores>
+template <typename Mask, int scores>
 __device__ inline void hide(const Arguments& a, int query, int key, float (&score)[scores][4]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int end = end_of(a, query + 8 * r) - key;
+    const int end = end_of<Mask>(a, query + 8 * r) - key, first = first_of<Mask>(a, query + 8 * r) - key;
 #pragma unroll
     for (int j = 0; j < scores; ++j)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        if (8 * j + i >= end) score[j][2 * r + i] = -INFINITY;
+        if (8 * j + i >= end || (windowed<Mask> && 8 * j + i < first)) score[j][2 * r + i] = -INFINITY;
+  }
+}
+
+/// Products become tanh(score / c): what is left of 1 by a power and a reciprocal, within two units in the last place of 1.
+template <typename Mask, int scores>
+__device__ inline void cap(const Arguments& a, float (&score)[scores][4]) {
+  if constexpr (capped<Mask>) {
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float inverse;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(score[j][i] * a.cap_scale) + 1.0f));
+        score[j][i] = fmaf(-2.0f, inverse, 1.0f);
+      }
   }
 }
 

@@ -97,27 +97,29 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     const int of_keys = a.by_group.quotient(head);
     const Half* const k = static_cast<const Half*>(a.k) + a.k_rows.first + image * a.k_rows.image + of_keys * depth;
     const Half* const v = static_cast<const Half*>(a.v) + a.v_rows.first + image * a.v_rows.image + of_keys * columns;
-    const int end = a.causal ? min(a.keys, first_row + rows) : a.keys;
+    const int begin = begin_of<Mask>(a, first_row), end = end_of<Mask>(a, first_row + rows - 1);
     const auto load_keys = [&](int from) {
-      fill<keys, depth, deep, pitch, load>(k_shared + from / keys % 2 * k_halves, k, a.k_rows.row, from, a.keys);
+      fill<keys, depth, deep, pitch, load>(k_shared + (from - begin) / keys % 2 * k_halves, k, a.k_rows.row, from, a.keys);
       commit();
     };
     const auto load_values = [&](int from) {
-      fill<keys, columns, wide, pitch_v, load_v>(v_shared + from / keys % 2 * v_halves, v, a.v_rows.row, from, a.keys);
+      fill<keys, columns, wide, pitch_v, load_v>(v_shared + (from - begin) / keys % 2 * v_halves, v, a.v_rows.row, from, a.keys);
       commit();
     };
     fill<rows, depth, deep, pitch_q, load>(q_shared, q, a.q_rows.row, first_row, a.queries);
-    load_keys(0);
-    load_values(0);
+    load_keys(begin);
+    load_values(begin);
 
     Results result{};
     Left left[held ? deep / 16 : 1];
     TwoRows two_rows[fragments];
 
 #pragma unroll 1
-    for (int from = 0; from < end; from += keys) {
+    for (int from = begin; from < end; from += keys) {
       Scores score{};
       const int first_key = from + beside * own_keys + lane % 4 * 2;
+      const bool hides_some = hides<Mask>(a, first_row + own_row, 16 * fragments, from + beside * own_keys,
+                                          from + (beside + 1) * own_keys);
       if constexpr (std::is_same_v<Mask, Prepared>) {
 #pragma unroll
         for (int f = 0; f < fragments; ++f)
@@ -128,14 +130,14 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
           for (int f = 0; f < fragments; ++f)
             begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
         }
-        if (hides(a, first_row + own_row, from + (beside + 1) * own_keys)) {
+        if (!capped<Mask> && hides_some) {
 #pragma unroll
-          for (int f = 0; f < fragments; ++f) hide(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+          for (int f = 0; f < fragments; ++f) hide<Mask>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
         }
       }
       settle<1>();
       __syncthreads();  // these keys are there for all, and what the step before used is free
-      if (held && from == 0) {
+      if (held && from == begin) {
 #pragma unroll
         for (int step = 0; step < (held ? deep / 16 : 0); ++step) load_left(left[step], q_shared, own_row, step);
       }
@@ -147,17 +149,19 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         commit();
       }
       if (!idle) {
-        multiply_keys(score, left, q_shared, own_row, k_shared + from / keys % 2 * k_halves + beside * own_keys * pitch);
+        multiply_keys(score, left, q_shared, own_row, k_shared + (from - begin) / keys % 2 * k_halves + beside * own_keys * pitch);
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
           float shrink[2];
+          cap<Mask>(a, score[f]);
+          if (capped<Mask> && hides_some) hide<Mask>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
           soften(a.scale, score[f], two_rows[f], shrink);
           times(result[f], shrink);
         }
       }
       settle<2>();
       __syncthreads();  // these values are there for all
-      if (!idle) multiply_values(result, score, v_shared + from / keys % 2 * v_halves + beside * own_keys * pitch_v);
+      if (!idle) multiply_values(result, score, v_shared + (from - begin) / keys % 2 * v_halves + beside * own_keys * pitch_v);
     }
     settle<0>();
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;

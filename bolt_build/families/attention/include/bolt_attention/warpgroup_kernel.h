@@ -90,7 +90,8 @@ struct Warpgroups<
     // The same in all threads of a warp, which the compiler does not see.
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
     const int lane = threadIdx.x % 32;
-    const int end = a.causal ? min(a.keys, first_row + rows) : a.keys, steps = (end + keys - 1) / keys;
+    const int begin = begin_of<Mask>(a, first_row), end = end_of<Mask>(a, first_row + rows - 1);
+    const int steps = (end - begin + keys - 1) / keys;
     const bool loads = threadIdx.x == 0;
 
     if (loads) {
@@ -119,7 +120,7 @@ struct Warpgroups<
       barriers.k_full[stage].expect(keys * deep * 2);
 #pragma unroll
       for (int part = 0; part < parts; ++part)
-        copy_box(k_stage(stage) + part * keys * width, p.k, barriers.k_full[stage], part * width, step * keys,
+        copy_box(k_stage(stage) + part * keys * width, p.k, barriers.k_full[stage], part * width, begin + step * keys,
                  barriers.of_keys, barriers.image);
     };
     const auto load_values = [&](int step) {
@@ -127,7 +128,7 @@ struct Warpgroups<
       barriers.v_full[stage].expect(keys * wide * 2);
 #pragma unroll
       for (int part = 0; part < parts_v; ++part)
-        copy_box(v_stage(stage) + part * keys * width_v, p.v, barriers.v_full[stage], part * width_v, step * keys,
+        copy_box(v_stage(stage) + part * keys * width_v, p.v, barriers.v_full[stage], part * width_v, begin + step * keys,
                  barriers.of_keys, barriers.image);
     };
     if (loads) {
@@ -161,6 +162,9 @@ struct Warpgroups<
     const auto stage_mask = [&](int step) {
       if constexpr (staged) copy_mask<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied);
     };
+    const auto hides_some = [&](int step) {
+      return hides<Mask>(a, first_row + 64 * group, 64, begin + step * keys, begin + (step + 1) * keys);
+    };
     const auto load_mask = [&](int step) {
       const int key = step * keys + lane % 4 * 2;
       if constexpr (std::is_same_v<Mask, Prepared>) {
@@ -173,7 +177,7 @@ struct Warpgroups<
         } else {
           begin_with_mask<Mask>(a, barriers.mask, query, key, score);
         }
-        if (hides(a, first_row + 64 * group, (step + 1) * keys)) hide(a, query, key, score);
+        if (hides_some(step)) hide<Mask>(a, query, key, score);
       }
     };
     stage_mask(0);
@@ -225,11 +229,13 @@ struct Warpgroups<
     const auto powers = [&](int step) {
       if (idle) {
         shrink[0] = shrink[1] = 1.0f;
-      } else if (!masked<Mask> && hides(a, first_row + 64 * group, (step + 1) * keys)) {
+      } else if (!masked<Mask> && hides_some(step)) {
         // Scores without a mask begin with nothing: registers that hold something in some steps are taken in all.
-        hide(a, query, step * keys + lane % 4 * 2, score);
+        cap<Mask>(a, score);
+        hide<Mask>(a, query, begin + step * keys + lane % 4 * 2, score);
         soften<every, true>(a.scale, score, two_rows, shrink);
       } else {
+        cap<Mask>(a, score);
         soften<every>(a.scale, score, two_rows, shrink);
       }
     };

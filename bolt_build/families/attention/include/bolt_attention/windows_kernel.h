@@ -92,7 +92,7 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       begin_with_prepared(a, mask_of(a, place.image, head), 16 * warp, 0, bias);
     } else if constexpr (masked<Mask>) {
       begin_with_mask<Mask>(a, mask_of(a, place.image, head), query, lane % 4 * 2, bias);
-      hide(a, query, lane % 4 * 2, bias);
+      hide<Mask>(a, query, lane % 4 * 2, bias);
     }
 
     float score[scores][4], result[results][4];
@@ -123,8 +123,8 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
 
       TwoRows two_rows;
       float shrink[2];  // of nothing: an image's keys are one step
-      if (!masked<Mask> && hides(a, 0, keys)) {
-        hide(a, query, lane % 4 * 2, score);
+      if (!masked<Mask> && hides<Mask>(a, 0, 64, 0, keys)) {
+        hide<Mask>(a, query, lane % 4 * 2, score);
         soften<0, true>(a.scale, score, two_rows, shrink);
       } else {
         soften(a.scale, score, two_rows, shrink);

@@ -7,12 +7,15 @@ namespace bolt::portable {
 
 /// Of queries, keys and values: elements from a row to the next, and the first element. `mask`: steps of the mask along
 /// image, head, query and key, which begins anew behind `mask_images` images. `group` neighbouring heads share one head
-/// of keys and values. `there`: how many keys are no padding, null where all are.
+/// of keys and values. `there`: how many keys are no padding, null where all are. `window` and `cap`, 0 where there is
+/// none: a query reads keys that lie fewer than `window` from its own place, and `cap` bounds scores before the mask.
 struct Attention {
   Index batch, heads, group, queries, keys, depth, columns;
   Index row[3], first[3], mask[4], mask_images;
   float scale;
   const std::int64_t* there = nullptr;
+  Index window = 0;
+  float cap = 0.0f;
 };
 
 /// A mask that is not there.
@@ -44,10 +47,16 @@ BOLT_HD inline AttentionRow<Q, K, V, Mask, Out> attention_row(const Attention& p
           query};
 }
 
-/// Keys that a query reads: all, or those up to its own place.
+/// The first key that a query reads.
+BOLT_HD inline Index attention_first(const Attention& p, Index query) {
+  return p.window > 0 && query >= p.window ? query - p.window + 1 : 0;
+}
+
+/// The end of the keys that a query reads: that of all, or behind its own place or its window.
 template <bool causal>
 BOLT_HD inline Index attention_keys(const Attention& p, Index query) {
   const Index keys = p.there != nullptr && *p.there < p.keys ? *p.there : p.keys;
+  if (p.window > 0 && query + p.window < keys && !causal) return query + p.window;
   return causal && query + 1 < keys ? query + 1 : keys;
 }
 
@@ -57,7 +66,8 @@ BOLT_HD inline float attention_score(const Attention& p, const Row& row, Index k
   const auto* k = row.k + key * p.row[1];
   float sum = 0.0f;
   for (Index i = 0; i < p.depth; ++i) sum += load(row.q + i) * load(k + i);
-  return sum * p.scale + load(row.mask + key * p.mask[3]);
+  const float score = p.cap > 0.0f ? p.cap * tanhf(sum * p.scale / p.cap) : sum * p.scale;
+  return score + load(row.mask + key * p.mask[3]);
 }
 
 /// What sums are multiplied with when the largest score rises from `old` to `top`. Nothing is summed yet where all
@@ -105,7 +115,7 @@ template <bool causal, Unseen unseen, typename Row>
 void attention_part(const Attention& p, const Row& row, Index first, Index many) {
   float acc[attention_width] = {}, power[attention_tile], top = -INFINITY, sum = 0.0f;
   const Index keys = attention_keys<causal>(p, row.query);
-  for (Index start = 0; start < keys; start += attention_tile) {
+  for (Index start = attention_first(p, row.query); start < keys; start += attention_tile) {
     const Index count = std::min(attention_tile, keys - start);
     const float old = top;
     for (Index i = 0; i < count; ++i) {

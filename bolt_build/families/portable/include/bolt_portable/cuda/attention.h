@@ -24,7 +24,7 @@ void attention(const Run& r, const Attention& p, const void* queries, const void
         const Index keys = attention_keys<causal>(p, row.query);
         for (Index first = threadIdx.x; first - threadIdx.x < p.columns; first += attention_threads * attention_columns) {
           float acc[attention_columns] = {}, top = -INFINITY, sum = 0.0f;
-          for (Index start = 0; start < keys; start += attention_threads) {
+          for (Index start = attention_first(p, row.query); start < keys; start += attention_threads) {
             const Index key = start + threadIdx.x;
             const float score = key < keys ? attention_score(p, row, key) : -INFINITY;
             const float old = top;
