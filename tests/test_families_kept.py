@@ -63,7 +63,7 @@ def test_the_kernel_has_both_functions_and_both_results() -> None:
     after = "bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Map<bolt::portable::LeakyRelu>>>"
     assert f"{after}, bolt::cutlass_kernels::AsItIs>" in code.member_type
     assert ".y_row = 96, .residual_row = 88, .second_row = 80" in code.member_arguments
-    assert code.call == "kernel.run(r, x, r, y, z);"
+    assert code.call == "kernel.run_both(r, x, r, y, z);"
     (unit,) = FAMILY.units([(step.problem, TILE)], H200)
     assert unit.text.startswith('#include "bolt_cutlass/conv_kept_kernel.h"\n')
 

@@ -75,6 +75,7 @@ from bolt_build.planner.passes.split_depths import SPLIT_DEPTHS
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
 from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.stacked_sums import ADD_STACKED
+from bolt_build.planner.passes.summed_biases import SUM_BIASES
 from bolt_build.planner.passes.trim_windows import TRIM_WINDOWS
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.turned_rows import TURN_ROWS
@@ -108,6 +109,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
     RECOGNISE_ROTARY,
+    SUM_BIASES,  # biases by rows and columns are masks then
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
     FOLD_CONSTANTS,  # its masks
     MERGE_MOVES,  # what moves its rows, with what is around it
