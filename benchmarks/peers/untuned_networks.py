@@ -42,8 +42,13 @@ SECONDS = 75.0
 """What a row may take."""
 SOURCE = {"source": "EAGER", "source-graph": "GRAPH", "source-frozen": "FROZEN"}
 """Peers, and what each is called in `source_models`."""
-BY_TRACING = ("gpt2", "llama_1b_4_layers", "qwen3_600m_8_layers", "gemma2_4_layers", "bloom_6_layers")
+BY_TRACING = (
+    "gpt2", "llama_1b_4_layers", "qwen3_600m_8_layers", "gemma2_4_layers", "bloom_6_layers", "gemma2_2b_2_layers",
+    "mistral_4096_2_layers", "bloom_560m_2_layers",
+)  # fmt: skip
 """Exported by torch.export: the exporter of TorchScript has no form of what their masks are made with."""
+IMAGES = ("dinov2_small", "siglip_base", "beit_base", "vitdet_base_4_layers")
+"""Of transformers, those that read images."""
 NAME = "source.txt"
 """Beside the ONNX file `x.onnx` lies `x.source.txt`: which model of `export_torch.py` it is."""
 PEERS = {"other_networks": ("torch-graph", "torch-reduce-overhead"), "other_encoders": tuple(SOURCE)}
@@ -59,7 +64,7 @@ class Row(PeerRow):
     @property
     def image(self) -> bool:
         """Whether it reads images alone."""
-        return not self.source.startswith("sized.") or self.model in ("dinov2_small", "siglip_base", "beit_base")
+        return not self.source.startswith("sized.") or self.model in IMAGES
 
 
 def row(source: str, batch: int = 32) -> Row:
@@ -90,8 +95,11 @@ ENCODERS = (
         "timm.eva02_tiny_patch14_224", "timm.levit_128s", "timm.pvt_v2_b0", "timm.twins_svt_small",
         "timm.tiny_vit_5m_224", "timm.mvitv2_tiny",
     )),
+    row("sized.gemma2_2b_2_layers", 4), row("sized.mistral_4096_2_layers", 1), row("sized.bloom_560m_2_layers", 8),
+    row("sized.convbert_base_2_layers", 8), row("sized.vitdet_base_4_layers", 4), row("sized.wavlm_base_4_layers", 8),
 )  # fmt: skip
-"""Kinds of attention that the recipes do not have: relative positions, rotary ones, grouped heads, causal, windows."""
+"""Kinds of attention that the recipes do not have: relative positions, rotary ones, grouped heads, causal, windows,
+bounded scores, biases by distance, by rows and by columns."""
 TABLES = {"other_networks": NETWORKS, "other_encoders": ENCODERS}
 
 

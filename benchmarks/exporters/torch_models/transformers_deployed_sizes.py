@@ -1,4 +1,5 @@
-"""Encoders and decoders of transformers in the sizes that people deploy: `catalog.py` has them small.
+"""Encoders and decoders of transformers in the sizes that people deploy, some with few layers: `catalog.py` has them
+small.
 
 Each is a model and its inputs, a batch of 1. Texts go in as token ids alone, without a mask. No recipe names one.
 """
@@ -89,4 +90,18 @@ SIZED: dict[str, Callable[[], Made]] = {
     ),
     "bloom_6_layers": lambda: _text("Bloom", tokens=256, n_layer=6, hidden_size=1024, n_head=16),
     "hubert_base_6_layers": lambda: _sound("Hubert", num_hidden_layers=6),
+    "gemma2_2b_2_layers": lambda: _text(
+        "Gemma2", tokens=512, num_hidden_layers=2, hidden_size=2304, num_attention_heads=8, num_key_value_heads=4,
+        head_dim=256, intermediate_size=9216, query_pre_attn_scalar=256, attn_implementation="eager", **_NO_SPECIAL,
+    ),
+    "mistral_4096_2_layers": lambda: _text(
+        "Mistral", tokens=4096, num_hidden_layers=2, sliding_window=1024, **_LLAMA, **_NO_SPECIAL
+    ),
+    "bloom_560m_2_layers": lambda: _text("Bloom", tokens=256, n_layer=2, hidden_size=1024, n_head=16, **_NO_SPECIAL),
+    "convbert_base_2_layers": lambda: _text("ConvBert", num_hidden_layers=2, **_NO_SPECIAL),
+    "vitdet_base_4_layers": lambda: _image(
+        "VitDet", size=512, num_hidden_layers=4, window_block_indices=[0, 1, 2], window_size=14,
+        use_relative_position_embeddings=True,
+    ),
+    "wavlm_base_4_layers": lambda: _sound("WavLM", num_hidden_layers=4, apply_spec_augment=False),
 }  # fmt: skip
