@@ -128,7 +128,7 @@ LABELS = (
     "at-mask-keys-attention-warpgroupx",
     "at-turns-groups-attention-windowsx",
     "at-rows-ragged-attention-persistentx",
-    "at-cap-window-attention-persistentx",
+    "at-cap-window-mask-attention-persistentx",
     "rows-sum-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows24-between8",
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",

@@ -84,11 +84,18 @@ def test_a_band_that_is_too_large_to_be_stored_as_numbers_is_one_too(monkeypatch
     assert op_of(before) == Attention(2, 2, 1.0, True, window=3)
 
 
-def test_beside_another_mask_a_band_stays_one() -> None:
-    """No kernel takes both yet."""
+@pytest.mark.parametrize(
+    ("pad", "op"),
+    [
+        ("2,1,1,6", Attention(2, 2, 1.0, True, endless=True, window=3)),
+        ("6", Attention(2, 2, 1.0, True, endless=True, window=3)),
+        ("2,1,6,6", Attention(2, 2, 1.0, endless=True)),  # no kernel takes both
+    ],
+)
+def test_beside_a_mask_of_keys_a_band_is_a_window(pad: str, op: Attention) -> None:
     constants = constant(band(6, 3, 1)[None, None], "-inf")
-    before = attending("%w = add(%s, %mask)\n %m = add(%w, %pad)", constants, ", %pad: f32[2,1,1,6]")
-    assert op_of(before) == Attention(2, 2, 1.0, endless=True)
+    before = attending("%w = add(%s, %mask)\n %m = add(%w, %pad)", constants, f", %pad: f32[{pad}]")
+    assert op_of(before) == op
 
 
 def test_a_triangle_that_hides_by_a_finite_number_is_causal_beside_a_bias_that_hides_nothing() -> None:
@@ -108,12 +115,19 @@ def test_a_triangle_that_hides_by_a_finite_number_is_causal_beside_a_bias_that_h
 CAPPED = "%c = mul(%s, %fifty)\n %d = tanh(%c)\n %e = mul(%d, %three)"
 
 
-@pytest.mark.parametrize(("masked", "causal"), [("%m = identity(%e)", False), ("%m = add(%e, %mask)", True)])
-def test_a_hyperbolic_tangent_of_scores_is_a_cap(masked: str, causal: bool) -> None:
+@pytest.mark.parametrize(
+    ("masked", "causal", "endless"),
+    [
+        ("%m = identity(%e)", False, False),
+        ("%m = add(%e, %mask)", True, False),
+        ("%f = add(%e, %mask)\n %m = add(%f, %pad)", True, True),
+    ],
+)
+def test_a_hyperbolic_tangent_of_scores_is_a_cap(masked: str, causal: bool, endless: bool) -> None:
     """Gemma 2's."""
     constants = constant(band(6, 6, 1)[None, None], "-inf") + "\n const %three: f32[] {3}"
-    before = attending(f"{CAPPED}\n {masked}", constants)
-    assert op_of(before) == Attention(2, 2, 1.5, causal, cap=3.0)
+    before = attending(f"{CAPPED}\n {masked}", constants, ", %pad: f32[2,1,1,6]")
+    assert op_of(before) == Attention(2, 2, 1.5, causal, endless=endless, cap=3.0)
     after = optimize(before, POLICY).graph
     same_values(before, after)
 
@@ -121,7 +135,7 @@ def test_a_hyperbolic_tangent_of_scores_is_a_cap(masked: str, causal: bool) -> N
 @pytest.mark.parametrize(
     ("masked", "why"),
     [
-        (f"{CAPPED}\n %m = add(%e, %pad)", "'pad' is added to scores that are capped"),
+        (f"{CAPPED}\n %m = add(%e, %bias)", "'bias' is added to scores that are capped"),
         ("%c = add(%s, %pad)\n %m = tanh(%c)", "a hyperbolic tangent bounds what is no scaled product alone"),
         (f"{CAPPED}\n %m = mul(%e, %low)", "scores that are capped are multiplied by -1"),
         (f"{CAPPED}\n %m = mul(%e, %each)", "'each' multiplies scores that are capped"),
@@ -129,7 +143,7 @@ def test_a_hyperbolic_tangent_of_scores_is_a_cap(masked: str, causal: bool) -> N
 )
 def test_what_is_done_to_bounded_scores_is_no_cap(masked: str, why: str) -> None:
     before = attending(masked, "const %three: f32[] {3}\n const %low: f32[] {-1}",
-                       ", %pad: f32[2,1,1,6], %each: f32[2,1,1]")  # fmt: skip
+                       ", %pad: f32[2,1,1,6], %bias: f32[2,1,6,6], %each: f32[2,1,1]")  # fmt: skip
     result = run(RECOGNISE_ATTENTION, before)
     assert result.graph == before
     assert said(result) == [("p", "declined", why)]

@@ -61,10 +61,10 @@ class Shape:
         """What the kernels are instantiated with."""
         if self.prepared:
             return f"{SPACE}::Prepared"
-        if self.window or self.capped:
-            seen = f"{SPACE}::{'Windowed' if self.window else 'Unmasked'}"
-            return f"{SPACE}::Capped<{seen}>" if self.capped else seen
-        return self.mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
+        seen = self.mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
+        for bound, name in ((self.window, "Windowed"), (self.capped, "Capped")):
+            seen = f"{SPACE}::{name}<{seen}>" if bound else seen
+        return seen
 
     @property
     def element(self) -> str:
@@ -132,8 +132,8 @@ def refuse(problem: KernelProblem) -> str | None:
         return "has no kernel for tensors without elements"
     if op.counted and len(problem.inputs) > op.sources:
         return "takes a mask or the number of keys, not both"
-    if (op.window or op.cap) and (op.counted or len(problem.inputs) > op.sources):
-        return f"has {'a window' if op.window else 'a cap'}, or a mask or the number of keys, not both"
+    if (op.window or op.cap) and (op.counted or mask_steps(problem)[2]):
+        return f"has {'a window' if op.window else 'a cap'}, or a mask by queries or the number of keys, not both"
     if not op.scale > 0:
         return Reason("scales scores by a number above 0, not by {}", op.scale)
     shape = op.extents([operand.type for operand in problem.inputs])
@@ -201,7 +201,7 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         y_rows=_rows(0, shape.queries, at.pitch(0) or output.row),
         mask_steps=braces(mask_steps(problem)),
         mask_images=mask_images(problem),
-        mask_scale=literal(1 / op.scale),
+        mask_scale=literal(1 / (op.cap or op.scale)),
         **({"window": op.window} if op.window else {}),
         **({"cap_scale": literal(2 * log2(e) * op.scale / op.cap)} if op.cap else {}),
     )

@@ -161,19 +161,24 @@ def _build(
         sources = [*both, rows_of(editor, chain, v)]
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
-    seen, masks, dtype = Seen(False), list[Addend](), editor.type(softmax.inputs[0]).dtype
+    seen, band, masks, dtype = Seen(False), None, list[Addend](), editor.type(softmax.inputs[0]).dtype
     hiding = hiding_of(editor, scores.masks)
     all_masks = [part for mask in hiding.masks for part in apart(editor, mask)]
     for mask in all_masks:
         array = _array(editor, mask)
         if array is not None and (found := _seen(editor, mask, array, all_masks, (queries, keys))) is not None:
-            seen = found
+            seen, band = found, mask if found.window else None
             continue
         if array is not None and _is_nothing(array, None if mask.hidden is not None else editor.constant(mask.value)):
             continue
         masks.append(Addend(_added(editor, chain, mask, array, dtype), mask.shape))
-    if scores.cap and masks:
-        return f"'{masks[0].value}' is added to scores that are capped"
+    by_query = [each for each in masks if (*(1, 1), *editor.type(each.value).shape)[-2] != 1]
+    if scores.cap and by_query:
+        return f"'{by_query[0].value}' is added to scores that are capped"
+    if band is not None and by_query:
+        # Kernels take a window beside a mask of keys alone.
+        masks.append(Addend(_added(editor, chain, band, _array(editor, band), dtype), band.shape))
+        seen = Seen(False)
     read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
     safe = shares.safe and not hiding.tied and bool(masks)
@@ -312,11 +317,9 @@ def _seen(
 ) -> Seen | None:
     """Which keys a constant mask shows to each of `extents` queries and keys, where that is all it does: those that it
     hides are hidden whatever the others of `masks` add. It hides by infinity, or they are biases that hide nothing, as
-    ALiBi's. Kernels take a window alone."""
+    ALiBi's."""
     found = seen_of(array, *extents)
     others = [each for each in masks if each is not mask]
-    if found is None or (found.window and others):
-        return None
     kept = _is_endless(array) or not any(each.hidden is not None or may_hide(editor, each.value) for each in others)
     return found if kept else None
 

@@ -23,6 +23,19 @@ struct alignas(16) KeyMask {
       score[j][1] = score[j][3] = two.y;
     }
   }
+
+  /// The same, added to a warp's rows.
+  template <int scores>
+  __device__ void add(int lane, float (&score)[scores][4]) const {
+    static_assert(8 * scores == keys);
+    const float2* const own = reinterpret_cast<const float2*>(values) + lane % 4;
+#pragma unroll
+    for (int j = 0; j < scores; ++j) {
+      const float2 two = own[4 * j];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[j][i] += i % 2 == 0 ? two.x : two.y;
+    }
+  }
 };
 
 /// The mask of a head, as a warp loads it: parts of `keys` keys. Loads have no branches, which would wait for each of them.
@@ -34,11 +47,11 @@ struct MaskOfKeys {
   __device__ MaskOfKeys() = default;
   __device__ MaskOfKeys(const Arguments& a, int of_head) : first(of_head), a_(&a) {}
 
-  /// A part is under way.
-  __device__ void load(int step) {
+  /// The part from `key` on is under way.
+  __device__ void load(int key) {
 #pragma unroll
-    for (int i = 0; i < each; ++i) loaded_[i] = load_one(step * keys + 32 * i + lane());
-    first_ = step * keys;
+    for (int i = 0; i < each; ++i) loaded_[i] = load_one(key + 32 * i + lane());
+    first_ = key;
   }
   /// It is there, for whoever is told of it by one lane of the warp.
   __device__ void store(KeyMask<keys>& to) const {

@@ -46,10 +46,12 @@ struct Unmasked {};
 /// The same; and instead of a mask there is a number of the device's memory, as many keys as there are: those behind are
 /// padding, which is not read. Null: all.
 struct Counted {};
-/// No mask, but a window: a query reads keys that lie fewer than `Arguments::window` from its own place.
+/// In the place of `Mask`, which is Unmasked or the element type of a mask that all queries of a head share: a query reads
+/// keys alone that lie fewer than `Arguments::window` from its own place.
+template <typename Mask>
 struct Windowed {};
-/// Scores are c tanh(score / c). `Seen` is Unmasked or Windowed.
-template <typename Seen>
+/// Scores are c tanh(score / c) before the mask is added. `Mask` is as above or Windowed.
+template <typename Mask>
 struct Capped {};
 /// A constant mask in half precision, in the order in which lanes hold scores. Sixteen queries by sixteen keys lie together,
 /// eight elements of each lane: two neighbours of a row and of the eighth row below it, and the same eight keys further.
@@ -83,8 +85,8 @@ struct Rows {
 /// `scale` is positive, and multiplied by log2(e) already. `mask_steps` are elements of the mask from one image, head,
 /// query and key to the next, 0 where they share it; behind `mask_images` images it begins anew, and `mask_scale` times
 /// `scale` is log2(e). `causal`: query i reads keys 0 to i alone. A query that reads no key gives NaN, 0 if
-/// `safe`, and the mean of all values if `tied`. Where scores are capped by c, `scale` is c log2(e), and `cap_scale` times
-/// a product is what 2 has the power e^(2 score / c) of.
+/// `safe`, and the mean of all values if `tied`. Where scores are capped by c, `scale` is c log2(e), and 2 to the power
+/// of `cap_scale` times a product is e^(2 score / c).
 struct Arguments {
   int batch, heads, group, queries, keys;
   float scale;

@@ -12,11 +12,12 @@
 
 namespace bolt::attention {
 
-template <typename Tile, typename Mask>
+template <typename Tile, typename Seen>
 struct Persistent;
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int access,
-          typename Element, typename Mask>
-struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask> {
+          typename Element, typename Seen>
+struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Seen> {
+  using Mask = MaskIn<Seen>;
   /// The last warpgroup copies.
   static constexpr int threads = 128 * (groups + 1), rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
@@ -26,6 +27,8 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int scores = keys / 8, results = wide / 8;
   /// Whether all queries of a head share the mask: then a step's part of it lies in shared memory.
   static constexpr bool by_keys = masked<Mask> && !std::is_same_v<Mask, Prepared>;
+  /// Whether a step's part of the mask is added to scores that are capped: its keys are free behind that.
+  static constexpr bool late = by_keys && capped<Seen>;
   /// Registers of a thread: as a block is launched, alike; then of one that copies and of one that computes.
   static constexpr int launched = 65536 / (threads * blocks) / 8 * 8, copying = by_keys ? 32 : 24;
   static constexpr int computing = std::min(240, (launched * (groups + 1) - copying) / groups / 8 * 8);
@@ -57,7 +60,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   };
   static constexpr int shared_bytes = q_stages * groups * q_bytes + loop_bytes + sizeof(Barriers);
 
-  using Work = PersistentWork<rows, keys, Mask>;
+  using Work = PersistentWork<rows, keys, Seen>;
   using Scores = float[scores][4];
   using Results = float[results][4];
   using Powers = std::uint32_t[keys / 16][4];
@@ -65,7 +68,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   /// The end of the keys that a warpgroup's queries from `first_row` on read, of which there are some.
   static __device__ int own_end(const Arguments& a, int first_row) {
     const int end = min(a.queries, first_row + 64);
-    return windowed<Mask> ? end_of<Mask>(a, end - 1) : end;
+    return windowed<Seen> ? end_of<Seen>(a, end - 1) : end;
   }
 
   static __device__ unsigned char* mask_memory(unsigned char* memory) {
@@ -127,16 +130,17 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     int tile = 0, first = -1, there = 0;
     each_tile<Work>(p, a, [&](const Work& work) {
       MaskOfKeys<Mask, keys> mask(a, mask_of(a, work.image, work.head));
-      mask.load(0);
+      mask.load(work.begin);
       if (mask.first != first) there = mask.end();
       first = mask.first;
 #pragma unroll 1
       for (int step = 0; step < work.steps; ++step) {
         barriers.k_free[ring.stage].wait(ring.parity ^ 1);
-        if (step == 0) masks.steps[tile % in_flight] = (there + keys - 1) / keys;
+        // Queries whose window ends in front of all keys that there are have a step too.
+        if (step == 0) masks.steps[tile % in_flight] = max(1, (there - work.begin + keys - 1) / keys);
         mask.store(masks.parts[ring.stage]);
         if (threadIdx.x % 32 == 0) barriers.k_full[ring.stage].arrive();
-        mask.load(min(step + 1, work.steps - 1));
+        mask.load(work.begin + min(step + 1, work.steps - 1) * keys);
         ring.advance();
       }
       ++tile;
@@ -153,7 +157,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     Ring<stages> of_k, of_v;
     int tile = 0;
     // Whether a step's scores begin with nothing.
-    bool fresh = !masked<Mask>;
+    bool fresh = !begins_masked<Seen>;
     // The first turn is the first warpgroup's.
     if (group == groups - 1) end_turn<groups, turns>(group);
 
@@ -218,7 +222,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       }
       // Keys behind its last query are others', and those of a step that its queries do not need.
       const int needed = first_row < a.queries ? (own_end(a, first_row) - work.begin + keys - 1) / keys : 0;
-      const int steps = a.causal || windowed<Mask> || needed == 0 ? min(there, needed) : there;
+      const int steps = a.causal || windowed<Seen> || needed == 0 ? min(there, needed) : there;
       const auto leave_rest = [&] {
 #pragma unroll 1
         for (int step = steps; step < work.steps; ++step) {
@@ -242,26 +246,34 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       const auto key_of = [&](int step) { return work.begin + step * keys; };
       // Of a step, before its keys are waited for.
       const auto load_mask = [&](int step) {
-        const int key = step * keys + lane % 4 * 2;
+        const int key = key_of(step) + lane % 4 * 2;
         // It comes with the step's keys.
         if constexpr (masked<Mask>) barriers.k_full[of_k.stage].wait(of_k.parity);
         if constexpr (by_rows) {
           begin_with_pieces(reinterpret_cast<const Half*>(mask_memory(memory) + of_k.stage * step_bytes + warp * part_bytes), score);
-        } else if constexpr (by_keys) {
+        } else if constexpr (by_keys && begins_masked<Seen>) {
           const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
-          const bool hides_some = a.causal && hides<Mask>(a, first_row, 64, key_of(step), key_of(step + 1));
+          const bool hides_some = (a.causal || windowed<Seen>) && hides<Seen>(a, first_row, 64, key_of(step), key_of(step + 1));
           fresh = !part.counts && !hides_some;
           if (!fresh) part.begin(lane, score);
-          if (hides_some) hide<Mask>(a, query, key, score);
+          if (hides_some) hide<Seen>(a, query, key, score);
         }
       };
       const auto hidden = [&](int step) {
-        return !masked<Mask> && hides<Mask>(a, first_row, 64, key_of(step), key_of(step + 1));
+        return !begins_masked<Seen> && hides<Seen>(a, first_row, 64, key_of(step), key_of(step + 1));
+      };
+      // Scores are capped, and then masked, while their keys are there.
+      const auto bound = [&] {
+        cap<Seen>(a, score);
+        if constexpr (late) {
+          const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
+          if (part.counts) part.add(lane, score);
+        }
       };
       const auto exact_powers = [&](int step) {
-        cap<Mask>(a, score);
+        bound();
         if (hidden(step)) {
-          hide<Mask>(a, query, key_of(step) + lane % 4 * 2, score);
+          hide<Seen>(a, query, key_of(step) + lane % 4 * 2, score);
           return soften_where_grown<true>(a.scale, score, two_rows, shrink);
         }
         return soften_where_grown<false>(a.scale, score, two_rows, shrink);
@@ -269,9 +281,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       // Whether what was summed up before must be multiplied with `shrink`.
       const auto powers = [&](int step) {
         if (step > 0 && !hidden(step)) {
-          cap<Mask>(a, score);
+          bound();
           if (soften_as_before(a.scale, score, two_rows)) return false;
-          if constexpr (masked<Mask>) load_mask(step);
+          if constexpr (begins_masked<Seen>) load_mask(step);
           if (fresh)
 #pragma unroll
             for (int j = 0; j < scores; ++j) score[j][0] = score[j][1] = score[j][2] = score[j][3] = 0.0f;
@@ -306,8 +318,9 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         end_turn<groups, turns>(group);
         await_products<0>();
         hold(score);
-        free_keys();
+        if constexpr (!late) free_keys();
         powers(0);
+        if constexpr (late) free_keys();
         take_powers();
         if (steps > 1) load_mask(1);
 #pragma unroll 1

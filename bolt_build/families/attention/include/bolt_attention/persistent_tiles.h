@@ -36,7 +36,7 @@ __device__ inline void end_turn(int group) {
 }
 
 /// A tile of a block's: which queries of which head, with which key they begin, and how many steps of keys.
-template <int rows, int keys, typename Mask>
+template <int rows, int keys, typename Seen>
 struct PersistentWork {
   int head, image, first_row, begin, steps;
 
@@ -45,8 +45,8 @@ struct PersistentWork {
     head = place.head;
     image = place.image;
     first_row = place.tile * rows;
-    begin = begin_of<Mask>(a, first_row);
-    const int end = end_of<Mask>(a, min(a.queries, first_row + rows) - 1);
+    begin = begin_of<Seen>(a, first_row);
+    const int end = end_of<Seen>(a, min(a.queries, first_row + rows) - 1);
     steps = (end - begin + keys - 1) / keys;
   }
 };

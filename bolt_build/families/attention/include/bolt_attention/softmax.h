@@ -78,12 +78,33 @@ __device__ inline Arguments counted(const Arguments& a) {
   return own;
 }
 
-template <typename Mask>
-constexpr bool capped = std::is_same_v<Mask, Capped<Unmasked>> || std::is_same_v<Mask, Capped<Windowed>>;
-template <typename Mask>
-constexpr bool windowed = std::is_same_v<Mask, Windowed> || std::is_same_v<Mask, Capped<Windowed>>;
-template <typename Mask>
-constexpr bool masked = !std::is_same_v<Mask, Unmasked> && !std::is_same_v<Mask, Counted> && !windowed<Mask> && !capped<Mask>;
+/// What a kernel is told in the place of a mask: the mask, and what bounds keys and scores.
+template <typename T>
+struct Bounds {
+  using Mask = T;
+  static constexpr bool windowed = false, capped = false;
+};
+template <typename T>
+struct Bounds<Windowed<T>> {
+  using Mask = T;
+  static constexpr bool windowed = true, capped = false;
+};
+template <typename T>
+struct Bounds<Capped<T>> {
+  using Mask = typename Bounds<T>::Mask;
+  static constexpr bool windowed = Bounds<T>::windowed, capped = true;
+};
+template <typename Seen>
+using MaskIn = typename Bounds<Seen>::Mask;
+template <typename Seen>
+constexpr bool windowed = Bounds<Seen>::windowed;
+template <typename Seen>
+constexpr bool capped = Bounds<Seen>::capped;
+template <typename Seen>
+constexpr bool masked = !std::is_same_v<MaskIn<Seen>, Unmasked> && !std::is_same_v<MaskIn<Seen>, Counted>;
+/// Whether products are added to the mask: to scores that are capped it is added behind them.
+template <typename Seen>
+constexpr bool begins_masked = masked<Seen> && !capped<Seen>;
 
 /// Which queries a block computes, of which head and image.
 struct Place {
@@ -112,50 +133,50 @@ __device__ inline int mask_of(const Arguments& a, int image, int head) {
 }
 
 /// The end of the keys that a query reads; of a window that begins in front of it too.
-template <typename Mask>
+template <typename Seen>
 __device__ inline int end_of(const Arguments& a, int query) {
-  if constexpr (windowed<Mask>) return min(a.keys, a.causal ? query + 1 : query + a.window);
+  if constexpr (windowed<Seen>) return min(a.keys, a.causal ? query + 1 : query + a.window);
   return a.causal ? min(a.keys, query + 1) : a.keys;
 }
 /// The first key that a query reads.
-template <typename Mask>
+template <typename Seen>
 __device__ inline int first_of(const Arguments& a, int query) {
-  return windowed<Mask> ? max(0, query - a.window + 1) : 0;
+  return windowed<Seen> ? max(0, query - a.window + 1) : 0;
 }
 /// Where a block begins whose first query this is: copies begin with whole sixteens.
-template <typename Mask>
+template <typename Seen>
 __device__ inline int begin_of(const Arguments& a, int query) {
-  return windowed<Mask> ? first_of<Mask>(a, query) / 16 * 16 : 0;
+  return windowed<Seen> ? first_of<Seen>(a, query) / 16 * 16 : 0;
 }
 
 /// Whether a key from `key` on and in front of `end` is hidden from one of `queries` from `query` on.
-template <typename Mask>
+template <typename Seen>
 __device__ inline bool hides(const Arguments& a, int query, int queries, int key, int end) {
-  if constexpr (windowed<Mask>)
-    if (key < first_of<Mask>(a, query + queries - 1)) return true;
-  return end > end_of<Mask>(a, query);
+  if constexpr (windowed<Seen>)
+    if (key < first_of<Seen>(a, query + queries - 1)) return true;
+  return end > end_of<Seen>(a, query);
 }
 
 /// Scores of two rows, the second eight below the first, become minus infinity where a key is hidden. A lane has two
 /// columns of every eight, the first of them `key`. Where scores begin with something, with zeros too, this is done to that
 /// while queries and keys are copied, for products are added to it; and powers are the same for all keys.
-template <typename Mask, int scores>
+template <typename Seen, int scores>
 __device__ inline void hide(const Arguments& a, int query, int key, float (&score)[scores][4]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int end = end_of<Mask>(a, query + 8 * r) - key, first = first_of<Mask>(a, query + 8 * r) - key;
+    const int end = end_of<Seen>(a, query + 8 * r) - key, first = first_of<Seen>(a, query + 8 * r) - key;
 #pragma unroll
     for (int j = 0; j < scores; ++j)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        if (8 * j + i >= end || (windowed<Mask> && 8 * j + i < first)) score[j][2 * r + i] = -INFINITY;
+        if (8 * j + i >= end || (windowed<Seen> && 8 * j + i < first)) score[j][2 * r + i] = -INFINITY;
   }
 }
 
 /// Products become tanh(score / c): what is left of 1 by a power and a reciprocal, within two units in the last place of 1.
-template <typename Mask, int scores>
+template <typename Seen, int scores>
 __device__ inline void cap(const Arguments& a, float (&score)[scores][4]) {
-  if constexpr (capped<Mask>) {
+  if constexpr (capped<Seen>) {
 #pragma unroll
     for (int j = 0; j < scores; ++j)
 #pragma unroll
@@ -165,6 +186,24 @@ __device__ inline void cap(const Arguments& a, float (&score)[scores][4]) {
         score[j][i] = fmaf(-2.0f, inverse, 1.0f);
       }
   }
+}
+
+/// Adds the mask of a head, which all its queries share, to scores that are capped. A lane has two columns of every eight,
+/// the first of them `key`.
+template <typename Mask, int scores>
+__device__ inline void add_mask(const Arguments& a, int of_head, int key, float (&score)[scores][4]) {
+  const int step = static_cast<int>(a.mask_steps[3]);
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int at = min(key + 8 * j + i, a.keys - 1);
+      const float x = static_cast<float>(static_cast<const Mask*>(a.mask)[of_head + at * step]);
+      // What all keys share changes no softmax, unless it hides them.
+      const float added = step == 0 && fabsf(x) < INFINITY ? 0.0f : x * a.mask_scale;
+      score[j][i] += added;
+      score[j][2 + i] += added;
+    }
 }
 
 /// What products of two rows, the second eight below the first, are added to: their mask in units of the scaled product.
@@ -361,10 +400,10 @@ __device__ inline void soften(float scale, float (&score)[scores][4], TwoRows& r
 
 /// Queries of two rows that see no key read all alike if `a.tied`: the result is the sum of all values, and `share` what that
 /// is multiplied with. So rarely that values are read once more, from global memory.
-template <typename Mask, typename Element, int columns, int results>
+template <typename Seen, typename Element, int columns, int results>
 __device__ inline void tie(const Arguments& a, int image, int head, const TwoRows& rows, float (&result)[results][4],
                            float (&share)[2]) {
-  if constexpr (masked<Mask>) {
+  if constexpr (masked<Seen>) {
     if (!a.tied) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

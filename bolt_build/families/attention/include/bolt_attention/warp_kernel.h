@@ -72,8 +72,9 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       load_matrices<false>(left[f], q + (row + 16 * f + lane % 16) * pitch_q + 16 * step + lane / 16 * 8);
   }
 
-  template <typename Mask>
-  static __device__ void compute(const Arguments& a, Mask*) {
+  template <typename Seen>
+  static __device__ void compute(const Arguments& a, Seen*) {
+    using Mask = MaskIn<Seen>;
     extern __shared__ __align__(16) unsigned char memory[];
     Half* const q_shared = reinterpret_cast<Half*>(memory);
     Half* const k_shared = q_shared + q_halves;
@@ -97,7 +98,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     const int of_keys = a.by_group.quotient(head);
     const Half* const k = static_cast<const Half*>(a.k) + a.k_rows.first + image * a.k_rows.image + of_keys * depth;
     const Half* const v = static_cast<const Half*>(a.v) + a.v_rows.first + image * a.v_rows.image + of_keys * columns;
-    const int begin = begin_of<Mask>(a, first_row), end = end_of<Mask>(a, first_row + rows - 1);
+    const int begin = begin_of<Seen>(a, first_row), end = end_of<Seen>(a, first_row + rows - 1);
     const auto load_keys = [&](int from) {
       fill<keys, depth, deep, pitch, load>(k_shared + (from - begin) / keys % 2 * k_halves, k, a.k_rows.row, from, a.keys);
       commit();
@@ -118,21 +119,21 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     for (int from = begin; from < end; from += keys) {
       Scores score{};
       const int first_key = from + beside * own_keys + lane % 4 * 2;
-      const bool hides_some = hides<Mask>(a, first_row + own_row, 16 * fragments, from + beside * own_keys,
+      const bool hides_some = hides<Seen>(a, first_row + own_row, 16 * fragments, from + beside * own_keys,
                                           from + (beside + 1) * own_keys);
       if constexpr (std::is_same_v<Mask, Prepared>) {
 #pragma unroll
         for (int f = 0; f < fragments; ++f)
           begin_with_prepared(a, mask_of(a, image, head), first_row + own_row + 16 * f, from + beside * own_keys, score[f]);
       } else {
-        if constexpr (masked<Mask>) {
+        if constexpr (begins_masked<Seen>) {
 #pragma unroll
           for (int f = 0; f < fragments; ++f)
             begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
         }
-        if (!capped<Mask> && hides_some) {
+        if (!capped<Seen> && hides_some) {
 #pragma unroll
-          for (int f = 0; f < fragments; ++f) hide<Mask>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+          for (int f = 0; f < fragments; ++f) hide<Seen>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
         }
       }
       settle<1>();
@@ -153,8 +154,9 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
           float shrink[2];
-          cap<Mask>(a, score[f]);
-          if (capped<Mask> && hides_some) hide<Mask>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+          cap<Seen>(a, score[f]);
+          if constexpr (masked<Seen> && capped<Seen>) add_mask<Mask>(a, mask_of(a, image, head), first_key, score[f]);
+          if (capped<Seen> && hides_some) hide<Seen>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
           soften(a.scale, score[f], two_rows[f], shrink);
           times(result[f], shrink);
         }

@@ -73,8 +73,9 @@ struct Warpgroups<
     if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
   }
 
-  template <typename Mask>
-  static __device__ void compute(const WarpgroupArguments& p, const Arguments& a, Mask*) {
+  template <typename Seen>
+  static __device__ void compute(const WarpgroupArguments& p, const Arguments& a, Seen*) {
+    using Mask = MaskIn<Seen>;
     extern __shared__ __align__(1024) unsigned char memory[];
     unsigned char* const k_memory = memory + groups * q_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
@@ -90,7 +91,7 @@ struct Warpgroups<
     // The same in all threads of a warp, which the compiler does not see.
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
     const int lane = threadIdx.x % 32;
-    const int begin = begin_of<Mask>(a, first_row), end = end_of<Mask>(a, first_row + rows - 1);
+    const int begin = begin_of<Seen>(a, first_row), end = end_of<Seen>(a, first_row + rows - 1);
     const int steps = (end - begin + keys - 1) / keys;
     const bool loads = threadIdx.x == 0;
 
@@ -163,21 +164,21 @@ struct Warpgroups<
       if constexpr (staged) copy_mask<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied);
     };
     const auto hides_some = [&](int step) {
-      return hides<Mask>(a, first_row + 64 * group, 64, begin + step * keys, begin + (step + 1) * keys);
+      return hides<Seen>(a, first_row + 64 * group, 64, begin + step * keys, begin + (step + 1) * keys);
     };
     const auto load_mask = [&](int step) {
-      const int key = step * keys + lane % 4 * 2;
+      const int key = begin + step * keys + lane % 4 * 2;
       if constexpr (std::is_same_v<Mask, Prepared>) {
         begin_with_prepared(a, barriers.mask, first_row + 16 * warp, step * keys, score);
         if (step + 1 < steps) ask_for_prepared<keys>(a, barriers.mask, first_row + 16 * warp, step * keys + keys);
-      } else if constexpr (masked<Mask>) {
+      } else if constexpr (begins_masked<Seen>) {
         if constexpr (staged) {
           begin_with_copied<keys>(a, copied, score);
           if (step + 1 < steps) stage_mask(step + 1);
         } else {
           begin_with_mask<Mask>(a, barriers.mask, query, key, score);
         }
-        if (hides_some(step)) hide<Mask>(a, query, key, score);
+        if (hides_some(step)) hide<Seen>(a, query, key, score);
       }
     };
     stage_mask(0);
@@ -191,7 +192,7 @@ struct Warpgroups<
       for (int i = 0; i < deep / 16; ++i) {
         const int part = i * 16 / width, column = i * 16 % width;
         multiply_keys<keys, width, Element>(q.at((part * 64 * width + column) / 8),
-                                            k.at(stage + (part * keys * width + column) / 8), !masked<Mask> && i == 0,
+                                            k.at(stage + (part * keys * width + column) / 8), !begins_masked<Seen> && i == 0,
                                             score[0]);
       }
       commit_products();
@@ -226,16 +227,21 @@ struct Warpgroups<
     float shrink[2];
     // A warp without queries has products alone, for those are its warpgroup's.
     const bool idle = first_row + 16 * warp >= a.queries;
+    const auto bound = [&](int step) {
+      cap<Seen>(a, score);
+      if constexpr (masked<Seen> && capped<Seen>)
+        add_mask<Mask>(a, barriers.mask, begin + step * keys + lane % 4 * 2, score);
+    };
     const auto powers = [&](int step) {
       if (idle) {
         shrink[0] = shrink[1] = 1.0f;
-      } else if (!masked<Mask> && hides_some(step)) {
+      } else if (!begins_masked<Seen> && hides_some(step)) {
         // Scores without a mask begin with nothing: registers that hold something in some steps are taken in all.
-        cap<Mask>(a, score);
-        hide<Mask>(a, query, begin + step * keys + lane % 4 * 2, score);
+        bound(step);
+        hide<Seen>(a, query, begin + step * keys + lane % 4 * 2, score);
         soften<every, true>(a.scale, score, two_rows, shrink);
       } else {
-        cap<Mask>(a, score);
+        bound(step);
         soften<every>(a.scale, score, two_rows, shrink);
       }
     };
@@ -333,7 +339,7 @@ void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, bl
       divided(a, tiles, depth + columns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
       boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys)};
-  queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::template shared_bytes<Mask>, p, a.overlap, stream);
+  queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::template shared_bytes<MaskIn<Mask>>, p, a.overlap, stream);
 }
 
 }  // namespace bolt::attention
