@@ -49,6 +49,7 @@ LABELS = (
     "slab-2-portable-slabsx2x4x1x128-f16",
     "slab-2-portable-heldx128x2x2x4x1-f16",
     "slab-2-portable-fittedx128x1x2x7x1-f16",
+    "slab-2-portable-bothx64x4x2x4x2x2-f16",
     "slab-merged-portable-heldx128x9x8x1x1-f16",
     "batch-rms-portable-batchesx8x288x4-f16",
     "slab-2-portable-passesx6x7x128x1-f16",

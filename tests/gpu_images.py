@@ -10,6 +10,7 @@ from gpu_harness import Trial
 from gpu_staged import stated_trials
 
 from bolt_build.families.portable.kernels.norm_ahead import AheadTile
+from bolt_build.families.portable.kernels.norm_both import BothTile
 from bolt_build.families.portable.kernels.norm_gathered import GatherTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_images import ImageTile
@@ -107,6 +108,15 @@ IN_REGISTERS_SINGLE = (
 )
 FITTED = {"registers-90": (HeldTile(45, 5, 96, 3, 1),), "registers-odd-chain": (HeldTile(45, 7, 96, 1, 1),)}
 """In clusters of other sizes."""
+BOTH = {
+    "registers-33": (BothTile(HeldTile(33, 5, 96, 8, 2), 5),),
+    "registers-chain": (BothTile(HeldTile(45, 2, 96, 5, 3), 2),),
+    "registers-odd": (BothTile(HeldTile(21, 2, 64, 3, 2), 1),),
+    "registers-odd-chain": (BothTile(HeldTile(45, 1, 96, 4, 2), 2),),
+    "registers-planes": (BothTile(HeldTile(1, 1, 32, 2, 2), 1),),
+    "registers-odd-rms": (BothTile(HeldTile(1, 1, 64, 3, 2), 2),),
+}
+"""Partly in shared memory."""
 
 
 def image_trials() -> list[Trial]:
@@ -114,4 +124,6 @@ def image_trials() -> list[Trial]:
     in_registers = stated_trials(IN_REGISTERS, IN_REGISTERS_SINGLE, {HeldTile: "held", AheadTile: "ahead"})
     fitted = [(layer, FITTED[layer.label]) for layer, _ in IN_REGISTERS if layer.label in FITTED]
     in_registers += stated_trials(fitted, (), {HeldTile: "fitted"})
+    both = [(layer, BOTH[layer.label]) for layer, _ in IN_REGISTERS if layer.label in BOTH]
+    in_registers += stated_trials(both, ("registers-odd-chain",), {BothTile: "both"})
     return stated_trials(LAYERS, SINGLE, {ImageTile: "images", GatherTile: "gathered"}) + in_registers

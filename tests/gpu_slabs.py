@@ -17,6 +17,7 @@ from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.norm_ahead import AheadTile
 from bolt_build.families.portable.kernels.norm_batches import BatchTile
+from bolt_build.families.portable.kernels.norm_both import BothTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_slabs import SlabTile
@@ -114,6 +115,16 @@ FITTED: dict[str, tuple[HeldTile, ...]] = {
     "slab-one-group": (HeldTile(3, 6, 64, 2, 1),),
     "slab-groups-chain": (HeldTile(3, 7, 128, 1, 1),),
 }
+BOTH: dict[str, tuple[BothTile, ...]] = {
+    "slab-2": (BothTile(HeldTile(2, 4, 64, 4, 2), 2), BothTile(HeldTile(6, 1, 192, 13, 2), 12)),
+    "slab-2-data": (BothTile(HeldTile(3, 1, 64, 3, 2), 1),),
+    "slab-rms": (BothTile(HeldTile(5, 2, 64, 6, 4), 3),),
+    "slab-groups": (BothTile(HeldTile(5, 2, 128, 9, 2), 5),),
+    "slab-one-group": (BothTile(HeldTile(3, 3, 64, 4, 2), 3),),
+    "slab-groups-chain": (BothTile(HeldTile(3, 5, 64, 2, 2), 1), BothTile(HeldTile(6, 1, 128, 7, 3), 4)),
+    "slab-long": (BothTile(HeldTile(8, 1, 256, 8, 2), 5),),
+    "slab-planes": (BothTile(HeldTile(4, 2, 64, 2, 2), 1),),
+}
 BATCHES: dict[str, tuple[BatchTile, ...]] = {
     "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),
     "batch-rms": (BatchTile(8, 288, 4), BatchTile(16, 160, 8)),
@@ -157,15 +168,15 @@ def slabs() -> list[Trial]:
     found = []
     for layer in asked(LAYERS):
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
-        trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered", "ahead", "fitted"))
+        trials = trials_of(half, "portable", 4, without=("staged", "images", "gathered", "ahead", "fitted", "both"))
         both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-", "batch-"))
         trials = [each for each in trials if both or each.step.problem.inputs[0].format.layout is not Layout.ROW]
         plain = [
             each for each in trials if each.shared is None and each.step.problem.outputs[0].format.dtype.nbytes == 2
         ]
         stated = {
-            "batches": BATCHES, "held": HELD, "ahead": AHEAD, "fitted": FITTED, "slabs": TILES, "passes": PASSES,
-            "turns": TURNS,
+            "batches": BATCHES, "held": HELD, "ahead": AHEAD, "fitted": FITTED, "both": BOTH, "slabs": TILES,
+            "passes": PASSES, "turns": TURNS,
         }  # fmt: skip
         for algorithm, tile in ((name, tile) for name in stated for tile in stated[name].get(layer.label, ())):
             candidate = Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)

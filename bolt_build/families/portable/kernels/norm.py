@@ -12,6 +12,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import (
     norm_ahead,
     norm_batches,
+    norm_both,
     norm_fitted,
     norm_gathered,
     norm_held,
@@ -130,6 +131,7 @@ RULES = (
             norm_held.FORM,
             norm_ahead.FORM,
             norm_fitted.FORM,
+            norm_both.FORM,
             norm_slabs.FORM,
             norm_passes.FORM,
             norm_turns.FORM,

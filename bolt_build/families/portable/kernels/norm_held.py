@@ -109,20 +109,29 @@ def resident(threads: int, loads: int, element: int, gpu: Gpu, reserved: int = _
     return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps, _MOST_BLOCKS)
 
 
+def widths(nest: HeldNest) -> list[int]:
+    """Of slabs, in loads: all that channels are a multiple of and that have whole groups."""
+    loads = nest.channels.extent // LANES
+    found = range(1, min(loads, WIDEST) + 1) if nest.repeats == 1 else (loads,)
+    return [each for each in found if loads % each == 0 and each * LANES % nest.group == 0]
+
+
+def full(tile: HeldTile, nest: HeldNest) -> bool:
+    """Whether few of a thread's loads are none."""
+    return tile.used(nest) >= _USED or tile.loads == 1
+
+
 def tiles(nest: HeldNest, element: int, gpu: Gpu, clusters: Sequence[int] = CLUSTERS) -> Iterator[HeldTile]:
     """Slabs of every width that channels are a multiple of, where registers hold a block's share and few of them are
     left."""
-    loads, most = nest.channels.extent // LANES, _BYTES // (LANES * element)
-    widths = range(1, min(loads, WIDEST) + 1) if nest.repeats == 1 else (loads,)
-    for across in widths:
-        if loads % across or across * LANES % nest.group:
-            continue
+    most = _BYTES // (LANES * element)
+    for across in widths(nest):
         for cluster in clusters:
             for threads in THREADS:
                 if threads < across or nest.many * across > cluster * threads * most:
                     continue
                 tile = HeldTile(across, cluster, threads, HeldTile(across, cluster, threads, 1, 1).needed(nest), 1)
-                if tile.loads <= most and (tile.used(nest) >= _USED or tile.loads == 1):
+                if tile.loads <= most and full(tile, nest):
                     yield from (replace(tile, resident=each) for each in {*tile.at_once(element, gpu)} - {0})
 
 
@@ -146,6 +155,18 @@ def refuse_tile(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str |
 
 def refuse_cut(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
     """The same, in clusters of any size and blocks of whole warps."""
+    if (reason := refuse_share(tile, nest, gpu)) is not None:
+        return reason
+    if tile.loads * LANES * element > _BYTES:
+        return Reason("{} loads of a thread are more than the {} bytes that it holds", tile.loads, _BYTES)
+    if not 0 < tile.resident <= (most := tile.at_once(element, gpu)[1]):
+        what = "a multiprocessor holds {} loads of each of {} threads {} times, not {}"
+        return Reason(what, tile.loads, tile.threads, most, tile.resident)
+    return None
+
+
+def refuse_share(tile: HeldTile, nest: HeldNest, gpu: Gpu) -> str | None:
+    """Why slabs are not cut so, wherever their loads are kept."""
     if (reason := tile.refuse_slab(nest)) is not None:
         return reason
     if nest.repeats > 1 and tile.width != nest.channels.extent:
@@ -159,11 +180,6 @@ def refuse_cut(tile: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> str | 
         return Reason("{} positions are fewer than the {} blocks of a cluster", nest.many, tile.cluster)
     if tile.loads != (needed := tile.needed(nest)):
         return Reason("{} positions of a block are {} loads of a thread, not {}", tile.share(nest), needed, tile.loads)
-    if tile.loads * LANES * element > _BYTES:
-        return Reason("{} loads of a thread are more than the {} bytes that it holds", tile.loads, _BYTES)
-    if not 0 < tile.resident <= (most := tile.at_once(element, gpu)[1]):
-        what = "a multiprocessor holds {} loads of each of {} threads {} times, not {}"
-        return Reason(what, tile.loads, tile.threads, most, tile.resident)
     return None
 
 
@@ -209,6 +225,13 @@ def waits(tile: HeldTile) -> float:
 
 
 def seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
+    element = element_bytes(problem)
+    assert target.gpu is not None, "registers are a GPU's"
+    return taken(problem, tile, target, _SPILLED if tile.resident > tile.at_once(element, target.gpu)[0] else 0)
+
+
+def taken(problem: KernelProblem, tile: HeldTile, target: Target, more: int) -> float:
+    """Seconds of a kernel whose warps have so many more instructions than those of elements in registers alone."""
     nest, gpu, element = held_nest_for(problem), target.gpu, element_bytes(problem)
     assert gpu is not None, "registers are a GPU's"
     blocks = nest.slabs(tile.width) * tile.cluster
@@ -218,12 +241,14 @@ def seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
     run = whole(tile, nest) and tile.width == nest.group
     part = (_RUN if run else _MEMORY) / lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
     memory = memory * (part + _SINGLE) + _ALONE if tile.resident == 1 else memory * part
-    spilled = _SPILLED if tile.resident > tile.at_once(element, gpu)[0] else 0
-    return float(_FIXED + waits(tile) + memory + issued(tile, nest, gpu, spilled))
+    return float(_FIXED + waits(tile) + memory + issued(tile, nest, gpu, more))
 
 
-def emit_held(problem: KernelProblem, tile: HeldTile, function: str, more: str, at: StepExpressions) -> StepCode:
-    """A call of a function that takes such slabs, with `more` arguments in front of the pointers."""
+def emit_held(
+    problem: KernelProblem, tile: HeldTile, function: str, more: str, at: StepExpressions, kept: str = ""
+) -> StepCode:
+    """A call of a function that takes such slabs, with `more` arguments in front of the pointers, and the type `kept`
+    behind the slabs'."""
     nest = held_nest_for(problem)
     (positions,) = nest.positions
     sizes = [tile.loads, tile.threads, tile.across, tile.cluster, tile.share(nest), nest.group, nest.many]
@@ -234,7 +259,7 @@ def emit_held(problem: KernelProblem, tile: HeldTile, function: str, more: str, 
         sizes += [nest.length]
     call = (
         f"bolt::portable::{function}<bolt::portable::HeldShape<{', '.join(map(str, sizes))}>, "
-        f"bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, {loops_text(problem, nest)}, "
+        f"{kept}bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, {loops_text(problem, nest)}, "
         f"{loop_text(nest.along)}, {more}{pointers_text(problem, at)}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/norm.h",), None, "", call)

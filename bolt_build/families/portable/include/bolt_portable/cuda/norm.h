@@ -6,6 +6,7 @@
 #include "bolt_portable/cuda/join_images.h"
 #include "bolt_portable/cuda/norm_ahead.h"
 #include "bolt_portable/cuda/norm_batches.h"
+#include "bolt_portable/cuda/norm_both.h"
 #include "bolt_portable/cuda/norm_columns.h"
 #include "bolt_portable/cuda/norm_held.h"
 #include "bolt_portable/cuda/norm_images.h"
@@ -232,6 +233,19 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoo
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (norm_in_lanes<wide>(in, out, end))
     norm_held<Shape, operands, Statistic>(r, q, channels, in, out, end);
+  else
+    norm_anywhere<Statistic>(r, p, in, out, end);
+}
+
+/// The same in slabs that registers and shared memory hold together.
+template <typename Shape, typename Kept, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_both(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, const void* input, const void* scale,
+                  const void* bias, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (norm_in_lanes<wide>(in, out, end))
+    norm_both<Shape, Kept, operands, Statistic>(r, q, channels, in, out, end);
   else
     norm_anywhere<Statistic>(r, p, in, out, end);
 }

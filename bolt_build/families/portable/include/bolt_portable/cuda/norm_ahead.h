@@ -2,7 +2,6 @@
 // memory.
 #pragma once
 
-#include "bolt_portable/cuda/async_copy.h"
 #include "bolt_portable/cuda/norm_held.h"
 
 namespace bolt::portable {
@@ -16,8 +15,7 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
   using typename Held::Memory;
   using typename Held::Share;
   static constexpr int cluster = Shape::cluster, threads = Shape::threads, loads = Shape::loads;
-  /// Accesses of 16 bytes that a load takes. Those of neighbouring threads are neighbours.
-  static constexpr int accesses = static_cast<int>(sizeof(In)) * wide / 16;
+  static constexpr int accesses = Held::accesses;
   static constexpr int held = loads * threads * accesses * 16, bytes = held + static_cast<int>(sizeof(Memory));
 
   std::uint32_t items;  ///< slabs of all images
@@ -55,21 +53,8 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
  private:
   __device__ void fetch(const Share& share, uint4* to) const {
 #pragma unroll
-    for (int k = 0; k < loads; ++k) {
-      if (!Held::Sums::there(k, share.stop)) continue;
-      const Index at = share.start.x + k * Shape::parts * Shape::step;
-      if (Shape::uneven && at + wide > this->total) {
-        Lanes<In, wide> x;
-        this->read(at, x.at);
-#pragma unroll
-        for (int i = 0; i < accesses; ++i) to[(k * accesses + i) * threads] = reinterpret_cast<const uint4*>(&x)[i];
-        continue;
-      }
-#pragma unroll
-      for (int i = 0; i < accesses; ++i)
-        copy<8>(reinterpret_cast<std::uint16_t*>(to + (k * accesses + i) * threads),
-                reinterpret_cast<const std::uint16_t*>(this->in + at) + 8 * i, true);
-    }
+    for (int k = 0; k < loads; ++k)
+      if (Held::Sums::there(k, share.stop)) this->bring(share.start.x + k * Shape::parts * Shape::step, to + k * accesses * threads);
     commit();
   }
 };

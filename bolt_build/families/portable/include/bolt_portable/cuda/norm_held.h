@@ -1,6 +1,7 @@
 // The CUDA kernel of norm.h whose threads hold slabs of neighbouring channels in registers, alone or in clusters of blocks.
 #pragma once
 
+#include "bolt_portable/cuda/async_copy.h"
 #include "bolt_portable/cuda/norm_held_sums.h"
 
 namespace bolt::portable {
@@ -13,6 +14,8 @@ struct NormHeld {
   static constexpr int loads = Shape::loads, threads = Shape::threads, across = Shape::across, cluster = Shape::cluster;
   static constexpr int parts = Shape::parts, group = Shape::group, span = Shape::span, statistics = Shape::statistics;
   static constexpr bool centred = Statistic::centred;
+  /// Accesses of 16 bytes that a load takes in shared memory. Those of neighbouring threads are neighbours there.
+  static constexpr int accesses = static_cast<int>(sizeof(In)) * wide / 16;
 
   NormLoop kept[Shape::kept];  ///< around channels, but for the slabs of an image
   NormLoop channels, positions;
@@ -69,10 +72,24 @@ struct NormHeld {
     }
   }
 
-  /// Normalises what threads have in registers. `turn`: of two slabs behind each other one has another number than the other.
+  /// Brings a load that begins at an element to this thread's place in shared memory. May be under way when it returns.
+  __device__ void bring(Index at, uint4* to) const {
+    if (Shape::uneven && at + wide > total) {
+      Lanes<In, wide> x;
+      read(at, x.at);
+#pragma unroll
+      for (int i = 0; i < accesses; ++i) to[i * threads] = reinterpret_cast<const uint4*>(&x)[i];
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < accesses; ++i)
+      copy<8>(reinterpret_cast<std::uint16_t*>(to + i * threads), reinterpret_cast<const std::uint16_t*>(in + at) + 8 * i, true);
+  }
+
+  /// Normalises what threads have in registers, or where `x` finds it by its number. `turn`: of two slabs behind each other one has another number than the other.
   /// Calls with() as soon as all statistics are known, of threads that are together.
-  template <typename With>
-  __device__ void normalise(const Share& share, const Lanes<In, wide> (&x)[loads], Memory& memory, int turn, const With& with) const {
+  template <typename Slab, typename With>
+  __device__ void normalise(const Share& share, const Slab& x, Memory& memory, int turn, const With& with) const {
     Operands ahead = operands_of(share.start, share.stop > 0, share.skew);
     for (int c = threadIdx.x; c < Shape::planes; c += threads)
       memory.planes[turn][c] = {load(end.scale + share.start.scale + c * channels.scale),
@@ -129,7 +146,8 @@ struct NormHeld {
     return {cluster > 1 ? mean : part[0].x, Statistic::factor(sum, positions_of_all * Shape::each, epsilon)};
   }
 
-  __device__ void finish(const Lanes<In, wide> (&x)[loads], const Share& share, const float2* all, Operands& ahead,
+  template <typename Slab>
+  __device__ void finish(const Slab& x, const Share& share, const float2* all, Operands& ahead,
                          const float2* planes) const {
     const NormAt& start = share.start;
     float mean[wide], factor[wide];
@@ -162,7 +180,8 @@ struct NormHeld {
           for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
         }
         float y[wide];
-        load_wide(x[k].at, y);
+        const auto& each = x[k];
+        load_wide(each.at, y);
         [[maybe_unused]] Index operand[wide];
         if constexpr (Shape::plane > 0) {
           scale_planes(Sums::element(share, k), mean[0], factor[0], planes, start.channel, y, operand);

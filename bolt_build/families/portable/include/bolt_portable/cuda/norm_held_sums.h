@@ -56,21 +56,25 @@ struct HeldSums {
     return span == 1 ? wide : span == wide ? 1.0f : static_cast<float>(j == 0 ? own : wide - own);
   }
 
-  /// Sums of the elements that this thread has of each statistic.
-  __device__ static void sums(const Lanes<In, wide> (&x)[loads], const Share& share, const float (&many)[span], int own,
+  /// Sums of the elements that this thread has of each statistic. `x`: its loads, by number.
+  template <typename Slab>
+  __device__ static void sums(const Slab& x, const Share& share, const float (&many)[span], int own,
                               NormPart (&found)[span]) {
     const int stop = share.stop;
     constexpr int apart = span == 1 ? 2 : wide;  // sums that do not wait for each other
     float sum[apart] = {}, squares[apart] = {}, pivot[wide] = {}, y[wide];
     if (centred && there(0, stop)) {
-      load_wide(x[0].at, y);
+      const auto& first = x[0];
+      load_wide(first.at, y);
       if (shared(share.at)) {
         // Those of the next load are all of this slab.
         constexpr int next = loads > 1 ? 1 : 0;
-        if (next > 0 && there(next, stop) && !shared(element(share, next)))
-          load_wide(x[next].at, y);
-        else
+        if (next > 0 && there(next, stop) && !shared(element(share, next))) {
+          const auto& second = x[next];
+          load_wide(second.at, y);
+        } else {
           hide(share.at, y, nullptr);
+        }
       }
 #pragma unroll
       for (int i = 0; i < wide; ++i) pivot[i] = span == wide ? y[i] : span == 1 || i < own ? y[0] : y[wide - 1];
@@ -78,7 +82,8 @@ struct HeldSums {
 #pragma unroll
     for (int k = 0; k < loads; ++k)
       if (there(k, stop)) {
-        load_wide(x[k].at, y);
+        const auto& each = x[k];
+        load_wide(each.at, y);
         if (const int at = element(share, k); shared(at)) hide(at, y, pivot);
 #pragma unroll
         for (int i = 0; i < wide; ++i) {
@@ -107,7 +112,8 @@ struct HeldSums {
   }
 
   /// Writes sums of what this thread has, or its warp, to a row of partial sums.
-  __device__ static void gather(const Lanes<In, wide> (&x)[loads], const Share& share, float2* partial, float* counts) {
+  template <typename Slab>
+  __device__ static void gather(const Slab& x, const Share& share, float2* partial, float* counts) {
     const int part = HeldSums::part(), lane = HeldSums::lane(), stop = share.stop;
     NormPart found[span];
     int loaded = 0;
