@@ -113,8 +113,8 @@ BOTH = {
     "registers-chain": (BothTile(HeldTile(45, 2, 96, 5, 3), 2),),
     "registers-odd": (BothTile(HeldTile(21, 2, 64, 3, 2), 1),),
     "registers-odd-chain": (BothTile(HeldTile(45, 1, 96, 4, 2), 2),),
-    "registers-planes": (BothTile(HeldTile(1, 1, 32, 2, 2), 1),),
-    "registers-odd-rms": (BothTile(HeldTile(1, 1, 64, 3, 2), 2),),
+    "registers-odd-all": (BothTile(HeldTile(3, 1, 32, 6, 2), 2),),
+    "registers-odd-rms": (BothTile(HeldTile(1, 1, 64, 3, 2), 1),),
 }
 """Partly in shared memory."""
 

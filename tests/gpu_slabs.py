@@ -116,14 +116,14 @@ FITTED: dict[str, tuple[HeldTile, ...]] = {
     "slab-groups-chain": (HeldTile(3, 7, 128, 1, 1),),
 }
 BOTH: dict[str, tuple[BothTile, ...]] = {
-    "slab-2": (BothTile(HeldTile(2, 4, 64, 4, 2), 2), BothTile(HeldTile(6, 1, 192, 13, 2), 12)),
+    "slab-2": (BothTile(HeldTile(2, 4, 64, 4, 2), 2), BothTile(HeldTile(6, 1, 192, 13, 2), 11)),
     "slab-2-data": (BothTile(HeldTile(3, 1, 64, 3, 2), 1),),
     "slab-rms": (BothTile(HeldTile(5, 2, 64, 6, 4), 3),),
     "slab-groups": (BothTile(HeldTile(5, 2, 128, 9, 2), 5),),
-    "slab-one-group": (BothTile(HeldTile(3, 3, 64, 4, 2), 3),),
-    "slab-groups-chain": (BothTile(HeldTile(3, 5, 64, 2, 2), 1), BothTile(HeldTile(6, 1, 128, 7, 3), 4)),
+    "slab-one-group": (BothTile(HeldTile(3, 3, 64, 4, 2), 2),),
+    "slab-groups-chain": (BothTile(HeldTile(3, 3, 64, 3, 2), 1), BothTile(HeldTile(6, 1, 128, 7, 3), 4)),
     "slab-long": (BothTile(HeldTile(8, 1, 256, 8, 2), 5),),
-    "slab-planes": (BothTile(HeldTile(4, 2, 64, 2, 2), 1),),
+    "slab-planes": (BothTile(HeldTile(4, 1, 64, 4, 2), 2),),
 }
 BATCHES: dict[str, tuple[BatchTile, ...]] = {
     "slab-long": (BatchTile(4, 256, 8), BatchTile(4, 512, 4)),

@@ -33,24 +33,38 @@ def gpu() -> Gpu:
 
 
 def test_a_candidate_says_how_many_loads_shared_memory_keeps() -> None:
-    tile = BothTile(HeldTile(33, 7, 512, 15, 2), 11)
+    tile = BothTile(HeldTile(33, 7, 384, 21, 2), 16)
     stated = candidate(tile)
-    assert str(stated) == "portable algorithm=both threads=512 loads=15 across=33 cluster=7 resident=2 kept=11"
+    assert str(stated) == "portable algorithm=both threads=384 loads=21 across=33 cluster=7 resident=2 kept=16"
     assert FORM.tile_of(stated) == tile
     code = FAMILY.emit(problem(32, 33, 112, 112, groups=3), stated, H200, AT)
-    shape = "bolt::portable::HeldShape<15, 512, 33, 7, 224, 11, 1568, 264, 1, 2, 33, 0>"
-    assert code.call.startswith(f"bolt::portable::norm_in_both<{shape}, bolt::portable::InShared<11>, ")
+    shape = "bolt::portable::HeldShape<21, 384, 33, 7, 224, 11, 1568, 264, 1, 2, 33, 0>"
+    assert code.call.startswith(f"bolt::portable::norm_in_both<{shape}, bolt::portable::InShared<16>, ")
 
 
 def test_32_images_that_registers_do_not_hold_are_there_at_once() -> None:
-    """Registers have room for 15 of them in clusters of eight blocks, one of a multiprocessor: the last two images begin
-    when 30 have ended."""
+    """Registers have room for 15 of them in clusters of eight blocks, one of a multiprocessor: the last two images
+    begin when 30 have ended."""
     asked = problem(32, 33, 112, 112, groups=3)
     nest = held_nest_for(asked)
     found = [each for each in tiles(nest, 2, gpu()) if turns(each.held, nest, gpu()) <= 1]
-    assert BothTile(HeldTile(33, 7, 512, 15, 2), 11) in found
+    assert BothTile(HeldTile(33, 7, 384, 21, 2), 16) in found
     first = min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200))
     assert "algorithm=both" in str(first)
+
+
+def test_slabs_of_single_blocks_need_no_cluster() -> None:
+    """Of 256 slabs of 80 channels at 32 x 32 positions an H200 has two on each multiprocessor."""
+    asked = problem(32, 640, 32, 32, groups=32)
+    first = min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200))
+    assert str(first) == "portable algorithm=both threads=320 loads=32 across=10 cluster=1 resident=2 kept=21"
+
+
+def test_kernels_of_registers_alone_are_preferred_where_they_are_predicted_to_take_as_long() -> None:
+    for channels, side, groups in ((64, 64, 0), (1280, 16, 32)):
+        asked = problem(32, channels, side, side, groups=groups)
+        first = min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200))
+        assert "algorithm=both" not in str(first)
 
 
 def test_slabs_that_registers_hold_all_at_once_are_left_to_held() -> None:
@@ -66,7 +80,7 @@ REFUSED: Mapping[BothTile, tuple[str, str]] = {
     BothTile(HeldTile(10, 8, 512, 10, 2), 3): ("h200", "512 positions of a block are 11 loads of a thread, not 10"),
     BothTile(HeldTile(10, 8, 512, 11, 2), 11): (
         "h200",
-        "of 11 loads one to all but one are kept in shared memory, not 11",
+        "of 11 loads one to all but two are kept in shared memory, not 11",
     ),
     BothTile(HeldTile(10, 8, 512, 11, 2), 2): (
         "h200",
@@ -105,7 +119,7 @@ def test_what_is_offered_is_legal_and_has_room_for_each_element(each: int, group
         held = tile.held
         assert held.threads // held.across * held.loads * held.cluster >= nest.many
         assert held.resident * (tile.shared(nest, 2) + 1024) <= 228 << 10
-        assert held.resident * held.threads * (4 * tile.own + 48) <= 65536
+        assert held.resident * held.threads * (4 * tile.own + 52) <= 65536
 
 
 def trials(*labels: str) -> list[Trial]:
@@ -115,7 +129,7 @@ def trials(*labels: str) -> list[Trial]:
 
 RARELY = (
     "slab-2-portable-bothx64", "slab-2-portable-bothx192", "slab-groups-portable", "slab-one-group", "slab-planes",
-    "slab-groups-chain", "registers-33", "registers-chain", "registers-odd-chain", "registers-planes",
+    "slab-groups-chain", "registers-33", "registers-chain", "registers-odd-chain", "registers-odd-all",
     "registers-odd-rms", "single-registers-odd-chain",
 )  # fmt: skip
 

@@ -43,7 +43,7 @@ def of_groups(*shape: int, groups: int, target: str = "h100") -> KernelProblem:
 def first(asked: KernelProblem) -> dict[str, int | str]:
     """Of those that need no registers for what a block has of an image."""
     found = (dict(each.parameters) for each in FAMILY.candidates(asked, target_named(asked.target))[0])
-    return next(each for each in found if each["algorithm"] not in ("held", "ahead", "fitted"))
+    return next(each for each in found if each["algorithm"] not in ("held", "ahead", "fitted", "both"))
 
 
 def candidate(tile: Tile) -> Candidate:

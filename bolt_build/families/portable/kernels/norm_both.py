@@ -1,5 +1,5 @@
-"""How a GPU normalises in slabs that registers and shared memory hold together: so more blocks are beside each other than
-registers alone have room for, and some load while others exchange sums or store."""
+"""How a GPU normalises in slabs that registers and shared memory hold together: so more blocks are beside each other
+than registers alone have room for, and some load while others exchange sums or store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import norm_held
 from bolt_build.families.portable.kernels.clusters import clusters_at_once
-from bolt_build.families.portable.kernels.norm_fitted import ALL_AT_ONCE
 from bolt_build.families.portable.kernels.norm_held import HeldTile, emit_held, resident
 from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest_for
 from bolt_build.families.portable.kernels.norm_nest import element_bytes, serves
@@ -26,11 +25,19 @@ _BESIDE, _LOADS = range(2, 7), 48
 """Blocks of a multiprocessor, and loads of a thread at most."""
 _RESERVED, _LEAST = 1 << 10, 4
 """Bytes of shared memory that a block costs beside its own; loads of a thread that registers hold at least."""
+_REGISTERS, _PIXELS = 52, 60
+"""Registers of a thread beside those that hold elements, and where a load is of several pixels: as many as leave
+compiled kernels few that wait in memory."""
+
+
+def fitting(held: HeldTile, nest: HeldNest, loads: int, element: int, gpu: Gpu) -> int:
+    """Blocks of a multiprocessor whose threads hold so many loads in registers."""
+    return resident(held.threads, loads, element, gpu, _PIXELS if nest.repeats > 1 else _REGISTERS)
 
 
 @dataclass(frozen=True)
 class BothTile:
-    """Slabs are cut as `held` says. Of a thread's loads so many are `kept` in shared memory, the others in registers."""
+    """Slabs are cut as `held` says. Of a thread's loads so many are `kept` in shared memory, others in registers."""
 
     held: HeldTile
     kept: int
@@ -58,7 +65,7 @@ class BothTile:
 
     def refuse_room(self, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
         """Why a multiprocessor has no room for so many blocks, None where it has."""
-        held, registers = self.held, resident(self.held.threads, self.own, element, gpu)
+        held, registers = self.held, fitting(self.held, nest, self.own, element, gpu)
         if held.resident > registers:
             what = "registers of a multiprocessor hold {} loads of each of {} threads {} times, not {}"
             return Reason(what, self.own, held.threads, registers, held.resident)
@@ -80,19 +87,20 @@ def _tiles_of(held: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> Iterato
         fewer = replace(held, resident=count - 1)
         if turns(fewer, nest, gpu) <= 1:
             return  # all are there at once already
-        own = max((each for each in range(1, held.loads + 1) if resident(held.threads, each, element, gpu) >= count), default=0)
+        room = (each for each in range(1, held.loads + 1) if fitting(held, nest, each, element, gpu) >= count)
+        own = max(room, default=0)
         tile = BothTile(replace(held, resident=count), held.loads - own)
         if own >= _LEAST and tile.kept > 0 and tile.refuse_room(nest, element, gpu) is None:
             yield tile
 
 
 def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[BothTile]:
-    """Of each width of slabs, size of clusters and number of blocks beside each other the kernel with the fewest idle
-    threads, and of those with as few the one that keeps most in registers."""
-    most = dict[tuple[int, int, int], BothTile]()
+    """Of each width of slabs, size of clusters and number of blocks beside each other the kernel whose threads wait
+    least for each other, and of those that wait as long the one that keeps most in registers."""
+    least = dict[tuple[int, int, int], BothTile]()
 
     def rank(tile: BothTile) -> tuple[float, int]:
-        return round(tile.held.used(nest), 2), tile.own * tile.held.threads
+        return norm_held.waits(tile.held), -tile.own * tile.held.threads
 
     for across in norm_held.widths(nest):
         for cluster in CLUSTERS if gpu.warpgroup_mma else (1,):
@@ -105,8 +113,8 @@ def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[BothTile]:
                     continue
                 for tile in _tiles_of(held, nest, element, gpu):
                     size = across, cluster, tile.held.resident
-                    most[size] = max(most.get(size, tile), tile, key=rank)
-    yield from most.values()
+                    least[size] = min(least.get(size, tile), tile, key=rank)
+    yield from least.values()
 
 
 def refuse_tile(tile: BothTile, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
@@ -118,8 +126,8 @@ def refuse_tile(tile: BothTile, nest: HeldNest, element: int, gpu: Gpu) -> str |
         return reason
     if held.loads > _LOADS:
         return Reason("threads have {} loads at most, not {}", _LOADS, held.loads)
-    if not 0 < tile.kept < held.loads:
-        what = "of {} loads one to all but one are kept in shared memory, not {}"
+    if not 0 < tile.kept < held.loads - 1:
+        what = "of {} loads one to all but two are kept in shared memory, not {}"
         return Reason(what, held.loads, tile.kept)
     return tile.refuse_room(nest, element, gpu)
 
@@ -130,17 +138,18 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None if gpu.async_copies else "copies to shared memory run beside a block's work from sm_80 on"
 
 
-_KEPT = 12
-"""A guess at a warp's instructions for a load in shared memory, beside those of one in registers: a copy and its
-address, two reads and theirs. What is taken otherwise, and off where all slabs are there at once, is that of slabs
-which registers hold in as many blocks: no GPU has timed these."""
+_KEPT, _ALL, _UNTIMED = 12, 0.9, 1.03
+"""Guesses, for no GPU has timed these: a warp's instructions for a load in shared memory, beside those of one in
+registers (a copy and its address, two reads and theirs); what slabs take that are all there at once, of what they take
+else; and what is added so that kernels which are predicted to take as long in registers alone stay there. All else is
+that of slabs which registers hold in as many blocks."""
 
 
 def _seconds(problem: KernelProblem, tile: BothTile, target: Target) -> float:
     assert target.gpu is not None, "registers are a GPU's"
     nest = held_nest_for(problem)
-    part = ALL_AT_ONCE if turns(tile.held, nest, target.gpu) <= 1 else 1.0
-    return part * norm_held.taken(problem, tile.held, target, tile.kept * _KEPT)
+    part = _ALL if turns(tile.held, nest, target.gpu) <= 1 else 1.0
+    return _UNTIMED * part * norm_held.taken(problem, tile.held, target, tile.kept * _KEPT)
 
 
 def _emit(problem: KernelProblem, tile: BothTile, at: StepExpressions) -> StepCode:

@@ -56,13 +56,13 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None if gpu.warpgroup_mma else "blocks form clusters from sm_90 on"
 
 
-ALL_AT_ONCE = 0.76
+_ALL = 0.76
 """What slabs take that are all there at once, of what is predicted of those that `held` cuts: many of these were in
 clusters of which one or two began when the others had ended. Fitted to the three kernels that an H200 has timed."""
 
 
 def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:
-    return ALL_AT_ONCE * norm_held.seconds(problem, tile, target)
+    return _ALL * norm_held.seconds(problem, tile, target)
 
 
 FORM: Form[HeldTile] = replace(

@@ -22,15 +22,17 @@ struct NormBoth : NormHeld<Shape, operands, Statistic, In, Out, End> {
   static constexpr int cluster = Shape::cluster, threads = Shape::threads, loads = Shape::loads, accesses = Held::accesses;
   static constexpr int own = loads - Kept::many;
   static constexpr int held = Kept::many * threads * accesses * 16, bytes = held + static_cast<int>(sizeof(Memory));
-  static_assert(own > 0 && Kept::many > 0);
+  static_assert(own > 1 && Kept::many > 0, "what all sums begin with is in registers");
 
-  /// A thread's loads, by number.
+  /// A thread's loads, by number. Those in shared memory are waited for where the first of them is read: before it those in
+  /// registers have been, which the compiler would else ask for when the others have come.
   struct Slab {
     Lanes<In, wide> first[own];
     const uint4* others;
 
     __device__ Lanes<In, wide> operator[](int k) const {
       if (k < own) return first[k];
+      if (k == own) settle<0>();
       Lanes<In, wide> x;
 #pragma unroll
       for (int i = 0; i < accesses; ++i) reinterpret_cast<uint4*>(&x)[i] = others[((k - own) * accesses + i) * threads];
@@ -54,8 +56,7 @@ struct NormBoth : NormHeld<Shape, operands, Statistic, In, Out, End> {
 #pragma unroll
     for (int k = 0; k < own; ++k)
       if (Held::Sums::there(k, share.stop)) this->read(first_of(share, k), x.first[k].at);
-    settle<0>();
-    this->normalise(share, x, memory, 0, [] {});
+    this->template normalise<true>(share, x, memory, 0, [] {});
   }
 
  private:

@@ -87,15 +87,18 @@ struct NormHeld {
   }
 
   /// Normalises what threads have in registers, or where `x` finds it by its number. `turn`: of two slabs behind each other one has another number than the other.
-  /// Calls with() as soon as all statistics are known, of threads that are together.
-  template <typename Slab, typename With>
+  /// Calls with() as soon as all statistics are known, of threads that are together. Scale and bias are asked for before sums, or
+  /// `late` behind them, which leaves registers to what sums need.
+  template <bool late = false, typename Slab, typename With>
   __device__ void normalise(const Share& share, const Slab& x, Memory& memory, int turn, const With& with) const {
-    Operands ahead = operands_of(share.start, share.stop > 0, share.skew);
+    Operands ahead;
+    if constexpr (!late) ahead = operands_of(share.start, share.stop > 0, share.skew);
     for (int c = threadIdx.x; c < Shape::planes; c += threads)
       memory.planes[turn][c] = {load(end.scale + share.start.scale + c * channels.scale),
                                 load(end.bias + share.start.bias + c * channels.bias)};
     Sums::gather(x, share, memory.partial, memory.counts);
     __syncthreads();
+    if constexpr (late) ahead = operands_of(share.start, share.stop > 0, share.skew);
     Sums::exchange(share.skew, Sums::rank(), memory.partial, memory.counts, memory.blocks);
     for (int at = threadIdx.x; at < statistics; at += threads) memory.all[at] = joined(memory.blocks + at, share.skew, at);
     __syncthreads();
