@@ -26,6 +26,7 @@ def write(folder: Path, target: str, precision: str) -> None:
     (folder / "gates.yaml").write_text(RECIPE.format(target=target, precision=precision))
 
 
+@pytest.mark.large
 def test_on_the_host(tmp_path: Path, cache_home: Path) -> None:
     """The squeezed block's mean is taken in front of its convolution; ECA's, which would read more weights, is not."""
     write(tmp_path, "host", "fp32")
