@@ -49,7 +49,7 @@ struct BandRows {
   }
   CUTLASS_DEVICE static constexpr int channel(int column) { return column; }
   CUTLASS_DEVICE static constexpr int channels(int columns) { return columns; }
-  CUTLASS_DEVICE int image_of(int position, int) const {
+  CUTLASS_DEVICE int image_of(int position, const portable::Divisor&) const {
     return static_cast<int>(image.quotient(static_cast<std::uint32_t>(position)));
   }
   CUTLASS_DEVICE static constexpr int end(int, int columns) { return columns; }

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "bolt_portable/divisor.h"
 #include "bolt_portable/epilogue.h"
 
 namespace bolt::cutlass_kernels {
@@ -123,7 +124,7 @@ struct OfImages {
   static constexpr int channels = Stages::channels;
   static_assert(Stages::reads_image);
   Stages stages;
-  int pixels;
+  portable::Divisor pixels;
   const void* numbers = nullptr;
 
   void bind(const std::shared_ptr<const void>* values) { stages.bind(values); }
@@ -131,7 +132,7 @@ struct OfImages {
 };
 template <typename Stages>
 OfImages<Stages> of_images(Stages stages, int pixels) {
-  return {stages, pixels};
+  return {stages, portable::Divisor(pixels)};
 }
 
 /// Whether a kernel's stages read a number of each image and channel.

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bolt_cutlass/shared_memory.h"
+#include "bolt_portable/divisor.h"
 #include "cute/arch/copy_sm90_desc.hpp"
 #include "cute/arch/copy_sm90_tma.hpp"
 #include "cutlass/cuda_host_adapter.hpp"
@@ -54,7 +55,9 @@ struct DenseRows {
   CUTLASS_DEVICE static constexpr int channel(int column) { return column; }
   CUTLASS_DEVICE static constexpr int channels(int columns) { return columns; }
   /// That a row is of, where each has so many pixels.
-  CUTLASS_DEVICE static int image_of(int row, int pixels) { return row / pixels; }
+  CUTLASS_DEVICE static int image_of(int row, const portable::Divisor& pixels) {
+    return static_cast<int>(pixels.quotient(static_cast<std::uint32_t>(row)));
+  }
   /// What a tile's column, and those behind it, end in front of; and whether a row of tiles is some of the output.
   CUTLASS_DEVICE static constexpr int end(int, int columns) { return columns; }
   CUTLASS_DEVICE static constexpr bool is_pixel(int) { return true; }

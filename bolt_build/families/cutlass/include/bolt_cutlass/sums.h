@@ -29,10 +29,11 @@ __global__ void __launch_bounds__(portable::block_threads)
   if (bias != nullptr) portable::load_lanes<lanes>(bias + column, added);
   portable::await_earlier();
   if constexpr (Stages::reads_residual) portable::load_lanes<lanes>(residual + row * p.residual_row + column, other);
-  [[maybe_unused]] float image[lanes];
+  [[maybe_unused]] float numbers[lanes];
   if constexpr (reads_images<Stages>) {
-    const portable::Index first = row / stages.pixels * p.columns + column;
-    portable::load_lanes<lanes>(static_cast<const Out*>(stages.numbers) + first, image);
+    const portable::Index image = stages.pixels.quotient(static_cast<std::uint32_t>(row));
+    const portable::Index first = image * p.columns + column;
+    portable::load_lanes<lanes>(static_cast<const Out*>(stages.numbers) + first, numbers);
   }
   portable::load_lanes<lanes>(sums + at, total);
 #pragma unroll 4
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(portable::block_threads)
   for (int lane = 0; lane < lanes; ++lane) {
     const float joined = Stages::reads_residual ? other[lane] : 0.0f;
     if constexpr (reads_images<Stages>)
-      total[lane] = stages.stages(total[lane], joined, static_cast<int>(column) + lane, image[lane]);
+      total[lane] = stages.stages(total[lane], joined, static_cast<int>(column) + lane, numbers[lane]);
     else
       total[lane] = stages(total[lane], joined, static_cast<int>(column) + lane);
   }
