@@ -106,6 +106,7 @@ def kind_of(problem: KernelProblem, candidate: Candidate) -> str:
             name = "resident weights" if not pools else f"resident weights + {pools[0]}"
         else:
             name = next(name for mark, name in _MARKS.items() if mark in stated)
+        name = f"{name} + means" if "sums" in stated else name
     return f"{candidate.family} {name}"
 
 

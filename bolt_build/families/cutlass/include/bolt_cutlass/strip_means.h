@@ -137,7 +137,7 @@ struct StripMeans {
   struct OwnColumns {
     static constexpr int pairs = width / 8, groups = 32 / pairs, each = 64 / groups;
     int group, begin;
-    float2 x[each];
+    std::uint32_t x[each];  // two results a register
 
     CUTLASS_DEVICE OwnColumns(const StripMeans& of, const Half* box, int thread, int row)
         : group(thread % 32 / pairs), begin(row) {
@@ -145,8 +145,7 @@ struct StripMeans {
 #pragma unroll
       for (int i = 0; i < each; ++i) {
         const Half* const from = box + swizzled<width>(line(i), own / 8) + own % 8;
-        x[i] = portable::unpaired<Element>(*reinterpret_cast<const std::uint32_t*>(from));
-        if (!of.at.is_pixel(row + line(i))) x[i] = make_float2(0.0f, 0.0f);
+        x[i] = of.at.is_pixel(row + line(i)) ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
       }
     }
     CUTLASS_DEVICE static int column(int thread) { return thread / 32 * (width / 4) + thread % pairs * 2; }
@@ -159,8 +158,11 @@ struct StripMeans {
     CUTLASS_DEVICE float2 over(int first, int next) const {
       float2 sum = make_float2(0.0f, 0.0f);
 #pragma unroll
-      for (int i = 0; i < each; ++i)
-        if (begin + line(i) >= first && begin + line(i) < next) sum = make_float2(sum.x + x[i].x, sum.y + x[i].y);
+      for (int i = 0; i < each; ++i) {
+        const bool there = begin + line(i) >= first && begin + line(i) < next;
+        const float2 wide = portable::unpaired<Element>(there ? x[i] : 0);
+        sum = make_float2(sum.x + wide.x, sum.y + wide.y);
+      }
       return sum;
     }
     /// That of all threads with the same columns.
