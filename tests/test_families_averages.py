@@ -222,12 +222,17 @@ def test_variants_of_a_way_are_of_that_way() -> None:
 @pytest.mark.parametrize(
     "of",
     [
-        squeezed(mean="mode=mean axes=[2,3] keepdims=false"), squeezed(mean="mode=max axes=[2,3] keepdims=true"),
-        squeezed(mean="mode=mean axes=[3] keepdims=true"),
+        squeezed(mean="mode=max axes=[2,3] keepdims=true"), squeezed(mean="mode=mean axes=[3] keepdims=true"),
     ],
 )  # fmt: skip
 def test_other_reductions_are_left_to_others(of: Graph) -> None:
     assert proposed(of) == ([], [])
+
+
+def test_means_may_be_rows() -> None:
+    (alternative,), reasons = proposed(squeezed(mean="mode=mean axes=[2,3] keepdims=false"))
+    assert (alternative.steps[0].outputs, reasons) == (("y", "m"), [])
+    assert describe_problem(alternative.steps[0].problem).endswith("f16[4,96,28,28] channels_last, f16[4,96]")
 
 
 def test_tensor_cores_leave_no_sums() -> None:

@@ -84,6 +84,17 @@ def test_a_convolution_and_the_means_that_alone_read_it_are_one_step_that_stores
     )
 
 
+@pytest.mark.parametrize("outputs", ["%m", "%m, %y"])
+def test_means_may_be_rows(outputs: str) -> None:
+    of = headed(mean="mode=mean axes=[2,3] keepdims=false", outputs=outputs)
+    (alternative,), reasons = proposed(of)
+    (step,) = alternative.steps
+    assert (step.outputs[-1], reasons) == ("m", [])
+    assert describe_problem(step.problem).endswith("f16[32,1280]")
+    assert alternative.apart == parts(step.problem)
+    assert FAMILY.refuse(step.problem, stated(WHOLE), H200) is None
+
+
 def test_what_others_read_is_stored_as_well() -> None:
     (alternative,), _ = proposed(headed(outputs="%m, %y"))
     (step,) = alternative.steps

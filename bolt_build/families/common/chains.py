@@ -9,6 +9,7 @@ from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.families.common.problems import op_operands
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.chain import Averaged, Chain, Kept, Normed
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Transpose
 
 
@@ -59,7 +60,9 @@ def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
         return (problem,)
     own = [problem.inputs[index].type for index in op_operands(problem)]
     format = read = problem.outputs[0].format
-    if isinstance(op, Normed) and op.move is not None:
+    rows = isinstance(op.second, Reduce) and not op.second.keepdims and not op.keeps
+    if rows or (isinstance(op, Normed) and op.move is not None):
+        # Results are rows, what lies between is images, as what is read.
         format = TensorFormat(format.dtype, problem.inputs[0].format.layout)
     between = Operand(op.inner(own).shape, format)
     first = KernelProblem(

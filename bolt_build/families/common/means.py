@@ -4,7 +4,7 @@ networks of convolutions."""
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.chain import Averaged
 from bolt_build.graph.ops.reduce import Reduce
 
@@ -21,19 +21,26 @@ def averages(problem: KernelProblem) -> bool:
     return isinstance(problem.op, Averaged)
 
 
+def is_mean(op: Op, rank: int) -> bool:
+    """True for the mean of each channel over whole images, which are tensors of such a rank: as images of one pixel, or
+    as rows, which are the same bytes."""
+    axes = tuple(range(2, rank))
+    return op in (Reduce("mean", axes), Reduce("mean", axes, keepdims=False))
+
+
 def reader(graph: Graph, node: Node) -> Node | None:
-    """The node that takes the means of all that a convolution leaves of each channel, as an image of one pixel; None
-    where there is none."""
-    axes = tuple(range(2, graph.type(node.outputs[0]).rank))
-    mean = Reduce("mean", axes)
-    return next((each for each in graph.consumers(node.outputs[0]) if each.op == mean and not each.epilogue), None)
+    """The node that takes the means of all that a convolution leaves of each channel; None where there is none."""
+    (y,) = node.outputs
+    rank = graph.type(y).rank
+    return next((each for each in graph.consumers(y) if is_mean(each.op, rank) and not each.epilogue), None)
 
 
 def refuse_format(problem: KernelProblem) -> str | None:
     """Why no kernel leaves the means that are a problem's last output in the format that it has; None where one may."""
-    dtype, mean = problem.inputs[0].format.dtype, problem.outputs[-1].format
+    dtype, mean = problem.inputs[0].format.dtype, problem.outputs[-1]
     if averages(problem):
         dtype = problem.outputs[0].format.dtype
-    if mean.dtype is not dtype or mean.layout is not Layout.CHANNELS_LAST:
-        return f"leaves means in {dtype.value}/channels_last, not in {mean}"
+    layout = Layout.CHANNELS_LAST if len(mean.shape) > 2 else Layout.ROW
+    if mean.format.dtype is not dtype or mean.format.layout is not layout:
+        return f"leaves means in {dtype.value}/{layout.value}, not in {mean.format}"
     return None

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
 from bolt_build.families.common.chains import parts
-from bolt_build.families.common.means import averages, refuse_format
+from bolt_build.families.common.means import averages, is_mean, refuse_format
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Reader
 from bolt_build.families.cutlass.epilogue import EpilogueCode, residual
@@ -144,7 +144,7 @@ def _refuse_means(problem: KernelProblem, product: Product) -> str | None:
     """Why no kernel leaves the means of such a product; None where some may."""
     first, mean = parts(problem)
     (y,) = first.outputs
-    if mean.op != Reduce("mean", tuple(range(2, len(y.shape)))) or mean.epilogue:
+    if not is_mean(mean.op, len(y.shape)) or mean.epilogue:
         return "leaves means over whole images, and nothing else of their results"
     if product.n != y.row:
         return Reason("a row of the product is {} pixels of an image", product.n // y.row)
