@@ -22,6 +22,7 @@ from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
 from gpu_harness import Library, compile_all, write
 from gpu_image_numbers import image_number_trials
+from gpu_images import image_trials
 from gpu_kept import kept_trials
 from gpu_layers import forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
 from gpu_means import mean_trials
@@ -29,6 +30,7 @@ from gpu_pair_layers import pair_trials, pairs_with_resident_weights
 from gpu_prologues import prologues
 from gpu_row_sums import row_sums
 from gpu_shuffles import shuffle_trials
+from gpu_slabs import slabs
 from gpu_sliced import sliced_trials
 
 
@@ -42,10 +44,9 @@ def main() -> int:
             "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues,
             "averages": lambda: [*averages(), *averaged_trials()],
             "row-sums": row_sums, "sliced": sliced_trials, "groups": group_trials,
-            "image-numbers": image_number_trials,
-            "means": mean_trials,
-            "shuffles": shuffle_trials,
+            "image-numbers": image_number_trials, "means": mean_trials, "shuffles": shuffle_trials,
             "kept": kept_trials,
+            "norms-in-both": lambda: [each for each in (*slabs(), *image_trials()) if "-bothx" in each.label],
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
