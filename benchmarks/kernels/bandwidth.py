@@ -174,10 +174,6 @@ def kernels_now(arguments: argparse.Namespace) -> dict[tuple[str, int], str]:
     return kernels
 
 
-_ONE_SLAB = " slabs=one"
-"""What kernels of `fitted` said, which have one slab a cluster, before those that had several were given up."""
-
-
 def joined(
     rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]], kernels: Mapping[tuple[str, int], str]
 ) -> list[dict[str, Any]]:
@@ -189,8 +185,6 @@ def joined(
         for row in run:
             plain = {name: value for name, value in row.items() if name != "other_kernel"}
             kernel = row.get("candidate")  # the first runs kept none
-            if kernel is not None:
-                kernel = kernel.removesuffix(_ONE_SLAB)
             same = kernel is None or kernel == kernels.get((row["step"], row["batch"]), kernel)
             cases.setdefault((row["case"], row["batch"]), []).append(plain if same else plain | {"other_kernel": True})
         for case, found in cases.items():
