@@ -17,8 +17,8 @@ from test_portable_norm_ahead import AT, FAMILY, H200, problem
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.norm_both import FORM, BothTile, tiles, turns
-from bolt_build.families.portable.kernels.norm_held import HeldTile
+from bolt_build.families.portable.kernels.norm_both import FORM, BothTile, reserved, tiles, turns
+from bolt_build.families.portable.kernels.norm_held import HeldTile, resident, room
 from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest, held_nest_for
 from bolt_build.targets import Gpu, target_named
 
@@ -120,6 +120,16 @@ def test_what_is_offered_is_legal_and_has_room_for_each_element(each: int, group
         assert held.threads // held.across * held.loads * held.cluster >= nest.many
         assert held.resident * (tile.shared(nest, 2) + 1024) <= 228 << 10
         assert held.resident * held.threads * (4 * tile.own + 52) <= 65536
+        assert tile.own == room(held.threads, held.resident, 2, gpu(), reserved(nest))
+
+
+@given(st.integers(1, 16), st.integers(2, 6), st.sampled_from((2, 4)), st.sampled_from((48, 60)))
+@settings(max_examples=50, deadline=None)
+def test_registers_have_room_for_no_load_more(warps: int, blocks: int, element: int, beside: int) -> None:
+    threads, most = 32 * warps, room(32 * warps, blocks, element, gpu(), beside)
+    if most and blocks * warps > 8:  # of fewer, a thread has all registers that there are for one
+        assert resident(threads, most, element, gpu(), beside) >= blocks
+        assert resident(threads, most + 1, element, gpu(), beside) < blocks
 
 
 def trials(*labels: str) -> list[Trial]:

@@ -30,9 +30,9 @@ _REGISTERS, _PIXELS = 52, 60
 compiled kernels few that wait in memory."""
 
 
-def fitting(held: HeldTile, nest: HeldNest, loads: int, element: int, gpu: Gpu) -> int:
-    """Blocks of a multiprocessor whose threads hold so many loads in registers."""
-    return resident(held.threads, loads, element, gpu, _PIXELS if nest.repeats > 1 else _REGISTERS)
+def reserved(nest: HeldNest) -> int:
+    """Registers of a thread beside those that hold elements."""
+    return _PIXELS if nest.repeats > 1 else _REGISTERS
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class BothTile:
 
     def refuse_room(self, nest: HeldNest, element: int, gpu: Gpu) -> str | None:
         """Why a multiprocessor has no room for so many blocks, None where it has."""
-        held, registers = self.held, fitting(self.held, nest, self.own, element, gpu)
+        held, registers = self.held, resident(self.held.threads, self.own, element, gpu, reserved(nest))
         if held.resident > registers:
             what = "registers of a multiprocessor hold {} loads of each of {} threads {} times, not {}"
             return Reason(what, self.own, held.threads, registers, held.resident)
@@ -87,8 +87,7 @@ def _tiles_of(held: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> Iterato
         fewer = replace(held, resident=count - 1)
         if turns(fewer, nest, gpu) <= 1:
             return  # all are there at once already
-        room = (each for each in range(1, held.loads + 1) if fitting(held, nest, each, element, gpu) >= count)
-        own = max(room, default=0)
+        own = norm_held.room(held.threads, count, element, gpu, reserved(nest))
         tile = BothTile(replace(held, resident=count), held.loads - own)
         if own >= _LEAST and tile.kept > 0 and tile.refuse_room(nest, element, gpu) is None:
             yield tile

@@ -33,6 +33,8 @@ _BYTES = 384
 _MOST_WARPS, _MOST_BLOCKS, _SCHEDULERS, _RESERVED, _LEAST = 64, 32, 4, 48, 32
 """Of a multiprocessor; and registers of a thread beside those that hold elements, as many as it wants and as many as it
 can do with."""
+_REGISTERS = 248
+"""Of a thread at most, in whole eights."""
 _STATIC = 48 << 10
 """Bytes of shared memory that the compiler places."""
 _USED = 0.84
@@ -107,6 +109,16 @@ def resident(threads: int, loads: int, element: int, gpu: Gpu, reserved: int = _
     lane = gpu.registers // (_SCHEDULERS * WARP)
     beside = next((each for each in range(16, 1, -1) if lane // each // 8 * 8 >= registers), 1)
     return min(_SCHEDULERS * beside // warps, _MOST_WARPS // warps, _MOST_BLOCKS)
+
+
+def room(threads: int, blocks: int, element: int, gpu: Gpu, reserved: int = _RESERVED) -> int:
+    """Loads of a thread that registers hold where a multiprocessor has so many blocks: the most for which `resident` is
+    as many."""
+    beside = ceil(blocks * (threads // WARP) / _SCHEDULERS)
+    if beside > _MOST_WARPS // _SCHEDULERS or blocks > _MOST_BLOCKS:
+        return 0
+    registers = gpu.registers // (_SCHEDULERS * WARP) // max(beside, 2) // 8 * 8
+    return max(0, min(registers, _REGISTERS) - reserved) // (2 * element)
 
 
 def widths(nest: HeldNest) -> list[int]:
