@@ -83,6 +83,11 @@ def test_lines_side_by_side_stay_in_registers_without_a_lock(name: str) -> None:
     assert algorithm(BESIDE[name]()) == "registers"
 
 
+def test_many_lines_of_a_thread_each_are_taken_in_the_blocks_that_an_h200_took_in_least_time() -> None:
+    asked = problem(Layer("s", Softmax(1), (Input((32, 21, 257, 257)),)), target="h200")
+    assert str(first(asked)) == "portable algorithm=registers threads=1 across=256"
+
+
 def test_tuning_measures_lines_of_a_middle_axis_in_every_way() -> None:
     found = FAMILY.candidates(MIDDLE(), H100)[0]
     assert {dict(each.parameters)["algorithm"] for each in found} == {"direct", "staged", "registers"}
