@@ -21,6 +21,9 @@ from bolt_build.planner.passes.epilogues import STAGES
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
+_WHOLE = 8
+"""Channels of a load of 16 bytes: images of others may lie in planes."""
+
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FUSE_WINDOWS.name)
@@ -48,6 +51,8 @@ def _obstacle(editor: GraphEditor, node: Node, reader: Node) -> str | None:
     (output,), out = node.outputs, editor.type(node.outputs[0])
     if (obstacle := editor.not_private(output)) is not None:
         return obstacle
+    if out.shape[1] % _WHOLE:
+        return f"{out.shape[1]} channels are no whole loads, and kernels of planes pool alone"
     front = editor.producer(node.inputs[0])
     if node.op.mode == "max" and front is not None and isinstance(front.op, Conv):
         return f"'{front.name}' and the pooling of its maxima may be one kernel"
