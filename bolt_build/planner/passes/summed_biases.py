@@ -1,6 +1,6 @@
-"""Biases of attention's scores by rows and columns of an image: SAM, ViTDet and MViT add them to scores whose queries
-and keys are split into rows and columns, and make matrices of the sum again. What is added is summed up first and made
-matrices of, so that the scores stay matrices: then attention takes the sum for its mask.
+"""Biases of attention's scores by rows and columns of an image: ViTDet, and SAM as it was published, add them to scores
+whose queries and keys are split into rows and columns, and make matrices of the sum again. What is added is summed up
+first and made matrices of, so that the scores stay matrices: then attention takes the sum for its mask.
 """
 
 from __future__ import annotations
