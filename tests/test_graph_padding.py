@@ -126,6 +126,9 @@ REFUSED = {
         ended(node("Cast", "length", "many", to=TensorProto.FLOAT), node("Div", "pooled many", "y")),
         "'Div_31' reads 'many', a constant that depends on it",
     ),
+    "rows of all sentences": (
+        ended(node("Reshape", "hidden rows_shape", "y")), "'y' is an output that has it as a part of an axis",
+    ),
     "neighbours": (
         ended(node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("Conv", "moved2 window", "y", pads=[1, 1])),
         "'Conv_31' mixes neighbours along it",
@@ -171,6 +174,10 @@ def test_a_batch_is_padded_where_images_are_computed_one_by_one(tmp_path: Path) 
     weights = {"w": np.ones((4, 3, 3, 3), np.float32)}
     loaded = load_model(saved(tmp_path, model(lines, [tensor("x", ["N", 3, 8, 8])], constants=weights)))
     assert padded_ports(loaded.bind(1), loaded.bind(4)) == PaddedPorts((("x", (0,)), ("y", (0,))))
+    lines = [node("Reshape", "x rows", "y")]
+    rows = {"rows": np.asarray([-1, 4], np.int64)}
+    loaded = load_model(saved(tmp_path, model(lines, [tensor("x", ["N", 3, 4])], constants=rows)))
+    assert padded_ports(loaded.bind(2), loaded.bind(4)) == "'y' is an output that has it as a part of an axis"
     lines = [node("Softmax", "x", "y", "over", axis=0)]
     loaded = load_model(saved(tmp_path, model(lines, [tensor("x", ["N", 3])])))
     assert padded_ports(loaded.bind(1), loaded.bind(4)) == (

@@ -49,6 +49,9 @@ class _Padding(Padded):
             self._tails[name] = {stride(shape, axis): Tail(0.0) for axis in self.differing(name)}
         for node in self._large.nodes:
             self._follow(node)
+        for name in self._large.outputs:
+            if any(self.shape(name)[axis] != self.extent for axis in self.differing(name)):
+                raise PaddingReaches(f"'{name}' is an output that has it as a part of an axis")
         ports = (*self._large.inputs, *self._large.outputs)
         axes = tuple((name, self.differing(name)) for name in ports if self.differing(name))
         return PaddedPorts(axes, tuple(self._counted))
