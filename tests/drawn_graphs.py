@@ -221,7 +221,10 @@ class Growing:
         return {name: self.arrays[name] for name in self.inputs}
 
 
-def drawn(which: Callable[[int], int], layers: Sequence[Callable[[Growing], object]], most: int = 8) -> Growing:
+Layer = Callable[[Growing], object]
+
+
+def drawn(which: Callable[[int], int], layers: Sequence[Layer], most: int = 8) -> Growing:
     """Up to `most` of the layers over one or two inputs, whose first axis is the batch, or the second one."""
     g = Growing(which)
     g.batch = g.choose(1, 2, 3, 4)

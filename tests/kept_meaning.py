@@ -21,7 +21,7 @@ from bolt_build.targets import target_named
 
 TARGETS = (("host", "fp32"), ("h200", "fp16"), ("t4", "fp16"))
 CLOSE = 2e-4
-"""Of the largest number of a tensor."""
+"""Times the largest number of a tensor."""
 
 _SMALL: dict[str, dict[str, Any]] = {
     "fold_columns": {"_LEAST": 3, "_LEAST_ALONG": ((3, 1, 1),)},
@@ -54,10 +54,10 @@ def small_thresholds() -> Iterator[None]:
 
 
 def keeps_its_meaning(
-    graph: Graph, inputs: Mapping[str, Array], targets: Sequence[tuple[str, str]] = TARGETS
+    graph: Graph, inputs: Mapping[str, Array], close: float = CLOSE, targets: Sequence[tuple[str, str]] = TARGETS
 ) -> Counter[str]:
     """How often each pass changed something. Raises Changed, naming the first pass behind which a value that has a name
-    of the graph's has other numbers."""
+    of the graph's has other numbers, by more than `close` times the largest."""
     known = evaluate(graph, inputs)
     acted: Counter[str] = Counter()
     done: dict[tuple[str, int], Graph] = {}
@@ -71,7 +71,7 @@ def keeps_its_meaning(
             if key not in done:
                 after = each.run(now, POLICY).graph
                 if after is not now:
-                    _check(each, now, after, known, inputs)
+                    _check(each, now, after, known, inputs, close)
                     acted[each.name] += 1
                 done[key] = after
                 kept.append(after)
@@ -79,7 +79,9 @@ def keeps_its_meaning(
     return acted
 
 
-def _check(each: Pass, before: Graph, after: Graph, known: Mapping[str, Array], inputs: Mapping[str, Array]) -> None:
+def _check(
+    each: Pass, before: Graph, after: Graph, known: Mapping[str, Array], inputs: Mapping[str, Array], close: float
+) -> None:
     try:
         invariants.check(after, before)
     except invariants.InvariantError as error:
@@ -89,11 +91,12 @@ def _check(each: Pass, before: Graph, after: Graph, known: Mapping[str, Array], 
     found = evaluate(after, inputs)
     named = [value.name for value in after.values if not value.synthetic and value.constant is None]
     for name in dict.fromkeys((*named, *after.outputs)):
-        if (how := differs(found[name], known[name])) is not None:
+        if (how := differs(found[name], known[name], close)) is not None:
             raise Changed(f"{each.name}: '{name}' {how}")
 
 
-def differs(found: Array, wanted: Array) -> str | None:
+def differs(found: Array, wanted: Array, close: float = CLOSE) -> str | None:
+    """How two tensors differ, None where they hardly do."""
     if found.shape != wanted.shape:
         return f"is {list(found.shape)}, not {list(wanted.shape)}"
     finite = np.isfinite(wanted)
@@ -101,4 +104,4 @@ def differs(found: Array, wanted: Array) -> str | None:
         return "has other infinities"
     wide, apart = wanted[finite].astype(np.float64), found[finite].astype(np.float64) - wanted[finite]
     off = float(np.abs(apart).max(initial=0)) / max(1.0, float(np.abs(wide).max(initial=0)))
-    return None if off <= CLOSE else f"is off by {off:.1e} of the largest"
+    return None if off <= close else f"is off by {off:.1e} of the largest"
