@@ -161,14 +161,17 @@ def pieces(g: Growing) -> list[str]:
 
 
 def cut(g: Growing, x: str, axis: int, parts: int | None = None) -> list[str]:
+    """Parts along an axis, about alike. Raises Dropped where there are not so many."""
     shape, at, found = g.shape(x), 0, []
-    parts = parts or g.choose(2, 3)
+    most = parts or g.choose(2, 3)
     while at < shape[axis]:
-        count = min(-(-shape[axis] // parts), shape[axis] - at)
+        count = min(-(-shape[axis] // most), shape[axis] - at)
         begin, counts = [0] * len(shape), list(shape)
         begin[axis], counts[axis] = at, count
         found.append(g.add(Slice(tuple(begin), tuple(counts), (1,) * len(shape)), x))
         at += count
+    if parts is not None and len(found) != parts:
+        raise Dropped
     return found
 
 
