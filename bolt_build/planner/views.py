@@ -101,7 +101,7 @@ def whole(editor: GraphEditor, value: str) -> View:
 
 def grouped(digits: Iterable[Digit], shape: Sequence[int]) -> tuple[Axis, ...] | None:
     """The digits as axes of these extents, cut where an extent ends inside of one; None where two would have to become
-    one."""
+    one, and where there is nothing to count."""
     waiting, axes = list(digits)[::-1], []
     for size in shape:
         axis: list[Digit] = []
@@ -109,6 +109,8 @@ def grouped(digits: Iterable[Digit], shape: Sequence[int]) -> tuple[Axis, ...] |
             if not waiting:
                 return None
             digit = waiting.pop()
+            if not size or not digit.extent:
+                return None
             if size % digit.extent == 0:
                 axis.append(digit)
                 size //= digit.extent

@@ -70,7 +70,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             _followed(editor, journal, node, node.op)
         if not isinstance(node.op, Softmax) or node.epilogue or editor.node(node.name) is None:
             continue
-        if node.op.axis != editor.type(node.inputs[0]).rank - 1:
+        scores = editor.type(node.inputs[0])
+        if node.op.axis != scores.rank - 1 or not scores.elements:
             continue
         shares = shares_of(editor, node)
         if shares is None:

@@ -58,7 +58,7 @@ def _blocks(op: Conv, width: int, out: int, taps: int) -> _Blocks:
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_COLUMNS.name)
     for node in editor.nodes():
-        if not isinstance(node.op, Conv) or not node.op.groups > 1:
+        if not isinstance(node.op, Conv) or not node.op.groups > 1 or not editor.type(node.inputs[0]).elements:
             continue
         filters, each, *kernel = editor.type(node.op_inputs[1]).shape
         x, y = editor.type(node.inputs[0]).shape, editor.type(node.outputs[0]).shape

@@ -38,7 +38,12 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         if any(editor.not_private(value) is not None for value in (front.outputs[0], node.outputs[0])):
             continue
         weights = editor.constant(node.inputs[1])
-        if weights is None or weights.ndim != 2 or max(weights.shape) > MOST:
+        if (
+            weights is None
+            or weights.ndim != 2
+            or max(weights.shape) > MOST
+            or not editor.type(node.inputs[0]).elements
+        ):
             continue
         _mix(editor, node, front, behind[0])
         journal.did(node.name, "made a convolution", "it mixes planes where they lie")

@@ -58,6 +58,8 @@ def _pays(editor: GraphEditor, node: Node) -> bool:
     filters, channels, *kernel = editor.type(node.op_inputs[1]).shape
     if filters % _WHOLE == 0 or (prod(kernel) == 1 and filters < _WHOLE) or channels * prod(kernel) < _LEAST:
         return False
+    if not editor.type(node.outputs[0]).elements:
+        return False
     if editor.is_output(node.outputs[0]):
         return True
     return prod(kernel) > 1 and channels * prod(kernel) >= next(depth for most, depth in _MOST if filters <= most)

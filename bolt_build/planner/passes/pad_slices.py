@@ -167,7 +167,7 @@ def _places(cuts: Sequence[int]) -> list[int]:
 def _obstacle(editor: GraphEditor, group: Sequence[str], cuts: dict[str, list[int]]) -> str | None:
     """Why the group's values stay as they are, None where they can be padded and that is worth it."""
     elements = {name: prod(editor.type(name).shape) for name in group}
-    grown = sum(elements[name] * sum(map(_padded, _sizes(cuts[name]))) // cuts[name][-1] for name in group)
+    grown = sum(elements[name] * sum(map(_padded, _sizes(cuts[name]))) // max(cuts[name][-1], 1) for name in group)
     if grown > _MOST * sum(elements.values()):
         return "they would grow by over a third together"
     for name in group:

@@ -37,7 +37,7 @@ SUFFIX = ".flat"
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FLATTEN_VOLUMES.name)
     for node in editor.nodes():
-        if not isinstance(node.op, Conv):
+        if not isinstance(node.op, Conv) or not editor.type(node.inputs[0]).elements:
             continue
         rank = editor.type(node.inputs[0]).rank
         wide = _wide_axis(editor, node, node.op)
