@@ -1,4 +1,5 @@
-// How threads of a block, blocks of a cluster and blocks of two kernels put statistics of images together (norm_images.h).
+// What a block has of an image, and how threads of a block, blocks of a cluster and blocks of two kernels put statistics of
+// images together (norm_images.h).
 #pragma once
 
 #include "bolt_portable/cuda/cluster.h"
@@ -142,6 +143,25 @@ struct ImageSums {
   template <typename Statistic>
   __device__ static ImagePart known(const ImagePart& sum, float epsilon) {
     return {sum.many, Statistic::centred ? sum.mean : 0.0f, Statistic::factor(sum.sum, sum.many, epsilon)};
+  }
+};
+
+/// What a block has of an image: the image's first element, the first of the share, counted in the image (before it, where the
+/// image begins inside of a load), its loads, and behind which of them this thread has none.
+template <typename Shape>
+struct ImageShare {
+  Index first;
+  int begin, loads, stop;
+
+  /// The first element of a load, of all.
+  __device__ Index at(int k) const { return first + begin + k * wide; }
+  /// The first load that is of the image alone, and the first one behind those.
+  __device__ int whole() const { return !Shape::even && begin < 0 ? 1 : 0; }
+  __device__ int end() const { return Shape::even ? stop : min(stop, (Shape::length - begin) / wide); }
+  /// How many elements of a statistic it has.
+  __device__ float many(int at) const {
+    const int from = ImageSums<Shape>::many_before(max(begin, 0), at);
+    return static_cast<float>(ImageSums<Shape>::many_before(min(begin + loads * wide, Shape::length), at) - from);
   }
 };
 

@@ -20,6 +20,7 @@ enum class ImagePhase { all, gather, normalise };
 template <typename Shape, ImagePhase phase, typename Statistic, typename In, typename Out, typename End>
 struct NormImages {
   using Sums = ImageSums<Shape>;
+  using Share = ImageShare<Shape>;
   static constexpr int statistics = Shape::statistics, channels = Shape::channels;
   static constexpr int kept = Shape::share - Shape::again, turns = 4;
   static constexpr bool clusters = phase == ImagePhase::all && Shape::blocks > 1;
@@ -91,24 +92,6 @@ struct NormImages {
  private:
   /// Loads from memory that a thread has under way at once.
   static constexpr int batch = 12 / sizeof(In);
-
-  /// What a block has of an image: the image's first element, the first of the share, counted in the image (before it, where the
-  /// image begins inside of a load), its loads, and behind which of them this thread has none.
-  struct Share {
-    Index first;
-    int begin, loads, stop;
-
-    /// The first element of a load, of all.
-    __device__ Index at(int k) const { return first + begin + k * wide; }
-    /// The first load that is of the image alone, and the first one behind those.
-    __device__ int whole() const { return !Shape::even && begin < 0 ? 1 : 0; }
-    __device__ int end() const { return Shape::even ? stop : min(stop, (Shape::length - begin) / wide); }
-    /// How many elements of a statistic it has.
-    __device__ float many(int at) const {
-      const int from = Sums::many_before(max(begin, 0), at);
-      return static_cast<float>(Sums::many_before(min(begin + loads * wide, Shape::length), at) - from);
-    }
-  };
 
   /// What a thread has: of each of its channels the sum of distances from one of the elements, its pivot, and of their squares;
   /// how many loads that are of the image alone, and how many elements of others.
