@@ -15,7 +15,7 @@ UPGRADE = "update the checkout that bolt-build was installed from, and install i
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every `bolt-build` verb. Documented in the README; never renumbered."""
+    """Exit codes of every `bolt-build` verb. `docs/commands.md` says when; never renumbered."""
 
     OK = 0
     USAGE = 2

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from bolt_build.families.base import Alternative, TensorFormat, same_bytes
 from bolt_build.planner.space import SearchSpace
 
-_Formats = Mapping[str, Sequence[TensorFormat]]
-
 
 def detours(space: SearchSpace, alternatives: Sequence[Alternative]) -> dict[int, str]:
     """Which of the alternatives, by their places, are detours, and why.
