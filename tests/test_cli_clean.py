@@ -85,6 +85,22 @@ def test_a_dry_run_says_what_would_go_and_stay_and_removes_nothing(capsys: pytes
     assert sorted(OUTPUT.rglob("*")) == before
 
 
+def test_a_model_that_was_written_here_goes_with_the_last_target_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    built("net", "host", "t4")
+    place = RecipeDirectory(OUTPUT / "net")
+    place.zoo_model.write_text("weights")
+    place.zoo_stamp.write_text("{}")
+    gone = ["generated/net/host", "generated/net/t4", "generated/net/model.onnx"]
+    assert said(capsys, "net.yaml", "--target", "t4", "-n") == "would remove generated/net/t4\n"
+    assert said(capsys, "net.yaml", "-n") == "".join(f"would remove {path}\n" for path in gone)
+    assert said(capsys, "net.yaml", "--target", "t4") == "removed generated/net/t4\n"
+    assert place.zoo_model.is_file()
+    assert said(capsys, "net.yaml") == "removed generated/net/host\nremoved generated/net/model.onnx\n"
+    assert not place.path.exists()
+
+
 def test_output_of_recipes_that_are_gone_renamed_or_changed(capsys: pytest.CaptureFixture[str]) -> None:
     built("gone", "host")
     Path("gone.yaml").unlink()

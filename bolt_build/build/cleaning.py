@@ -20,7 +20,8 @@ from bolt_build.schema.recipe import Recipe
 
 @dataclass(frozen=True)
 class Cleaned:
-    """Directories whose own files went, or would go, and files in them that no build made and that stay."""
+    """Directories whose own files went, or would go, models that were written here, and files that no build made and
+    that stay."""
 
     removed: tuple[Path, ...] = ()
     foreign: tuple[Path, ...] = ()
@@ -70,10 +71,13 @@ def clean_targets(
     if not directory.path.is_dir():
         return Cleaned()
     if pretend:
-        return Cleaned(removed, tuple(path for target in targets for path in _foreign(target, _own_files(target))))
+        foreign = tuple(path for target in targets for path in _foreign(target, _own_files(target)))
+        all_go = not options.targets and set(directory.targets) <= set(targets)
+        return Cleaned((*removed, *_model(directory)) if all_go else removed, foreign)
     with directory_claim(directory.path, wait=options.wait, say=lambda text: None), told(directory.path):
         foreign = tuple(path for target in targets for path in _clean_target(target))
         if not options.targets and not directory.targets:
+            removed += _model(directory)
             _remove_own(directory)
     if not options.targets:
         _remove_empty(directory.path)
@@ -118,12 +122,17 @@ def _own_files(target: TargetDirectory) -> set[Path]:
 
 
 def _remove_own(directory: RecipeDirectory) -> None:
-    """What belongs to the recipe as a whole. The model goes only if the zoo's stamp says that it was written here."""
-    if directory.zoo_stamp.is_file():
-        unlink(directory.zoo_model)
+    """What belongs to the recipe as a whole."""
+    for model in _model(directory):
+        unlink(model)
         unlink(directory.zoo_stamp)
     unlink(directory.signature_file)
     unlink(directory.exploration)
+
+
+def _model(directory: RecipeDirectory) -> tuple[Path, ...]:
+    """The recipe's model, if the zoo's stamp says that it was written here."""
+    return (directory.zoo_model,) if directory.zoo_stamp.is_file() else ()
 
 
 def _remove_empty(path: Path) -> None:
