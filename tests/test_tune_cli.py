@@ -45,6 +45,17 @@ def test_a_recipe_without_a_lock_is_told_the_line_to_add(project: Project, capsy
     )
 
 
+def test_records_that_there_are_none_of_say_how_to_make_some(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = tune(capsys, "--from-records")
+    assert code == 4
+    assert said.endswith(
+        "error[nothing-measured]: no record says how fast any kernel of tiny for a100 is\n"
+        "  hint: measure where the GPU is: tune there, or --export a bundle here and --import its results.jsonl\n"
+    )
+
+
 def test_a_target_without_a_choice_of_kernels_has_nothing_to_tune(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:

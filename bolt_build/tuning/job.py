@@ -36,7 +36,6 @@ from bolt_build.tuning.exchange.engines_tsv import engines_text
 from bolt_build.tuning.exchange.results import Results, read_results
 from bolt_build.tuning.importing import Adopted, adopt, bundle_of
 from bolt_build.tuning.lab import Lab, lab
-from bolt_build.tuning.lanes.measuring import Ended
 from bolt_build.tuning.lanes.work import Work, works_of
 from bolt_build.tuning.outcome import CompileOutcome, PhaseSeconds, TuneResult, outcomes
 from bolt_build.tuning.playing import (
@@ -54,6 +53,7 @@ from bolt_build.tuning.records.counting import Measurement, comparable, unmeasur
 from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.records.engine_record import EngineMeasurement
 from bolt_build.tuning.shared_records import SharedRecords
+from bolt_build.tuning.shortfalls import ended_early, nothing_measured, unmeasured_problems
 from bolt_build.tuning.store import TuningStore
 from bolt_build.tuning.taking import Taking
 from bolt_build.tuning.trials.engine_table import EngineLineup
@@ -167,7 +167,7 @@ class TuningJob:
         phases = PhaseSeconds(self.planning, seconds, time.monotonic() - started)
         if not taken.ended.finished:
             code = ExitCode.INTERRUPTED if taken.ended.interrupted else ExitCode.TASK_FAILED
-            trouble = () if taken.ended.interrupted else (_not_measured(taken.ended),)
+            trouble = () if taken.ended.interrupted else (ended_early(taken.ended),)
             result = self._result(code, phases=phases, diagnostics=trouble)
         else:
             result = self._played_and_chosen(session, lab, bundle, phases, again=again)
@@ -238,7 +238,7 @@ class TuningJob:
         taking = Taking(self.plan, self._store, bundle, session.directory.engine_results)
         taken = taking.measured(works, lab.lanes(), self.listener.say)
         ended = taken.ended
-        failed = () if ended.finished or ended.interrupted else (_not_measured(ended, "warning"),)
+        failed = () if ended.finished or ended.interrupted else (ended_early(ended, "warning"),)
         return Played(
             taken.engines, (*notes, *taken.notes, *failed), compiled_at - started, time.monotonic() - compiled_at,
             ended.interrupted,
@@ -268,8 +268,8 @@ class TuningJob:
             measurements = self._comparable(self._kept(records))
         selection = select(self.plan.problems, measurements)
         if not selection.winners:
-            nothing = Diagnostic("nothing-measured", f"no record says how fast any kernel of {self._name} is")
-            return self._result(ExitCode.TASK_FAILED, phases=phases, diagnostics=(nothing,), measurements=measurements)
+            nothing = (nothing_measured(self._name, measurements),)
+            return self._result(ExitCode.TASK_FAILED, phases=phases, diagnostics=nothing, measurements=measurements)
         engine = self.plan.engine(selection)
         found = evidence(self.plan.problems, measurements)
         lineups = self.plan.lineups(selection)
@@ -282,16 +282,10 @@ class TuningJob:
             if changed:
                 write_text(self.lock, text)
         missing = without_winner(self.plan.problems, selection)
-        warnings = (self._incomplete(missing),) if missing else ()
+        warnings = (unmeasured_problems(self._name, missing),) if missing else ()
         phases = replace(phases, select=time.monotonic() - started)
         result = self._result(ExitCode.OK, phases=phases, diagnostics=warnings, measurements=measurements)
         return replace(result, lock=self.lock, lock_changed=changed, engines=engines)
-
-    def _incomplete(self, missing: Sequence[ProblemTrials]) -> Diagnostic:
-        places = ", ".join(problem.occurs[0] for problem in missing[:3]) + (", ..." if len(missing) > 3 else "")
-        message = f"no kernel was measured for {len(missing)} of the problems, so the predicted one stays: {places}"
-        hint = "tune again: what is measured stays, and tuning.budget says how long measuring may take"
-        return Diagnostic("not-measured", message, hint=hint, subject=self._name, severity="warning")
 
     def _failed(self, compiled: Compiled, seconds: float) -> TuneResult:
         """What stands in the way of measuring: an interruption, failed tasks, or that no kernel compiles."""
@@ -390,11 +384,3 @@ def _of_session(made: SessionResult) -> Compiled:
     return Compiled(
         None, broken=made.failed, finished=made.finished, interrupted=made.interrupted, trouble=made.trouble
     )  # fmt: skip
-
-
-def _not_measured(ended: Ended, severity: str = "error") -> Diagnostic:
-    if ended.failed is not None:
-        message = f"the driver ended with status {ended.failed.status}: {ended.failed.last_words}"
-        return Diagnostic("measuring-failed", message, severity=severity)
-    message = f"{ended.left} were not measured: {'; '.join(dict.fromkeys(ended.lost))}"
-    return Diagnostic("gpus-lost", message, hint="tune again: what was measured stays", severity=severity)
