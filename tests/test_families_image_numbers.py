@@ -188,16 +188,14 @@ def test_gated_blocks_have_no_pass_over_what_they_gate(tmp_path: Path) -> None:
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 1e-2)
 
 
-@pytest.mark.parametrize(("target", "precision", "second"), [(T4, "fp16", 16), (target_named("host"), "fp32", 64)])
-def test_elsewhere_a_mean_is_of_fewer_channels_and_a_pass_gates(
-    target: Target, precision: str, second: int, tmp_path: Path
-) -> None:
-    """On hosts not ECA's, whose product would read more weights than the pass over the result is long."""
+@pytest.mark.parametrize(("target", "precision"), [(T4, "fp16"), (target_named("host"), "fp32")])
+def test_elsewhere_a_mean_is_of_fewer_channels_and_a_pass_gates(target: Target, precision: str, tmp_path: Path) -> None:
+    """Not ECA's, whose product would read more weights where the result is gone through anyway."""
     of = bound(tmp_path, gated_blocks(), 2)
     engine = plan_engine([of], recipe(), TargetSpec(target.name, precision), target, load(target))
     (plan,) = engine.plan.plans
     means = [step.inputs[0].operand.shape for step in plan.steps if step.problem.op.kind == "reduce"]
-    assert means == [(2, 16, 9, 9), (2, second, 9, 9)]
+    assert means == [(2, 16, 9, 9), (2, 64, 9, 9)]
     assert sum(step.problem.op.kind == "binary" for step in plan.steps) == 2
     inputs = random_inputs(of, 0)
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 1e-2)

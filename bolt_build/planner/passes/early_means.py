@@ -28,6 +28,7 @@ from bolt_build.planner.passes.channels import SUFFIX, channel_axis, weight_obst
 from bolt_build.planner.passes.linear import composed, is_of_points, linear_behind
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,11 @@ def _replace(editor: GraphEditor, mean: _Mean, made: list[Node]) -> None:
         editor.remove(node)
 
 
-EARLY_MEANS = Pass("early-means", partial(_run, gates=False), pays_on=lambda *of: not on_tensor_cores(*of))
-EARLY_GATES = Pass("early-means", partial(_run, gates=True), pays_on=on_tensor_cores)
+def _stores_gate(target: Target, precision: str) -> bool:
+    """Whether the store of WGMMA's products gates what it stores, as that of a warp's instructions does not."""
+    return on_tensor_cores(target, precision) and target.gpu is not None and target.gpu.warpgroup_mma
+
+
+EARLY_MEANS = Pass("early-means", partial(_run, gates=False), pays_on=lambda *of: not _stores_gate(*of))
+EARLY_GATES = Pass("early-means", partial(_run, gates=True), pays_on=_stores_gate)
 """The same where kernels can gate what they store."""
