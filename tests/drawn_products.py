@@ -234,11 +234,12 @@ def _hidden(g: Growing, scores: str, *, alone: bool) -> str:
 
 
 def _chosen(g: Growing, scores: str, seen: str) -> str:
-    """Scores of what is seen; others are replaced, or have something added, which hides them."""
-    least = g.scalar(g.choose(-1e4, float(np.finfo(np.float32).min), -1e30))
+    """Scores of what is seen; others are replaced, or have something added, which hides them: so much that of a sum
+    with it nothing is left of them."""
+    least = float(np.finfo(np.float32).min), -1e30
     if g.choose(True, False):
-        return g.add(Where(), seen, scores, least, hides=True)
-    mask = g.add(Where(), seen, g.scalar(0.0), least, hides=True)
+        return g.add(Where(), seen, scores, g.scalar(g.choose(-1e4, *least)), hides=True)
+    mask = g.add(Where(), seen, g.scalar(0.0), g.scalar(g.choose(*least)), hides=True)
     return g.add(Binary("add"), *((scores, mask) if g.choose(True, False) else (mask, scores)), hides=True)
 
 
