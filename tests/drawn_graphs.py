@@ -52,7 +52,9 @@ class Growing:
     # --- decisions ------------------------------------------------------------------------------------------------
 
     def choose(self, *options: T) -> T:
-        """One of these; the first is the simplest."""
+        """One of these; the first is the simplest. Raises Dropped where there are none."""
+        if not options:
+            raise Dropped
         return options[self.which(len(options))]
 
     def chance(self, parts: int = 2) -> bool:
