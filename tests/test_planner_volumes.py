@@ -211,6 +211,18 @@ def test_parts_of_a_batch_read_all_filters_that_are_computed(monkeypatch: pytest
     assert [node.inputs[1] for node in result.graph.nodes if isinstance(node.op, Conv)] == ["w", "w"]
 
 
+def test_images_that_are_constant_have_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = graph("""
+        graph g batch=4 (%w: f32[4,4,3,3]) -> (%y) {
+          const %x: f32[4,4,4,4]
+          %y = conv(%x, %w) pads_begin=[1,1] pads_end=[1,1] // "c"
+        }""")
+    monkeypatch.setattr(split_batches, "_MOST", 200)
+    result = run(split_batches.SPLIT_BATCHES, before)
+    assert result.graph == before
+    assert said(result) == [("c", "declined", "its images are constant")]
+
+
 def test_an_image_beyond_reach_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     before = graph("""
         graph g batch=1 (%x: f32[1,4,4,4]) -> (%y) {
