@@ -350,7 +350,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         free_values();
       }
       float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
-      tie<Mask, Element, columns>(a, work.image, work.head, two_rows, result, share);
+      tie<Mask, Element, columns>(a, work.image, work.head, query, two_rows, result, share);
       times(result, share);
       Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
       store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));

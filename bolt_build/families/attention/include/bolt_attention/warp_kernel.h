@@ -174,7 +174,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 #pragma unroll
       for (int f = 0; f < fragments; ++f) {
         float share[2] = {share_of(sum_of_row(two_rows[f].sum[0]), a.safe), share_of(sum_of_row(two_rows[f].sum[1]), a.safe)};
-        tie<Mask, Element, columns>(a, image, head, two_rows[f], result[f], share);
+        const int query = first_row + own_row + 16 * f + lane / 4;
+        tie<Mask, Element, columns>(a, image, head, query, two_rows[f], result[f], share);
         times(result[f], share);
         // Where the warp's queries were.
         __syncwarp();
@@ -272,8 +273,10 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       if constexpr (masked<Mask>) {
         if (a.tied && all == -INFINITY) {
           share = 1.0f / static_cast<float>(a.keys);
+          float sum[1][access] = {};
+          totals(a, values + at, access, sum);
 #pragma unroll
-          for (int j = 0; j < access; ++j) found[j] = attention::total(a, values + at + j);
+          for (int j = 0; j < access; ++j) found[j] = sum[0][j];
         }
       }
 #pragma unroll

@@ -307,7 +307,7 @@ struct Warpgroups<
       hold(result);
     }
     float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
-    tie<Mask, Element, columns>(a, barriers.image, barriers.head, two_rows, result, share);
+    tie<Mask, Element, columns>(a, barriers.image, barriers.head, query, two_rows, result, share);
     times(result, share);
     // All warps of the warpgroup have used its queries.
     together(group);

@@ -153,7 +153,7 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       if (loads && image + 2 * apart < a.batch) load(image + 2 * apart, stage);
       __syncwarp();
       float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
-      tie<Mask, Element, columns>(a, image, head, two_rows, result, share);
+      tie<Mask, Element, columns>(a, image, head, query, two_rows, result, share);
       times(result, share);
       Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
       store_rows<Element, columns, access, pitch_y>(a, result, y_memory + warp * 16 * pitch_y, y, 16 * warp);

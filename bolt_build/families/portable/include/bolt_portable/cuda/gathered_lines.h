@@ -2,8 +2,8 @@
 // accesses while the indices are on their way.
 #pragma once
 
-#include "bolt_portable/cuda/gather.h"
 #include "bolt_portable/cuda/staged_run.h"
+#include "bolt_portable/gather.h"
 
 namespace bolt::portable {
 
