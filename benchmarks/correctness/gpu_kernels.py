@@ -8,7 +8,8 @@ The kernels are the trials of `tests/gpu_layers.py` that are not large, each com
 `tests/test_gpu_kernels.py` compares it: the error is the largest difference in parts of what is allowed. A process runs
 48 of them; behind one that crashes another goes on. `close` counts kernels by family and by the type of what they
 store, so it needs the checkout whose kernels ran. `--only` takes some kernels, in each stage. `--head FILE` is for a
-FOLDER/kernels.json that does not say where it was measured: a row of `peer_rows.py` from that machine does.
+FOLDER/kernels.json that does not say where it was measured: a row of `peer_rows.py`, or steps of `untuned_networks.py`,
+from that machine do.
 
     python benchmarks/correctness/gpu_kernels.py FOLDER gather --head FILE --out FILE
 
@@ -181,7 +182,8 @@ def head_of(arguments: argparse.Namespace) -> dict[str, Any]:
     row = load(arguments.head) if arguments.head is not None else None
     if row is None:
         sys.exit(f"{arguments.stage}: the results do not say where they were measured, and --head names no row's file")
-    return {key: row["environment"][key] for key in ("device", "date", "python")} | {"gpu": row["bench"]["device"]}
+    gpu = row["gpu"] if "gpu" in row else row["bench"]["device"]
+    return {key: row["environment"][key] for key in ("device", "date", "python")} | {"gpu": gpu}
 
 
 def close(arguments: argparse.Namespace) -> int:

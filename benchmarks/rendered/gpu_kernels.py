@@ -51,6 +51,12 @@ def gpu_kernels_clusters(data: Any) -> dict[str, str]:
     return _later("gpu_kernels_clusters", data)
 
 
+@figures("gpu_kernels_stores")
+def gpu_kernels_stores(data: Any) -> dict[str, str]:
+    """Those whose stores do more: gates, means, shuffled pixels, activations beside results; windows and caps of scores."""
+    return _later("gpu_kernels_stores", data)
+
+
 def _later(name: str, data: Any) -> dict[str, str]:
     return {
         f"{name}.ran": f"{data['ran']:,} of {data['kernels']:,}",
