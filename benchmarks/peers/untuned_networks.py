@@ -176,7 +176,7 @@ def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 
 def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     found = peer_rows.measured(arguments, rows)
-    taken = {(each.model, each.batch): row["steps"] for each, row in found.items()}
+    taken = {(each.model, each.batch): row.get("steps") for each, row in found.items()}
     lines = []
     for line in peer_rows.lines_of(arguments, arguments.table, rows, found):
         ran = taken.get((line["model"], line["batch"]))

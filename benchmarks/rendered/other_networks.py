@@ -52,10 +52,10 @@ def _table(
     ]  # fmt: skip
     rows = []
     for row in sorted(data["rows"], key=lambda each: -(each["speedup"] or 0)):
-        ran = row["contestants"]
+        ran = row.get("earlier", {}) | row["contestants"]
         times = [f"{ran[each]['median_ms']:.3f}" if each in ran else "did not run" for each in peers]
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
-        bound = f"{row['bound_us'] / row['steps']:.0%}"
+        bound = f"{row['bound_us'] / row['steps']:.0%}" if "steps" in row else "not timed"
         origin = [short_gpu(row["gpu"]), row["date"]]
         rows.append([row["model"], f"{row['engine_ms']:.3f}", *times, speedup, bound, *words(row), *origin])
     summary = data["summary"]["all"]
