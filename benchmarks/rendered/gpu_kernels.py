@@ -53,7 +53,7 @@ def gpu_kernels_clusters(data: Any) -> dict[str, str]:
 
 @figures("gpu_kernels_stores")
 def gpu_kernels_stores(data: Any) -> dict[str, str]:
-    """Those whose stores do more: gates, means, shuffled pixels, activations beside results; windows and caps of scores."""
+    """Those whose stores do more: gates, means, shuffled pixels, activations beside results; windows and caps too."""
     return _later("gpu_kernels_stores", data)
 
 
