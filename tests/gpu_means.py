@@ -1,6 +1,5 @@
 """Convolutions on WGMMA that leave means of images, as they are tried on a GPU: 1x1 ones, windows, bands and groups;
-every schedule; tiles that span images, images that span tiles, tiles of whole images; what is averaged stored, apart
-too, or not."""
+every schedule; tiles of one image and of several; what is averaged stored, apart too, or not."""
 
 from __future__ import annotations
 
@@ -11,18 +10,17 @@ from gpu_asked import asked
 from gpu_bands import pairs as band_pairs
 from gpu_bands import together as band_together
 from gpu_bands import turns as band_turns
-from gpu_forms import FAMILY, halved, pairs, single, together, turns
+from gpu_forms import FAMILY, pairs, single, together, turns
 from gpu_harness import TARGET, Trial
 from gpu_products import GELU, RESIDUAL, SILU, conv
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import averaged, chained
-from bolt_build.families.common.means import LAST
 from bolt_build.families.common.stated import Stated
 from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupTile
-from bolt_build.families.cutlass.kinds.mean_tiles import WHOLE, of_bands, of_groups, of_wgmma
+from bolt_build.families.cutlass.kinds.mean_tiles import of_bands, of_groups, of_wgmma
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.reduce import Reduce
@@ -45,19 +43,18 @@ def step_of(layer: Layer, *, keeps: bool) -> tuple[Layer, ProposedStep]:
     return replace(layer, label=label, op=both.op, epilogue=()), found
 
 
-def with_means(layer: Layer, *tiles: Tile, keeps: bool = False, way: str = LAST) -> list[Trial]:
-    """The layer in kernels of these tiles. They run twice: the second launch finds counters as the first left them."""
+def with_means(layer: Layer, *tiles: Tile, keeps: bool = False) -> list[Trial]:
+    """The layer in kernels of these tiles."""
     if not asked([layer]):
         return []
     whole, step = step_of(layer, keeps=keeps)
-    found = [Candidate("cutlass", _mean(tile, whole=way == WHOLE).parameters) for tile in tiles]
-    return [Trial(whole, step, each, launches=2) for each in found]
+    return [Trial(whole, step, Candidate("cutlass", _mean(tile).parameters)) for tile in tiles]
 
 
-def _mean(tile: Tile, *, whole: bool) -> Stated:
+def _mean(tile: Tile) -> Stated:
     if isinstance(tile, GroupTile):
-        return of_groups(tile, whole=whole)
-    return of_bands(tile, whole=whole) if isinstance(tile, BandTile) else of_wgmma(tile, whole=whole)
+        return of_groups(tile)
+    return of_bands(tile) if isinstance(tile, BandTile) else of_wgmma(tile)
 
 
 def mean_trials() -> list[Trial]:
@@ -65,57 +62,35 @@ def mean_trials() -> list[Trial]:
     found = [
         *with_means(
             conv("means-head", (5, 72, 7, 7), 136, (1, 1), epilogue=SILU),
-            turns(64, 64, 64), turns(128, 96, 64), together(128, 64, 64), together(192, 96, 64), pairs(128, 64, 64),
-            single(64, 96, 64), single(128, 32, 64), turns(64, 64, 64, (2, 1)), together(128, 64, 64, (1, 2)),
-        ),
-        *with_means(conv("means-residual", (3, 72, 9, 13), 96, (1, 1), epilogue=RESIDUAL), turns(128, 64, 64),
-                    together(256, 64, 64), pairs(256, 32, 32)),
-        *with_means(conv("means-kept", (3, 64, 11, 13), 128, (1, 1), epilogue=RESIDUAL), turns(128, 128, 64),
-                    together(256, 128, 64), keeps=True),
-        *with_means(conv("means-small", (70, 40, 1, 3), 40, (1, 1), epilogue=GELU),
-                    turns(64, 32, 32), turns(128, 64, 32)),
-        *with_means(conv("means-1d", (3, 64, 150), 64, (1,), epilogue=()), together(128, 64, 64), turns(64, 16, 32)),
-        *with_means(conv("means-halves", (2, 72, 31, 43), 128, (1, 1), epilogue=SILU), halved(128, 128, 64)),
-        *with_means(conv("means-3x3", (4, 64, 9, 7), 72, (3, 3), epilogue=SILU), turns(64, 96, 64), pairs(128, 64, 64)),
-        *with_means(conv("means-3x3s2", (2, 64, 17, 23), 64, (3, 3), 2), turns(128, 64, 64), keeps=True),
-        *with_means(conv("means-bands", (3, 80, 7, 9), 64, (3, 3), epilogue=SILU), band_turns(128, 64),
-                    band_together(192, 64), band_pairs(128, 64)),
-        *with_means(conv("means-bands-kept", (2, 64, 14, 13), 64, (3, 3), epilogue=RESIDUAL),
-                    band_turns(64, 64, stage="row"), band_together(256, 64), keeps=True),
-        *with_means(conv("means-groups", (2, 224, 10, 9), 160, (3, 3), groups=2, epilogue=SILU),
-                    GroupTile(turns(64, 96, 64), 1), GroupTile(together(192, 64, 64), 1), keeps=True),
-        *with_means(conv("means-groups-bands", (2, 112, 10, 9), 112, (3, 3), groups=2, epilogue=RESIDUAL),
-                    GroupTile(band_turns(64, 64), 1), GroupTile(band_turns(128, 128), 2), keeps=True),
-        *with_means(conv("means-groups-1x1", (3, 144, 7, 9), 144, (1, 1), groups=2, epilogue=SILU),
-                    GroupTile(turns(64, 96, 64), 1)),
-        *with_means(
-            conv("means-head", (5, 72, 7, 7), 136, (1, 1), epilogue=SILU),
             turns(64, 64, 64), turns(128, 96, 64), single(64, 96, 64), single(128, 32, 64), turns(64, 64, 64, (2, 1)),
-            turns(128, 64, 64, (1, 2)), way=WHOLE,
+            turns(128, 64, 64, (1, 2)),
         ),
         *with_means(conv("means-whole", (3, 72, 9, 13), 96, (1, 1), epilogue=RESIDUAL),
-                    turns(128, 64, 64), turns(128, 32, 64), keeps=True, way=WHOLE),
-        *with_means(conv("means-small", (70, 40, 1, 3), 40, (1, 1), epilogue=GELU), turns(64, 32, 32), way=WHOLE),
-        *with_means(conv("means-3x3", (4, 64, 9, 7), 72, (3, 3), epilogue=SILU), turns(64, 96, 64), turns(128, 64, 64),
-                    way=WHOLE),
+                    turns(128, 64, 64), turns(128, 32, 64), keeps=True),
+        *with_means(conv("means-small", (70, 40, 1, 3), 40, (1, 1), epilogue=GELU), turns(64, 32, 32)),
+        *with_means(conv("means-3x3", (4, 64, 9, 7), 72, (3, 3), epilogue=SILU), turns(64, 96, 64), turns(128, 64, 64)),
+        *with_means(conv("means-3x3s2", (2, 64, 17, 23), 64, (3, 3), 2), turns(128, 64, 64), keeps=True),
+        *with_means(conv("means-1d", (3, 64, 120), 64, (1,), epilogue=()), turns(128, 64, 64), turns(128, 16, 32)),
+        *with_means(conv("means-groups-1x1", (3, 144, 7, 9), 144, (1, 1), groups=2, epilogue=SILU),
+                    GroupTile(turns(64, 96, 64), 1)),
         *with_means(conv("means-together", (3, 72, 14, 14), 136, (1, 1), epilogue=RESIDUAL),
-                    together(256, 64, 64), pairs(256, 32, 32), together(256, 96, 64), keeps=True, way=WHOLE),
+                    together(256, 64, 64), pairs(256, 32, 32), together(256, 96, 64), keeps=True),
         *with_means(conv("means-together-3x3", (5, 64, 12, 11), 72, (3, 3), epilogue=SILU),
-                    together(192, 96, 64), pairs(256, 64, 64), together(192, 32, 64, (2, 1)), way=WHOLE),
+                    together(192, 96, 64), pairs(256, 64, 64), together(192, 32, 64, (2, 1))),
         *with_means(conv("means-bands-7", (5, 64, 7, 7), 72, (3, 3), epilogue=SILU), band_turns(128, 64),
-                    band_turns(64, 64), keeps=True, way=WHOLE),
+                    band_turns(64, 64), keeps=True),
         *with_means(conv("means-groups", (3, 224, 10, 9), 160, (3, 3), groups=2, epilogue=SILU),
-                    GroupTile(turns(128, 96, 64), 1), GroupTile(single(128, 64, 64), 1), way=WHOLE),
+                    GroupTile(turns(128, 96, 64), 1), GroupTile(single(128, 64, 64), 1)),
         *with_means(conv("means-bands-8", (5, 64, 9, 7), 72, (3, 3), epilogue=SILU),
-                    band_turns(128, 64), band_turns(128, 96, cluster=2), way=WHOLE),
+                    band_turns(128, 64), band_turns(128, 96, cluster=2)),
         *with_means(conv("means-bands-14", (3, 64, 14, 14), 72, (3, 3), epilogue=RESIDUAL),
-                    band_together(256, 64), band_pairs(256, 64), keeps=True, way=WHOLE),
+                    band_together(256, 64), band_pairs(256, 64), keeps=True),
         *with_means(conv("means-groups-bands-14", (3, 144, 14, 13), 96, (3, 3), groups=2, epilogue=SILU),
-                    GroupTile(band_together(256, 64), 1), GroupTile(band_pairs(256, 64), 1), way=WHOLE),
+                    GroupTile(band_together(256, 64), 1), GroupTile(band_pairs(256, 64), 1)),
         *with_means(conv("means-groups-14", (3, 224, 14, 14), 160, (3, 3), groups=2, epilogue=SILU),
-                    GroupTile(together(256, 64, 64), 1), GroupTile(pairs(256, 64, 64), 1), keeps=True, way=WHOLE),
+                    GroupTile(together(256, 64, 64), 1), GroupTile(pairs(256, 64, 64), 1), keeps=True),
         *with_means(conv("means-groups-7", (3, 112, 7, 7), 112, (3, 3), groups=2, epilogue=SILU),
-                    GroupTile(band_turns(64, 64), 1), keeps=True, way=WHOLE),
+                    GroupTile(band_turns(64, 64), 1), keeps=True),
     ]  # fmt: skip
     kept = [trial for trial in found if len(trial.step.outputs) > 1]
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 96, between=24) for trial in kept]

@@ -205,16 +205,15 @@ def test_products_with_means_stand_beside_both_kernels(tmp_path: Path, monkeypat
     assert script.main() == 1
     shapes = json.loads(out.read_text())["shapes"]
     assert list(shapes) == [
-        "MobileNetV2 end, b32 7x7 1x1 320 to 1280", "RegNetY-1.6GF squeeze, b32 28x28 3x3 120 to 120 in 5 groups",
+        "MobileNetV2 end, b32 7x7 1x1 320 to 1280", "RegNetY-1.6GF squeeze, b32 14x14 3x3 336 to 336 in 14 groups",
     ]  # fmt: skip
     for row in shapes.values():
-        conv, mean, *one = (row[way] for way in script.WAYS)
+        conv, mean, whole = (row[way] for way in script.WAYS)
         assert not any("sums=" in each["candidate"] for each in (*conv, *mean))
-        assert all(f" sums={way}" in each["candidate"] for way in ("whole", "last") for each in row[way])
-        assert any(one)
-    # No tile has 28 x 28 pixels.
-    end, squeeze = (row["us"] for row in shapes.values())
-    assert (end["both"], squeeze["whole"]) == (end["conv"] + end["mean"], None)
+        assert all(" sums=whole" in each["candidate"] for each in whole)
+    end, squeeze = shapes.values()
+    assert (end["us"]["both"], end["us"]["whole"], end["gain"]) == (21.0, None, None)
+    assert (squeeze["us"]["both"], squeeze["us"]["whole"], squeeze["gain"]) == (27.0, 15.0, 1.8)
 
 
 @pytest.mark.usefixtures("scripts")

@@ -1,7 +1,7 @@
 """Convolutions on tensor cores and the means of their results over each image, in one kernel and in two: the ends of
 networks, whose results nobody else reads (`end`), and squeezes, whose results are stored as well (`squeeze`). Kernels
-whose warps have whole images (`whole`), those whose last warp of an image adds up sums (`last`); and the convolution
-alone (`conv`) and the mean alone (`mean`), whose times are added up.
+of both (`whole`, as they have whole images), and the convolution alone (`conv`) and the mean alone (`mean`), whose
+times are added up.
 
 Each is timed from a replayed graph, launches overlapped, over buffers that exceed L2, and compared with NumPy.
 
@@ -39,7 +39,7 @@ from gpu_products import RESIDUAL, SILU, conv
 TARGET = gpu_harness.TARGET
 FAMILIES: dict[str, Family] = {family.name: family for family in load(TARGET)}
 RELU = RESIDUAL[1:]
-WAYS = ("conv", "mean", "whole", "last")
+WAYS = ("conv", "mean", "whole")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,6 @@ SHAPES = (
     Shape("ResNet-50", 1, 7, 512, 2048, epilogue=RESIDUAL), Shape("ResNet-50", 32, 7, 512, 2048, epilogue=RESIDUAL),
     Shape("ResNet-18", 32, 7, 512, 512, 3, epilogue=RESIDUAL),
     Shape("EfficientNet-B4", 8, 12, 448, 1792, epilogue=SILU),
-    Shape("RegNetY-1.6GF", 32, 28, 120, 120, 3, 5, keeps=True),
     Shape("RegNetY-1.6GF", 32, 14, 336, 336, 3, 14, keeps=True),
     Shape("RegNetY-1.6GF", 32, 7, 888, 888, 3, 37, keeps=True),
     Shape("RegNetY-16GF", 8, 14, 1232, 1232, 3, 11, keeps=True),
@@ -109,20 +108,15 @@ def trials_of(shape: Shape, count: int) -> list[tuple[str, gpu_harness.Trial]]:
     found: list[tuple[str, gpu_harness.Trial]] = []
 
     def add(way: str, layer: Layer, step: ProposedStep, family: str) -> None:
-        of_way = [
-            each
-            for each in FAMILIES[family].candidates(step.problem, TARGET)[0]
-            if way in ("conv", "mean") or ("sums", way) in each.parameters
-        ]
-        ordered = sorted(of_way, key=lambda each: predicted(step, each))
+        legal = FAMILIES[family].candidates(step.problem, TARGET)[0]
+        ordered = sorted(legal, key=lambda each: predicted(step, each))
         found.extend((way, gpu_harness.Trial(layer, step, each, timed=True)) for each in ordered[:count])
 
     layer, mean = shape.layer(), shape.mean()
     add("conv", layer, alone(layer, "cutlass"), "cutlass")
     add("mean", mean, alone(mean, "portable"), "portable")
     whole, step = step_of(layer, keeps=shape.keeps)
-    for way in ("whole", "last"):
-        add(way, whole, step, "cutlass")
+    add("whole", whole, step, "cutlass")
     return found
 
 
@@ -135,9 +129,8 @@ def completed(rows: kernel_trials.Rows) -> dict[str, object]:
     """With the fastest of each way, both kernels together, and how many times as long they take as one."""
     for row in rows.values():
         found = {way: best(row[way]) for way in WAYS}
-        conv, mean = found["conv"], found["mean"]
+        conv, mean, one = (found[way] for way in WAYS)
         both = None if conv is None or mean is None else conv + mean
-        one = min((us for us in (found["whole"], found["last"]) if us is not None), default=None)
         row["us"] = {**found, "both": both}
         row["gain"] = None if both is None or one is None else both / one
     return {"shapes": rows, "wrong": kernel_trials.wrong(rows, WAYS)}

@@ -124,10 +124,9 @@ class EpilogueCode:
         """The stages of a problem; `biased` as for the type."""
         return cls(epilogue_type(problem, biased=biased), epilogue_value(problem, biased=biased))
 
-    def averaged(self, *, keeps: bool, whole: bool) -> EpilogueCode:
-        """The same whose results are averaged over images as well, which are `whole` in a tile or not. They are stored
-        too if it `keeps` them."""
-        how = f"{boolean(keeps)}, {boolean(whole)}"
+    def averaged(self, *, keeps: bool) -> EpilogueCode:
+        """The same whose results are averaged over images as well. They are stored too if it `keeps` them."""
+        how = boolean(keeps)
         return EpilogueCode(f"{_SPACE}::WithMeans<{self.type}, {how}>", f"{_SPACE}::with_means<{how}>({self.value})")
 
 

@@ -1,5 +1,6 @@
 """Kernels on Hopper for a convolution and the means of what it leaves over each image: those of `wgmma.py`, `band.py`
-and `grouped_wgmma.py`. Where nobody but the mean reads the results they are stored nowhere."""
+and `grouped_wgmma.py`, in tiles that have whole images. Where nobody but the mean reads the results they are stored
+nowhere."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from bolt_build.families.cutlass.groups import GroupedProduct, has_groups
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupedWgmma, GroupTile
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.mean_tiles import (
+    GROUPS,
     MEAN_BAND_TILES,
     MEAN_GROUP_TILES,
     MEAN_TILES,
@@ -35,11 +37,6 @@ from bolt_build.targets import Gpu, Target
 
 class MeanTile(ProductTile, Protocol):
     """A tile of kernels for products with means."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether its warps have whole images."""
-        ...
 
     def positions(self, product: Product) -> int:
         """Rows of an image."""
@@ -72,7 +69,7 @@ class MeanKind(ProductKind[T]):
         return found if self.keeps else replace(found, nbytes=found.nbytes - first.outputs[0].nbytes)
 
     def epilogue(self, problem: KernelProblem, kernel: Kernel[T]) -> EpilogueCode:
-        return super().epilogue(problem, kernel).averaged(keeps=self.keeps, whole=kernel.tile.whole)
+        return super().epilogue(problem, kernel).averaged(keeps=self.keeps)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         first = parts(problem)[0]
@@ -83,7 +80,7 @@ class MeanKind(ProductKind[T]):
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         tile, alone = self.kernel_of(candidate).tile, super().emit(parts(problem)[0], candidate, target, at)
-        return _with_means(problem, alone, tile.positions(self.product(problem)), at, counts=not tile.whole)
+        return _with_means(problem, alone, tile.positions(self.product(problem)), at)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         return super().unit(parts(problem)[0], candidate, target)
@@ -115,8 +112,11 @@ class MeanGroups(GroupedWgmma):
     def tiles_for(self, what: GroupedProduct, gpu: Gpu) -> tuple[tuple[GroupTile, ...], str | None]:
         return MEAN_GROUP_TILES, None
 
+    def seconds(self, problem: KernelProblem, what: GroupedProduct, candidate: Candidate, target: Target) -> float:
+        return GROUPS * super().seconds(problem, what, candidate, target)
+
     def epilogue(self, problem: KernelProblem, tile: GroupTile) -> EpilogueCode:
-        return super().epilogue(problem, tile).averaged(keeps=self.keeps, whole=_inner(tile).whole)
+        return super().epilogue(problem, tile).averaged(keeps=self.keeps)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         return _both(problem, super().expense(parts(problem)[0], candidate))
@@ -126,7 +126,7 @@ class MeanGroups(GroupedWgmma):
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         tile, alone = _inner(self.tile_of(candidate)), super().emit(parts(problem)[0], candidate, target, at)
-        return _with_means(problem, alone, tile.positions(self.computed(problem).product), at, counts=not tile.whole)
+        return _with_means(problem, alone, tile.positions(self.computed(problem).product), at)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         return super().unit(parts(problem)[0], candidate, target)
@@ -167,9 +167,7 @@ def _inner(tile: GroupTile) -> MeanWgmmaTile | MeanBandTile:
     return tile.tile
 
 
-def _with_means(
-    problem: KernelProblem, conv: StepCode, positions: int, at: StepExpressions, *, counts: bool
-) -> StepCode:
+def _with_means(problem: KernelProblem, conv: StepCode, positions: int, at: StepExpressions) -> StepCode:
     """The convolution's code, with where its means go. `positions` are an image's rows."""
     first = parts(problem)[0]
     images, pixels = _images(first), prod(first.outputs[0].shape[2:])
@@ -179,7 +177,7 @@ def _with_means(
     arguments = f"{images}, {positions}, {pixels}, {conv.member_arguments}"
     call = f"kernel.run(r, {at.inputs[x]}, {other}, {kept[0] if kept else 'nullptr'}, {means});"
     member = f"{SPACE}::LeavesMeans<{conv.member_type}>"
-    return StepCode(("bolt_cutlass/leaves_means.h",), member, arguments, call, counts=counts)
+    return StepCode(("bolt_cutlass/leaves_means.h",), member, arguments, call)
 
 
 def kinds(keeps: bool) -> tuple[MeanKind[MeanWgmmaTile], MeanKind[MeanBandTile], MeanGroups]:

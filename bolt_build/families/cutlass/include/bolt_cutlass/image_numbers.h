@@ -15,6 +15,7 @@ template <typename Stages, int down>
 struct ImageNumbers {
   template <typename Rows>
   __device__ ImageNumbers(const Stages&, const Rows&, int, int, int, int) {}
+  __device__ static constexpr bool one(int) { return true; }
 };
 
 /// The rows of a tile may be of several images: each row has its own, which is divided out once a tile. Rows beyond the product
@@ -36,14 +37,19 @@ struct ImageNumbers<OfImages<Stages>, down> {
     }
   }
 
-  /// Of two neighbouring columns of every eight, from `column` on, for both rows of a pair. The kernel in front may have written
-  /// them, so they are no constants to a kernel.
+  /// Whether both rows of a pair are of one image, whose numbers are the upper row's.
+  __device__ bool one(int i) const { return begins[i][0] == begins[i][1]; }
+
+  /// Of two neighbouring columns of every eight, from `column` on, for both rows of the `i`th pair, where `words` do not have them
+  /// already: those of the pair before, if any. Most tiles are of one image, whose numbers are asked for once. The kernel in front
+  /// may have written them, so they are no constants to a kernel.
   template <int count>
   __device__ void load(int i, int column, std::uint32_t (&words)[count][2]) const {
 #pragma unroll
-    for (int q = 0; q < count; ++q) {
+    for (int below = 0; below < 2; ++below) {
+      if (below == 1 ? one(i) : i > 0 && begins[i][0] == begins[i > 0 ? i - 1 : 0][0]) continue;
 #pragma unroll
-      for (int below = 0; below < 2; ++below) {
+      for (int q = 0; q < count; ++q) {
         const bool there = column + q * 8 < columns;
         words[q][below] =
             there ? *reinterpret_cast<const std::uint32_t*>(numbers + begins[i][below] + column + q * 8) : 0u;

@@ -6,8 +6,8 @@
 
 namespace bolt::cutlass_kernels {
 
-template <typename Stages, bool keeps, bool whole>
-constexpr bool binds<WithMeans<Stages, keeps, whole>> = binds<Stages>;
+template <typename Stages, bool keeps>
+constexpr bool binds<WithMeans<Stages, keeps>> = binds<Stages>;
 
 /// A `Conv` or `Gemm` with an epilogue WithMeans.
 template <typename Of>
@@ -18,26 +18,15 @@ class LeavesMeans : public Of {
   LeavesMeans(const Prepare& p, int images, int positions, int pixels, const Rest&... rest)
       : Of(p, rest...), means_{images, positions, 1.0f / static_cast<float>(pixels)} {}
 
-  std::size_t scratch_bytes() const {
-    if constexpr (has_images<Epilogue>) return Of::scratch_bytes();
-    return this->before_sums() + static_cast<std::size_t>(means_.strip_rows()) * this->all_columns() * sizeof(float);
-  }
-
   /// `y` is null where results are stored nowhere.
   void run(const Run& r, const void* x, const void* residual, void* y, void* means) const {
-    Epilogue epilogue = this->epilogue();
+    auto epilogue = this->epilogue();
     epilogue.means = means_;
     epilogue.means.to = means;
-    if constexpr (!has_images<Epilogue>) {
-      epilogue.means.sums = reinterpret_cast<float*>(static_cast<std::byte*>(r.scratch()) + this->before_sums());
-      epilogue.means.counters = r.counters;
-    }
     this->run_with(epilogue, r, x, residual, y);
   }
 
  private:
-  using Epilogue = typename Of::EpilogueType;
-
   ImageMeans means_;
 };
 

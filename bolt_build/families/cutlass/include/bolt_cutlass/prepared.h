@@ -89,8 +89,6 @@ struct AddsUp {
 template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split, typename Out, typename Adding>
 class PackedProduct {
  public:
-  using EpilogueType = Epilogue;
-
   /// Pointers in `shape` are not looked at. `channels` are what stages of the epilogue read, in their order.
   PackedProduct(const Arguments& shape, const Source& source, const Epilogue& epilogue, std::shared_ptr<const void> weights,
                 std::shared_ptr<const void> bias, std::vector<std::shared_ptr<const void>> channels = {})
@@ -120,9 +118,6 @@ class PackedProduct {
 
  protected:
   const Epilogue& epilogue() const { return epilogue_; }
-  std::size_t all_columns() const { return static_cast<std::size_t>(columns(arguments_)); }
-  /// Bytes of the copied input, which lies first.
-  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
   void run_with(const Epilogue& epilogue, const Run& r, const void* x, const void* residual, void* y,
                 void* second = nullptr) const {
     Arguments a = arguments_;
@@ -143,6 +138,9 @@ class PackedProduct {
     }
   }
 
+ private:
+  /// Bytes of the copied input, which lies first.
+  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
   Sums sums() const {
     const int stored = columns(arguments_) / Adding::sides;
     return {arguments_.slices, rows(arguments_), columns(arguments_), arguments_.y_row == 0 ? stored : arguments_.y_row,

@@ -7,13 +7,14 @@
 
 #include <cstdint>
 
+#include "bolt_cutlass/box_means.h"
 #include "bolt_cutlass/image_numbers.h"
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/paired_stages.h"
+#include "bolt_cutlass/partial_store.h"
 #include "bolt_cutlass/sharing.h"
 #include "bolt_cutlass/store_boxes.h"
-#include "bolt_cutlass/strip_means.h"
 #include "bolt_cutlass/swizzle.h"
 #include "bolt_portable/cuda/halves.h"
 #include "cute/arch/copy_sm75.hpp"
@@ -25,111 +26,6 @@
 #include "cutlass/pipeline/sm90_pipeline.hpp"
 
 namespace bolt::cutlass_kernels {
-
-/// What the kernels ask of every epilogue, and what is the same for all of them. `stages` are buffers of the residual.
-template <int stages>
-struct StoreBase {
-  using StrideC = cute::Stride<std::int64_t, cute::_1, std::int64_t>;
-  using StrideD = StrideC;
-  using LoadPipeline = ::cutlass::PipelineTransactionAsync<stages>;
-  using LoadPipelineState = ::cutlass::PipelineState<stages>;
-  using PipelineStorage = typename LoadPipeline::SharedStorage;
-  using StorePipeline = ::cutlass::PipelineTmaStore<2>;
-  using StorePipelineState = ::cutlass::PipelineState<2>;
-
-  template <typename Problem, typename Arguments>
-  static std::size_t get_workspace_size(const Problem&, const Arguments&) {
-    return 0;
-  }
-  /// Rows from a tile of so many to the next, of Arguments or Params.
-  template <typename Given>
-  CUTLASS_HOST_DEVICE static constexpr int apart(const Given&, int rows) {
-    return rows;
-  }
-};
-
-/// Where a thread's sums stand in its warpgroup's 64 rows: `row` and 8 below it, columns in pairs from `column` on,
-/// every 8 columns.
-struct Fragment {
-  int warpgroup, warp, lane;
-  CUTLASS_DEVICE explicit Fragment(int thread)
-      : warpgroup(thread / 128), warp(thread % 128 / 32), lane(thread % 32) {}
-  CUTLASS_DEVICE int row() const { return warp * 16 + lane / 4; }
-  CUTLASS_DEVICE int column() const { return lane % 4 * 2; }
-};
-
-/// Sums of one slice of the depth, straight from registers: four neighbouring threads write the 32 bytes of a sector.
-template <int m, int n, bool cooperative>
-struct PartialStore : StoreBase<0> {
-  using ElementC = void;
-  using ElementD = float;
-  static constexpr bool RequiresTransactionBytes = false;
-  static constexpr bool holds_two_tiles = true;
-  struct Arguments {
-    float* sums;
-  };
-  using Params = Arguments;
-  struct TensorStorage {};
-
-  template <typename Problem>
-  static Params to_underlying_arguments(const Problem&, const Arguments& a, void*) {
-    return a;
-  }
-  template <typename Tile>
-  CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
-    return 1;
-  }
-  template <typename Tile>
-  CUTLASS_HOST_DEVICE static constexpr int get_store_pipe_increment(Tile) {
-    return 1;
-  }
-  CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params&) {}
-  CUTLASS_DEVICE static void ask_ahead(const Params&, int, int) {}
-  template <typename At>
-  CUTLASS_DEVICE void prepare(int, const At&, int) {}
-
-  CUTLASS_DEVICE PartialStore(const Params& params, TensorStorage&) : params_(params) {}
-  CUTLASS_DEVICE bool is_producer_load_needed() const { return false; }
-  template <typename... Rest>
-  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline, LoadPipelineState state, const Rest&...) {
-    return state;
-  }
-  CUTLASS_DEVICE LoadPipelineState load_tail(LoadPipeline, LoadPipelineState state) { return state; }
-
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
-      LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store, const Problem& problem, Tile,
-      const At& at, const Sums& sums, const Mma&, int thread, TensorStorage&, int = -1) {
-    const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
-    const Fragment fragment(thread);
-    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + fragment.row();
-    const int column = cute::get<1>(at) * n + fragment.column();
-    float* const to = params_.sums + static_cast<std::int64_t>(cute::get<3>(at)) * rows * columns;
-    const float* const from = sums.data();
-    constexpr int below = 64 * sharing(m, cooperative);
-#pragma unroll
-    for (int i = 0; i < m / below; ++i) {
-#pragma unroll
-      for (int j = 0; j < n / 8; ++j) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int r = row + i * below + half * 8, c = column + j * 8, first = i * (n / 2) + j * 4 + half * 2;
-          if (r < rows && c < columns)
-            *reinterpret_cast<float2*>(to + static_cast<std::int64_t>(r) * columns + c) =
-                make_float2(from[first], from[first + 1]);
-        }
-      }
-    }
-    return {load, store};
-  }
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store_tail(
-      LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store) {
-    return {load, store};
-  }
-
- private:
-  const Params& params_;
-};
 
 /// Whether a bias is to be added to a tile's sums: not where it is part of them.
 template <typename Sums>
@@ -180,7 +76,7 @@ struct TileStore
   struct TensorSums {
     float left[teams][2][warpgroups][width];
   };
-  struct TensorStorage : std::conditional_t<has_images<Stages> && (warpgroups > 1), TensorSums, NoSums> {
+  struct TensorStorage : std::conditional_t<leaves_means<Stages> && (warpgroups > 1), TensorSums, NoSums> {
     alignas(1024) Half boxes[Boxes::staged + Boxes::loaded * warpgroups][box];
     CUTLASS_DEVICE Half* staged(int warpgroup, int which) { return boxes[warpgroup * 2 + which]; }
     CUTLASS_DEVICE Half* loaded(int which, int warpgroup) { return boxes[Boxes::staged + which * warpgroups + warpgroup]; }
@@ -189,17 +85,14 @@ struct TileStore
   template <typename Problem>
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
-    if constexpr (has_images<Stages>)
-      require_images(a.stages.means, m, warpgroups > 1);
-    else if constexpr (leaves_means<Stages>)
-      require_counters(a.stages.means, (columns + n - 1) / n);
+    if constexpr (leaves_means<Stages>) require_images(a.stages.means, m, warpgroups > 1);
     const cute::TmaDescriptor y = keeps ? a.rows.template view<width>(a.y, rows, columns, a.y_row) : cute::TmaDescriptor{};
     return {y, reads_residual ? a.rows.template view<width>(a.residual, rows, columns, a.residual_row) : y, a.bias, a.stages,
             static_cast<std::uint32_t>(warpgroups * box * sizeof(Half)), a.rows};
   }
   template <typename Given>
   CUTLASS_HOST_DEVICE static int apart(const Given& given, int rows) {
-    if constexpr (has_images<Stages>) return given.stages.means.apart(rows);
+    if constexpr (leaves_means<Stages>) return given.stages.means.apart(rows);
     return rows;
   }
   template <typename Tile>
@@ -292,6 +185,7 @@ struct TileStore
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       [[maybe_unused]] float2 open = make_float2(0.0f, 0.0f);
+      [[maybe_unused]] std::uint32_t numbers[reads_images<Stages> ? width / 8 : 1][2] = {};
       float2 loaded[width / 8];
       const int first = channel + j * width + fragment.column();
       if constexpr (!Boxes::single && wants_bias<Sums>)
@@ -300,7 +194,6 @@ struct TileStore
 #pragma unroll
       for (int i = 0; i < down; ++i) {
         if (half >= 0 && i > 0) continue;
-        [[maybe_unused]] std::uint32_t numbers[reads_images<Stages> ? width / 8 : 1][2];
         if constexpr (reads_images<Stages>) images.load(i, first, numbers);
         // All stores but the latest: the one before it was of this box.
         if (by_tma && leads) cute::tma_store_wait<1>();
@@ -316,7 +209,7 @@ struct TileStore
         for (int pair = 0; pair < width / 16; ++pair)
           finish<wants_bias<Sums>>(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4,
                                    bias + pair * 2, residual, place, pair, first + pair * 16,
-                                   reads_images<Stages> ? numbers + pair * 2 : nullptr);
+                                   reads_images<Stages> ? numbers + pair * 2 : nullptr, images.one(i));
         // Before TMA reads one box and writes the other.
         if constexpr (by_tma) cute::tma_store_fence();
         if constexpr (reads_residual) {
@@ -333,25 +226,18 @@ struct TileStore
           params_.rows.template store<width>(place, thread % 128, columns, column + j * width, row + i * warpgroups * 64);
         }
         // The next box but one lies in the same place, behind two barriers.
-        if constexpr (has_images<Stages> && warpgroups > 1)
+        if constexpr (leaves_means<Stages> && warpgroups > 1)
           means_of(problem).template add_box<width>(place, thread % 128, row + i * warpgroups * 64, end, open);
-        else if constexpr (has_images<Stages>)
-          means_of(problem).template average_box<width>(place, thread % 128, row + i * 64, column + j * width, end, open);
         else if constexpr (leaves_means<Stages>)
-          means_of(problem).template add<width>(place, thread % 128, row + i * warpgroups * 64, column + j * width);
+          means_of(problem).template average_box<width>(place, thread % 128, row + i * 64, column + j * width, end, open);
       }
-      if constexpr (has_images<Stages> && warpgroups > 1) {
+      if constexpr (leaves_means<Stages> && warpgroups > 1) {
         const int team = own / warpgroups;
         turn_ ^= 1;
         means_of(problem).template average_together<width>(
             storage.left[team][turn_], fragment.warpgroup, thread % 128, begin / params_.stages.means.positions,
             column + j * width, open, [&] { ::cutlass::arch::NamedBarrier::sync(128 * warpgroups, 4u + team); });
       }
-    }
-    if constexpr (leaves_means<Stages> && !has_images<Stages>) {
-#pragma unroll
-      for (int i = 0; i < down; ++i)
-        if (half < 0 || i == 0) means_of(problem).template leave<n>(thread % 32, row + i * warpgroups * 64, column);
     }
     return {wait, free};
   }
@@ -378,10 +264,11 @@ struct TileStore
   }
 
   /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first. Its first
-  /// column is `column`. `numbers` are those of images, upper and lower, left first.
+  /// column is `column`. `numbers` are those of images, upper and lower, left first; the upper ones are all where both rows are of
+  /// `one` image.
   template <bool biased = true>
   CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
-                             Half* place, int pair, int column, const std::uint32_t (*numbers)[2] = nullptr) const {
+                             Half* place, int pair, int column, const std::uint32_t (*numbers)[2] = nullptr, bool one = true) const {
     const int matrix = fragment.lane / 8;
     const int at = swizzled<width>(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
     std::uint32_t words[4] = {0, 0, 0, 0};
@@ -394,10 +281,12 @@ struct TileStore
       float2 sum = make_float2(sums[q * 2], sums[q * 2 + 1]);
       if constexpr (biased) sum = make_float2(sum.x + bias[q / 2].x, sum.y + bias[q / 2].y);
       const int c = column + q / 2 * 8;
-      if constexpr (reads_images<Stages>)
-        words[q] = paired_result<Element>(params_.stages, sum, wide, c, portable::unpaired<Element>(numbers[q / 2][q % 2]));
-      else
+      if constexpr (reads_images<Stages>) {
+        const std::uint32_t number = q % 2 == 0 || one ? numbers[q / 2][0] : numbers[q / 2][1];
+        words[q] = paired_result<Element>(params_.stages, sum, wide, c, portable::unpaired<Element>(number));
+      } else {
         words[q] = paired_result<Element>(applied(params_.stages), sum, wide, c);
+      }
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                   *reinterpret_cast<cute::uint128_t*>(place + at));
@@ -407,7 +296,7 @@ struct TileStore
 
  private:
   template <typename Problem>
-  CUTLASS_DEVICE StripMeans<Element, Rows> means_of(const Problem& problem) const {
+  CUTLASS_DEVICE BoxMeans<Element, Rows> means_of(const Problem& problem) const {
     return {params_.stages.means, params_.rows, cute::get<0>(problem), cute::get<1>(problem)};
   }
 

@@ -1,4 +1,4 @@
-// Sums of what a warpgroup stores over the rows of each image, and means of those of all strips of an image.
+// Means of each image of what a warpgroup stores, of tiles that have whole images.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,20 +6,12 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "bolt/plan.h"
 #include "bolt_cutlass/store_boxes.h"
 #include "bolt_cutlass/swizzle.h"
 #include "bolt_cutlass/with_means.h"
 #include "bolt_portable/cuda/halves.h"
 
 namespace bolt::cutlass_kernels {
-
-/// Throws std::runtime_error where warps could not be counted, of each image and each of the tiles `across` a row.
-inline void require_counters(const ImageMeans& means, int across) {
-  const auto counted = static_cast<std::size_t>(means.images) * static_cast<std::size_t>(across);
-  if (means.counters == nullptr || counted > counter_bytes / sizeof(std::uint32_t))
-    throw std::runtime_error("could not launch a product with means: there are no counters for all parts of its images");
-}
 
 /// Throws std::runtime_error where a tile of `rows` has no whole image, or not just `one`.
 inline void require_images(const ImageMeans& means, int rows, bool one) {
@@ -32,35 +24,14 @@ struct NoSums {};
 
 /// Means of the images of a product of `rows` rows. `Rows` says where columns of tiles lie in the output, as for TileStore.
 template <typename Element, typename Rows>
-struct StripMeans {
+struct BoxMeans {
   const ImageMeans& means;
   const Rows& at;
   int rows, columns;
 
   CUTLASS_DEVICE int image_of(int row) const { return row / means.positions; }
   CUTLASS_DEVICE int end_of(int image) const { return min((image + 1) * means.positions, rows); }
-  /// The strips that have rows of an image.
-  CUTLASS_DEVICE int first_strip(int image) const { return image * means.positions / 64; }
-  CUTLASS_DEVICE int strips(int image) const { return (end_of(image) - 1) / 64 - first_strip(image) + 1; }
   CUTLASS_DEVICE bool has(int column) const { return at.channel(column) < at.end(column, columns); }
-  /// Row `row` of the partial sums.
-  CUTLASS_DEVICE float* sums(int row, int column) const {
-    return means.sums + static_cast<std::int64_t>(row) * at.channels(columns) + at.channel(column);
-  }
-
-  /// The sums of a box's columns, of each image that has some of its rows. All threads of the warpgroup call it, behind the
-  /// barrier that follows what they wrote; `row` and `column` are the box's first ones.
-  template <int width>
-  CUTLASS_DEVICE void add(const Half* box, int thread, int row, int column) const {
-    using Own = OwnColumns<width>;
-    const Own own(*this, box, thread, row);
-    const int end = min(row + 64, rows), of = column + Own::column(thread);
-#pragma unroll 1
-    for (int first = row; first < end; first = end_of(image_of(first))) {
-      const float2 sum = Own::joined(own.over(first, min(end_of(image_of(first)), end)));
-      if (Own::leads(thread) && has(of)) *reinterpret_cast<float2*>(sums(row / 64 + image_of(first), of)) = sum;
-    }
-  }
 
   /// Means of the images that end in a box, of a tile that ends in front of row `end` and has whole ones. `open` is what this
   /// thread has of an image that began in a box above.
@@ -108,28 +79,6 @@ struct StripMeans {
     store(image, column + of, sum);
   }
 
-  /// Of a strip from `row` on whose sums of `n` columns this warp and the other three of its warpgroup have left, each its own.
-  /// Whoever comes last to an image puts its means together, always in one order.
-  template <int n>
-  CUTLASS_DEVICE void leave(int lane, int row, int column) const {
-    if (row >= rows || column >= columns) return;
-    const int across = (columns + n - 1) / n, end = image_of(min(row + 64, rows) - 1) + 1;
-    __threadfence();
-    __syncwarp();
-#pragma unroll 1
-    for (int first = image_of(row); first < end; first += 32) {
-      const int image = first + lane;
-      bool last = false;
-      if (image < end) {
-        const auto all = static_cast<std::uint32_t>(4 * strips(image));
-        last = atomicInc(means.counters + image * across + column / n, all - 1) == all - 1;  // back to zero at the last one
-      }
-      unsigned whole = __ballot_sync(~0u, last);
-      if (whole != 0) __threadfence();
-      for (; whole != 0; whole &= whole - 1) average<n>(lane, first + __ffs(static_cast<int>(whole)) - 1, column);
-    }
-  }
-
  private:
   /// A box of 64 rows by `width` columns, as the 128 threads of a warpgroup read it back: a warp has a quarter of the columns,
   /// of which a thread has two, in every few rows. The threads of an instruction read different banks of swizzled memory.
@@ -139,7 +88,7 @@ struct StripMeans {
     int group, begin;
     std::uint32_t x[each];  // two results a register
 
-    CUTLASS_DEVICE OwnColumns(const StripMeans& of, const Half* box, int thread, int row)
+    CUTLASS_DEVICE OwnColumns(const BoxMeans& of, const Half* box, int thread, int row)
         : group(thread % 32 / pairs), begin(row) {
       const int own = column(thread);
 #pragma unroll
@@ -178,23 +127,6 @@ struct StripMeans {
     const std::int64_t to = static_cast<std::int64_t>(image) * at.channels(columns) + at.channel(column);
     *reinterpret_cast<std::uint32_t*>(static_cast<Half*>(means.to) + to) =
         portable::paired<Element>(sum.x * means.scale, sum.y * means.scale);
-  }
-  template <int n>
-  CUTLASS_DEVICE void average(int lane, int image, int column) const {
-    const int first = first_strip(image) + image, count = strips(image);
-    const std::int64_t apart = at.channels(columns);
-#pragma unroll 1
-    for (int own = column + lane * 2; own < column + n; own += 64) {
-      if (!has(own)) continue;
-      const float* const from = sums(first, own);
-      float2 sum = make_float2(0.0f, 0.0f);
-#pragma unroll 8
-      for (int strip = 0; strip < count; ++strip) {
-        const float2 found = __ldcg(reinterpret_cast<const float2*>(from + strip * apart));
-        sum = make_float2(sum.x + found.x, sum.y + found.y);
-      }
-      store(image, own, sum);
-    }
   }
 };
 
