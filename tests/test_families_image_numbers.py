@@ -125,7 +125,7 @@ def test_instructions_of_a_warp_store_without_knowing_the_image(target: Target) 
 )
 def test_why_the_store_does_not_gate(of: Graph, reason: str) -> None:
     found, refusals = FAMILY.propose(of, of.nodes[0], H200, DType.F16)
-    assert all(len(each.region) == 1 for each in found)
+    assert not any("b" in each.region for each in found)
     assert ("a", reason) in [(each.what, each.reason) for each in refusals]
 
 
@@ -174,16 +174,13 @@ def test_a_call_is_told_the_numbers() -> None:
 
 
 def test_gated_blocks_have_no_pass_over_what_they_gate(tmp_path: Path) -> None:
-    """A squeezed block and one of ECA on Hopper: the mean, the gate, and the convolution that gates what it stores."""
+    """A squeezed block and one of ECA on Hopper: a convolution with its mean, the gate, and the convolution that gates
+    what it stores."""
     of = bound(tmp_path, gated_blocks(), 2)
     engine = plan_engine([of], recipe(), TargetSpec("h200", "fp16"), H200, load(H200))
     (plan,) = engine.plan.plans
     named = [step.name for step in plan.steps if not step.view and "@" not in step.name]
-    first, second = (
-        ["s.relu", "s.mean.early", "s.sigmoid", "s.last"],
-        ["e.relu", "e.mean.early", "e.sigmoid.early", "e.last"],
-    )
-    assert named == first + second
+    assert named == ["s.mean.early", "s.sigmoid", "s.last", "e.mean.early", "e.sigmoid.early", "e.last"]
     inputs = random_inputs(of, 0)
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 1e-2)
 
