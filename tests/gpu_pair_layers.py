@@ -7,7 +7,7 @@ from families_harness import Layer
 from families_layers import RELU
 from gpu_asked import asked
 from gpu_harness import Trial
-from gpu_pairs import pair, ranked, registers, resident_pairs, shared, warpgroups, with_pair_tiles
+from gpu_pairs import pair, ranked, registers, resident_pairs, shared, thin, warpgroups, with_pair_tiles
 from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
 
 from bolt_build.dtypes import DType
@@ -93,7 +93,25 @@ def pair_trials() -> list[Trial]:
         behind(conv("pair-registers", (3, 64, 27, 23), 40, (3, 3), 2), 56, epilogue=RESIDUAL),
         (registers(64, 64, 64, 32, 16), registers(128, 64, 64, 64, 32), registers(128, 128, 64, 32, 32)),
     )
-    return found + pairs_with_resident_weights()
+    return found + pairs_with_resident_weights() + thin_pairs()
+
+
+def thin_pairs() -> list[Trial]:
+    """Runs of 32, 16 and 8 columns in either product, alone and behind each other; rows that no tile divides, fewer
+    than warps and more than one round of them; residuals over which the result is stored, and no biases."""
+    found = []
+    for channels, shape, between, first, filters, second, bias, forms in (
+        (40, (8, 49, 57), 160, GELU, 40, RESIDUAL, True, ((32, 12), (16, 16))),
+        (24, (1, 5, 7), 96, GELU, 24, RESIDUAL, True, ((32, 16), (16, 24))),
+        (56, (3, 19, 9), 32, (RELU,), 72, (), False, ((16, 8),)),
+        (8, (2, 33, 11), 64, SILU, 96, (RELU,), True, ((32, 8),)),
+        (96, (3, 19, 9), 384, GELU, 48, RESIDUAL, True, ((32, 8),)),
+    ):
+        batch, height, width = shape
+        x = conv(f"pair-few-{channels}", (batch, channels, height, width), between, (1, 1), epilogue=first, bias=bias)
+        found += with_pair_tiles(behind(x, filters, second, bias=bias), thin(channels, between, filters, *forms))
+    rows = matmul("pair-few-matmul", (3001, 64), 128, False, (RELU,))
+    return found + with_pair_tiles(product_behind(rows, 16, True, ()), thin(64, 128, 16, (32, 12)))
 
 
 def pairs_with_resident_weights() -> list[Trial]:

@@ -14,6 +14,7 @@ from kernel_tiles import candidate_of
 from bolt_build.families.base import ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.resident_chain import ResidentChainTile
+from bolt_build.families.cutlass.kinds.thin_chain import ThinChainTile
 from bolt_build.families.cutlass.kinds.warp import WarpTile
 from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
@@ -113,6 +114,11 @@ def shared(m: int, n0: int, n1: int, k: int, warps: tuple[int, int, int]) -> War
 def resident_pairs(n1: int, steps: int, *rows: int) -> tuple[ResidentChainTile, ...]:
     """Tiles of so many rows each, whose first weights stay in registers."""
     return tuple(ResidentChainTile(r, steps, n1) for r in rows)
+
+
+def thin(k: int, n0: int, n1: int, *forms: tuple[int, int]) -> tuple[ThinChainTile, ...]:
+    """Tiles of exactly these columns, one for each rows of a warp and warps of a block."""
+    return tuple(ThinChainTile(k, n0, n1, rows, warps) for rows, warps in forms)
 
 
 def _shared(trial: Trial) -> list[Trial]:

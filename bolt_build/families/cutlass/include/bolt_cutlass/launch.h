@@ -108,6 +108,11 @@ template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, in
           int instruction_k, typename Element = portable::f16>
 struct Pair {};
 
+/// A pair of matrix products of exactly `k`, `n0` and `n1` columns, a warp `rows` rows at a time beside both weights in shared
+/// memory: thin enough that `warps` warps have room.
+template <int k, int n0, int n1, int rows, int warps, typename Element = portable::f16>
+struct ThinPair {};
+
 /// A pair whose first product's weights (packed as ResidentFilter) stay in registers as in ResidentTile: of 64 channels
 /// at most, then `n1` at most, a multiple of 64.
 template <int rows, int steps, int n1, int taps_h = 3, int taps_w = 3, typename Element = portable::f16>
@@ -320,6 +325,9 @@ void launch_conv(ResidentPair<rows, steps, n1, taps_h, taps_w, Element>, const C
 template <int m, int n0, int n1, int k, bool cooperative, typename Element, typename Between, typename After>
 void launch_gemm(WarpgroupPair<m, n0, n1, k, cooperative, Element>, const GemmArguments& first,
                  const SecondArguments& second, const Between& between, const After& after, void* stream);
+template <int k, int n0, int n1, int rows, int warps, typename Element, typename Between, typename After>
+void launch_gemm(ThinPair<k, n0, n1, rows, warps, Element>, const GemmArguments& first, const SecondArguments& second,
+                 const Between& between, const After& after, void* stream);
 template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
           int instruction_k, typename Element, typename Between, typename After>
 void launch_conv(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k, Element>,

@@ -1,0 +1,269 @@
+// launch_gemm of pairs of few channels: warps that share no barrier compute whole rows of both products, all in registers,
+// beside weights that a block keeps in shared memory.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "bolt_cutlass/launch.h"
+#include "bolt_cutlass/next_kernel.h"
+#include "bolt_cutlass/paired_stages.h"
+#include "bolt_cutlass/warpgroup_launch.h"
+#include "bolt_portable/cuda/half_mma.h"
+#include "bolt_portable/cuda/halves.h"
+
+namespace bolt::cutlass_kernels {
+
+/// `body(begin, size)` of runs of 32 columns, then of 16 and of 8, with both as constants. Of a run, lane t of four has
+/// columns t * size / 4 to (t + 1) * size / 4, one load of 16, 8 or 4 bytes. Depths and columns of products may be in any
+/// order, so long as both factors have the same.
+template <int columns, int begin = 0, typename Body>
+__device__ __forceinline__ void in_runs(const Body& body) {
+  if constexpr (begin < columns) {
+    constexpr int left = columns - begin, size = left >= 32 ? 32 : left >= 16 ? 16 : 8;
+    body(std::integral_constant<int, begin>{}, std::integral_constant<int, size>{});
+    in_runs<columns, begin + size>(body);
+  }
+}
+
+/// As many words in one access.
+template <int words>
+__device__ __forceinline__ void copy_words(std::uint32_t* to, const std::uint32_t* from) {
+  using Access = std::conditional_t<words == 4, uint4, std::conditional_t<words == 2, uint2, std::uint32_t>>;
+  static_assert(sizeof(Access) == words * 4);
+  const Access loaded = *reinterpret_cast<const Access*>(from);
+  __builtin_memcpy(to, &loaded, sizeof loaded);
+}
+template <int words>
+__device__ __forceinline__ void store_words(std::uint32_t* to, const std::uint32_t* from) {
+  using Access = std::conditional_t<words == 4, uint4, std::conditional_t<words == 2, uint2, std::uint32_t>>;
+  Access stored;
+  __builtin_memcpy(&stored, from, sizeof stored);
+  *reinterpret_cast<Access*>(to) = stored;
+}
+
+/// y = after(rounded(between(x * w1 + b1)) * w2 + b2, residual) of `k`, `n0` and `n1` columns. A warp takes `rows` rows at a
+/// time: it loads them in words that are its left factor already, and 32 columns between the products go from the sums of
+/// one to the left factor of the other in the same lane. Both weights lie in shared memory in the order in which lanes read
+/// them. Nothing is waited for together, so while some warps load or store, others compute.
+template <int k, int n0, int n1, int rows, int warps, typename Element, typename Between, typename After>
+struct ThinPairKernel {
+  static constexpr int MaxThreadsPerBlock = 32 * warps, MinBlocksPerMultiprocessor = 1;
+  static constexpr unsigned cluster_x = 1, cluster_y = 1;
+  static constexpr int down = rows / 16, chunks = n0 / 32;
+  static_assert(k % 8 == 0 && n0 % 32 == 0 && n1 % 8 == 0 && rows % 16 == 0, "ThinChainTile of thin_chain.py");
+  static_assert(!Between::reads_residual, "a residual is read after the second product alone");
+
+  /// Words of 32 columns between the products: four fragments of eight of them by the first's depth, and fragments of
+  /// eight of the second's columns by them.
+  static constexpr int first_words = 16 * k, second_words = 16 * n1;
+  struct Shared {
+    alignas(16) std::uint32_t first[chunks][first_words];
+    alignas(16) std::uint32_t second[chunks][second_words];
+    alignas(16) float first_bias[n0], second_bias[n1];
+  };
+  static constexpr int SharedStorageSize = static_cast<int>(sizeof(Shared));
+
+  struct Arguments {
+    const GemmArguments& first;
+    const SecondArguments& second;
+    Between between;
+    After after;
+  };
+  struct Params {
+    const std::uint32_t *x, *first_weights, *second_weights, *residual;
+    std::uint32_t* y;
+    const float *first_bias, *second_bias;
+    int m, tiles, blocks;
+    int x_row, y_row, residual_row;  // in words
+    Between between;
+    After after;
+  };
+
+  static Params to_underlying_arguments(const Arguments& a, void*) {
+    const GemmArguments& f = a.first;
+    const auto words = [](const void* tensor) { return static_cast<const std::uint32_t*>(tensor); };
+    const int tiles = (f.m + rows - 1) / rows, multiprocessors = hardware().sm_count;
+    return {words(f.x), words(f.weights), words(a.second.weights), words(f.residual), static_cast<std::uint32_t*>(f.y),
+            f.bias, a.second.bias, f.m, tiles, tiles < multiprocessors ? tiles : multiprocessors,
+            (f.x_row == 0 ? k : f.x_row) / 2, (f.y_row == 0 ? n1 : f.y_row) / 2,
+            (f.residual_row == 0 ? n1 : f.residual_row) / 2, a.between, a.after};
+  }
+  static dim3 get_grid_shape(const Params& params) { return dim3(static_cast<unsigned>(params.blocks), 1, 1); }
+  static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock, 1, 1); }
+
+  __device__ void operator()(const Params& params, char* memory) const {
+    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    let_next_kernel_begin();
+    load_weights(params, shared);
+    __syncthreads();
+    wait_for_kernel_in_front();
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    // Tiles are dealt out over multiprocessors first.
+#pragma unroll 1
+    for (int tile = static_cast<int>(blockIdx.x) + warp * params.blocks; tile < params.tiles; tile += warps * params.blocks)
+      compute(params, shared, tile * rows + lane / 4, lane);
+  }
+
+ private:
+  /// Of eight rows of a fragment the one that belongs to column `own` of a run of so many, in the `fragment`-th of its
+  /// fragments: lane t's two sums of each are neighbours in the run.
+  static __device__ int row_of(int fragment, int own, int size) { return own / 2 * (size / 4) + fragment * 2 + own % 2; }
+
+  /// All threads: weights and biases, which no kernel in front has written.
+  static __device__ void load_weights(const Params& params, Shared& shared) {
+    const int thread = static_cast<int>(threadIdx.x);
+    in_runs<k>([&](auto begin, auto size) {
+#pragma unroll 4
+      for (int i = thread; i < chunks * 128; i += MaxThreadsPerBlock) {
+        const int lane = i % 32, fragment = i / 32 % 4, chunk = i / 128;
+        const int row = chunk * 32 + row_of(fragment, lane / 4, 32);
+        copy_words<size / 8>(shared.first[chunk] + begin * 16 + (fragment * 32 + lane) * (size / 8),
+                             params.first_weights + row * (k / 2) + begin / 2 + lane % 4 * (size / 8));
+      }
+    });
+    in_runs<n1>([&](auto begin, auto size) {
+#pragma unroll 4
+      for (int i = thread; i < chunks * (size * 4); i += MaxThreadsPerBlock) {
+        const int lane = i % 32, fragment = i / 32 % (size / 8), chunk = i / (size * 4);
+        const int row = begin + row_of(fragment, lane / 4, size);
+        copy_words<4>(shared.second[chunk] + (begin / 8 + fragment) * 128 + lane * 4,
+                      params.second_weights + row * (n0 / 2) + chunk * 16 + lane % 4 * 4);
+      }
+    });
+    for (int i = thread; i < n0; i += MaxThreadsPerBlock)
+      shared.first_bias[i] = params.first_bias == nullptr ? 0.0f : params.first_bias[i];
+    for (int i = thread; i < n1; i += MaxThreadsPerBlock)
+      shared.second_bias[i] = params.second_bias == nullptr ? 0.0f : params.second_bias[i];
+  }
+
+  /// A warp's rows, of which this lane has `row` and each eighth below it.
+  static __device__ __forceinline__ void compute(const Params& params, const Shared& shared, int row, int lane) {
+    const int t = lane % 4;
+    std::uint32_t x[down * 2][k / 8];
+#pragma unroll
+    for (int i = 0; i < down * 2; ++i) {
+      // Rows beyond the last are computed as that is, and not stored.
+      const std::uint32_t* const from = params.x + static_cast<std::int64_t>(min(row + i * 8, params.m - 1)) * params.x_row;
+      in_runs<k>([&](auto begin, auto size) {
+        copy_words<size / 8>(x[i] + begin / 8, from + begin / 2 + t * (size / 8));
+      });
+    }
+    float sums[down][n1 / 8][4];
+    in_runs<n1>([&](auto begin, auto size) {
+#pragma unroll
+      for (int j = 0; j < size / 8; ++j) start(sums, begin / 8 + j, shared.second_bias + begin + t * (size / 4) + j * 2);
+    });
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      std::uint32_t between[down][2][4];
+      first_product(params, shared, chunk, lane, x, between);
+#pragma unroll
+      for (int j = 0; j < n1 / 8; ++j) {
+        std::uint32_t weights[4];
+        copy_words<4>(weights, shared.second[chunk] + j * 128 + lane * 4);
+#pragma unroll
+        for (int step = 0; step < 2; ++step)
+#pragma unroll
+          for (int i = 0; i < down; ++i)
+            multiply(sums[i][j], between[i][0] + step * 2, between[i][1] + step * 2, weights + step * 2);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < down * 2; ++i)
+      if (row + i * 8 < params.m) store(params, row + i * 8, t, i % 2 * 2, sums[i / 2]);
+  }
+
+  /// Sums of a fragment of all rows begin with the bias of their columns.
+  template <int fragments>
+  static __device__ __forceinline__ void start(float (&sums)[down][fragments][4], int fragment, const float* bias) {
+    const float2 own = *reinterpret_cast<const float2*>(bias);
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+      sums[i][fragment][0] = sums[i][fragment][2] = own.x;
+      sums[i][fragment][1] = sums[i][fragment][3] = own.y;
+    }
+  }
+
+  /// `upper` and `lower` are two words each, of rows eight apart.
+  static __device__ __forceinline__ void multiply(float (&sums)[4], const std::uint32_t* upper, const std::uint32_t* lower,
+                                                  const std::uint32_t* weights) {
+    const std::uint32_t left[4] = {upper[0], lower[0], upper[1], lower[1]};
+    portable::multiply_halves<Element>(sums, left, weights[0], weights[1]);
+  }
+
+  /// 32 columns between the products, as the left factor of the second.
+  static __device__ __forceinline__ void first_product(const Params& params, const Shared& shared, int chunk, int lane,
+                                                       const std::uint32_t (&x)[down * 2][k / 8],
+                                                       std::uint32_t (&between)[down][2][4]) {
+    const int column = chunk * 32 + lane % 4 * 8;
+    float sums[down][4][4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) start(sums, j, shared.first_bias + column + j * 2);
+    in_runs<k>([&](auto begin, auto size) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        // Half of an instruction's depth is zeros where eight columns are left.
+        constexpr int words = size / 8;
+        std::uint32_t weights[words == 1 ? 2 : words] = {};
+        copy_words<words>(weights, shared.first[chunk] + begin * 16 + (j * 32 + lane) * words);
+#pragma unroll
+        for (int step = 0; step < (words + 1) / 2; ++step) {
+#pragma unroll
+          for (int i = 0; i < down; ++i) {
+            const std::uint32_t(&upper)[k / 8] = x[i * 2], (&lower)[k / 8] = x[i * 2 + 1];
+            constexpr int second = words == 1 ? 0 : 1;
+            const int at = begin / 8 + step * 2;
+            const std::uint32_t left[4] = {upper[at], lower[at], words == 1 ? 0 : upper[at + second],
+                                           words == 1 ? 0 : lower[at + second]};
+            portable::multiply_halves<Element>(sums[i][j], left, weights[step * 2], weights[step * 2 + 1]);
+          }
+        }
+      }
+    });
+#pragma unroll
+    for (int i = 0; i < down; ++i)
+#pragma unroll
+      for (int below = 0; below < 2; ++below)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          between[i][below][j] = paired_result<Element>(
+              params.between, make_float2(sums[i][j][below * 2], sums[i][j][below * 2 + 1]), float2{}, column + j * 2);
+  }
+
+  /// A row from its sums to memory: `first` is 0 or 2, the first of two sums of each fragment.
+  static __device__ __forceinline__ void store(const Params& params, int row, int t, int first,
+                                               const float (&sums)[n1 / 8][4]) {
+    std::uint32_t* const to = params.y + static_cast<std::int64_t>(row) * params.y_row;
+    const std::uint32_t* const added = params.residual + static_cast<std::int64_t>(row) * params.residual_row;
+    in_runs<n1>([&](auto begin, auto size) {
+      constexpr int words = size / 8;
+      const int own = begin / 2 + t * words;
+      std::uint32_t residual[words] = {}, results[words];
+      if constexpr (After::reads_residual) copy_words<words>(residual, added + own);
+#pragma unroll
+      for (int j = 0; j < words; ++j)
+        results[j] = paired_result<Element>(
+            params.after, make_float2(sums[begin / 8 + j][first], sums[begin / 8 + j][first + 1]),
+            After::reads_residual ? portable::unpaired<Element>(residual[j]) : float2{}, (own + j) * 2);
+      store_words<words>(to + own, results);
+    });
+  }
+};
+
+template <int k, int n0, int n1, int rows, int warps, typename Element, typename Between, typename After>
+void launch_gemm(ThinPair<k, n0, n1, rows, warps, Element>, const GemmArguments& first, const SecondArguments& second,
+                 const Between& between, const After& after, void* stream) {
+  if (first.k != k || first.n != n0 || second.n != n1)
+    throw std::runtime_error("could not launch a thin pair of matrix products: it has " + std::to_string(first.k) + ", " +
+                             std::to_string(first.n) + " and " + std::to_string(second.n) + " columns, its kernel " +
+                             std::to_string(k) + ", " + std::to_string(n0) + " and " + std::to_string(n1));
+  launch<ThinPairKernel<k, n0, n1, rows, warps, Element, Between, After>>({first, second, between, after}, first.overlap,
+                                                                          stream, "thin pair of matrix products");
+}
+
+}  // namespace bolt::cutlass_kernels
