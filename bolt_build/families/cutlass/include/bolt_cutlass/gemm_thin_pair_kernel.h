@@ -13,7 +13,6 @@
 #include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/paired_stages.h"
 #include "bolt_cutlass/warpgroup_launch.h"
-#include "bolt_portable/cuda/half_mma.h"
 #include "bolt_portable/cuda/halves.h"
 
 namespace bolt::cutlass_kernels {
@@ -46,6 +45,33 @@ __device__ __forceinline__ void store_words(std::uint32_t* to, const std::uint32
   *reinterpret_cast<Access*>(to) = stored;
 }
 
+/// sums[16, 8] = left[16, size] * right[size, 8] + begin, of `size` 16 or 8. `begin` may be other registers than the sums,
+/// which saves copies.
+template <int size, typename Element>
+__device__ __forceinline__ void multiply_from(float (&sums)[4], const std::uint32_t* left, const std::uint32_t* right,
+                                              const float* begin) {
+#define BOLT_MULTIPLY_16(type)                                                                                          \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                                                   \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                               \
+               : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])                                             \
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]), "f"(begin[0]), \
+                 "f"(begin[1]), "f"(begin[2]), "f"(begin[3]))
+#define BOLT_MULTIPLY_8(type)                                                                                           \
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32." type "." type                                                    \
+               ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"                                              \
+               : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])                                             \
+               : "r"(left[0]), "r"(left[1]), "r"(right[0]), "f"(begin[0]), "f"(begin[1]), "f"(begin[2]), "f"(begin[3]))
+  if constexpr (std::is_same_v<Element, portable::bf16>) {
+    if constexpr (size == 16) BOLT_MULTIPLY_16("bf16");
+    if constexpr (size == 8) BOLT_MULTIPLY_8("bf16");
+  } else {
+    if constexpr (size == 16) BOLT_MULTIPLY_16("f16");
+    if constexpr (size == 8) BOLT_MULTIPLY_8("f16");
+  }
+#undef BOLT_MULTIPLY_16
+#undef BOLT_MULTIPLY_8
+}
+
 /// y = after(rounded(between(x * w1 + b1)) * w2 + b2, residual) of `k`, `n0` and `n1` columns. A warp takes `rows` rows at a
 /// time: it loads them in words that are its left factor already, and 32 columns between the products go from the sums of
 /// one to the left factor of the other in the same lane. Both weights lie in shared memory in the order in which lanes read
@@ -64,7 +90,8 @@ struct ThinPairKernel {
   struct Shared {
     alignas(16) std::uint32_t first[chunks][first_words];
     alignas(16) std::uint32_t second[chunks][second_words];
-    alignas(16) float first_bias[n0], second_bias[n1];
+    alignas(16) float first_bias[n0 / 2][4];  // of two columns, twice: what a fragment's sums begin with
+    alignas(16) float second_bias[n1];
   };
   static constexpr int SharedStorageSize = static_cast<int>(sizeof(Shared));
 
@@ -80,6 +107,7 @@ struct ThinPairKernel {
     const float *first_bias, *second_bias;
     int m, tiles, blocks;
     int x_row, y_row, residual_row;  // in words
+    std::uint32_t zero;  // which the compiler does not know
     Between between;
     After after;
   };
@@ -91,7 +119,7 @@ struct ThinPairKernel {
     return {words(f.x), words(f.weights), words(a.second.weights), words(f.residual), static_cast<std::uint32_t*>(f.y),
             f.bias, a.second.bias, f.m, tiles, tiles < multiprocessors ? tiles : multiprocessors,
             (f.x_row == 0 ? k : f.x_row) / 2, (f.y_row == 0 ? n1 : f.y_row) / 2,
-            (f.residual_row == 0 ? n1 : f.residual_row) / 2, a.between, a.after};
+            (f.residual_row == 0 ? n1 : f.residual_row) / 2, 0, a.between, a.after};
   }
   static dim3 get_grid_shape(const Params& params) { return dim3(static_cast<unsigned>(params.blocks), 1, 1); }
   static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock, 1, 1); }
@@ -136,7 +164,8 @@ struct ThinPairKernel {
       }
     });
     for (int i = thread; i < n0; i += MaxThreadsPerBlock)
-      shared.first_bias[i] = params.first_bias == nullptr ? 0.0f : params.first_bias[i];
+      shared.first_bias[i / 2][i % 2] = shared.first_bias[i / 2][i % 2 + 2] =
+          params.first_bias == nullptr ? 0.0f : params.first_bias[i];
     for (int i = thread; i < n1; i += MaxThreadsPerBlock)
       shared.second_bias[i] = params.second_bias == nullptr ? 0.0f : params.second_bias[i];
   }
@@ -144,19 +173,20 @@ struct ThinPairKernel {
   /// A warp's rows, of which this lane has `row` and each eighth below it.
   static __device__ __forceinline__ void compute(const Params& params, const Shared& shared, int row, int lane) {
     const int t = lane % 4;
-    std::uint32_t x[down * 2][k / 8];
+    std::uint32_t x[down][k / 8 * 2];
 #pragma unroll
-    for (int i = 0; i < down * 2; ++i) {
-      // Rows beyond the last are computed as that is, and not stored.
-      const std::uint32_t* const from = params.x + static_cast<std::int64_t>(min(row + i * 8, params.m - 1)) * params.x_row;
-      in_runs<k>([&](auto begin, auto size) {
-        copy_words<size / 8>(x[i] + begin / 8, from + begin / 2 + t * (size / 8));
-      });
-    }
+    for (int i = 0; i < down; ++i) load_rows(params, row + i * 16, t, x[i]);
     float sums[down][n1 / 8][4];
     in_runs<n1>([&](auto begin, auto size) {
 #pragma unroll
-      for (int j = 0; j < size / 8; ++j) start(sums, begin / 8 + j, shared.second_bias + begin + t * (size / 4) + j * 2);
+      for (int j = 0; j < size / 8; ++j) {
+        const float2 bias = *reinterpret_cast<const float2*>(shared.second_bias + begin + t * (size / 4) + j * 2);
+#pragma unroll
+        for (int i = 0; i < down; ++i) {
+          sums[i][begin / 8 + j][0] = sums[i][begin / 8 + j][2] = bias.x;
+          sums[i][begin / 8 + j][1] = sums[i][begin / 8 + j][3] = bias.y;
+        }
+      }
     });
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -170,7 +200,7 @@ struct ThinPairKernel {
         for (int step = 0; step < 2; ++step)
 #pragma unroll
           for (int i = 0; i < down; ++i)
-            multiply(sums[i][j], between[i][0] + step * 2, between[i][1] + step * 2, weights + step * 2);
+            multiply_from<16, Element>(sums[i][j], between[i][step], weights + step * 2, sums[i][j]);
       }
     }
 #pragma unroll
@@ -178,50 +208,44 @@ struct ThinPairKernel {
       if (row + i * 8 < params.m) store(params, row + i * 8, t, i % 2 * 2, sums[i / 2]);
   }
 
-  /// Sums of a fragment of all rows begin with the bias of their columns.
-  template <int fragments>
-  static __device__ __forceinline__ void start(float (&sums)[down][fragments][4], int fragment, const float* bias) {
-    const float2 own = *reinterpret_cast<const float2*>(bias);
+  /// A lane's words of two rows, eight apart, as instructions want them: of each two words the upper row's and the lower's
+  /// in turns. Loads leave a row's words side by side, and the compiler would move them in front of every instruction:
+  /// what it cannot leave out moves them once.
+  static __device__ __forceinline__ void load_rows(const Params& params, int row, int t, std::uint32_t (&x)[k / 8 * 2]) {
 #pragma unroll
-    for (int i = 0; i < down; ++i) {
-      sums[i][fragment][0] = sums[i][fragment][2] = own.x;
-      sums[i][fragment][1] = sums[i][fragment][3] = own.y;
+    for (int below = 0; below < 2; ++below) {
+      // Rows beyond the last are computed as that is, and not stored.
+      const std::uint32_t* const from =
+          params.x + static_cast<std::int64_t>(min(row + below * 8, params.m - 1)) * params.x_row;
+      in_runs<k>([&](auto begin, auto size) {
+        std::uint32_t words[size / 8];
+        copy_words<size / 8>(words, from + begin / 2 + t * (size / 8));
+#pragma unroll
+        for (int i = 0; i < size / 8; ++i) x[begin / 4 + i * 2 + below] = words[i] ^ params.zero;
+      });
     }
-  }
-
-  /// `upper` and `lower` are two words each, of rows eight apart.
-  static __device__ __forceinline__ void multiply(float (&sums)[4], const std::uint32_t* upper, const std::uint32_t* lower,
-                                                  const std::uint32_t* weights) {
-    const std::uint32_t left[4] = {upper[0], lower[0], upper[1], lower[1]};
-    portable::multiply_halves<Element>(sums, left, weights[0], weights[1]);
   }
 
   /// 32 columns between the products, as the left factor of the second.
   static __device__ __forceinline__ void first_product(const Params& params, const Shared& shared, int chunk, int lane,
-                                                       const std::uint32_t (&x)[down * 2][k / 8],
+                                                       const std::uint32_t (&x)[down][k / 8 * 2],
                                                        std::uint32_t (&between)[down][2][4]) {
     const int column = chunk * 32 + lane % 4 * 8;
     float sums[down][4][4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) start(sums, j, shared.first_bias + column + j * 2);
     in_runs<k>([&](auto begin, auto size) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        // Half of an instruction's depth is zeros where eight columns are left.
-        constexpr int words = size / 8;
-        std::uint32_t weights[words == 1 ? 2 : words] = {};
+        constexpr int words = size / 8, depth = words == 1 ? 8 : 16;
+        std::uint32_t weights[words];
         copy_words<words>(weights, shared.first[chunk] + begin * 16 + (j * 32 + lane) * words);
+        [[maybe_unused]] float bias[4];
+        if constexpr (begin == 0) __builtin_memcpy(bias, __builtin_assume_aligned(shared.first_bias[column / 2 + j], 16), sizeof bias);
 #pragma unroll
         for (int step = 0; step < (words + 1) / 2; ++step) {
 #pragma unroll
-          for (int i = 0; i < down; ++i) {
-            const std::uint32_t(&upper)[k / 8] = x[i * 2], (&lower)[k / 8] = x[i * 2 + 1];
-            constexpr int second = words == 1 ? 0 : 1;
-            const int at = begin / 8 + step * 2;
-            const std::uint32_t left[4] = {upper[at], lower[at], words == 1 ? 0 : upper[at + second],
-                                           words == 1 ? 0 : lower[at + second]};
-            portable::multiply_halves<Element>(sums[i][j], left, weights[step * 2], weights[step * 2 + 1]);
-          }
+          for (int i = 0; i < down; ++i)
+            multiply_from<depth, Element>(sums[i][j], x[i] + begin / 4 + step * 4, weights + step * 2,
+                                          begin + step == 0 ? bias : sums[i][j]);
         }
       }
     });
@@ -231,7 +255,7 @@ struct ThinPairKernel {
       for (int below = 0; below < 2; ++below)
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          between[i][below][j] = paired_result<Element>(
+          between[i][j / 2][j % 2 * 2 + below] = paired_result<Element>(
               params.between, make_float2(sums[i][j][below * 2], sums[i][j][below * 2 + 1]), float2{}, column + j * 2);
   }
 
