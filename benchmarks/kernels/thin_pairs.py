@@ -1,0 +1,132 @@
+"""Two products of few channels, as in the MLPs of the first stages of networks: 1x1 convolutions to four times the
+channels and back, with GELU between and a residual behind, or ReLU alone. By two kernels (`first` and `second`, whose
+times are added up), by one whose warpgroups share tiles (`shared`), and by one whose warps have rows of their own
+(`thin`).
+
+Each is timed from a replayed graph, launches overlapped, over buffers that exceed L2, and compared with NumPy.
+
+    # anywhere with nvcc: writes and compiles the kernels
+    python benchmarks/kernels/thin_pairs.py FOLDER --prepare
+    python benchmarks/kernels/thin_pairs.py FOLDER --out FILE    # on an H200: runs them, compiled or not
+
+Of each way the first `--count` kernels by prediction are tried. FOLDER keeps what was compiled. Times are us.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks import TESTS
+from benchmarks.kernels import kernel_trials
+from benchmarks.kernels.kernel_trials import best
+from bolt_build.families.base import Candidate, ProposedStep
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.graph.ir import Layout
+
+sys.path.insert(0, str(TESTS))
+
+import gpu_harness
+from families_harness import Layer, graph_with
+from gpu_pairs import pair, steps_of
+from gpu_products import GELU, RESIDUAL, conv
+
+TARGET, FAMILY = gpu_harness.TARGET, Cutlass()
+ADDED, RELU = RESIDUAL[:1], RESIDUAL[1:]
+WAYS = ("first", "second", "shared", "thin")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`channels` to four times as many and back, over `extent` by `extent` pixels."""
+
+    batch: int
+    extent: int
+    channels: int
+    gelu: bool = True
+
+    @property
+    def name(self) -> str:
+        between = "GELU, residual" if self.gelu else "ReLU"
+        return f"b{self.batch} {self.extent}x{self.extent} {self.channels} to {4 * self.channels} and back, {between}"
+
+    def layers(self) -> tuple[Layer, Layer]:
+        """Both products."""
+        x, wide = ((self.batch, channels, self.extent, self.extent) for channels in (self.channels, 4 * self.channels))
+        first = conv(f"{self.name}: first", x, wide[1], (1, 1), epilogue=GELU if self.gelu else RELU)
+        second = conv(f"{self.name}: second", wide, x[1], (1, 1), epilogue=ADDED if self.gelu else RELU)
+        return first, second
+
+
+SHAPES = (
+    Shape(32, 64, 24), Shape(32, 56, 32), Shape(32, 56, 40), Shape(32, 56, 48), Shape(32, 28, 48), Shape(32, 56, 64),
+    Shape(32, 28, 96), Shape(8, 56, 40), Shape(8, 28, 64), Shape(32, 56, 40, gelu=False), Shape(32, 56, 64, gelu=False),
+)  # fmt: skip
+
+
+def alone(layer: Layer) -> ProposedStep:
+    """The layer in one step between channels-last images."""
+    graph, node = graph_with(layer)
+    found = [each.steps[0] for each in FAMILY.propose(graph, node, TARGET, layer.precision)[0]]
+    return next(
+        each
+        for each in found
+        if all(
+            operand.format.layout is Layout.CHANNELS_LAST and operand.format.dtype is layer.precision
+            for operand in (each.problem.inputs[0], *each.problem.outputs)
+        )
+    )
+
+
+def trials_of(shape: Shape, count: int) -> list[tuple[str, gpu_harness.Trial]]:
+    """The first kernels of each way by prediction."""
+    first, second = shape.layers()
+    both = pair(first, second)
+    found = []
+    for way, layer, step in (
+        ("first", first, alone(first)), ("second", second, alone(second)),
+        ("shared", both, steps_of(both)[0]), ("thin", both, steps_of(both)[0]),
+    ):  # fmt: skip
+        of_way = [
+            each
+            for each in FAMILY.candidates(step.problem, TARGET)[0]
+            if layer is not both or ("warps" in dict(each.parameters)) == (way == "thin")
+        ]
+        ordered = sorted(of_way, key=lambda each: predicted(step, each))
+        found += [(way, gpu_harness.Trial(layer, step, each, timed=True)) for each in ordered[:count]]
+    return found
+
+
+def predicted(step: ProposedStep, candidate: Candidate) -> float:
+    """In seconds."""
+    return FAMILY.predict(step.problem, candidate, TARGET)
+
+
+def completed(rows: kernel_trials.Rows) -> dict[str, object]:
+    """With the fastest of each way, and how many times as long two kernels take as a thin one."""
+    for row in rows.values():
+        found = {way: best(row[way]) for way in WAYS}
+        first, second, thin = found["first"], found["second"], found["thin"]
+        both = None if first is None or second is None else first + second
+        row["us"] = {**found, "both": both}
+        row["gain"] = None if both is None or thin is None else both / thin
+    return {"shapes": rows, "wrong": kernel_trials.wrong(rows, WAYS)}
+
+
+def main() -> int:
+    arguments = kernel_trials.parser(__doc__, 3, "kernels of each way").parse_args()
+    planned = [(shape.name, *each) for shape in SHAPES for each in trials_of(shape, arguments.count)]
+    library = kernel_trials.library(arguments, [trial for *_, trial in planned])
+    if library is None:
+        return 0
+    rows = kernel_trials.measured_rows(
+        library, planned, WAYS, lambda trial: 1e6 * predicted(trial.step, trial.candidate)
+    )
+    return kernel_trials.finish("thin_pairs", arguments, completed(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
