@@ -105,6 +105,7 @@ def thin_pairs() -> list[Trial]:
         (24, (1, 5, 7), 96, GELU, 24, RESIDUAL, True, ((32, 16), (16, 24))),
         (56, (3, 19, 9), 32, (RELU,), 72, (), False, ((16, 8),)),
         (8, (2, 33, 11), 64, SILU, 96, (RELU,), True, ((32, 8),)),
+        (32, (2, 21, 13), 16, (), 88, (), True, ((32, 8), (16, 12))),
         (96, (3, 19, 9), 384, GELU, 48, RESIDUAL, True, ((32, 8),)),
     ):
         batch, height, width = shape

@@ -23,8 +23,8 @@ from bolt_build.families.cutlass.product_chain import ProductChain
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-_CHUNK = 32
-"""Columns between the products that a warp has at once."""
+_CHUNKS = (32, 16)
+"""Columns between the products that a warp may have at once."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,15 @@ class ThinChainTile:
         return (self.k + self.n1) * self.n0 * 2 + (self.n0 + self.n1) * 4
 
     @property
+    def chunk(self) -> int:
+        """Columns between the products that a warp has at once."""
+        return next(columns for columns in _CHUNKS if self.n0 % columns == 0)
+
+    @property
     def registers(self) -> int:
         """Of a thread, about: its words of x, the sums of both products and what goes from one to the other."""
         fragments = self.rows // 16
-        return fragments * (self.k // 4 + self.n1 // 2 + 3 * _CHUNK // 4) + _ADDRESSES
+        return fragments * (self.k // 4 + self.n1 // 2 + 3 * self.chunk // 4) + _ADDRESSES
 
     @property
     def parameters(self) -> Named:
@@ -93,7 +98,7 @@ class ThinChainTile:
         instructions = others / _INSTRUCTIONS
         slowest = max(products, reads, instructions)
         busy = (slowest + _OVERLAP * (products + reads + instructions - slowest)) / speed
-        waits = _LOADS + self.n0 / _CHUNK * _CHUNK_WAITS
+        waits = _LOADS + self.n0 / self.chunk * _CHUNK_WAITS
         together = self.warps * busy
         compute = rounds * (max(together, waits) + _OVERLAP * min(together, waits)) + _LOADS
         memory = work.nbytes / (_MEMORY * target.bandwidth)
@@ -147,6 +152,6 @@ def refuse_chain(gpu: Gpu, chain: ProductChain) -> str | None:
         return Reason("a warp keeps {} channels at most, here are {} and {}", _CHANNELS, first.depth, second.n)
     if first.depth % ALIGNMENT:
         return Reason("loads rows in runs of {} channels, {} is no multiple", ALIGNMENT, first.depth)
-    if first.n % _CHUNK:
-        return Reason("takes {} columns at once between the products, {} is no multiple", _CHUNK, first.n)
+    if first.n % _CHUNKS[-1]:
+        return Reason("takes {} columns at once between the products, {} is no multiple", _CHUNKS[-1], first.n)
     return None

@@ -73,20 +73,20 @@ __device__ __forceinline__ void multiply_from(float (&sums)[4], const std::uint3
 }
 
 /// y = after(rounded(between(x * w1 + b1)) * w2 + b2, residual) of `k`, `n0` and `n1` columns. A warp takes `rows` rows at a
-/// time: it loads them in words that are its left factor already, and 32 columns between the products go from the sums of
+/// time: it loads them in words that are its left factor already, and 32 or 16 columns between the products go from the sums of
 /// one to the left factor of the other in the same lane. Both weights lie in shared memory in the order in which lanes read
 /// them. Nothing is waited for together, so while some warps load or store, others compute.
 template <int k, int n0, int n1, int rows, int warps, typename Element, typename Between, typename After>
 struct ThinPairKernel {
   static constexpr int MaxThreadsPerBlock = 32 * warps, MinBlocksPerMultiprocessor = 1;
   static constexpr unsigned cluster_x = 1, cluster_y = 1;
-  static constexpr int down = rows / 16, chunks = n0 / 32;
-  static_assert(k % 8 == 0 && n0 % 32 == 0 && n1 % 8 == 0 && rows % 16 == 0, "ThinChainTile of thin_chain.py");
+  static constexpr int down = rows / 16, chunk_columns = n0 % 32 == 0 ? 32 : 16, chunks = n0 / chunk_columns;
+  static constexpr int fragments = chunk_columns / 8, steps = chunk_columns / 16;
+  static_assert(k % 8 == 0 && n0 % 16 == 0 && n1 % 8 == 0 && rows % 16 == 0, "ThinChainTile of thin_chain.py");
   static_assert(!Between::reads_residual, "a residual is read after the second product alone");
 
-  /// Words of 32 columns between the products: four fragments of eight of them by the first's depth, and fragments of
-  /// eight of the second's columns by them.
-  static constexpr int first_words = 16 * k, second_words = 16 * n1;
+  /// Words of a chunk of columns between the products: by the first's depth, and of the second's columns by them.
+  static constexpr int first_words = chunk_columns * k / 2, second_words = chunk_columns * n1 / 2;
   struct Shared {
     alignas(16) std::uint32_t first[chunks][first_words];
     alignas(16) std::uint32_t second[chunks][second_words];
@@ -147,10 +147,10 @@ struct ThinPairKernel {
     const int thread = static_cast<int>(threadIdx.x);
     in_runs<k>([&](auto begin, auto size) {
 #pragma unroll 4
-      for (int i = thread; i < chunks * 128; i += MaxThreadsPerBlock) {
-        const int lane = i % 32, fragment = i / 32 % 4, chunk = i / 128;
-        const int row = chunk * 32 + row_of(fragment, lane / 4, 32);
-        copy_words<size / 8>(shared.first[chunk] + begin * 16 + (fragment * 32 + lane) * (size / 8),
+      for (int i = thread; i < chunks * fragments * 32; i += MaxThreadsPerBlock) {
+        const int lane = i % 32, fragment = i / 32 % fragments, chunk = i / (fragments * 32);
+        const int row = chunk * chunk_columns + row_of(fragment, lane / 4, chunk_columns);
+        copy_words<size / 8>(shared.first[chunk] + begin * (chunk_columns / 2) + (fragment * 32 + lane) * (size / 8),
                              params.first_weights + row * (k / 2) + begin / 2 + lane % 4 * (size / 8));
       }
     });
@@ -159,8 +159,8 @@ struct ThinPairKernel {
       for (int i = thread; i < chunks * (size * 4); i += MaxThreadsPerBlock) {
         const int lane = i % 32, fragment = i / 32 % (size / 8), chunk = i / (size * 4);
         const int row = begin + row_of(fragment, lane / 4, size);
-        copy_words<4>(shared.second[chunk] + (begin / 8 + fragment) * 128 + lane * 4,
-                      params.second_weights + row * (n0 / 2) + chunk * 16 + lane % 4 * 4);
+        copy_words<fragments>(shared.second[chunk] + ((begin / 8 + fragment) * 32 + lane) * fragments,
+                              params.second_weights + row * (n0 / 2) + (chunk * 4 + lane % 4) * fragments);
       }
     });
     for (int i = thread; i < n0; i += MaxThreadsPerBlock)
@@ -190,14 +190,14 @@ struct ThinPairKernel {
     });
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      std::uint32_t between[down][2][4];
+      std::uint32_t between[down][steps][4];
       first_product(params, shared, chunk, lane, x, between);
 #pragma unroll
       for (int j = 0; j < n1 / 8; ++j) {
-        std::uint32_t weights[4];
-        copy_words<4>(weights, shared.second[chunk] + j * 128 + lane * 4);
+        std::uint32_t weights[fragments];
+        copy_words<fragments>(weights, shared.second[chunk] + (j * 32 + lane) * fragments);
 #pragma unroll
-        for (int step = 0; step < 2; ++step)
+        for (int step = 0; step < steps; ++step)
 #pragma unroll
           for (int i = 0; i < down; ++i)
             multiply_from<16, Element>(sums[i][j], between[i][step], weights + step * 2, sums[i][j]);
@@ -226,18 +226,18 @@ struct ThinPairKernel {
     }
   }
 
-  /// 32 columns between the products, as the left factor of the second.
+  /// A chunk of columns between the products, as the left factor of the second.
   static __device__ __forceinline__ void first_product(const Params& params, const Shared& shared, int chunk, int lane,
                                                        const std::uint32_t (&x)[down][k / 8 * 2],
-                                                       std::uint32_t (&between)[down][2][4]) {
-    const int column = chunk * 32 + lane % 4 * 8;
-    float sums[down][4][4];
+                                                       std::uint32_t (&between)[down][steps][4]) {
+    const int column = chunk * chunk_columns + lane % 4 * (chunk_columns / 4);
+    float sums[down][fragments][4];
     in_runs<k>([&](auto begin, auto size) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < fragments; ++j) {
         constexpr int words = size / 8, depth = words == 1 ? 8 : 16;
         std::uint32_t weights[words];
-        copy_words<words>(weights, shared.first[chunk] + begin * 16 + (j * 32 + lane) * words);
+        copy_words<words>(weights, shared.first[chunk] + begin * (chunk_columns / 2) + (j * 32 + lane) * words);
         [[maybe_unused]] float bias[4];
         if constexpr (begin == 0) __builtin_memcpy(bias, __builtin_assume_aligned(shared.first_bias[column / 2 + j], 16), sizeof bias);
 #pragma unroll
@@ -254,7 +254,7 @@ struct ThinPairKernel {
 #pragma unroll
       for (int below = 0; below < 2; ++below)
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
+        for (int j = 0; j < fragments; ++j)
           between[i][j / 2][j % 2 * 2 + below] = paired_result<Element>(
               params.between, make_float2(sums[i][j][below * 2], sums[i][j][below * 2 + 1]), float2{}, column + j * 2);
   }
