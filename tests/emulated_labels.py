@@ -112,7 +112,7 @@ LABELS = (
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16/channels_last-f16/channels_last",
     "sliced-residual-cutlass-64x64x8-f16/channels_last-f16/channels_last",
-    "image-13-cutlass-128x64x64xcooperative-f16/channels_last-f16/channels_last",
+    "image-13-cutlass-128x128x64xpingpong-f16/channels_last-f16/channels_last",
     "image-slices-cutlass-64x64x64x32x32x5x1x3-f16/channels_last-f16/channels_last",
     "rows-band-cutlass-64x64x64xpingpongx2-f16/channels_last-f16/channels_last-rows160-between24",
     "rolling-8-cutlass-16x64x2x6-f16/channels_last-f16/channels_last-shares3",
