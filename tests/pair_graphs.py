@@ -9,6 +9,7 @@ from bolt_build.families.base import Alternative, KernelProblem, TensorFormat
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout
 from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.chain import Kept
 from bolt_build.targets import Target, target_named
 
 H200, A100, T4 = (target_named(name) for name in ("h200", "a100", "t4"))
@@ -44,8 +45,9 @@ def two(
 
 
 def proposed(of: Graph, target: Target = H200) -> tuple[list[Alternative], list[tuple[str, str]]]:
-    """What is proposed of several nodes, and why more is not."""
+    """What is proposed of several products, and why more is not."""
     found, refusals = FAMILY.propose(of, of.nodes[0], target, DType.F16)
+    found = tuple(each for each in found if not any(isinstance(step.problem.op, Kept) for step in each.steps))
     about = [(each.what, each.reason) for each in refusals if "," in each.what]
     return [each for each in found if len(each.region) > 1], about
 

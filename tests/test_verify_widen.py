@@ -125,7 +125,7 @@ def test_what_exceeds_fp16_and_who_reads_it_is_kept_wide(tmp_path: Path) -> None
     found = widened(recipe)
     assert (found.keys, found.left, found.proposal.passes) == (("b", "c"), (), True)
     text = render(found)
-    assert text.startswith("h200, batch 2: 2 of 6 layers in fp16 are to be kept in fp32\n  b/relu  numbers up to ")
+    assert text.startswith("h200, batch 2: 2 of 5 layers in fp16 are to be kept in fp32\n  b/relu  numbers up to ")
     assert text.split("\n")[1].endswith(", f16 ends at 65504")
     assert text.endswith(
         ' targets: {h200: {precision: fp16}}\n+layers:\n+  "b": {precision: fp32}\n+  "c": {precision: fp32}\n'

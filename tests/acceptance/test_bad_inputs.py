@@ -132,7 +132,7 @@ net.yaml:3:11: error[unknown-target]: unknown target 'hots'
     ),
     "empty model": Wrong(
         RECIPE, b"",
-        f"net.yaml:2:15: error[model-empty]: the model 'HERE/net.onnx' is empty\n{NAMED}\n",
+        f"net.yaml:2:15: error[model-empty]: the model 'HERE/net.onnx' is empty\n{NAMED} export or download it again\n",
     ),
     "a PNG named .onnx": Wrong(
         RECIPE, b"\x89PNG\r\n\x1a\n" + bytes(64),
