@@ -117,6 +117,7 @@ LABELS = (
     "rows-band-cutlass-64x64x64xpingpongx2-f16/channels_last-f16/channels_last-rows160-between24",
     "rolling-8-cutlass-16x64x2x6-f16/channels_last-f16/channels_last-shares3",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16/channels_last-f16/channels_last",
+    "pair-few-56+72-cutlass-56x32x72x16x8-f16/channels_last-f16/channels_last",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32/row-f16/channels_last",
     "groups-row-cutlass-128x64x32xpingpongx1-f16/channels_last-f16/channels_last-shares3",
     "groups-bands-cutlass-64x64x64xpingpongx2x1-f16/channels_last-f16/channels_last-shares3",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from families_harness import Layer
 from families_layers import RELU
@@ -11,6 +13,7 @@ from gpu_pairs import pair, ranked, registers, resident_pairs, shared, thin, war
 from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
 
 from bolt_build.dtypes import DType
+from bolt_build.families.cutlass.product import aligned
 from bolt_build.graph.ir import EpilogueOp, TensorType
 
 
@@ -98,19 +101,25 @@ def pair_trials() -> list[Trial]:
 
 def thin_pairs() -> list[Trial]:
     """Runs of 32, 16 and 8 columns in either product, alone and behind each other; rows that no tile divides, fewer
-    than warps and more than one round of them; residuals over which the result is stored, and no biases."""
+    than warps and more than one round of them; residuals over which the result is stored, rows that lie apart, and no
+    biases."""
     found = []
     for channels, shape, between, first, filters, second, bias, forms in (
         (40, (8, 49, 57), 160, GELU, 40, RESIDUAL, True, ((32, 12), (16, 16))),
         (24, (1, 5, 7), 96, GELU, 24, RESIDUAL, True, ((32, 16), (16, 24))),
         (56, (3, 19, 9), 32, (RELU,), 72, (), False, ((16, 8),)),
         (8, (2, 33, 11), 64, SILU, 96, (RELU,), True, ((32, 8),)),
-        (32, (2, 21, 13), 16, (), 88, (), True, ((32, 8), (16, 12))),
+        (33, (2, 9, 10), 48, SILU, 40, RESIDUAL, True, ((16, 16),)),
+        (32, (2, 21, 13), 16, (), 88, (), True, ((16, 12), (32, 8))),
         (96, (3, 19, 9), 384, GELU, 48, RESIDUAL, True, ((32, 8),)),
     ):
         batch, height, width = shape
         x = conv(f"pair-few-{channels}", (batch, channels, height, width), between, (1, 1), epilogue=first, bias=bias)
-        found += with_pair_tiles(behind(x, filters, second, bias=bias), thin(channels, between, filters, *forms))
+        found += with_pair_tiles(
+            behind(x, filters, second, bias=bias), thin(aligned(channels), between, filters, *forms)
+        )
+        if second == ():
+            found += [replace(trial, pitch=filters + 16, between=16) for trial in found[-1:]]
     rows = matmul("pair-few-matmul", (3001, 64), 128, False, (RELU,))
     return found + with_pair_tiles(product_behind(rows, 16, True, ()), thin(64, 128, 16, (32, 12)))
 

@@ -26,7 +26,7 @@ from gpu_images import image_trials
 from gpu_kept import kept_trials
 from gpu_layers import forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
 from gpu_means import mean_trials
-from gpu_pair_layers import pair_trials, pairs_with_resident_weights
+from gpu_pair_layers import pair_trials, pairs_with_resident_weights, thin_pairs
 from gpu_prologues import prologues
 from gpu_row_sums import row_sums
 from gpu_shuffles import shuffle_trials
@@ -40,6 +40,7 @@ def main() -> int:
         parts = {
             "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
+            "thin-pairs": thin_pairs,
             "windows": with_other_windows, "pooled": with_pooling,
             "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues,
             "averages": lambda: [*averages(), *averaged_trials()],

@@ -244,3 +244,20 @@ def test_a_name_that_no_kernel_has(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit, match=r"^no kernel has a name that was asked for$"):
         importlib.import_module("benchmarks.kernels.norm_exchanges").main()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("scripts")
+def test_thin_pairs_stand_beside_both_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.kernels import thin_pairs as script
+
+    monkeypatch.setattr(script, "SHAPES", script.SHAPES[8:9])
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["thin_pairs.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    assert script.main() == 1
+    (row,) = json.loads(out.read_text())["shapes"].values()
+    first, second, shared, thin = (row[way][0]["candidate"] for way in script.WAYS)
+    assert "n1=64" in shared
+    assert "n1=" not in first + second
+    assert "warps=" in thin
+    assert "warps=" not in first + second + shared

@@ -139,11 +139,13 @@ def test_rows_that_no_tile_holds() -> None:
             ("a, b", "whole rows of 512 and 2048 do not fit one WGMMA tile"),
             ("a, b", "whole rows of 512 and 2048 do not fit one tile of warps"),
             ("a, b", "weights stay in registers for larger windows than 1x1"),
+            ("a, b", "a warp keeps 96 channels at most, here are 48 and 2048"),
         ],
     )
     assert proposed(wide, A100)[1] == [
         ("a, b", "needs WGMMA"),
         ("a, b", "whole rows of 512 and 2048 do not fit one tile of warps"),
+        ("a, b", "rows of single warps need launches that overlap"),
     ]
 
 

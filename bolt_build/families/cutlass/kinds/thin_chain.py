@@ -145,9 +145,9 @@ def refuse_chain(gpu: Gpu, chain: ProductChain) -> str | None:
     """Why no tile is one for the products on this GPU, None where some may be."""
     first, second = chain.first, chain.second
     if not gpu.overlaps:
-        return "rows of warps alone are computed on GPUs whose kernels overlap"
+        return "rows of single warps need launches that overlap"
     if first.kernel != "Gemm":
-        return "rows of warps alone are of no larger windows than 1x1"
+        return "rows of single warps are of no larger windows than 1x1"
     if max(first.depth, second.n) > _CHANNELS:
         return Reason("a warp keeps {} channels at most, here are {} and {}", _CHANNELS, first.depth, second.n)
     if first.depth % ALIGNMENT:
