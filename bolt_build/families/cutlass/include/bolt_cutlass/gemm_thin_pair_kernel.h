@@ -133,8 +133,11 @@ struct ThinPairKernel {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     // Tiles are dealt out over multiprocessors first.
 #pragma unroll 1
-    for (int tile = static_cast<int>(blockIdx.x) + warp * params.blocks; tile < params.tiles; tile += warps * params.blocks)
+    for (int tile = static_cast<int>(blockIdx.x) + warp * params.blocks; tile < params.tiles; tile += warps * params.blocks) {
+      ask_for_rows<k>(params, params.x, params.x_row, tile + warps * params.blocks, lane);
+      if constexpr (After::reads_residual) ask_for_rows<n1>(params, params.residual, params.residual_row, tile, lane);
       compute(params, shared, tile * rows + lane / 4, lane);
+    }
   }
 
  private:
@@ -168,6 +171,17 @@ struct ThinPairKernel {
           params.first_bias == nullptr ? 0.0f : params.first_bias[i];
     for (int i = thread; i < n1; i += MaxThreadsPerBlock)
       shared.second_bias[i] = params.second_bias == nullptr ? 0.0f : params.second_bias[i];
+  }
+
+  /// A warp: the rows of a tile are asked for from memory, a sector of each 64 bytes, while the warp still computes.
+  template <int columns>
+  static __device__ __forceinline__ void ask_for_rows(const Params& params, const std::uint32_t* from, int row_words, int tile,
+                                                      int lane) {
+    static_assert(rows <= 32, "a lane asks for a row");
+    const std::int64_t row = static_cast<std::int64_t>(tile) * rows + lane;
+    if (lane >= rows || row >= params.m) return;
+#pragma unroll
+    for (int at = 0; at < columns / 2; at += 16) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + row * row_words + at));
   }
 
   /// A warp's rows, of which this lane has `row` and each eighth below it.
