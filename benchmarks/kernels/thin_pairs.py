@@ -1,7 +1,7 @@
-"""Two products of few channels, as in the MLPs of the first stages of networks: 1x1 convolutions to four times the
-channels and back, with GELU between and a residual behind, or ReLU alone. By two kernels (`first` and `second`, whose
-times are added up), by one whose warpgroups share tiles (`shared`), and by one whose warps have rows of their own
-(`thin`).
+"""Two products of few channels, as in the MLPs of the first stages of networks: 1x1 convolutions to two or four times
+the channels and back, with GELU or SiLU between and a residual behind, or ReLU alone. By two kernels (`first` and
+`second`, whose times are added up), by one whose blocks share tiles (`shared`), and by one whose warps have rows of
+their own (`thin`).
 
 Each is timed from a replayed graph, launches overlapped, over buffers that exceed L2, and compared with NumPy.
 
@@ -32,38 +32,46 @@ sys.path.insert(0, str(TESTS))
 import gpu_harness
 from families_harness import Layer, graph_with
 from gpu_pairs import pair, steps_of
-from gpu_products import GELU, RESIDUAL, conv
+from gpu_products import GELU, RESIDUAL, SILU, conv
 
 TARGET, FAMILY = gpu_harness.TARGET, Cutlass()
-ADDED, RELU = RESIDUAL[:1], RESIDUAL[1:]
+FUNCTIONS = {"GELU": (GELU, RESIDUAL[:1]), "SiLU": (SILU, RESIDUAL[:1]), "ReLU": (RESIDUAL[1:], RESIDUAL[1:])}
+"""What comes between and behind."""
 WAYS = ("first", "second", "shared", "thin")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`channels` to four times as many and back, over `extent` by `extent` pixels."""
+    """`channels` to so many `times` as many and back, over `extent` by `extent` pixels."""
 
     batch: int
     extent: int
     channels: int
-    gelu: bool = True
+    function: str = "GELU"
+    times: int = 4
+
+    @property
+    def wide(self) -> int:
+        """Channels between."""
+        return self.times * self.channels
 
     @property
     def name(self) -> str:
-        between = "GELU, residual" if self.gelu else "ReLU"
-        return f"b{self.batch} {self.extent}x{self.extent} {self.channels} to {4 * self.channels} and back, {between}"
+        return f"b{self.batch} {self.extent}x{self.extent} {self.channels} to {self.wide} and back, {self.function}"
 
     def layers(self) -> tuple[Layer, Layer]:
         """Both products."""
-        x, wide = ((self.batch, channels, self.extent, self.extent) for channels in (self.channels, 4 * self.channels))
-        first = conv(f"{self.name}: first", x, wide[1], (1, 1), epilogue=GELU if self.gelu else RELU)
-        second = conv(f"{self.name}: second", wide, x[1], (1, 1), epilogue=ADDED if self.gelu else RELU)
+        x, wide = ((self.batch, channels, self.extent, self.extent) for channels in (self.channels, self.wide))
+        between, behind = FUNCTIONS[self.function]
+        first = conv(f"{self.name}: first", x, self.wide, (1, 1), epilogue=between)
+        second = conv(f"{self.name}: second", wide, self.channels, (1, 1), epilogue=behind)
         return first, second
 
 
 SHAPES = (
     Shape(32, 64, 24), Shape(32, 56, 32), Shape(32, 56, 40), Shape(32, 56, 48), Shape(32, 28, 48), Shape(32, 56, 64),
-    Shape(32, 28, 96), Shape(8, 56, 40), Shape(8, 28, 64), Shape(32, 56, 40, gelu=False), Shape(32, 56, 64, gelu=False),
+    Shape(32, 28, 96), Shape(8, 56, 40), Shape(8, 28, 64), Shape(32, 56, 40, "ReLU"), Shape(32, 56, 64, "ReLU"),
+    Shape(32, 32, 64, "SiLU", times=2), Shape(32, 16, 96, "SiLU", times=2),
 )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ class ThinChainTile:
         busy = (slowest + _OVERLAP * (products + reads + instructions - slowest)) / speed
         waits = _LOADS + self.n0 / self.chunk * _CHUNK_WAITS
         together = self.warps * busy
-        compute = rounds * (max(together, waits) + _OVERLAP * min(together, waits)) + _LOADS
+        compute = rounds * (max(together, waits) + _OVERLAP * min(together, waits))
         memory = work.nbytes / (_MEMORY * target.bandwidth)
         return _BEGINS + self.weight_bytes / _WEIGHTS + max(compute, memory) + _OVERLAP * min(compute, memory)
 
