@@ -105,7 +105,7 @@ def thin_pairs() -> list[Trial]:
     biases."""
     found = []
     for channels, shape, between, first, filters, second, bias, forms in (
-        (40, (8, 49, 57), 160, GELU, 40, RESIDUAL, True, ((32, 12), (16, 16))),
+        (40, (8, 49, 57), 160, GELU, 40, RESIDUAL, True, ((32, 12), (16, 8))),
         (24, (1, 5, 7), 96, GELU, 24, RESIDUAL, True, ((32, 16), (16, 24))),
         (56, (3, 19, 9), 32, (RELU,), 72, (), False, ((16, 8),)),
         (8, (2, 33, 11), 64, SILU, 96, (RELU,), True, ((32, 8),)),
