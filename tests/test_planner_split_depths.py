@@ -7,8 +7,15 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.planner.passes import split_depths
 from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
 from bolt_build.planner.passes.split_depths import SPLIT_DEPTHS
+
+
+@pytest.fixture(autouse=True)
+def from_1024(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs are small where less depth is cut."""
+    monkeypatch.setattr(split_depths, "_DEEP", 1024)
 
 
 def test_a_weighted_mean_of_pixels_reads_them_where_they_lie() -> None:

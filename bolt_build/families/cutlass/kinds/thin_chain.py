@@ -98,11 +98,13 @@ class ThinChainTile:
         instructions = others / _INSTRUCTIONS
         slowest = max(products, reads, instructions)
         busy = (slowest + _OVERLAP * (products + reads + instructions - slowest)) / speed
-        waits = _LOADS + self.n0 / self.chunk * _CHUNK_WAITS
+        alone = self.rows * self.n0 / 32 * (_BETWEEN + _PAIRED * work.between) * _ALONE
+        waits = _LOADS + self.n0 / self.chunk * _CHUNK_WAITS + alone
         together = self.warps * busy
         compute = rounds * (max(together, waits) + _OVERLAP * min(together, waits))
         memory = work.nbytes / (_MEMORY * target.bandwidth)
-        return _BEGINS + self.weight_bytes / _WEIGHTS + max(compute, memory) + _OVERLAP * min(compute, memory)
+        found = _BEGINS + self.weight_bytes / _WEIGHTS + max(compute, memory) + _OVERLAP * min(compute, memory)
+        return _IN_ENGINES * found
 
     def __str__(self) -> str:
         return f"{self.rows} rows of {self.k} to {self.n0} to {self.n1} columns, {self.warps} warps"
@@ -114,9 +116,9 @@ _CHANNELS = 96
 _ADDRESSES = 40
 """Registers of a thread for weights on their way, addresses and counters."""
 
-# All guesses from first principles: no GPU has timed these kernels. Of an SM in a second: products, as `mma.sync`
-# reaches some 60% of WGMMA's peak; bytes from shared memory, 128 a cycle; instructions of a lane, 128 a cycle of which
-# four in five are issued; bytes of weights from L2.
+# Of an SM in a second: products, as `mma.sync` reaches some 60% of WGMMA's peak; bytes from shared memory, 128 a
+# cycle; instructions of a lane, 128 a cycle of which four in five are issued; bytes of weights from L2. What a warp
+# waits for is fitted to 33 kernels on an H200 (`thin_pairs.json`): within 6%, a ratio of all apart.
 _MULTIPLIES, _READS, _INSTRUCTIONS, _WEIGHTS = 4.0e12, 2.2e11, 1.8e11, 5.0e10
 _BETWEEN, _STORED, _PAIRED = 2.3, 5, 0.7
 """Instructions that each element between takes, its rounding and its part of loads and products, and each of a result;
@@ -124,13 +126,16 @@ activations apart, of which those between take so much less as they are of two n
 columns, with GELU: 281 of a warp, as the compiler leaves them for 40 channels."""
 _BEGINS = 2.8e-6
 """Seconds of a launch, and in which a block begins and its first weights come."""
-_LOADS, _CHUNK_WAITS = 1.2e-6, 0.2e-6
-"""Seconds in which a warp alone waits for rows from memory and residuals, and for the products and activations of each
-chunk: some 350 cycles."""
+_ALONE = 3e-9
+"""Seconds from an instruction of a warp alone to its next: activations are chains of those that wait for each other."""
+_LOADS, _CHUNK_WAITS = 0.6e-6, 0.1e-6
+"""Seconds in which a warp alone waits for rows from memory and residuals, and for the products of each chunk."""
 _MEMORY = 0.8
 """Part of the bandwidth that these kernels reach."""
-_OVERLAP = 0.3
+_OVERLAP = 0.5
 """Part that shows of what takes less time beside what takes more."""
+_IN_ENGINES = 0.8
+"""Of the times of single kernels over buffers beyond L2: blocks of InceptionNeXt and EfficientFormer in engines."""
 
 
 def tiles(gpu: Gpu, chain: ProductChain) -> tuple[tuple[ThinChainTile, ...], str | None]:
