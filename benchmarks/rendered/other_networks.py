@@ -53,7 +53,8 @@ def _table(
     rows = []
     for row in sorted(data["rows"], key=lambda each: -(each["speedup"] or 0)):
         ran = row.get("earlier", {}) | row["contestants"]
-        times = [f"{ran[each]['median_ms']:.3f}" if each in ran else "did not run" for each in peers]
+        missing = {each: "did not run" if each in row["failed"] else "left out" for each in peers}
+        times = [f"{ran[each]['median_ms']:.3f}" if each in ran else missing[each] for each in peers]
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
         bound = f"{row['bound_us'] / row['steps']:.0%}" if "steps" in row else "not timed"
         origin = [short_gpu(row["gpu"]), row["date"]]
