@@ -9,6 +9,7 @@
 #include "bolt_attention/key_masks.h"
 #include "bolt_attention/persistent_tiles.h"
 #include "bolt_attention/queue.h"
+#include "bolt_attention/tied.h"
 
 namespace bolt::attention {
 

@@ -8,6 +8,7 @@
 
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
+#include "bolt_attention/tied.h"
 #include "bolt_portable/cuda/async_copy.h"
 #include "bolt_portable/cuda/half_mma.h"
 

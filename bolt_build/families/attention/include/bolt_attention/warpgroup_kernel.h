@@ -5,6 +5,7 @@
 
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
+#include "bolt_attention/tied.h"
 #include "bolt_attention/warpgroup.h"
 
 namespace bolt::attention {
