@@ -64,6 +64,28 @@ def test_a_band_of_keys_around_each_query_is_a_window(seen: Array, causal: bool,
     assert op == Attention(2, 2, 1.0, causal, window=window)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "causal", "window"),
+    [
+        (band(6, 3, 3), band(6, 6, 1), True, 3),
+        (band(6, 6, 1), band(6, 3, 3), True, 3),
+        (band(6, 2, 1), band(6, 4, 1), True, 2),
+        (band(6, 4, 4), band(6, 2, 2), False, 2),
+    ],
+)
+def test_two_masks_show_what_both_of_them_show(first: Array, second: Array, causal: bool, window: int) -> None:
+    constants = f"{constant(first, '-inf')}\n{constant(second, '-inf').replace('%mask', '%other')}"
+    op = op_of(attending("%r = add(%s, %mask)\n%m = add(%r, %other)", constants))
+    assert op == Attention(2, 2, 1.0, causal, endless=op.endless, window=window)
+
+
+def test_a_band_that_stays_a_mask_leaves_the_triangle_beside_it() -> None:
+    constants = f"{constant(band(6, 6, 1), '-inf')}\n{constant(band(6, 3, 3), '-inf').replace('%mask', '%other')}"
+    masked = "%q = add(%s, %mask)\n%r = add(%q, %other)\n%m = add(%r, %rows)"
+    op = op_of(attending(masked, constants, ", %rows: f32[2,1,6,6]"))
+    assert (op.causal, op.window) == (True, 0)
+
+
 def holed() -> Array:
     found = band(6, 3, 1)
     found[4, 3] = False

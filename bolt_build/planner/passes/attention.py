@@ -162,13 +162,18 @@ def _build(
         sources = [*both, rows_of(editor, chain, v)]
     else:
         sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
-    seen, band, masks, dtype = Seen(False), None, list[Addend](), editor.type(softmax.inputs[0]).dtype
+    seen, triangle, dtype = Seen(False), Seen(False), editor.type(softmax.inputs[0]).dtype
+    bands, masks = list[Mask](), list[Addend]()
     hiding = hiding_of(editor, scores.masks)
     all_masks = [part for mask in hiding.masks for part in apart(editor, mask)]
     for mask in all_masks:
         array = _array(editor, mask)
         if array is not None and (found := _seen(editor, mask, array, all_masks, (queries, keys))) is not None:
-            seen, band = found, mask if found.window else None
+            seen = seen.within(found)
+            if found.window:
+                bands.append(mask)
+            else:
+                triangle = found
             continue
         if array is not None and _is_nothing(array, None if mask.hidden is not None else editor.constant(mask.value)):
             continue
@@ -176,10 +181,11 @@ def _build(
     by_query = [each for each in masks if (*(1, 1), *editor.type(each.value).shape)[-2] != 1]
     if scores.cap and by_query:
         return f"'{by_query[0].value}' is added to scores that are capped"
-    if band is not None and by_query:
+    if bands and by_query:
         # Kernels take a window beside a mask of keys alone.
-        masks.append(Addend(_added(editor, chain, band, _array(editor, band), dtype), band.shape))
-        seen = Seen(False)
+        for band in bands:
+            masks.append(Addend(_added(editor, chain, band, _array(editor, band), dtype), band.shape))
+        seen = triangle
     read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
     safe = shares.safe and not hiding.tied and bool(masks)

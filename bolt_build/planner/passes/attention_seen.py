@@ -18,6 +18,11 @@ class Seen:
     causal: bool
     window: int = 0
 
+    def within(self, other: Seen) -> Seen:
+        """What two masks beside each other show: both were found among as many keys."""
+        windows = [each for each in (self.window, other.window) if each]
+        return Seen(self.causal or other.causal, min(windows, default=0))
+
 
 def seen_of(array: Array, queries: int, keys: int) -> Seen | None:
     """What a mask of zeros and of what hides keys shows, where that is a triangle or a band."""
