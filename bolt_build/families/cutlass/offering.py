@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
@@ -32,6 +34,7 @@ def reads_apart(problem: KernelProblem, target: Target) -> tuple[int, ...]:
     return _found(problem, target)[2]
 
 
+@functools.lru_cache(maxsize=1024)
 def _found(problem: KernelProblem, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...], tuple[int, ...]]:
     """What both tell. Every node asks, and networks repeat their layers: the answer for a problem is remembered."""
     if (refusal := refusal_of(problem, target)) is not None:
