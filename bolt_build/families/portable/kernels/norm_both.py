@@ -138,7 +138,7 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 
 _KEPT, _ALL, _UNTIMED = 12, 0.9, 1.03
-"""Guesses, for no GPU has timed these: a warp's instructions for a load in shared memory, beside those of one in
+"""Guesses, to which no times are fitted yet: a warp's instructions for a load in shared memory, beside those of one in
 registers (a copy and its address, two reads and theirs); what slabs take that are all there at once, of what they take
 else; and what is added so that kernels which are predicted to take as long in registers alone stay there. All else is
 that of slabs which registers hold in as many blocks."""
