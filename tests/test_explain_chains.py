@@ -174,4 +174,5 @@ def test_a_gpu_s_own_reasons_are_counted() -> None:
         (1, "cutlass: whole rows of 64 and 2048 do not fit one WGMMA tile"),
         (1, "cutlass: whole rows of 64 and 2048 do not fit one tile of warps"),
         (1, "cutlass: weights stay in registers for larger windows than 1x1"),
+        (1, "cutlass: a warp keeps 96 channels at most, here are 64 and 2048"),
     ]
