@@ -5,18 +5,15 @@ and runs, with a product in front or without; as the last block to end, or as cl
 from __future__ import annotations
 
 from random import Random
-from unittest import mock
 
 import emulated
-import gpu_harness
-import numpy as np
 import pytest
+from emulated_orders import assert_agrees
 from gpu_averages import alone, step_of
 from gpu_bf16 import in_bf16
 from gpu_depthwise_chains import averaged_step, expanded
 from gpu_harness import TARGET, Library, Trial
 from gpu_products import SILU, conv
-from numpy.typing import NDArray
 from shared_folders import SharedFolder
 
 from bolt_build.families.base import Candidate
@@ -96,30 +93,3 @@ def test_agrees_with_numpy_and_itself(library: Library, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("index", range(ALL - IN_EVERY_RUN))
 def test_so_do_further_ones(further: Library, monkeypatch: pytest.MonkeyPatch, index: int) -> None:
     assert_agrees(further, monkeypatch, index, (1, 2, 3))
-
-
-def assert_agrees(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, orders: tuple[int, ...]) -> None:
-    found = [results_of(library, index)]
-    # So few that each works through several blocks.
-    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "9")
-    for order in orders:
-        monkeypatch.setenv("EMULATED_SEED", str(order))
-        found.append(results_of(library, index))
-    for in_order in found[1:]:
-        for result, expected in zip(in_order, found[0], strict=True):
-            np.testing.assert_array_equal(result, expected)
-
-
-def results_of(library: Library, index: int) -> list[NDArray[np.generic]]:
-    """The results, if they are stored, and their means, which NumPy agrees with."""
-    excess, results = gpu_harness._excess, []
-
-    def kept(result: NDArray[np.generic], *others: object) -> float:
-        results.append(result.copy())
-        return excess(result, *others)
-
-    with mock.patch.object(gpu_harness, "_excess", kept):
-        outcome = library.run(index)
-    assert outcome.message == ""
-    assert outcome.error <= 1.0
-    return results

@@ -8,12 +8,12 @@ from random import Random
 
 import emulated
 import pytest
+from emulated_orders import assert_agrees
 from gpu_bf16 import in_bf16
 from gpu_harness import TARGET, Library, Trial
 from gpu_means import FAMILY, step_of
 from gpu_products import RESIDUAL, SILU, conv
 from shared_folders import SharedFolder
-from test_emulated_means import assert_agrees
 
 IN_EVERY_RUN, ALL = 2, 16
 

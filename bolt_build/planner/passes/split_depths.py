@@ -23,7 +23,7 @@ _TILE = 32
 """Rows and columns of the smallest tile."""
 _DEEP, _PART, _WHOLE = 4096, 256, 8
 """Least depth that is worth it: similarities of 1024 normalised pixels (EdgeNeXt) departed from what rounding does, by
-the rounding of four parts that cancel each other, and gained a few microseconds. Least depth of a part; and what it is
+the rounding of four parts that cancel each other, and gained little. Least depth of a part; and what it is
 a multiple of, so that its rows begin at whole loads."""
 _FULL = 1024
 """Blocks that a GPU holds at once."""

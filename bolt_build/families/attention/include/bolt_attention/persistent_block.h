@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-
 #include "bolt_attention/kept_scores.h"
 #include "bolt_attention/key_masks.h"
 #include "bolt_attention/persistent_tiles.h"
