@@ -85,18 +85,31 @@ def test_products_of_heads_with_positions_read_columns_too() -> None:
     assert reader.inputs == ("q", "wp")
 
 
+def beside_each_other(*names: str) -> str:
+    """TURNED with these of queries, keys and values as columns of one product."""
+    sliced, begin = TURNED.replace("\n", "\n    %all = matmul(%x, %wa)\n", 1), 0
+    for value, made, width in (("qp", "(%x, %wq, %bq)", 16), ("kp", "(%x, %wk)", 8), ("v", "(%x, %wv)", 8)):
+        columns = f"slice(%all) begin=[0,0,{begin}] count=[2,5,{width}] step=[1,1,1]"
+        if value in names:
+            sliced = sliced.replace(f"%{value} = matmul{made}", f"%{value} = {columns}")
+        begin += width
+    return sliced
+
+
 def test_heads_of_columns_beside_each_other_are_prepared_by_one_step() -> None:
     """As those of a product that has the queries, keys and values of each head together."""
-    sliced = TURNED.replace("%qp = matmul(%x, %wq, %bq)", "%all = matmul(%x, %wa)\n%qp = slice(%all) begin=[0,0,0] "
-                            "count=[2,5,16] step=[1,1,1]")  # fmt: skip
-    for name, op in (("k", "matmul(%x, %wk)"), ("v", "matmul(%x, %wv)")):
-        begin, value = (16, "kp") if name == "k" else (24, "v")
-        columns = f"slice(%all) begin=[0,0,{begin}] count=[2,5,8] step=[1,1,1]"
-        sliced = sliced.replace(f"%{value} = {op}", f"%{value} = {columns}")
-    result = run(SHARE_PROJECTIONS, projected(sliced))
+    result = run(SHARE_PROJECTIONS, projected(beside_each_other("qp", "kp", "v")))
     assert said(result) == [("attend", "merged", "what is done to the heads of 'q' and 'k'")]
     (heads,) = [node for node in result.graph.nodes if isinstance(node.op, HeadRows)]
     assert heads.op.heads == 3
+
+
+def test_so_are_those_of_a_product_that_nothing_else_reads() -> None:
+    """Values that something else reads too are no columns of it."""
+    lines = beside_each_other("qp", "kp") + "%again = relu(%v)"
+    made = body(run(SHARE_PROJECTIONS, projected(lines, "(%y, %again)")).graph)
+    assert "%all = matmul(%x, %wa)" in made
+    assert "%'attend.columns = slice(%all) begin=[0,0,0] count=[2,5,24] step=[1,1,1]" in made
 
 
 @pytest.mark.parametrize(

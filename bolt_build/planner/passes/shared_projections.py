@@ -143,12 +143,14 @@ def _prepare_neighbours(editor: GraphEditor, journal: Journal, attention: Node) 
     for side in (first, second):
         assert side.heads is not None
         editor.remove(side.heads)
-        editor.prune(side.heads.inputs[:1])
     shape, both = editor.type(rows).shape, width + editor.type(second.value).shape[-1]
     front = (0,) * (len(shape) - 1)
     columns = chain.add(Slice((*front, begin), (*shape[:-1], both), (1,) * len(shape)), [rows])
     _prepare_both(editor, chain, columns, first, second)
     editor.replace(attention, *chain.nodes, attention)
+    for side in (first, second):  # not before something reads the rows again: they may have no other readers
+        assert side.heads is not None
+        editor.prune(side.heads.inputs[:1])
     journal.did(attention.name, "merged", f"what is done to the heads of '{first.value}' and '{second.value}'")
 
 
