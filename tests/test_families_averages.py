@@ -14,6 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Alternative, Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
+from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.grouped import means
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import Sums
@@ -238,6 +239,17 @@ def test_means_may_be_rows() -> None:
 def test_tensor_cores_leave_no_sums() -> None:
     found, reasons = proposed(squeezed(groups=12, w="96,8,3,3"))
     assert (found, reasons) == ([], [("a, m", "results of products on tensor cores are not added up")])
+
+
+@pytest.mark.parametrize("groups", [96, 1])
+def test_a_mean_with_an_epilogue_is_a_step_of_its_own(groups: int) -> None:
+    """Of depthwise convolutions and of any other: either family says so."""
+    of = squeezed(groups, "mode=mean axes=[2,3] keepdims=true | relu", f"96,{96 // groups},3,3")
+    family = FAMILY if groups > 1 else Cutlass()
+    found, refusals = family.propose(of, of.nodes[0], H200, DType.F16)
+    assert all("m" not in each.region for each in found)
+    reasons = [each.reason for each in refusals if each.what == "a, m"]
+    assert reasons == ["the mean has an epilogue, which a convolution's kernel does not compute"]
 
 
 def test_volumes_leave_no_sums() -> None:

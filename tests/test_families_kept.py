@@ -100,6 +100,30 @@ def test_an_activation_that_alone_reads_a_result_is_its_epilogue() -> None:
     assert all(each.region == ("a",) for each in found)
 
 
+@pytest.mark.parametrize(
+    ("first", "activation", "reason"),
+    [
+        (
+            f"conv(%x, %w) {PADS}",
+            "relu(%a) | tanh",
+            "the activation has an epilogue, which a kernel that stores both does not compute",
+        ),
+        ("matmul(%x, %w)", "relu(%a)", "no matrix product's kernel stores its results and an activation of them"),
+    ],
+)
+def test_why_an_activation_beside_is_a_step_of_its_own(first: str, activation: str, reason: str) -> None:
+    shapes = ("4,64,56,56", "64,64,3,3") if "conv" in first else ("256,64", "64,64")
+    of = graph(f"""
+        graph g batch=4 (%x: f32[{shapes[0]}]) -> (%y, %a) {{
+          const %w: f32[{shapes[1]}] #
+          %a = {first} // "a"
+          %y = {activation} // "y"
+        }}""")
+    found, refused = FAMILY.propose(of, of.nodes[0], H200, DType.F16)
+    assert all(each.region == ("a",) for each in found)
+    assert [each.reason for each in refused if each.what == "a, y"] == [reason]
+
+
 def test_other_gpus_compute_the_activation_apart() -> None:
     of = graph(f"""
         graph g batch=1 (%x: f32[4,64,56,56]) -> (%y, %a) {{

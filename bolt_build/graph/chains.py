@@ -1,11 +1,12 @@
-"""Products that follow each other in a graph, a pooling or a movement of pixels that follows one, or a multiplication
-in front of one, and what of the graph keeps one kernel from computing both."""
+"""Products that follow each other in a graph, what follows one that its kernel may compute too, such as a pooling, a
+mean or a normalisation, or a multiplication in front of one; and what of the graph keeps one kernel from computing
+both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
@@ -13,14 +14,16 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Transpose
 
 
 @dataclass(frozen=True)
 class NodeChain:
     """A product, and the product whose input 0 is what it leaves; a convolution, and the pooling of its maxima or the
-    movement of its channels between pixels (`stored`); or the multiplication of a tensor by one number a channel, of
-    each image or of all, and the product that reads it.
+    movement of its channels between pixels (`stored`); a product, and the mean, the normalisation or the activation of
+    what it leaves, which may have other readers; or the multiplication of a tensor by one number a channel, of each
+    image or of all, and the product that reads it.
 
     `obstacle` says why what the first leaves, kept where it was computed, cannot be what the second reads; None where
     nothing in the graph is against it.
@@ -52,18 +55,37 @@ def chain_from(graph: Graph, first: Node) -> NodeChain | None:
     return None if second is None else NodeChain(first, second, _obstacle(graph, first, second))
 
 
-def norm_behind(graph: Graph, first: Node) -> Node | None:
-    """The normalisation of the rows that a matrix product leaves; None where there is none, or it reads them twice."""
+def norm_behind(graph: Graph, first: Node) -> NodeChain | None:
+    """The normalisation of the rows that a matrix product leaves; None where there is none."""
     if not isinstance(first.op, MatMul):
         return None
     between = first.outputs[0]
     last = (graph.type(between).rank - 1,)
-    found = (
-        node
-        for node in graph.consumers(between)
-        if isinstance(node.op, Norm) and node.op.axes == last and node.inputs[0] == between
-    )
-    return next((node for node in found if node.inputs.count(between) == 1), None)
+    readers = (each for each in graph.consumers(between) if isinstance(each.op, Norm) and each.op.axes == last)
+    norm = next((each for each in readers if each.inputs[0] == between), None)
+    if norm is None:
+        return None
+    twice = norm.inputs.count(between) > 1
+    return NodeChain(first, norm, "the normalisation reads what lies between twice" if twice else None)
+
+
+def is_mean(op: Op, rank: int) -> bool:
+    """True for the mean of each channel over whole images, which are tensors of such a rank: as images of one pixel, or
+    as rows, which are the same bytes."""
+    axes = tuple(range(2, rank))
+    return op in (Reduce("mean", axes), Reduce("mean", axes, keepdims=False))
+
+
+def mean_behind(graph: Graph, first: Node) -> NodeChain | None:
+    """The means of all that a convolution leaves of each channel; None where there is none."""
+    (between,) = first.outputs
+    rank = graph.type(between).rank
+    means = [each for each in graph.consumers(between) if isinstance(first.op, Conv) and is_mean(each.op, rank)]
+    if not means:
+        return None
+    mean = next((each for each in means if not each.epilogue), means[0])
+    obstacle = "the mean has an epilogue, which a convolution's kernel does not compute" if mean.epilogue else None
+    return NodeChain(first, mean, obstacle)
 
 
 def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
@@ -82,14 +104,23 @@ def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     return NodeChain(norm, product, obstacle)
 
 
-def activation_beside(graph: Graph, first: Node) -> Node | None:
-    """The activation of what a convolution leaves, which is stored for others too; None where there is none, or it
-    alone reads it."""
-    (between, *_) = first.outputs
+def activation_beside(graph: Graph, first: Node) -> NodeChain | None:
+    """The activation of what a product leaves, which is stored for others too; None where there is none, or it alone
+    reads it."""
+    (between,) = first.outputs
     readers = graph.consumers(between)
-    if not isinstance(first.op, Conv) or (len(readers) == 1 and between not in graph.outputs):
+    if len(readers) == 1 and between not in graph.outputs:
         return None
-    return next((each for each in readers if isinstance(each.op, Activation) and not each.epilogue), None)
+    activations = [each for each in readers if isinstance(each.op, Activation)]
+    if not activations:
+        return None
+    second = next((each for each in activations if not each.epilogue), activations[0])
+    obstacle = None
+    if not isinstance(first.op, Conv):
+        obstacle = "no matrix product's kernel stores its results and an activation of them"
+    elif second.epilogue:
+        obstacle = "the activation has an epilogue, which a kernel that stores both does not compute"
+    return NodeChain(first, second, obstacle)
 
 
 @dataclass(frozen=True)

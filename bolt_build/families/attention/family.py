@@ -23,6 +23,7 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.groups import with_leaders
 from bolt_build.families.common.problems import problem_of
+from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct, named_unit
 from bolt_build.graph.ir import Graph, Layout, Node
@@ -56,8 +57,7 @@ class Attention:
         problem = problem_of(graph, node, target, precision, (Layout.ROW,) * len(node.inputs), Layout.ROW)
         found, refusals = self.candidates(problem, target)
         if not found:
-            reasons = dict.fromkeys(refusal.reason for refusal in refusals)
-            return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
+            return (), refused(self.name, (node.name,), refusals)
         sources = tuple(index for index in range(node.op.sources) if not problem.inputs[index].constant)
         step = ProposedStep(problem, node.inputs, node.outputs, pitched=(0,), reads_apart=sources)
         return (Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target)),), ()

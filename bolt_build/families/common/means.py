@@ -4,9 +4,8 @@ networks of convolutions."""
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.graph.ir import Graph, Layout, Node, Op
+from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.chain import Averaged
-from bolt_build.graph.ops.reduce import Reduce
 
 LAST = "last"
 """How a candidate says that whoever comes last to an image adds up what was left of it."""
@@ -19,20 +18,6 @@ L2_RATE = 2.0
 def averages(problem: KernelProblem) -> bool:
     """True for problems of an operator and the means of what it leaves, which is stored as well."""
     return isinstance(problem.op, Averaged)
-
-
-def is_mean(op: Op, rank: int) -> bool:
-    """True for the mean of each channel over whole images, which are tensors of such a rank: as images of one pixel, or
-    as rows, which are the same bytes."""
-    axes = tuple(range(2, rank))
-    return op in (Reduce("mean", axes), Reduce("mean", axes, keepdims=False))
-
-
-def reader(graph: Graph, node: Node) -> Node | None:
-    """The node that takes the means of all that a convolution leaves of each channel; None where there is none."""
-    (y,) = node.outputs
-    rank = graph.type(y).rank
-    return next((each for each in graph.consumers(y) if is_mean(each.op, rank) and not each.epilogue), None)
 
 
 def refuse_format(problem: KernelProblem) -> str | None:

@@ -18,19 +18,12 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
+from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.units import distinct
 from bolt_build.families.cutlass import flatten, stacked
 from bolt_build.families.cutlass.kinds.kind import FAMILY
-from bolt_build.families.cutlass.neighbours import (
-    behind_prologue,
-    with_activation_beside,
-    with_chain,
-    with_gate,
-    with_means,
-    with_norm,
-    with_numbers_of_images,
-)
+from bolt_build.families.cutlass.neighbours import around, behind_prologue, with_chain
 from bolt_build.families.cutlass.node_problems import alone, in_rows, pitched, problems_of
 from bolt_build.families.cutlass.offering import kind_for, offered, reads_apart, refusal_of
 from bolt_build.families.cutlass.products import multiplies
@@ -74,32 +67,28 @@ class Cutlass:
             together, apart = behind_prologue(graph, chain, target, precision, form)
             return together, (left, *apart)
         found: list[Alternative] = []
-        reasons: list[str] = []
+        refusals: list[Refusal] = []
         legal: list[KernelProblem] = []
         for problem in problems_of(graph, node, target, precision):
-            offers, refusals = offered(problem, target)
-            reasons += [refusal.reason for refusal in refusals if not offers]
-            if offers:
+            offers, none = offered(problem, target)
+            if not offers:
+                refusals += none
+            else:
                 legal.append(problem)
                 share, rows = may_share(problem, node.inputs, ()), pitched(problem)
                 read = reads_apart(problem, target)
                 step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=rows, reads_apart=read)
                 found.append(Alternative((node.name,), self.name, (step,), offers[0].seconds))
-        refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
-        if legal:
-            normed, unnormed = with_norm(graph, node, legal[0], target, precision)
-            gated, ungated = with_gate(graph, node, target, precision)
-            of_image, apart = with_numbers_of_images(graph, node, legal[0], target, precision)
-            averaging, unaveraged = with_means(graph, node, legal[0], target, precision)
-            beside, not_beside = with_activation_beside(graph, node, legal[0], target, precision)
-            found = [*found, *normed, *gated, *of_image, *averaging, *beside]
-            refused = (*refused, *unnormed, *ungated, *apart, *unaveraged, *not_beside)
-        chain = chain_from(graph, node) if legal else None
+        why = refused(self.name, (node.name,), refusals)
+        if not legal:
+            return tuple(found), why
+        together, apart = around(graph, node, legal[0], target, precision)
+        chain = chain_from(graph, node)
         if chain is None:
-            return tuple(found), refused
+            return (*found, *together), (*why, *apart)
         second = problems_of(graph, chain.second, target, precision)[0]
-        joint, apart = with_chain(graph, chain, legal, second, target)
-        return (*found, *joint), (*refused, *apart)
+        joint, unchained = with_chain(graph, chain, legal, second, target)
+        return (*found, *together, *joint), (*why, *apart, *unchained)
 
     def _flattened(
         self, graph: Graph, node: Node, target: Target, precision: DType
@@ -112,7 +101,7 @@ class Cutlass:
         problem = flatten.problem(graph, node, product, target, precision)
         offers, refusals = offered(problem, target)
         if not offers:
-            return (), tuple(Refusal(self.name, node.name, refusal.reason) for refusal in refusals)
+            return (), refused(self.name, (node.name,), refusals)
         steps = flatten.steps(graph, node, product, problem)
         return (Alternative((node.name, product.name), self.name, steps, offers[0].seconds),), ()
 
@@ -126,8 +115,7 @@ class Cutlass:
         problem = stacked.problem(graph, (node, *behind), target, precision)
         offers, refusals = offered(problem, target)
         if not offers:
-            reasons = dict.fromkeys(refusal.reason for refusal in refusals)
-            return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
+            return (), refused(self.name, (node.name,), refusals)
         last = behind[1]
         names = (*node.inputs, *(name for name in last.inputs if name != behind[0].outputs[0]))
         share, apart = may_share(problem, names, ()), reads_apart(problem, target)

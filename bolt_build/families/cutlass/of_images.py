@@ -8,6 +8,7 @@ from dataclasses import replace
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.problems import problem_of
+from bolt_build.graph.chains import NodeChain
 from bolt_build.graph.image_numbers import numbers_of
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout, Node
 from bolt_build.graph.ops.arithmetic import Binary
@@ -15,21 +16,19 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Target
 
 
-def reader(graph: Graph, product: Node) -> Node | str | None:
-    """The node that combines what a product leaves with such numbers; why the product's kernel could not do that; None
-    where there is no such node."""
+def combined(graph: Graph, product: Node) -> NodeChain | None:
+    """A product and the node that combines what it leaves with such numbers; None where there is no such node."""
     value = product.outputs[0]
     channel = 1 if isinstance(product.op, Conv) else graph.type(value).rank - 1
     readers = graph.consumers(value)
     node = next((each for each in readers if numbers_of(graph, each, value, channel) is not None), None)
     if node is None:
         return None
-    if value in graph.outputs:
-        return f"'{value}' is an output of the graph"
-    if len(readers) > 1:
+    obstacle = f"'{value}' is an output of the graph" if value in graph.outputs else None
+    if obstacle is None and len(readers) > 1:
         other = next(each for each in readers if each is not node)
-        return f"'{other.name}' reads '{value}' as well"
-    return node
+        obstacle = f"'{other.name}' reads '{value}' as well"
+    return NodeChain(product, node, obstacle)
 
 
 def joined(graph: Graph, product: Node, node: Node) -> Node:

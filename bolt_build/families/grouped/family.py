@@ -25,8 +25,9 @@ from bolt_build.families.common import stated
 from bolt_build.families.common.chains import averaged, parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
-from bolt_build.families.common.means import averages, reader
+from bolt_build.families.common.means import averages
 from bolt_build.families.common.problems import op_operands, problem_of
+from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct, named_unit
@@ -46,6 +47,7 @@ from bolt_build.families.grouped.kind import (
 )
 from bolt_build.families.grouped.registry import kind_of, kinds_for, sort_of
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
+from bolt_build.graph.chains import NodeChain, mean_behind
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Target
@@ -79,33 +81,34 @@ class Grouped:
         problem = problem_of(graph, node, target, precision, layouts, Layout.CHANNELS_LAST)
         found, refusals = self.candidates(problem, target)
         if not found:
-            reasons = dict.fromkeys(refusal.reason for refusal in refusals)
-            return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
+            return (), refused(self.name, (node.name,), refusals)
         share = may_share(problem, node.inputs, ())
         step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=(0,), reads_apart=READS_APART)
         alone = Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target))
         multiplied, unmultiplied = proposals.with_product(graph, node, target, precision)
         normal, otherwise = proposals.with_norm(graph, node, target, precision)
         multiplied, unmultiplied = (*multiplied, *normal), (*unmultiplied, *otherwise)
-        mean = reader(graph, node)
-        if mean is None:
+        chain = mean_behind(graph, node)
+        if chain is None:
             return (alone, *multiplied), unmultiplied
-        together, apart = self._averaged(graph, node, mean, problem, target, precision)
+        together, apart = self._averaged(graph, chain, problem, target, precision)
         return (alone, *multiplied, *together), (*unmultiplied, *apart)
 
     def _averaged(
-        self, graph: Graph, node: Node, mean: Node, problem: KernelProblem, target: Target, precision: DType
+        self, graph: Graph, chain: NodeChain, problem: KernelProblem, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
         """The convolution and the means of what it leaves, or why not."""
+        node, mean, region = chain.first, chain.second, chain.region
+        if chain.obstacle is not None:
+            return (), (Refusal(self.name, ", ".join(region), chain.obstacle),)
         last = problem_of(graph, mean, target, precision, (Layout.CHANNELS_LAST,), Layout.CHANNELS_LAST)
         both = averaged(problem, last)
         found, refusals = self.candidates(both, target)
         if not found:
-            what = f"{node.name}, {mean.name}"
-            return (), tuple(Refusal(self.name, what, why) for why in dict.fromkeys(each.reason for each in refusals))
+            return (), refused(self.name, region, refusals)
         step = ProposedStep(both, node.inputs, (*node.outputs, *mean.outputs), pitched=(0,), reads_apart=READS_APART)
         seconds = self.predict(both, found[0], target)
-        return (Alternative((node.name, mean.name), self.name, (step,), seconds, (problem, last)),), ()
+        return (Alternative(chain.region, self.name, (step,), seconds, (problem, last)),), ()
 
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target

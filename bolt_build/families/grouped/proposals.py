@@ -6,13 +6,13 @@ from __future__ import annotations
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, ProposedStep, Refusal
 from bolt_build.families.common.chains import averaged, chained, normed
-from bolt_build.families.common.means import reader
 from bolt_build.families.common.problems import problem_of
+from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped import chain
 from bolt_build.families.grouped import normed as with_statistics
 from bolt_build.families.grouped.kind import FAMILY, READS_APART
-from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, normed_from, scales
+from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, mean_behind, normed_from, scales
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Transpose
@@ -40,9 +40,10 @@ def behind_product(graph: Graph, node: Node, target: Target, precision: DType) -
     if front is None:
         return (), ()
     found, refusals = _proposed(graph, front.nodes, front.obstacle, target, precision)
-    mean = reader(graph, front.nodes[-1])
+    mean = mean_behind(graph, front.nodes[-1])
     if mean is not None:
-        both, not_both = _proposed(graph, (*front.nodes, mean), front.obstacle, target, precision)
+        nodes = (*front.nodes, mean.second)
+        both, not_both = _proposed(graph, nodes, front.obstacle or mean.obstacle, target, precision)
         found, refusals = (*found, *both), (*refusals, *not_both)
     whole = inverted_from(graph, node)
     if whole is None:
@@ -58,9 +59,8 @@ def with_norm(graph: Graph, node: Node, target: Target, precision: DType) -> Pro
     if found is None:
         return (), ()
     first, *between, norm = found.nodes
-    what = ", ".join(found.region)
     if found.obstacle is not None:
-        return (), (Refusal(FAMILY, what, found.obstacle),)
+        return (), (Refusal(FAMILY, ", ".join(found.region), found.obstacle),)
     move = between[0].op if between else None
     assert move is None or isinstance(move, Transpose)
     conv = _alone(graph, first, target, precision)
@@ -68,7 +68,7 @@ def with_norm(graph: Graph, node: Node, target: Target, precision: DType) -> Pro
     problem = normed(conv, behind, move)
     legal, refusals = with_statistics.candidates(problem, target)
     if not legal:
-        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(each.reason for each in refusals))
+        return (), refused(FAMILY, found.region, refusals)
     moves = (problem_of(graph, each, target, precision, (Layout.CHANNELS_LAST,), Layout.ROW) for each in between)
     names = (*first.inputs, *norm.inputs[1:])
     share = may_share(problem, names, ())
@@ -79,7 +79,7 @@ def with_norm(graph: Graph, node: Node, target: Target, precision: DType) -> Pro
 
 def _behind_gate(graph: Graph, node: Node) -> tuple[Node, ...]:
     """The product that reads what a convolution leaves times a gate, which its means make."""
-    if reader(graph, node) is None:
+    if mean_behind(graph, node) is None:
         return ()
     scaled = [each for each in graph.consumers(node.outputs[0]) if scales(graph, each)]
     behind = [chain_from(graph, each) for each in scaled]
@@ -90,9 +90,8 @@ def _proposed(
     graph: Graph, nodes: tuple[Node, ...], obstacle: str | None, target: Target, precision: DType
 ) -> Proposed:
     region = tuple(node.name for node in nodes)
-    what = ", ".join(region)
     if obstacle is not None:
-        return (), (Refusal(FAMILY, what, obstacle),)
+        return (), (Refusal(FAMILY, ", ".join(region), obstacle),)
     apart = tuple(_alone(graph, node, target, precision) for node in nodes)
     problem, names = apart[0], nodes[0].inputs
     outputs = nodes[-1].outputs
@@ -103,7 +102,7 @@ def _proposed(
             problem, names = chained(problem, behind), (*names, *node.inputs[1:])
     legal, refusals = chain.candidates(problem, target)
     if not legal:
-        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(each.reason for each in refusals))
+        return (), refused(FAMILY, region, refusals)
     step = ProposedStep(problem, names, outputs, may_share(problem, names, ()), pitched=(0,), reads_apart=READS_APART)
     return (Alternative(region, FAMILY, (step,), chain.predict(problem, legal[0], target), apart),), ()
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
 from bolt_build.families.common.chains import parts
-from bolt_build.families.common.means import averages, is_mean, refuse_format
+from bolt_build.families.common.means import averages, refuse_format
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Reader
 from bolt_build.families.cutlass.epilogue import EpilogueCode, residual
@@ -30,6 +30,7 @@ from bolt_build.families.cutlass.one_product import Kernel, ProductKind, Product
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason
+from bolt_build.graph.chains import is_mean
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.targets import Gpu, Target
