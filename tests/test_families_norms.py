@@ -34,7 +34,7 @@ def block(columns: int = 768, norm: str = "statistic=variance axes=[2] epsilon=1
 def proposed(of: Graph, target: str = "h200") -> tuple[list[Alternative], list[tuple[str, str]]]:
     """What is proposed of both nodes, and why not."""
     found, refusals = FAMILY.propose(of, of.nodes[0], target_named(target), DType.F16)
-    return [a for a in found if len(a.region) > 1], [(r.what, r.reason) for r in refusals if "," in r.what]
+    return [a for a in found if len(a.region) > 1], [(r.what, r.reason) for r in refusals if r.what == "p, n"]
 
 
 def test_both_are_one_step_that_stores_what_others_read() -> None:

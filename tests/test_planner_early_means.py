@@ -191,3 +191,23 @@ def test_other_means_stay(lines: str) -> None:
     before = block(lines)
     result = run(EARLY_GATES, before)
     assert (result.graph, said(result)) == (before, [])
+
+
+@pytest.mark.parametrize(
+    ("mean", "reason"),
+    [
+        (
+            "%m = reduce(%p) mode=mean axes=[3] keepdims=true",
+            "it is over axes [3] of [2, 8, 5, 3], not over all positions of an image alone",
+        ),
+        (
+            "%l = reshape(%p) shape=[2,2,4,15]\n %m = reduce(%l) mode=mean axes=[2,3] keepdims=true",
+            "the reshape in front of it does more than merge positions of what 'p' leaves",
+        ),
+    ],
+)
+def test_a_mean_of_other_positions_of_a_gated_value_stays(mean: str, reason: str) -> None:
+    lines = f'%p = conv(%x, %w) {CONV} // "p"\n %y = mul(%p, %g) // "y"\n {mean} // "m"'
+    before = block(lines, "%y, %m", more=", %g: f32[2,8,1,1]")
+    result = run(EARLY_GATES, before)
+    assert (result.graph, said(result)) == (before, [("m", "declined", reason)])

@@ -70,11 +70,26 @@ def test_so_attention_has_a_mask() -> None:
         (f"{SPLIT}\n %c = mul(%a, %rows)\n {JOINED}", "y"),
         ("%a = reshape(%s) shape=[2,2,6,6]\n %c = add(%a, %a)\n %m = reshape(%c) shape=[4,6,6]", "y"),  # no rows
         (f"{SPLIT}\n %b = add(%a, %rows)\n %c = sigmoid(%b)\n {JOINED}", "y"),
-        (BOTH, "b"),  # the model gives what is between
-        (BOTH.replace("%s)", "%z)").replace("%a =", "%z = sigmoid(%s)\n %a ="), "y"),
     ],
 )
 def test_scores_stay_split_where_something_else_is_done_to_them(masked: str, output: str) -> None:
     before = scored(masked, output)
     result = run(SUM_BIASES, before)
     assert (result.graph, said(result)) == (before, [])
+
+
+@pytest.mark.parametrize(
+    ("masked", "output", "reason"),
+    [
+        (BOTH, "b", "'b' is a graph output"),
+        (
+            BOTH.replace("%s)", "%z)").replace("%a =", "%z = sigmoid(%s)\n %a ="),
+            "y",
+            "the softmax's argument comes from 'z', which is a sigmoid and neither scales nor masks a product",
+        ),
+    ],
+)
+def test_why_biases_are_not_summed_up(masked: str, output: str, reason: str) -> None:
+    before = scored(masked, output)
+    result = run(SUM_BIASES, before)
+    assert (result.graph, said(result)) == (before, [("m", "declined", reason)])

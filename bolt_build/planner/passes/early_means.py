@@ -49,9 +49,10 @@ def _run(graph: Graph, policy: Policy, *, gates: bool) -> PassResult:
             continue
         if editor.type(node.outputs[0]).dtype not in PRECISIONS.values():
             continue
-        if (obstacle := _between(editor, node)) is not None:
-            journal.declined(node.name, obstacle)
-        elif (mean := _mean(editor, node)) is not None:
+        mean = _between(editor, node) or _mean(editor, node)
+        if isinstance(mean, str):
+            journal.declined(node.name, mean)
+        elif mean is not None:
             _take_early(editor, journal, mean, gates=gates)
     return journal.result(editor.finish())
 
@@ -73,25 +74,25 @@ def _gates(editor: GraphEditor, product: Node, value: str) -> tuple[Node, ...]:
     return tuple(node for node in editor.readers(value) if numbers_of(editor, node, value, channel) is not None)
 
 
-def _mean(editor: GraphEditor, node: Node) -> _Mean | None:
-    """What a mean over all positions is of, where that is a product's result that is gated; None of any other."""
+def _mean(editor: GraphEditor, node: Node) -> _Mean | str | None:
+    """What a mean over all positions is of, where that is a product's result that is gated; why it is not over all of
+    them; None of any other."""
     assert isinstance(node.op, Reduce)
     value, moves = node.inputs[0], tuple[Node, ...]()
     move = editor.producer(value)
     if move is not None and isinstance(move.op, Reshape) and editor.not_private(value) is None:
-        before, after = editor.type(move.inputs[0]).shape, editor.type(value).shape
-        if before[:2] != after[:2] or len(after) < 3 or node.op.axes != tuple(range(2, len(after))):
-            return None
         moves, value = (move,), move.inputs[0]
     product = editor.producer(value)
     if product is None or not is_of_points(editor, product) or not _gates(editor, product, value):
         return None
-    if moves and not isinstance(product.op, Conv):
-        return None
-    rank = editor.type(value).rank
-    positions = _positions(product, rank)
-    whole = moves or node.op.axes == positions
-    return _Mean(product, moves, node) if whole and positions else None
+    before, after = editor.type(value).shape, editor.type(node.inputs[0]).shape
+    merges = isinstance(product.op, Conv) and before[:2] == after[:2] and len(after) > 2
+    if moves and not merges:
+        return f"the reshape in front of it does more than merge positions of what '{product.name}' leaves"
+    positions = _positions(product, len(after))
+    if not positions or node.op.axes != positions:
+        return f"it is over axes {list(node.op.axes)} of {list(after)}, not over all positions of an image alone"
+    return _Mean(product, moves, node)
 
 
 def _positions(product: Node, rank: int) -> tuple[int, ...]:

@@ -21,11 +21,13 @@ from bolt_build.schema.recipe import Policy
 
 @dataclass(frozen=True)
 class _Split:
-    """Scores `value` as matrices; the nodes that split them and add to them, and what these add."""
+    """Scores `value` as matrices; the nodes that split them and add to them, and what these add. `obstacle` says why a
+    value between them must stay, None where none must."""
 
     value: str
     nodes: tuple[Node, ...]
     added: tuple[str, ...]
+    obstacle: str | None = None
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -42,7 +44,11 @@ def _summed(editor: GraphEditor, journal: Journal, last: Node) -> None:
     """Adds the sum of what is added to the scores in front of `last`, where they are split there."""
     shape, apart = editor.type(last.outputs[0]).shape, editor.type(last.inputs[0]).shape
     split = _split(editor, last.inputs[0], shape[-2:])
-    if split is None or not split.added or isinstance(scores_of(editor, split.value), str):
+    if split is None or not split.added:
+        return
+    obstacle = split.obstacle or scores_of(editor, split.value)
+    if isinstance(obstacle, str):
+        journal.declined(last.name, obstacle)
         return
     chain = Chain(editor, f"{last.name}.bias")
     total, *others = split.added
@@ -62,18 +68,19 @@ def _summed(editor: GraphEditor, journal: Journal, last: Node) -> None:
 def _split(editor: GraphEditor, value: str, matrix: tuple[int, ...]) -> _Split | None:
     """The scores behind sums, in front of the reshape that splits them."""
     node = editor.producer(value)
-    if node is None or node.epilogue or editor.not_private(value) is not None:
+    if node is None or node.epilogue:
         return None
+    obstacle = editor.not_private(value)
     whole = isinstance(node.op, Reshape) and editor.type(node.inputs[0]).shape[-2:] == matrix
     if whole and editor.type(value).shape[-2:] != matrix:
-        return _Split(node.inputs[0], (node,), ())
+        return _Split(node.inputs[0], (node,), (), obstacle)
     if node.op != Binary("add"):
         return None
     for scores, other in (node.inputs, node.inputs[::-1]):
         if editor.type(scores).shape == editor.type(value).shape:
             found = _split(editor, scores, matrix)
             if found is not None:
-                return _Split(found.value, (*found.nodes, node), (*found.added, other))
+                return _Split(found.value, (*found.nodes, node), (*found.added, other), found.obstacle or obstacle)
     return None
 
 
