@@ -96,9 +96,10 @@ def test_what_is_not_of_few_rows_stays(lines: tuple[str, ...]) -> None:
 
 
 def test_another_reader_or_an_output_needs_all_rows() -> None:
-    for outputs in ("(%y, %m)", "(%y, %z2)"):
+    for outputs, why in (("(%y, %m)", "'m' is a graph output"), ("(%y, %z2)", "'m' is read by 2 nodes")):
         before = layers("%m = tanh(%x)", "%y = " + FIRST.format("%m", 6), "%z2 = neg(%m)", outputs=outputs)
-        assert run(SELECT_EARLY, before).graph == before
+        result = run(SELECT_EARLY, before)
+        assert (result.graph, said(result)) == (before, [("y", "declined", f"stays behind 'm': {why}")])
 
 
 GATED = (

@@ -47,11 +47,18 @@ def test_two_constants_behind_a_gate() -> None:
     ("lines", "outputs"),
     [
         (f"%p = conv(%x, %w) {CONV}\n %a = mul(%p, %g)\n %y = mul(%a, %q)", "%y"),
-        (f"%p = conv(%x, %w) {CONV}\n %a = mul(%p, %g)\n %y = mul(%a, %s)", "%y, %a"),
-        (f"%p = conv(%x, %w) {CONV}\n %a = mul(%p, %g)\n %y = mul(%a, %s)", "%y, %p"),
         (f"%p = conv(%x, %w) {CONV}\n %a = add(%p, %g)\n %y = mul(%a, %s)", "%y"),
     ],
 )
 def test_others_stay(lines: str, outputs: str) -> None:
     before = gated(lines, outputs)
     assert run(FOLD_GATED, before).graph is before
+
+
+@pytest.mark.parametrize("shared", ["a", "p"])
+def test_what_others_read_is_not_scaled(shared: str) -> None:
+    lines = f'%p = conv(%x, %w) {CONV} // "p"\n %a = mul(%p, %g) // "a"\n %y = mul(%a, %s) // "y"'
+    before = gated(lines, f"%y, %{shared}")
+    result = run(FOLD_GATED, before)
+    assert result.graph is before
+    assert said(result) == [("y", "declined", f"'{shared}' is a graph output")]

@@ -119,6 +119,8 @@ def test_other_moves_stay(before: Graph) -> None:
 def test_places_of_huge_images_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = moved(MERGED)
     monkeypatch.setattr(gather_rows, "_MOST", 31)
-    assert run(GATHER_ROWS, before).graph == before
+    result = run(GATHER_ROWS, before)
+    reason = "'x' has 32 rows, and places of at most 31 are kept with the weights"
+    assert (result.graph, said(result)) == (before, [("y", "declined", reason)])
     monkeypatch.setattr(gather_rows, "_MOST", 32)
     assert run(GATHER_ROWS, before).graph != before

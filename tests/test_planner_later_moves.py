@@ -62,9 +62,6 @@ def test_results_are_the_same(lines: tuple[str, ...]) -> None:
     ("lines", "outputs", "why"),
     [
         (("%z = add(%t, %r)",), "(%z)", "'r' is neither a convolution's result nor moved likewise"),
-        (("%z = add(%t, %t)",), "(%z)", None),
-        (("%z = add(%t, %c)",), "(%z, %t)", None),
-        (("%z = add(%t, %c)",), "(%z, %m)", None),
         (("%z = tanh(%t)",), "(%z)", None),
     ],
 )
@@ -74,3 +71,18 @@ def test_what_gains_nothing_stays(lines: tuple[str, ...], outputs: str, why: str
     assert result.graph == before
     expected = [] if why is None else [("z", "declined", f"behind the transpose 't': {why}")]
     assert said(result) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "outputs", "why"),
+    [
+        ("%z = add(%t, %t)", "(%z)", "'z' reads 't' twice"),
+        ("%z = add(%t, %c)", "(%z, %t)", "'t' is a graph output"),
+        ("%z = add(%t, %c)", "(%z, %m)", "'m' is a graph output"),
+    ],
+)
+def test_what_others_read_keeps_arithmetic_behind_the_transpose(line: str, outputs: str, why: str) -> None:
+    before = behind(line, outputs=outputs)
+    result = run(MOVE_LATER, before)
+    assert result.graph == before
+    assert said(result) == [("t", "declined", f"what follows it stays behind it: {why}")]

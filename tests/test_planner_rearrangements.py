@@ -84,6 +84,14 @@ def test_filters_of_one_pixel_follow_each_other_and_the_activation_comes_first()
     agrees(before, result.graph)
 
 
+def test_filters_stay_apart_where_something_else_reads_the_convolution() -> None:
+    before = graph(PIXELS.replace("(%y)", "(%y, %c)"))
+    result = run(MERGE_REARRANGEMENTS, before)
+    reason = "filters that 'u' moves to one pixel stay apart: 'c' is a graph output"
+    assert said(result)[0] == ("c", "declined", reason)
+    agrees(before, result.graph)
+
+
 def test_filters_are_ordered_in_front_of_an_activation_too() -> None:
     before = graph(PIXELS.replace("%s = reshape(%c)", '%r = tanh(%c) // "r"\n  %s = reshape(%r)'))
     result = run(MERGE_REARRANGEMENTS, before)
@@ -332,4 +340,5 @@ def test_a_border_within_steps_stays_a_slice() -> None:
 
 
 def test_a_batch_norm_whose_convolution_has_another_reader_stays() -> None:
-    assert said(run(NORM_EARLY, graph(DECODER.replace("(%y)", "(%y, %c)")))) == []
+    result = run(NORM_EARLY, graph(DECODER.replace("(%y)", "(%y, %c)")))
+    assert said(result) == [("y", "declined", "'c' is a graph output")]

@@ -79,3 +79,17 @@ def test_a_factor_is_read_among_other_channels_unless_its_pixels_are_neighbours_
     found, _ = FAMILY.propose(of, of.nodes[0], target_named("h200"), DType.F16)
     steps = [each.steps[0] for each in found if each.steps[0].problem.inputs[0].format.layout is LAST]
     assert {step.reads_apart[:1] if 0 in step.reads_apart else () for step in steps} == {apart}
+
+
+def test_why_it_does_not_multiply_what_lies_there() -> None:
+    of = graph("""
+        graph g batch=2 (%x: f32[2,9,16]) -> (%y) {
+          const %w: f32[9,24] #
+          const %s: f32[24] #
+          %t = transpose(%x) perm=[0,2,1] // "t"
+          %m = matmul(%t, %w, %s) | mul(%s) // "m"
+          %y = relu(%m) // "y"
+        }""")
+    _, refused = FAMILY.propose(of, of.nodes[1], target_named("h200"), DType.F16)
+    reason = "numbers of one axis each do not follow a product that lies apart"
+    assert {each.reason for each in refused} == {f"as a product of what lies there: {reason}"}

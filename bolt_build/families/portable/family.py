@@ -258,8 +258,11 @@ class Portable(RuleFamily):
         found, refused = super().propose(graph, node, target, precision)
         rule = self._rules[PlacedMatMul]
         for problem in mixing(graph, node, target, precision):
-            if _refuse(rule, problem, target) is None:
+            reason = _refuse(rule, problem, target)
+            if reason is None:
                 found = (*found, self._alternative(rule, node, problem, target))
+            else:
+                refused = (*refused, Refusal(self.name, node.name, f"as a product of what lies there: {reason}"))
         offers: list[tuple[tuple[str, ...], ProposedStep, tuple[KernelProblem, ...]]] = []
         if (both := squeezed(graph, node, target, precision)) is not None:
             chain, problem, apart = both

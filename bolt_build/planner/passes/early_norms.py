@@ -39,12 +39,18 @@ def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
     conv = editor.producer(value)
     if conv is None or not isinstance(conv.op, Conv):
         return
-    if (obstacle := weight_obstacle(editor, conv)) is not None:
+    between = (value, *(name for move in moves for name in move.outputs))
+    obstacle = next(filter(None, map(editor.not_private, between)), None) or weight_obstacle(editor, conv)
+    if obstacle is not None:
         journal.declined(node.name, obstacle)
         return
     parameters = [editor.constant(name) for name in node.inputs[1:]]
     channels = _channels(editor, moves)
-    if channels is None or any(array is None for array in parameters):
+    if channels is None:
+        journal.declined(node.name, f"a channel of '{conv.name}' is part of several behind its movements")
+        return
+    if any(array is None for array in parameters):
+        journal.declined(node.name, "its parameters are not constant")
         return
     inputs = [value]
     for name, array in zip(node.inputs[1:], parameters, strict=True):
@@ -64,19 +70,19 @@ def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
 
 
 def _moves(editor: GraphEditor, value: str) -> list[Node]:
-    """What moves a value that nothing else reads, the first first: a reshape, a transpose and a reshape, and what cuts
-    pixels off behind them."""
+    """What moves a value, the first first: a reshape, a transpose and a reshape, and what cuts pixels off behind
+    them; nothing where it is not moved so."""
     found: list[Node] = []
     wanted: tuple[type, ...] = (Slice, Reshape, Transpose, Reshape)
     if (last := editor.producer(value)) is not None and not isinstance(last.op, Slice):
         wanted = wanted[1:]
     for kind in wanted:
         node = editor.producer(value)
-        if node is None or not isinstance(node.op, kind) or node.epilogue or editor.not_private(value) is not None:
+        if node is None or not isinstance(node.op, kind) or node.epilogue:
             return []
         found.insert(0, node)
         (value,) = node.inputs
-    return found if editor.not_private(value) is None else []
+    return found
 
 
 def _channels(editor: GraphEditor, moves: list[Node]) -> Array | None:

@@ -35,7 +35,11 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         source = editor.producer(node.inputs[0])
         axes = tuple(axis for axis, count in enumerate(taken.count) if count != editor.type(node.inputs[0]).shape[axis])
-        if source is None or editor.not_private(node.inputs[0]) is not None:
+        if source is None:
+            continue
+        if (obstacle := editor.not_private(node.inputs[0])) is not None:
+            if _is_of_rows(editor, source, axes):
+                journal.declined(node.name, f"stays behind '{source.name}': {obstacle}")
             continue
         sides = _sides(editor, source, taken)
         if not sides and not _is_of_rows(editor, source, axes):

@@ -33,7 +33,8 @@ def _fold(editor: GraphEditor, journal: Journal, node: Node) -> None:
     if found is None:
         return
     gate, product, scale = found
-    if (obstacle := weight_obstacle(editor, product)) is not None:
+    obstacle = next(filter(None, map(editor.not_private, (*gate.outputs, *product.outputs))), None)
+    if (obstacle := obstacle or weight_obstacle(editor, product)) is not None:
         journal.declined(node.name, obstacle)
         return
     (value,) = product.outputs
@@ -48,20 +49,14 @@ def _fold(editor: GraphEditor, journal: Journal, node: Node) -> None:
 
 def _gated(editor: GraphEditor, node: Node) -> tuple[Node, Node, Array] | None:
     """The gate in front of a multiplication by a constant of each channel or of all, the product that it gates, and the
-    constant; None where there is none, or others read what lies between."""
+    constant; None where there is none."""
     at = next((index for index, name in enumerate(node.inputs) if editor.is_constant(name)), None)
     gate = None if at is None else editor.producer(node.inputs[1 - at])
-    if (
-        at is None
-        or gate is None
-        or gate.op != _MUL
-        or gate.epilogue
-        or editor.not_private(gate.outputs[0]) is not None
-    ):
+    if at is None or gate is None or gate.op != _MUL or gate.epilogue:
         return None
     for value in gate.inputs:
         product = editor.producer(value)
-        if product is None or not isinstance(product.op, Conv | MatMul) or editor.not_private(value) is not None:
+        if product is None or not isinstance(product.op, Conv | MatMul):
             continue
         type_ = editor.type(value)
         axis, constant = channel_axis(product, type_), editor.constant(node.inputs[at])

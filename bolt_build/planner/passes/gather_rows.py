@@ -27,12 +27,19 @@ _MOST = 1 << 21
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(GATHER_ROWS.name)
+    declined: set[str] = set()
     for old in reversed(editor.nodes()):
         node = editor.node(old.name)
         if node is None or not _is_move(editor, node):
             continue
         for nodes, source in reversed(_chains(editor, node)):
-            if _steps(nodes) > 1 and (places := _places(editor, nodes, source)) is not None:
+            if _steps(nodes) < 2:
+                continue
+            places = _places(editor, nodes, source)
+            if isinstance(places, str) and node.name not in declined:
+                journal.declined(node.name, places)
+                declined |= {each.name for each in nodes}
+            elif places is not None and not isinstance(places, str):
                 _replace(editor, journal, nodes, source, places)
                 break
     return journal.result(editor.finish())
@@ -69,15 +76,17 @@ def _steps(nodes: list[Node]) -> int:
     return sum(not isinstance(node.op, Reshape) for node in nodes)
 
 
-def _places(editor: GraphEditor, nodes: list[Node], source: str) -> Array | None:
-    """Which row of an image of `source` each row of an image of the chain's end is; None where they are no whole rows,
-    or not the same in every image."""
+def _places(editor: GraphEditor, nodes: list[Node], source: str) -> Array | str | None:
+    """Which row of an image of `source` each row of an image of the chain's end is; why these are too many; None where
+    they are no whole rows, or not the same in every image."""
     type_, end = editor.type(source), editor.type(nodes[0].outputs[0])
     images, width = type_.shape[0], type_.shape[-1]
-    if not type_.elements or width * type_.dtype.nbytes < _LEAST or type_.elements // width > _MOST:
+    if not type_.elements or width * type_.dtype.nbytes < _LEAST:
         return None
     if end.shape[0] % images or editor.is_constant(source):
         return None
+    if type_.elements // width > _MOST:
+        return f"'{source}' has {type_.elements // width} rows, and places of at most {_MOST} are kept with the weights"
     rows = {source: np.arange(type_.elements // width).reshape(*type_.shape[:-1], 1)}
     for node in reversed(nodes):
         moved = _moved(node, rows, width)

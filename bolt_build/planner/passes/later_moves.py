@@ -24,8 +24,11 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         product = None if node is None else editor.producer(node.inputs[0])
         if node is None or not _moves_channels(node) or product is None or not isinstance(product.op, MatMul):
             continue
-        if editor.not_private(product.outputs[0]) is None:
+        obstacle = editor.not_private(product.outputs[0]) or editor.not_private(node.outputs[0])
+        if obstacle is None:
             _sink(editor, journal, node)
+        elif any(isinstance(reader.op, Binary) for reader in editor.readers(node.outputs[0])):
+            journal.declined(node.name, f"what follows it stays behind it: {obstacle}")
     return journal.result(editor.finish())
 
 

@@ -35,19 +35,25 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         front, behind = editor.producer(node.inputs[0]), editor.readers(node.outputs[0])
         if front is None or not _turns(front, _LAST) or len(behind) != 1 or not _turns(behind[0], _BACK):
             continue
-        if any(editor.not_private(value) is not None for value in (front.outputs[0], node.outputs[0])):
-            continue
-        weights = editor.constant(node.inputs[1])
-        if (
-            weights is None
-            or weights.ndim != 2
-            or max(weights.shape) > MOST
-            or not editor.type(node.inputs[0]).elements
-        ):
+        if (obstacle := _obstacle(editor, node, front)) is not None:
+            journal.declined(node.name, obstacle)
             continue
         _mix(editor, node, front, behind[0])
         journal.did(node.name, "made a convolution", "it mixes planes where they lie")
     return journal.result(editor.finish())
+
+
+def _obstacle(editor: GraphEditor, node: Node, front: Node) -> str | None:
+    """Why a product between both turns is no convolution over planes; None where it is one."""
+    for value in (front.outputs[0], node.outputs[0]):
+        if (obstacle := editor.not_private(value)) is not None:
+            return obstacle
+    weights = editor.constant(node.inputs[1])
+    if weights is None or weights.ndim != 2:
+        return f"'{node.inputs[1]}' is no constant matrix"
+    if max(weights.shape) > MOST:
+        return f"it mixes {weights.shape[0]} by {weights.shape[1]} heads, and kernels of few planes take {MOST} at most"
+    return None if editor.type(node.inputs[0]).elements else "there is nothing to mix"
 
 
 def _turns(node: Node, perm: tuple[int, ...]) -> bool:

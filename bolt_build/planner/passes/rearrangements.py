@@ -19,6 +19,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.rearrange import Rearrange, axes_of
 from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
+from bolt_build.planner.passes.channels import weight_obstacle
 from bolt_build.planner.passes.epilogues import IN_KERNEL
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
@@ -106,8 +107,11 @@ def _ordered(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -
         return node, op
     conv = front[0]
     assert isinstance(conv.op, Conv)
-    constants = all(map(editor.is_constant, conv.inputs[1:]))
-    if conv.op.groups > 1 or not constants or any(editor.not_private(each.outputs[0]) for each in front):
+    obstacle = next(filter(None, (editor.not_private(each.outputs[0]) for each in front)), None)
+    if (obstacle := weight_obstacle(editor, conv) or obstacle) is None and conv.op.groups > 1:
+        obstacle = f"'{conv.name}' has groups"
+    if obstacle is not None:
+        journal.declined(conv.name, f"filters that '{node.name}' moves to one pixel stay apart: {obstacle}")
         return node, op
     places = [*range(cut[1][0]), *order, *range(cut[1][-1] + 1, len(op.split))]
     extents, turned = [op.split[axis] for axis in cut[1]], [axis - cut[1][0] for axis in order]

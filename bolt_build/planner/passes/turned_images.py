@@ -35,19 +35,26 @@ _BROADCAST = Binary | Where | Quantize | Dequantize | FakeQuantize
 
 @dataclass(frozen=True)
 class _Region:
-    """Nodes between transposes, in order, and how many transposes fewer there are where their axes are turned."""
+    """Nodes between transposes, in order, and how many transposes fewer there are where their axes are turned; None
+    where no convolution is beside them."""
 
     nodes: tuple[Node, ...]
-    saved: int
+    saved: int | None
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(TURN_IMAGES.name)
     for region in _regions(editor):
+        if region.saved is None:
+            continue
+        first = region.nodes[0].name
         if region.saved > 0:
             _turn(editor, region)
             reason = f"channels are second, as convolutions have them: {region.saved} transposes fewer"
-            journal.did(region.nodes[0].name, f"turned with {len(region.nodes) - 1} others", reason)
+            journal.did(first, f"turned with {len(region.nodes) - 1} others", reason)
+        else:
+            more = f"{-region.saved} transposes more" if region.saved else "as many transposes"
+            journal.declined(first, f"with channels second there would be {more}")
     return journal.result(editor.finish())
 
 
@@ -74,8 +81,8 @@ def _is_image(editor: GraphEditor, value: str) -> bool:
     return editor.type(value).rank >= _LEAST_RANK
 
 
-def _saved(editor: GraphEditor, nodes: Sequence[Node]) -> int:
-    """How many transposes fewer there are where `nodes` are turned; 0 where no convolution is beside them."""
+def _saved(editor: GraphEditor, nodes: Sequence[Node]) -> int | None:
+    """How many transposes fewer there are where `nodes` are turned; None where no convolution is beside them."""
     inside = {node.name for node in nodes}
     saved, convolved = 0, False
     for value in _given(editor, nodes):
@@ -95,7 +102,7 @@ def _saved(editor: GraphEditor, nodes: Sequence[Node]) -> int:
         convolved = convolved or any(_convolves(each) for back in backs for each in editor.readers(back.outputs[0]))
         if not _is_thin(editor, value):
             saved += len(backs) - (len(others) > len(backs) or editor.is_output(value))
-    return saved if convolved else 0
+    return saved if convolved else None
 
 
 def _given(editor: GraphEditor, nodes: Sequence[Node]) -> list[str]:
