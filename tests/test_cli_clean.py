@@ -10,8 +10,11 @@ from build_graphs import plan_of, shell
 
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import save_plan_file
+from bolt_build.build.written_model import written_model
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
+from bolt_build.graph import zoo
+from bolt_build.schema.load import load_recipe
 
 RECIPE = "bolt: 1\nmodel: {zoo: resnet18}\ntargets: {host: , t4: }\n"
 OUTPUT = Path("generated")
@@ -125,6 +128,24 @@ def test_output_of_recipes_that_are_gone_renamed_or_changed(capsys: pytest.Captu
     assert targets() == ["broken/host", "fewer/host"]
     assert sorted(path.name for path in OUTPUT.iterdir()) == ["broken", "fewer"]
     assert said(capsys, "--orphaned") == ""
+
+
+def test_a_model_that_was_only_planned_with_goes_with_its_recipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of `explore --predict`: no target was built, so the model's stamp says whose it is."""
+    monkeypatch.setattr(zoo, "write", lambda name, path, change=None: path.write_bytes(b"model"))
+    for name in ("gone", "stays"):
+        Path(f"{name}.yaml").write_text(RECIPE)
+        place = RecipeDirectory(OUTPUT / name)
+        written_model(load_recipe(Path(f"{name}.yaml")), (), place, lambda text: None)
+        place.exploration.write_text("[]")
+    Path("gone.yaml").unlink()
+    line = "generated/gone/model.onnx: gone.yaml is not there any more\n"
+    assert said(capsys, "--orphaned", "--target", "host", "-n") == ""
+    assert said(capsys, "--orphaned", "-n") == f"would remove {line}"
+    assert said(capsys, "--orphaned") == f"removed {line}"
+    assert [path.name for path in OUTPUT.iterdir()] == ["stays"]
 
 
 def test_a_recipe_is_looked_for_beside_the_output_too(

@@ -1,4 +1,5 @@
-"""Which recipe made a target's directory, as the copy that planning left in it says."""
+"""Which recipe made a target's directory, as the copy that planning left in it says, or the model of a recipe that
+none was planned for."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.layout import TargetDirectory
+from bolt_build.build.layout import RecipeDirectory, TargetDirectory
+from bolt_build.build.written_model import wanted_by
 from bolt_build.errors import Diagnostic
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.variants import split_variant
@@ -32,9 +34,21 @@ def origin(target: TargetDirectory) -> Origin | None:
         path, name = str(planned["path"]), str(planned["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return _origin(path, name, Path(os.path.abspath(target.path)).parents[2])
+
+
+def model_origin(directory: RecipeDirectory) -> Origin | None:
+    """What had the model in a recipe's directory written; None where there is none, or where that cannot be told."""
+    path = wanted_by(directory)
+    return (
+        None if path is None else _origin(path, directory.path.name, Path(os.path.abspath(directory.path)).parents[1])
+    )
+
+
+def _origin(path: str, name: str, beside: Path) -> Origin:
+    """`beside` is the folder where the output lies."""
     file, variant = split_variant(path)
-    output = Path(os.path.abspath(target.path)).parents[2]
-    places = (place for place in (Path(file), output / file) if os.path.lexists(place))
+    places = (place for place in (Path(file), beside / file) if os.path.lexists(place))
     return Origin(file, variant, name, next(places, None))
 
 

@@ -35,7 +35,7 @@ class _Stamp:
     """What `model.onnx` of a recipe's directory was written from.
 
     `source` names the model and what is changed of it, `code` is the digest of what writes it. `base` are the files of
-    the recipe's own model. Writing it took `seconds`.
+    the recipe's own model. Writing it took `seconds`. `recipe` is the path of the recipe that wanted it last.
     """
 
     source: str
@@ -43,12 +43,19 @@ class _Stamp:
     file: FileStamp
     base: tuple[FileStamp, ...] = ()
     seconds: float | None = field(default=None, metadata=UNSAID)
+    recipe: str | None = field(default=None, metadata=UNSAID)
 
 
 def known_base(directory: RecipeDirectory) -> tuple[FileStamp, ...]:
     """Stamps of the files that the model in `directory` was made from, none where that is not known."""
     known = _load(directory)
     return () if known is None else known.base
+
+
+def wanted_by(directory: RecipeDirectory) -> str | None:
+    """Path of the recipe for which the model in `directory` was written, None where that is not known."""
+    known = _load(directory)
+    return None if known is None else known.recipe
 
 
 def written_model(
@@ -66,11 +73,11 @@ def written_model(
     """
     path, source, code, known = directory.zoo_model, _source(recipe, base), _code(recipe), _load(directory)
     if known is not None and (known.source, known.code) == (source, code):
-        if untouched(known.file):
+        if untouched(known.file) and known.recipe == recipe.path:
             return known.file
         found = stamp(path) if path.is_file() else None
         if found is not None and found.digest == known.file.digest:
-            return _save(directory, replace(known, file=found, base=base))
+            return _save(directory, replace(known, file=found, base=base, recipe=recipe.path))
     text, started = f"writing {_named(recipe)} to {path}", time.monotonic()
     if begin is None:
         say(text)
@@ -85,7 +92,8 @@ def written_model(
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        return _save(directory, _Stamp(source, code, stamp(path), base, round(time.monotonic() - started, 3)))
+        seconds = round(time.monotonic() - started, 3)
+        return _save(directory, _Stamp(source, code, stamp(path), base, seconds, recipe.path))
 
 
 def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:

@@ -71,9 +71,11 @@ def _recipes(args: argparse.Namespace) -> list[Recipe]:
 def _clean_orphans(options: BuildOptions, args: argparse.Namespace) -> list[Cleaned]:
     found = []
     for orphan in orphans(options.output):
-        if options.targets and orphan.target.path.name.removesuffix(TUNING) not in options.targets:
+        targets = [] if orphan.target is None else [orphan.target]
+        names = [target.path.name.removesuffix(TUNING) for target in targets]
+        if options.targets and not set(names) & set(options.targets):
             continue
-        found.append(clean_targets(orphan.recipe, [orphan.target], options, pretend=args.dry_run))
+        found.append(clean_targets(orphan.recipe, targets, options, pretend=args.dry_run))
         _say(found[-1], args, f": {orphan.reason}")
     return found
 
