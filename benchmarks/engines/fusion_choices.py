@@ -42,10 +42,10 @@ from benchmarks.engines.fusion_plans import (
     Planned,
     engines_of,
     plan_all,
+    without_engines,
     write_recipe,
     write_tuning_recipe,
 )
-from benchmarks.tuning.gpu_whole_engine import without_engines
 from bolt_build.bench.replays import Entrant, Turns, measured_in_turns
 
 NOTEWORTHY = 0.08

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from benchmarks.engines.fusion_models import BATCH, GROUPS, Model
 from bolt_build.build.builder import BuildOptions
 from bolt_build.digest import digest
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.lockfile.reading import Lock, load_lock, lock_text
 from bolt_build.planner.parameters import count_parameters
 from bolt_build.report.chains import ShownChain
 from bolt_build.report.explainer import explain
@@ -70,6 +71,12 @@ def write_recipe(engine: Engine, folder: Path, target: str, batch: int) -> Path:
         f"tuning: {{lock: {lock or 'null'}}}\nverify: {{samples: 1}}\n"
     )
     return path
+
+
+def without_engines(lock: Path, to: Path) -> None:
+    """The lock with each problem's winner and nothing of whole engines, whose plans its covers may be."""
+    targets = tuple(replace(target, engines=(), covers=()) for target in load_lock(lock).targets)
+    to.write_text(lock_text(Lock(targets)))
 
 
 def write_tuning_recipe(folder: Path, target: str, candidates: int) -> Path:
