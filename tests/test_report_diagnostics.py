@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.report.diagnostics import MOST_SHOWN, as_json, render
 
@@ -131,3 +133,14 @@ def test_of_many_the_errors_are_shown_first_and_the_rest_is_counted() -> None:
     ]  # fmt: skip
     assert [each["message"] for each in as_json([*notes, *errors])[-2:]] == ["error 1", "2 notes more are not shown"]
     assert render([*notes, errors[0]], color=False).endswith("note[more]: 1 note more is not shown\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("no such lock or directory", "lock: error[x]: no such lock or directory\n"),
+        ("'lock' is no directory", "error[x]: 'lock' is no directory\n"),
+    ],
+)
+def test_a_subject_is_named_once_and_no_word_of_the_message_stands_for_it(message: str, shown: str) -> None:
+    assert render([Diagnostic("x", message, subject="lock")], color=False) == shown

@@ -162,3 +162,8 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_compiled(
     assert (code, out) == (3, "")
     assert said == (f"error[not-a-file]: cannot write {Path.cwd()}/folder: it is a folder\n  hint: name a file in it\n")
     assert list(Path("folder").iterdir()) == []
+    code, out, said = tune(capsys, *asked, option, "/proc/b.tar")  # where nothing can be made
+    assert (code, out) == (4, "")
+    assert said == (
+        "error[file-trouble]: /proc/b.tar: No such file or directory\n  hint: name a file in a folder of your own\n"
+    )

@@ -75,8 +75,8 @@ def _shown(diagnostics: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
 
 def _one(diagnostic: Diagnostic, lines_of: Callable[[str], tuple[str, ...]], color: bool) -> str:
     mark, subject = diagnostic.mark, diagnostic.subject
-    if subject is not None and re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", diagnostic.message):
-        subject = None  # it is named already
+    if subject is not None and _names(diagnostic.message, subject):
+        subject = None
     where = printable(f"{mark.file}:{mark.line}:{mark.column}: " if mark else f"{subject}: " if subject else "")
     about = printable(f"{subject}: ") if mark and subject else ""
     word = _paint(f"{diagnostic.severity}[{diagnostic.code}]", _COLORS.get(diagnostic.severity, ""), color)
@@ -85,6 +85,12 @@ def _one(diagnostic: Diagnostic, lines_of: Callable[[str], tuple[str, ...]], col
     if mark is None or line is None:
         return text + (f"  hint: {printable(diagnostic.hint)}\n" if diagnostic.hint else "")
     return text + _snippet(mark, line, diagnostic, color)
+
+
+def _names(message: str, subject: str) -> bool:
+    """Whether the message has the subject already. What could be a word of the message counts in quotes alone."""
+    around = "'" if subject.isalpha() else ""
+    return re.search(rf"(?<!\w){around}{re.escape(subject)}{around}(?!\w)", message) is not None
 
 
 def _snippet(mark: Mark, line: str, diagnostic: Diagnostic, color: bool) -> str:

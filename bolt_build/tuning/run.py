@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -143,8 +142,8 @@ def _check_writable(path: Path) -> None:
 
 
 def _try_to_write(path: Path) -> None:
-    """Make and remove a file beside `path`. Raises OSError."""
+    """Make and remove a file beside `path`. Raises OSError with a name that `told` knows for the file's own."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, trial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    os.unlink(trial)
+    trial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    trial.touch()
+    trial.unlink()
