@@ -210,16 +210,18 @@ def seconds_of(shape: Shape, load: Load, blocks: int, run: int, target: Target) 
     return limited_by(shape, replace(load, read=load.read * run), blocks, busiest * run * load.busy, target, waits)
 
 
-def limited_by(shape: Shape, load: Load, blocks: int, computed: float, target: Target, waits: float = _BEGIN) -> float:
+def limited_by(
+    shape: Shape, load: Load, blocks: int, computed: float, target: Target, waits: float = _BEGIN, launch: float = 1.0
+) -> float:
     """Predicted time of `blocks` blocks that compute for `computed` seconds and wait for `waits`, each of which reads
-    `load.read` bytes; and a launch."""
+    `load.read` bytes; and the part `launch` of a launch."""
     gpu = gpu_of(target)
     memory = shape.nbytes / target.bandwidth
     halos = (load.read * blocks + shape.nbytes - shape.input_bytes) / (_L2 * target.bandwidth)
     # The last blocks have the memory to themselves, but not all multiprocessors ask it for something.
     busiest = ceil(blocks / gpu.sms)
     uneven = 1 + 0.5 * (busiest * gpu.sms / blocks - 1) if blocks > gpu.sms else 1 + 0.25 * (gpu.sms / blocks - 1)
-    return norm((memory * min(uneven, 2.0), halos, computed, waits)) + target.launch_seconds
+    return norm((memory * min(uneven, 2.0), halos, computed, waits)) + launch * target.launch_seconds
 
 
 def norm(seconds: tuple[float, ...]) -> float:
