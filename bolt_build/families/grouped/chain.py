@@ -137,10 +137,16 @@ Tile = ChainTile | InvertedTile | ExpandedTile
 
 
 def tiles(chain: ChainShape) -> tuple[Tile, ...]:
-    """The tiles that may be some for a chain."""
+    """The tiles that may be some for a chain, in the order in which they are tried."""
     if not chain.given:
         return tuple(chain_tiles(chain))
     return tuple(inverted_tiles(chain) if chain.results else expanded_tiles(chain))
+
+
+@functools.lru_cache(maxsize=64)
+def _some(chain: ChainShape) -> frozenset[Tile]:
+    """The same to look one up in: each candidate of a lock or a record is asked about."""
+    return frozenset(tiles(chain))
 
 
 def tile_of(candidate: Candidate) -> Tile:
@@ -203,7 +209,7 @@ def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Targe
         return reason
     chain = chain_shape(problem)
     readable = stated.is_read(lambda each: _read(problem, each), candidate)
-    if not readable or _read(problem, candidate)[0] not in tiles(chain) or candidate.settings:
+    if not readable or _read(problem, candidate)[0] not in _some(chain) or candidate.settings:
         return f"{candidate} is none of its candidates"
     if (reason := _read(problem, candidate)[0].refuse(chain, gpu_of(target))) is not None:
         return reason

@@ -210,7 +210,7 @@ class ExpandedTile(SlabTile):
     @cached_property
     def front(self) -> InvertedTile:
         """What expands the halo, as a tile; sums of no product are behind it."""
-        return InvertedTile(*(getattr(self, each.name) for each in fields(self)))
+        return InvertedTile(self.rows, self.columns, self.pairs, self.across, self.slab, self.parts, self.halos)
 
     def n(self, chain: ChainShape) -> int:
         """Runs of eight results of a product behind: none."""

@@ -3,12 +3,13 @@ are offered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, Refusal, StepCode, StepExpressions
 from bolt_build.families.common.text_form import Named
-from bolt_build.families.grouped.kind import FAMILY, Offer, gpu_of
+from bolt_build.families.grouped.kind import FAMILY, gpu_of
 from bolt_build.targets import Gpu, Target
 
 _MOST = 24
@@ -77,17 +78,30 @@ def fastest(
 ) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
     """The fastest tiles by prediction, first one of each extent and then others with the same; and why more are none,
     each reason once."""
-    found, reasons = list[tuple[Offer, tuple[int, ...]]](), dict[str, Refusal]()
+    legal, reasons = list[tuple[float, SortTile[Any]]](), dict[str, Refusal]()
+    gpu = gpu_of(target)
     for tile in tiles:
-        if (reason := tile.refuse(what, gpu_of(target))) is None:
-            found.append((Offer(tile.seconds(what, target), Candidate(FAMILY, tile.parameters)), tile.extent))
-        else:
-            reasons.setdefault(reason, Refusal(FAMILY, f"tile {tile}", reason))
-    found.sort(key=lambda each: (each[0].seconds, str(each[0].candidate)))
-    leading: dict[tuple[int, ...], Offer] = {}
-    others = []
-    for offer, extent in found:
-        if leading.setdefault(extent, offer) != offer:
-            others.append(offer)
-    offers = (*leading.values(), *others)[:_MOST]
-    return tuple(offer.candidate for offer in offers), tuple(reasons.values())
+        if (reason := tile.refuse(what, gpu)) is None:
+            legal.append((tile.seconds(what, target), tile))
+        elif reason not in reasons:
+            reasons[reason] = Refusal(FAMILY, f"tile {tile}", reason)
+    leading, others = dict[tuple[int, ...], Candidate](), list[Candidate]()
+    for tile in _in_order(legal):
+        if tile.extent not in leading:
+            leading[tile.extent] = _candidate(tile)
+        elif len(others) < _MOST:
+            others.append(_candidate(tile))
+    return (*leading.values(), *others)[:_MOST], tuple(reasons.values())
+
+
+def _candidate(tile: SortTile[Any]) -> Candidate:
+    return Candidate(FAMILY, tile.parameters)
+
+
+def _in_order(legal: list[tuple[float, SortTile[Any]]]) -> Iterator[SortTile[Any]]:
+    """The fastest first. Texts, which decide between tiles of the same time, are asked for only there: there are
+    hundreds of tiles, of which few are offered."""
+    legal.sort(key=lambda each: each[0])
+    for _, alike in groupby(legal, key=lambda each: each[0]):
+        first, *more = (tile for _, tile in alike)
+        yield from sorted((first, *more), key=lambda tile: str(_candidate(tile))) if more else (first,)

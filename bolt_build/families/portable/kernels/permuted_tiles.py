@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -155,12 +156,18 @@ def are_apart(cut: Sequence[int], near: Sequence[int]) -> bool:
 
 def conflicts(side: Side, nbytes: int) -> float:
     """Accesses to shared memory that one of a warp takes, in the mean of some warps."""
+    (_, first), *others = side.loops
+    return _met((first * side.lanes, *(step for _, step in others)), side.box, nbytes)
+
+
+@functools.lru_cache(maxsize=4096)
+def _met(steps: tuple[int, ...], box: tuple[int, ...], nbytes: int) -> float:
+    """The same of threads that lie so far apart: copies of other extents ask again."""
     wide = max(BANK_BYTES, nbytes)
     threads, banks = WARP * BANK_BYTES // wide, BANKS * BANK_BYTES // wide
     places = [0]
-    for inner, ((_, step), box) in enumerate(zip(side.loops, side.box, strict=True)):
-        apart = step * (1 if inner else side.lanes)
-        places = [place + index * apart for index in range(box) for place in places]
+    for step, many in zip(steps, box, strict=True):
+        places = [place + index * step for index in range(many) for place in places]
     found = list[int]()
     for first in range(0, max(1, len(places) - threads + 1), 2 * threads):
         met = [0] * banks
