@@ -4,6 +4,14 @@ how their labels begin: other tiles and shapes of the same forms, which `pytest 
 from __future__ import annotations
 
 FURTHER = (
+    "image-13-cutlass-128x128x64xpingpong-f16/channels_last-f16/channels_last",
+    "kept-3x3+leaky_relu-cutlass-64x64x64xpingpongx2x1",
+    "prologue-cutlass-128x128x64xpingpongxaffine-f16/channels_last-f16/channels_last",
+    "deep-gate-residual-cutlass-64x128x64xpingpongx2xgatex2-f16/channels_last-f16/channels_last",
+    "prenorm-far-cutlass-192x192x64xcooperativex1-f16/row-f16/row",
+    "channels-3x3-cutlass-64x64x64x32x32x5",
+    "at-rows-ragged-attention-persistentx",
+    "rows-pool-stem+max3-cutlass-16x16x4xturnsx3x1-f16/channels_last-f16/channels_last-rows72",
     "image-7-cutlass-128x128x64xpingpong-f16/channels_last-f16/channels_last",
     "image-many-cutlass-128x32x64xpingpongx2x1-f16/channels_last-f16/channels_last",
     "image-time-cutlass-64x64x64xpingpong-f16/channels_last-f16/channels_last",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from graph_models import model, node, saved, tensor
 from onnx import TensorProto
+from shared_folders import SharedFolder
 from test_gpu_tune import bolt
 
 from bolt_build import emulator
@@ -33,12 +34,21 @@ SAID = "step {} of batch 2, many 3: one of its indices lay outside of an axis an
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Path:
+def folder(shared_folder: SharedFolder, cache_home: Path) -> Path:
+    """Of the engine, built once a run of the tests."""
     if probe(("nvcc", "cutlass")).diagnostics():
         pytest.skip("needs nvcc and CUTLASS")
-    place = tmp_path_factory.mktemp("indices")
     # The engine finds the emulated runtime among what is loaded.
     ctypes.CDLL(str(emulator.library(emulated.FOLDER)), ctypes.RTLD_GLOBAL)
+    with shared_folder("emulated-indices") as place:
+        built = place / "built"
+        if not built.exists():
+            built.write_text(build(place, cache_home))
+        return Path(built.read_text())
+
+
+def build(place: Path, cache_home: Path) -> str:
+    """The engine's directory."""
     nodes = [
         node("Gather", "table places", "y", "taken", axis=0),
         node("Gather", "words at", "w", "words", axis=0),
@@ -51,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Path:
     (place / "taken.yaml").write_text(RECIPE)
     (target,) = bolt(place, "emulate", "taken.yaml", cache=emulated.cache_with_runtime(cache_home))["targets"]
     assert target["verified"]
-    return Path(target["directory"])
+    return str(target["directory"])
 
 
 @pytest.fixture

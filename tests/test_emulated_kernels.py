@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import emulated
 import numpy as np
 import pytest
 from emulated_further import FURTHER, FURTHER_IN_BF16
-from emulated_labels import IN_BF16, LABELS, OFTEN, SHUFFLED_ALONE
+from emulated_labels import IN_BF16, LABELS, SHUFFLED_ALONE
+from emulated_library import chosen, of_every_run
 from families_harness import Layer, values_of
-from gpu_bf16 import in_bf16
-from gpu_harness import Library, Trial
-from gpu_layers import small_trials
+from gpu_harness import Library
 from hard_rows import KINDS, kinds, row
 from hypothesis import example, given, settings
 from shared_folders import SharedFolder
@@ -23,28 +20,15 @@ from shared_folders import SharedFolder
 from bolt_build.graph.ir import Array
 
 
-def chosen(labels: Sequence[str], in_bf16_too: Sequence[str]) -> list[Trial]:
-    known = small_trials(OFTEN if labels is LABELS else (*labels, *in_bf16_too))
-    found = [
-        next(trial for name, trial in known.items() if name.startswith(label)) for label in (*labels, *in_bf16_too)
-    ]
-    return found[: len(labels)] + [in_bf16(trial) for trial in found[len(labels) :]]
-
-
-def compiled(shared_folder: SharedFolder, name: str, labels: Sequence[str], in_bf16_too: Sequence[str]) -> Library:
-    # The long run has kernels as engines have them.
-    calls = emulated.SOON_COMPILED if labels is LABELS else ()
-    return emulated.kernel_library(name, lambda: chosen(labels, in_bf16_too), shared_folder, calls)
-
-
 @pytest.fixture(scope="module")
 def library(shared_folder: SharedFolder) -> Library:
-    return compiled(shared_folder, "emulated-kernels", LABELS, IN_BF16)
+    return of_every_run(shared_folder)
 
 
 @pytest.fixture(scope="module")
 def further(shared_folder: SharedFolder) -> Library:
-    return compiled(shared_folder, "further-kernels", FURTHER, FURTHER_IN_BF16)
+    # The long run has kernels as engines have them.
+    return emulated.kernel_library("further-kernels", lambda: chosen(FURTHER, FURTHER_IN_BF16), shared_folder)
 
 
 RUNS = [
