@@ -41,7 +41,8 @@ def test_the_order_is_this() -> None:
         "remove-dead", "fold-constants", "remove-copies", "reshape-gathers", "merge-moves", "merge-slices",
         "remove-copies", "merge-duplicates", "expand-late", "broadcast", "scale-sums", "fake-quantise",
         "move-integers", "fold-pads", "fold-crops", "reduce-whole-windows", "recognise-activations",
-        "recognise-norms", "recognise-group-norms", "recognise-rotary", "sum-biases", "recognise-attention",
+        "recognise-norms", "recognise-group-norms", "recognise-rotary", "batch-parts", "sum-biases",
+        "recognise-attention",
         "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads", "norm-early", "norm-parts",
         "fold-batch-norm", "fold-affine", "merge-branches", "add-stacked", "gate-sums", "move-later", "fold-affine",
         "fold-forward", "merge-duplicates", "remove-dead", "early-means", "early-means", "fold-gated",
@@ -94,7 +95,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "there are remove-dead, fold-constants, remove-copies, reshape-gathers, merge-moves, merge-slices, "
         "merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, move-integers, fold-pads, "
         "fold-crops, reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, "
-        "recognise-rotary, sum-biases, "
+        "recognise-rotary, batch-parts, sum-biases, "
         "recognise-attention, turn-images, norm-early, norm-parts, fold-batch-norm, fold-affine, merge-branches, "
         "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, multiply-patches, carry-moves, "
         "turn-rows, fold-parts, "

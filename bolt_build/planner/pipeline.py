@@ -13,6 +13,7 @@ from bolt_build.planner.passes.affine import FOLD_AFFINE
 from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.batch_parts import BATCH_PARTS
 from bolt_build.planner.passes.carried_moves import CARRY_MOVES
 from bolt_build.planner.passes.channel_epilogues import FUSE_CHANNELS
 from bolt_build.planner.passes.constants import FOLD_CONSTANTS
@@ -109,6 +110,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
     RECOGNISE_ROTARY,
+    BATCH_PARTS,  # attention sees one batch
     SUM_BIASES,  # biases by rows and columns are masks then
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
     FOLD_CONSTANTS,  # its masks
