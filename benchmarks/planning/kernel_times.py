@@ -163,6 +163,18 @@ def of_attention() -> Iterator[Time]:
             yield from _time("attention_peers", problem, each["candidate"], each["us"])
 
 
+def of_uncertain() -> Iterator[Time]:
+    """Kernels of drawn problems whose predictions are least certain, where an H200 has run them and lines can be read
+    back: those of gated products have none."""
+    if not (record.RESULTS / "uncertain_kernels.json").exists():
+        return
+    result = _result("uncertain_kernels")
+    for shape in result["shapes"].values() if "H200" in result.get("gpu", "") else ():
+        problem = problem_of(shape["what"], shape["problem"])
+        for each in () if problem is None else shape["kernels"]:
+            yield from _time("uncertain_kernels", problem, each["candidate"], each["us"])
+
+
 def of_records(files: Iterable[Path], locks: Iterable[Path]) -> Iterator[Time]:
     """Records of problems that a lock says what they are, in a line that can be read back: sums of rows have none."""
     lines = {
@@ -181,6 +193,7 @@ def of_records(files: Iterable[Path], locks: Iterable[Path]) -> Iterator[Time]:
 
 SOURCES = (
     of_chains, of_slabs, of_narrow_convolutions, of_sliding_windows, of_means, of_other_steps, of_attention,
+    of_uncertain,
 )  # fmt: skip
 """Results of other benchmarks."""
 
