@@ -69,6 +69,7 @@ from bolt_build.planner.passes.round_products import ROUND_PRODUCTS
 from bolt_build.planner.passes.row_residuals import ADD_TO_IMAGES
 from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
 from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
+from bolt_build.planner.passes.shifted_queries import SHIFT_QUERIES
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
@@ -141,6 +142,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_PARTS,  # attention has taken the scales that it can
     ORDER_HEADS,  # what moves heads is as short as it will be
     SELECT_EARLY,  # transposes are out of its way
+    SHIFT_QUERIES,  # rows are in the order that they stay in
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     SHARE_PROJECTIONS,  # those that are no packed rows
     SHARE_FEW_ROWS,  # those that attention does not read itself

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.heads import HeadRows
 from bolt_build.graph.ops.matmul import MatMul
@@ -103,8 +104,16 @@ def _obstacle(editor: GraphEditor, group: Sequence[_Side]) -> str | None:
 
 def _read_apart(editor: GraphEditor, value: str) -> str | None:
     """Why others than one reader keep the value from being columns of a product; None where each reads such."""
-    apart = all(isinstance(reader.op, Attention | HeadRows | PlacedMatMul) for reader in editor.readers(value))
+    apart = all(_reads_columns(editor, reader) for reader in editor.readers(value))
     return None if apart and not editor.is_output(value) else editor.not_private(value)
+
+
+def _reads_columns(editor: GraphEditor, reader: Node) -> bool:
+    """Whether the node reads columns of a product where they lie: sums with one number a column do so too."""
+    if isinstance(reader.op, Attention | HeadRows | PlacedMatMul):
+        return True
+    shapes = [editor.type(name).shape for name in reader.inputs if editor.is_constant(name)]
+    return reader.op == Binary("add") and not reader.epilogue and [len(shape) for shape in shapes] == [1]
 
 
 def _merge(editor: GraphEditor, attention: Node, group: Sequence[_Side]) -> str:
