@@ -141,6 +141,8 @@ FURTHER = (
     "half-shared-portable-tensor_coresx64x64-f16/row-f16/row",
     "half-odd-portable-tensor_coresx64x128-f16/row-f16/row",
     "pair-products-of-both-portable-tensor_coresx2-f16/row-f16/row",
+    "channel-attention-scaled-portable-tensor_coresx4-f16/row-f16/row",
+    "channel-attention-pairs-portable-tensor_coresx2-f16/row-f16/row",
     "f16-gru-portable-rowsx2x8-f16/row-f16/row",
     "f16-lstm-coupled-portable-tensor_coresx8x256x1x1-f16/row",
     "f16-gru-after-portable-tensor_coresx8x256x1x1-f16/row",

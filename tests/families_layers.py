@@ -12,6 +12,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.channel_attention import ChannelAttention
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements
@@ -245,6 +246,8 @@ MOVES = [
           (Input((2, 4, 15)), Input((3, 9, 5), True), Input((2, 6, 15)), Input((9, 5), True),
            Input((1, 1), True, 0.5, 2.4, DType.I32), Input((4, 6), True, 0.1, 6.9, DType.U8),
            Input((1, 1), True, 0.5, 2.4, DType.I32), Input((4, 6), True, 0.1, 6.9, DType.U8))),
+    Layer("channel-attention", ChannelAttention(3, 0.5, "l2", 1e-6, True),
+          (Input((2, 9, 45)), Input((6, 9), True, 0.5, 2.0))),
     Layer("gather-elements", GatherElements(0), (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32))),
     Layer("scatter-add", ScatterElements(0, "add"),
           (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I64), Input((4, 6)))),

@@ -14,6 +14,7 @@ from gpu_attention_layers import attention_trials, counted_trials
 from gpu_averages import averages
 from gpu_bands import band_trials, grouped_band_trials
 from gpu_bf16 import in_bf16
+from gpu_channel_attention import channel_attention
 from gpu_channels import channel_trials
 from gpu_copies import copies
 from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
@@ -353,7 +354,7 @@ def _of_small_layers() -> list[Trial]:
     found += band_trials() + grouped_band_trials() + group_trials() + mean_trials() + channel_trials() + volume_trials()
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
     found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
-    found += pair_sums() + pair_products() + permuted_trials()
+    found += pair_sums() + pair_products() + channel_attention() + permuted_trials()
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()

@@ -47,7 +47,8 @@ def test_the_order_is_this() -> None:
         "fold-batch-norm", "fold-affine", "merge-branches", "add-stacked", "gate-sums", "move-later", "fold-affine",
         "fold-forward", "merge-duplicates", "remove-dead", "early-means", "early-means", "fold-gated",
         "multiply-patches", "carry-moves", "turn-rows", "merge-moves", "remove-copies", "fold-parts", "order-heads",
-        "select-early", "shift-queries", "merge-projections", "share-projections", "share-few-rows", "gate-columns", "slice-gathers",
+        "select-early", "attend-channels", "shift-queries", "merge-projections", "share-projections",
+        "share-few-rows", "gate-columns", "slice-gathers",
         "gather-rows", "add-pairs", "multiply-wide-heads", "mix-heads", "place-products", "share-projections",
         "multiply-pairs", "split-depths", "merge-rearrangements", "move-images", "multiply-integers",
         "resample-images", "recognise-squares", "add-to-images", "fuse-epilogues",
@@ -99,7 +100,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "recognise-attention, turn-images, norm-early, norm-parts, fold-batch-norm, fold-affine, merge-branches, "
         "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, multiply-patches, carry-moves, "
         "turn-rows, fold-parts, "
-        "order-heads, select-early, shift-queries, merge-projections, share-projections, share-few-rows, gate-columns, "
+        "order-heads, select-early, attend-channels, shift-queries, merge-projections, "
+        "share-projections, share-few-rows, gate-columns, "
         "slice-gathers, gather-rows, "
         "add-pairs, multiply-wide-heads, mix-heads, place-products, multiply-pairs, split-depths, "
         "merge-rearrangements, move-images, multiply-integers, resample-images, recognise-squares, "

@@ -15,6 +15,7 @@ from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
 from bolt_build.planner.passes.batch_parts import BATCH_PARTS
 from bolt_build.planner.passes.carried_moves import CARRY_MOVES
+from bolt_build.planner.passes.channel_attention import ATTEND_CHANNELS
 from bolt_build.planner.passes.channel_epilogues import FUSE_CHANNELS
 from bolt_build.planner.passes.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.copies import REMOVE_COPIES
@@ -142,6 +143,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_PARTS,  # attention has taken the scales that it can
     ORDER_HEADS,  # what moves heads is as short as it will be
     SELECT_EARLY,  # transposes are out of its way
+    ATTEND_CHANNELS,  # before its queries and keys are columns of their own
     SHIFT_QUERIES,  # rows are in the order that they stay in
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     SHARE_PROJECTIONS,  # those that are no packed rows

@@ -1,0 +1,104 @@
+"""How a GPU attends over channels in half precision on its tensor cores: a block has a head of an image, in tiles of 64
+rows, and nothing is transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.dtypes import PRECISIONS
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.channel_heads import channel_heads, parameters, types
+from bolt_build.families.portable.number_tile import NumberTile
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.channel_attention import DEEPEST, STATISTICS, ChannelAttention
+from bolt_build.targets import Gpu, Target
+
+_TILE, _THREADS = 64, 128
+"""Of the kernel's header: rows of a tile, and threads of a block."""
+_LANES = (8, 4, 2)
+"""Channels that may be copied at once: as many as begin every head and row."""
+
+
+@dataclass(frozen=True)
+class ChannelTile(NumberTile):
+    """So many tiles are on their way at once."""
+
+    stages: int
+
+
+def _depth(problem: KernelProblem) -> int:
+    """Up to the next whole instruction."""
+    return ceil(channel_heads(problem).depth / 16) * 16
+
+
+def _shared(problem: KernelProblem, tile: ChannelTile) -> int:
+    """Of `Memory`: tiles of queries and keys, shares, sums and lengths."""
+    depth = _depth(problem)
+    return (tile.stages * 2 * _TILE + depth) * (depth + 8) * 2 + depth * (depth + 4) * 4 + 2 * depth * 4
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    op, of, (rows, *_) = problem.op, channel_heads(problem), problem.inputs
+    assert isinstance(op, ChannelAttention)
+    if rows.format.dtype not in HALVES:
+        return "multiplies channels in f16 or bf16"
+    if of.depth > DEEPEST or of.depth % _LANES[-1]:
+        return Reason("heads have {} channels, even numbers up to {} are supported", of.depth, DEEPEST)
+    if op.statistic not in STATISTICS:
+        return f"sums terms of channels, not their {op.statistic}"
+    precision = next(name for name, each in PRECISIONS.items() if each is rows.format.dtype)
+    if gpu.instruction(precision) is None:
+        return f"the GPU's tensor cores do not multiply {rows.format.dtype.value}"
+    return None
+
+
+def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[ChannelTile]:
+    for stages in (4, 2):
+        yield ChannelTile(stages)
+
+
+def _refuse_tile(problem: KernelProblem, tile: ChannelTile, gpu: Gpu) -> str | None:
+    if tile.stages not in (2, 4):
+        return Reason("keeps {} tiles, kernels keep 2 or 4", tile.stages)
+    return refuse_shared(_shared(problem, tile), gpu)
+
+
+_BEGIN, _LATENCY, _SHARES = 1.6e-6, 0.7e-6, 0.5e-6
+_PACE = 6e-8
+"""Guesses from first principles, as no GPU has timed it: seconds in which the first blocks begin and the last ones end;
+in which copies come, of which so many tiles as there are stages share one wait; in which a block joins its warps' sums
+and makes shares of them, at 32 channels; and in which its warps multiply a tile of 32 channels."""
+
+
+def _seconds(problem: KernelProblem, tile: ChannelTile, target: Target) -> float:
+    of, gpu = channel_heads(problem), target.gpu
+    assert gpu is not None, "tensor cores are a GPU's"
+    depth, tiles = _depth(problem), ceil(of.rows / _TILE)
+    registers = 64 + 3 * depth
+    resident = beside(_THREADS, registers, _shared(problem, tile), gpu) * gpu.sms
+    rounds = ceil(of.images * of.heads / resident)
+    waits = 2 * ceil(tiles / tile.stages) * _LATENCY
+    block = waits + _SHARES * depth / 32 + 2 * tiles * _PACE * depth / 32
+    memory = problem.nbytes / target.bandwidth
+    return max(_BEGIN + rounds * block, memory) + target.launch_seconds
+
+
+def _emit(problem: KernelProblem, tile: ChannelTile, at: StepExpressions) -> StepCode:
+    apart = channel_heads(problem).depth, at.input_pitch(0) or problem.inputs[0].row
+    lanes = next(lanes for lanes in _LANES if all(step % lanes == 0 for step in apart))
+    call = (
+        f"bolt::portable::half_channel_attention<{_depth(problem)}, {tile.stages}, {lanes}, {types(problem)}>"
+        f"(r, {parameters(problem, at)}, {at.outputs[0]});"
+    )
+    return StepCode(("bolt_portable/cuda/half_channel_attention.h",), None, "", call)
+
+
+FORM: Form[ChannelTile] = Form(
+    "tensor_cores", lambda problem: isinstance(problem.op, ChannelAttention), _refuse, _tiles, _refuse_tile, _seconds,
+    ChannelTile.read, _emit,
+)  # fmt: skip
