@@ -100,6 +100,35 @@ def test_arithmetic_broadcasts_what_an_expand_repeats() -> None:
     ]  # fmt: skip
 
 
+POSITIONS = """
+        graph g batch=2 (%x: f32[2,3,1,4,3], %v: f32[2,4,1,3,4]) -> ({outputs}) {{
+          %e = expand(%x) shape=[2,3,4,4,3] // "e"
+          %t = transpose(%e) perm=[0,1,3,2,4] // "t"
+          %f = expand(%v) shape=[2,4,3,3,4] // "f"
+          %p = transpose(%f) perm=[0,3,1,4,2] // "p"
+          %y = add(%p, %t) // "y"
+          {more}
+        }}"""
+
+
+def test_what_repeats_is_turned_before_arithmetic_repeats_it() -> None:
+    """Relative positions of BoTNet: those of rows and those of columns, each repeated along the other."""
+    result = run(BROADCAST, graph(POSITIONS.format(outputs="%y", more="")))
+    assert body(result.graph).splitlines() == [
+        '%\'t.once = transpose(%x) perm=[0,1,3,2,4]  // "t"',
+        '%\'p.once = transpose(%v) perm=[0,3,1,4,2]  // "p"',
+        "%y = add(%'p.once, %'t.once)  // \"y\"",
+    ]
+    assert said(result) == [
+        ("y", "broadcasts", "'t.once' without the expand 'e'"), ("y", "broadcasts", "'p.once' without the expand 'f'"),
+    ]  # fmt: skip
+
+
+def test_what_others_read_is_turned_as_it_is() -> None:
+    before = graph(POSITIONS.format(outputs="%y, %t, %z", more='%q = relu(%p) // "q"\n %z = mul(%q, %p) // "z"'))
+    assert run(BROADCAST, before).graph == before
+
+
 def test_an_expand_stays_that_makes_the_result_larger_or_that_others_read() -> None:
     before = graph("""
         graph g batch=2 (%x: f32[2,3,4], %m: f32[2,3,1]) -> (%y, %z) {

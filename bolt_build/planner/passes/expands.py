@@ -1,13 +1,18 @@
 """Lets arithmetic broadcast by itself what an expand repeats for it. For example torch's normalize divides by norms
-that it has made as large as what they divide."""
+that it has made as large as what they divide.
+
+A transpose between them moves what is repeated instead: the relative positions of a bottleneck transformer are one
+row of each image's rows, repeated and then turned, and one column.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from bolt_build.graph.ir import Graph, Node, ShapeError
+from bolt_build.graph.ir import Graph, Node, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.shape import Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
@@ -20,18 +25,42 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         (source,), (large,) = expand.inputs, expand.outputs
         for reader in editor.readers(large):
-            inputs = tuple(source if name == large else name for name in reader.inputs)
-            if isinstance(reader.op, Binary) and not reader.epilogue and _gives_the_same(editor, reader, inputs):
-                editor.replace(reader, replace(reader, inputs=inputs))
-                journal.did(reader.name, "broadcasts", f"'{source}' without the expand '{expand.name}'")
+            if isinstance(reader.op, Transpose):
+                _turn_first(editor, journal, expand, reader, reader.op)
+            elif _broadcasts(editor, reader, large, editor.type(source)):
+                _read(editor, journal, expand, reader, large, source)
         editor.prune([large])
     return journal.result(editor.finish())
 
 
-def _gives_the_same(editor: GraphEditor, reader: Node, inputs: tuple[str, ...]) -> bool:
-    """Whether the node's result of `inputs` has the type that it has now."""
+def _turn_first(editor: GraphEditor, journal: Journal, expand: Node, turn: Node, op: Transpose) -> None:
+    """What an expand repeats, transposed before arithmetic broadcasts it, where that alone reads what is transposed."""
+    (source,), (large,) = expand.inputs, turn.outputs
+    readers, small = editor.readers(large), editor.type(source)
+    if small.rank != len(op.perm) or editor.is_output(large) or not readers:
+        return
+    (turned,) = op.infer([small])
+    if not all(_broadcasts(editor, reader, large, turned) for reader in readers):
+        return
+    value = editor.new_value(f"{large}.once", turned)
+    editor.replace(turn, Node(turn.name, op, (source,), (value,), covers=turn.covers))
+    for reader in readers:
+        _read(editor, journal, expand, reader, large, value)
+
+
+def _read(editor: GraphEditor, journal: Journal, expand: Node, reader: Node, large: str, small: str) -> None:
+    inputs = tuple(small if name == large else name for name in reader.inputs)
+    editor.replace(reader, replace(reader, inputs=inputs))
+    journal.did(reader.name, "broadcasts", f"'{small}' without the expand '{expand.name}'")
+
+
+def _broadcasts(editor: GraphEditor, reader: Node, large: str, small: TensorType) -> bool:
+    """Whether a node is arithmetic, and its result of `small` for `large` has the type that it has now."""
+    if not isinstance(reader.op, Binary) or reader.epilogue:
+        return False
+    types = [small if name == large else editor.type(name) for name in reader.inputs]
     try:
-        return reader.op.infer([editor.type(name) for name in inputs]) == (editor.type(reader.outputs[0]),)
+        return reader.op.infer(types) == (editor.type(reader.outputs[0]),)
     except ShapeError:
         return False
 
