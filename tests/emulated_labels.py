@@ -129,6 +129,7 @@ LABELS = (
     "at-form-attention-warpx1x4x1x64-f16/row-f16/row",
     "at-mask-keys-attention-warpgroupx",
     "at-turns-groups-attention-windowsx",
+    "at-few-attention-spreadx",
     "at-cap-window-mask-attention-persistentx",
     "rows-sum-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows24-between8",
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",

@@ -11,7 +11,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.attention.family import Attention
 from bolt_build.families.attention.kind import Kind, candidate_of
+from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
+from bolt_build.families.attention.spread import KIND as SPREAD
 from bolt_build.families.attention.warp import KIND as WARP
 from bolt_build.families.attention.warp import WarpTile
 from bolt_build.families.attention.warpgroup import KIND as WARPGROUP
@@ -91,3 +93,15 @@ def test_a_causal_problem_takes_fewer_steps() -> None:
     plain, causal = (attention("long", (4, 8, 2048, 2048), 64, causal=causal) for causal in (False, True))
     tile = candidate_of(TILE)
     assert FAMILY.predict(problem_of(causal), tile, H200) < 0.7 * FAMILY.predict(problem_of(plain), tile, H200)
+
+
+@pytest.mark.parametrize(("layer", "gain"), [
+    (attention("token", (1, 8, 4, 4097), 128), 3.0),
+    (attention("prompt", (8, 8, 10, 4096), 16), 2.0),
+    (attention("short", (1, 8, 1, 100), 64), 0.0),
+], ids=lambda value: value.label if isinstance(value, Layer) else "")  # fmt: skip
+def test_few_queries_of_many_keys_are_predicted_to_gain_by_clusters(layer: Layer, gain: float) -> None:
+    """A block reads keys and values as fast as one multiprocessor does: 8 heads are 8 of 132."""
+    offers = [(kind, kind.offers(shape_of(problem_of(layer)), H200)[0]) for kind in KINDS]
+    spread, others = ([o[0].seconds for kind, o in offers if o and (kind is SPREAD) is own] for own in (True, False))
+    assert min(others) > gain * spread[0] if gain else min(others) < spread[0]

@@ -73,41 +73,47 @@ class WarpTile:
         sums = self._sums(shape)
         return sums + (queries if sums + queries <= _HELD else 4 * self.fragments) + _OTHERS
 
-    def shared_bytes(self, shape: Shape) -> int:
-        """Queries, two steps of keys and of values; or, at the end, sums of warps beside each other."""
+    def shared_bytes(self, shape: Shape, apart: bool = False) -> int:
+        """Queries, two steps of keys and of values; or, at the end, sums of warps beside each other: those of one, too,
+        where keys of other blocks are `apart` from its own."""
         deep, wide = shape.of_heads
         loop = self.rows * (max(deep, wide) + 8) + 2 * self.keys * (deep + wide + 16)
-        sums = 0 if self.across == 1 else self.across * self.rows * (wide + 6)
+        sums = 0 if self.across == 1 and not apart else self.across * self.rows * (wide + 6)
         return max(2 * loop, 4 * sums)
 
-    def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
+    def refuse(self, shape: Shape, gpu: Gpu, apart: bool = False) -> str | None:
         if not _WARPS[0] <= self._warps <= _WARPS[1]:
             return Reason("blocks have {} to {} warps, not {}", _WARPS[0], _WARPS[1], self._warps)
         if (sums := self._sums(shape)) > _SUMS:
             return Reason("scores and results take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
         if self.rows >= 2 * shape.queries and self.rows > 16:
             return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
-        return refuse_shared(self.shared_bytes(shape), gpu)
+        return refuse_shared(self.shared_bytes(shape, apart), gpu)
 
-    def _blocks(self, shape: Shape) -> int:
+    def blocks(self, shape: Shape) -> int:
         return shape.pairs * ceil(shape.queries / self.rows)
 
     def seconds(self, shape: Shape, target: Target) -> float:
+        steps = Steps(shape.steps(self.rows, self.keys), shape.most_steps(self.rows, self.keys))
+        return self.seconds_of_blocks(shape, 1, steps, target)
+
+    def seconds_of_blocks(self, shape: Shape, parts: int, steps: Steps, target: Target, apart: bool = False) -> float:
+        """Predicted time of `parts` blocks for each tile of queries, of so many steps."""
         deep, wide = shape.of_heads
         scores = self.rows * self.keys
         # Each warp reads all keys and values of its part.
         read = 2 * self.down * self.keys * (deep + wide)
-        threads, shared = 32 * self._warps, self.shared_bytes(shape)
+        threads, shared = 32 * self._warps, self.shared_bytes(shape, apart)
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
         others = others_of(shape, scores) + 2 * self.rows * wide
         powers, masked = powers_of(shape, scores), mask_clocks(shape, scores)
         load = Load(threads, self._registers(shape), shared, powers, others, products, read, copied, masked)
-        steps = Steps(shape.steps(self.rows, self.keys), shape.most_steps(self.rows, self.keys))
-        return seconds_of(shape, load, self._blocks(shape), steps, gpu_of(target).warp_mma_share, WARPS, target)
+        blocks = parts * self.blocks(shape)
+        return seconds_of(shape, load, blocks, steps, gpu_of(target).warp_mma_share, WARPS, target)
 
     def flops(self, shape: Shape) -> int:
         scores = self.rows * self.keys * shape.steps(self.rows, self.keys)
-        return int(2 * self._blocks(shape) * scores * sum(shape.of_heads))
+        return int(2 * self.blocks(shape) * scores * sum(shape.of_heads))
 
     def cxx(self, shape: Shape) -> str:
         """`bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>`"""

@@ -21,6 +21,11 @@ template <int depth, int columns, int down, int across, int fragments, int keys,
           typename Element = portable::f16>
 struct WarpTile {};
 
+/// The same of a cluster of `blocks` blocks, which have parts of the keys of the same queries: few queries that read many
+/// keys are few tiles. `Tile` is a WarpTile.
+template <typename Tile, int blocks>
+struct SpreadTile {};
+
 /// WGMMA. A block computes 64 queries of a head with each of `groups` warpgroups. Steps of `keys` keys
 /// are copied `stages` steps ahead. With `ahead` the next step's scores are computed while this one's powers are multiplied
 /// with values; in `turns`, warpgroups begin their products one after the other. A multiprocessor has room for `blocks`
@@ -129,6 +134,9 @@ template <int depth, int columns, int down, int across, int fragments, int keys,
           typename Element, typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,
             const Arguments& arguments, void* stream);
+
+template <typename Tile, int blocks, typename Mask>
+void launch(SpreadTile<Tile, blocks>, Mask, const Arguments& arguments, void* stream);
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
           typename Element, bool staged, typename Mask>

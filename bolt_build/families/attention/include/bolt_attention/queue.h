@@ -10,14 +10,15 @@
 
 namespace bolt::attention {
 
-/// Queues a kernel; with `overlaps` it may begin before the one in front of it has ended. Throws std::runtime_error.
+/// Queues a kernel; with `overlaps` it may begin before the one in front of it has ended. So many neighbouring blocks are a
+/// `cluster`. Throws std::runtime_error.
 template <typename Parameters>
 void queue(void (*kernel)(Parameters), Index blocks, int threads, int shared, const Parameters& parameters, bool overlaps,
-           void* stream) {
+           void* stream, unsigned cluster = 1) {
   if (blocks > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
   const portable::Launch how{
       .blocks = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(threads), .shared = shared,
-      .overlap = overlaps, .stream = stream, .beside = overlaps};
+      .overlap = overlaps, .cluster = cluster, .stream = stream, .beside = overlaps};
   portable::queue("an attention kernel", how, kernel, parameters);
 }
 

@@ -10,6 +10,7 @@
 #include "bolt_attention/softmax.h"
 #include "bolt_attention/tied.h"
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/half_mma.h"
 
 namespace bolt::attention {
@@ -20,11 +21,12 @@ using portable::load_matrices;
 using portable::multiply_halves;
 using portable::settle;
 
-template <typename Tile>
+/// `spread` neighbouring blocks, a cluster where they are several, have parts of the keys of the same queries.
+template <typename Tile, int spread = 1>
 struct Warps;
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
-          typename Element>
-struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>> {
+          typename Element, int spread>
+struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, spread> {
   static constexpr int threads = 32 * down * across, rows = 16 * down * fragments;
   static constexpr int own_keys = keys / across;  // of a warp
   static_assert(keys % (16 * across) == 0);
@@ -44,7 +46,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
   static constexpr int loop_bytes = 2 * (q_halves + 2 * k_halves + 2 * v_halves);
   /// Results of warps beside each other, with the largest score and the sum of each row.
   static constexpr int pitch_sums = wide + 4;
-  static constexpr int sums_bytes = across == 1 ? 0 : 4 * across * rows * (pitch_sums + 2);
+  static constexpr int parts = across * spread;  // of the keys
+  static constexpr int sums_bytes = parts == 1 ? 0 : 4 * across * rows * (pitch_sums + 2);
   static constexpr int shared_bytes = loop_bytes > sums_bytes ? loop_bytes : sums_bytes;
 
   using Scores = float[fragments][scores][4];
@@ -82,7 +85,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     Half* const v_shared = k_shared + 2 * k_halves;
 
     const int tiles = (a.queries + rows - 1) / rows;
-    const Place place(a, static_cast<int>(blockIdx.x), tiles);
+    const Place place(a, static_cast<int>(blockIdx.x) / spread, tiles);
     const int head = place.head, image = place.image, first_row = place.tile * rows;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, beside = warp / down;
     const int own_row = warp % down * 16 * fragments;  // in the tile
@@ -99,7 +102,12 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     const int of_keys = a.by_group.quotient(head);
     const Half* const k = static_cast<const Half*>(a.k) + a.k_rows.first + image * a.k_rows.image + of_keys * depth;
     const Half* const v = static_cast<const Half*>(a.v) + a.v_rows.first + image * a.v_rows.image + of_keys * columns;
-    const int begin = begin_of<Seen>(a, first_row), end = end_of<Seen>(a, first_row + rows - 1);
+    int begin = begin_of<Seen>(a, first_row), end = end_of<Seen>(a, first_row + rows - 1);
+    if constexpr (spread > 1) {
+      const int each = ((end - begin + keys - 1) / keys + spread - 1) / spread * keys;
+      begin += static_cast<int>(blockIdx.x) % spread * each;
+      end = min(end, begin + each);
+    }
     const auto load_keys = [&](int from) {
       fill<keys, depth, deep, pitch, load>(k_shared + (from - begin) / keys % 2 * k_halves, k, a.k_rows.row, from, a.keys);
       commit();
@@ -168,10 +176,10 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     }
     settle<0>();
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
-    if constexpr (across > 1)
+    if constexpr (parts > 1)
       combine<Mask>(a, result, two_rows, reinterpret_cast<float*>(memory), values_of<Element>(a, image, head, columns), y,
                     first_row, own_row, beside);
-    if constexpr (across == 1) {
+    if constexpr (parts == 1) {
 #pragma unroll
       for (int f = 0; f < fragments; ++f) {
         float share[2] = {share_of(sum_of_row(two_rows[f].sum[0]), a.safe), share_of(sum_of_row(two_rows[f].sum[1]), a.safe)};
@@ -231,7 +239,15 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     }
   }
 
-  /// Adds up what warps beside each other, with parts of the keys, summed up, and stores it.
+  /// Numbers of warps beside each other, of one block of the cluster or another.
+  template <typename Number>
+  static __device__ Number of_part(const Number* own, int block) {
+    if constexpr (spread == 1) return *own;
+    return portable::of_block(own, block);
+  }
+
+  /// Adds up what warps beside each other, with parts of the keys, summed up, and stores it. Blocks of a cluster store parts
+  /// of it, and read each other's sums.
   template <typename Mask>
   static __device__ void combine(const Arguments& a, Results& result, const TwoRows (&two_rows)[fragments], float* sums,
                                  const Element* values, Half* y, int first_row, int own_row, int beside) {
@@ -254,21 +270,25 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
               make_float2(result[f][j][2 * r], result[f][j][2 * r + 1]);
       }
     __syncthreads();
+    if constexpr (spread > 1) portable::cluster_meet();
     constexpr int of_row = columns / access;
-    for (int part = threadIdx.x; part < rows * of_row; part += threads) {
+    constexpr int at_once = parts < 8 ? parts : 8;  // more would take more registers than steps of keys do
+    const int first = spread == 1 ? 0 : static_cast<int>(blockIdx.x) % spread * threads;
+    for (int part = first + static_cast<int>(threadIdx.x); part < rows * of_row; part += spread * threads) {
       const int row = part / of_row, at = part % of_row * access;
       if (first_row + row >= a.queries) break;
       float all = -INFINITY, total = 0.0f, found[access] = {};
-#pragma unroll
-      for (int i = 0; i < across; ++i) all = larger(all, of_rows[2 * (i * rows + row)]);
+#pragma unroll at_once
+      for (int i = 0; i < parts; ++i) all = larger(all, of_part(of_rows + 2 * (i % across * rows + row), i / across));
       const float less = subtracted(all) * a.scale;
-#pragma unroll
-      for (int i = 0; i < across; ++i) {
-        const float shrink = power_of_two(fmaf(of_rows[2 * (i * rows + row)], a.scale, -less));
-        total = fmaf(of_rows[2 * (i * rows + row) + 1], shrink, total);
+#pragma unroll at_once
+      for (int i = 0; i < parts; ++i) {
+        const int own = i % across * rows + row;
+        const float shrink = power_of_two(fmaf(of_part(of_rows + 2 * own, i / across), a.scale, -less));
+        total = fmaf(of_part(of_rows + 2 * own + 1, i / across), shrink, total);
 #pragma unroll
         for (int j = 0; j < access; ++j)
-          found[j] = fmaf(sums[(i * rows + row) * pitch_sums + at + j], shrink, found[j]);
+          found[j] = fmaf(of_part(sums + own * pitch_sums + at + j, i / across), shrink, found[j]);
       }
       float share = share_of(total, a.safe);
       if constexpr (masked<Mask>) {
@@ -283,6 +303,10 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 #pragma unroll
       for (int j = 0; j < access; ++j) found[j] *= share;
       portable::store_lanes<access>(reinterpret_cast<Element*>(y) + (first_row + row) * a.y_rows.row + at, found);
+    }
+    if constexpr (spread > 1) {  // a block's sums are there until all have read them
+      portable::cluster_arrive();
+      portable::cluster_wait();
     }
   }
 };
