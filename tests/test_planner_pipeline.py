@@ -38,7 +38,8 @@ def nothing(graph: Graph, policy: Policy) -> PassResult:
 
 def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
-        "remove-dead", "fold-constants", "remove-copies", "reshape-gathers", "merge-moves", "merge-slices",
+        "remove-dead", "fold-constants", "remove-copies", "reshape-gathers", "slice-scatters", "merge-moves",
+        "merge-slices",
         "remove-copies", "merge-duplicates", "expand-late", "broadcast", "scale-sums", "fake-quantise",
         "move-integers", "fold-pads", "fold-crops", "reduce-whole-windows", "recognise-activations",
         "recognise-norms", "recognise-group-norms", "recognise-rotary", "batch-parts", "sum-biases",
@@ -93,8 +94,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
     assert found.code == "broken-plugin"
     assert found.message == (
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
-        "there are remove-dead, fold-constants, remove-copies, reshape-gathers, merge-moves, merge-slices, "
-        "merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, move-integers, fold-pads, "
+        "there are remove-dead, fold-constants, remove-copies, reshape-gathers, slice-scatters, merge-moves, "
+        "merge-slices, merge-duplicates, expand-late, broadcast, scale-sums, fake-quantise, move-integers, fold-pads, "
         "fold-crops, reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, "
         "recognise-rotary, batch-parts, sum-biases, "
         "recognise-attention, turn-images, norm-early, norm-parts, fold-batch-norm, fold-affine, merge-branches, "

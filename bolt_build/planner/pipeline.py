@@ -72,6 +72,7 @@ from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
 from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
 from bolt_build.planner.passes.shifted_queries import SHIFT_QUERIES
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
+from bolt_build.planner.passes.slice_scatters import SLICE_SCATTERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_depths import SPLIT_DEPTHS
@@ -96,6 +97,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_CONSTANTS,
     REMOVE_COPIES,
     RESHAPE_GATHERS,
+    SLICE_SCATTERS,
     MERGE_MOVES,
     MERGE_SLICES,
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything

@@ -1,0 +1,72 @@
+"""Assignments to slices, which exporters write as scatters, become slices and concatenations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.passes.slice_scatters import SLICE_SCATTERS
+
+
+def scatter(indices: np.ndarray, data: str = "4,3,5", updates: str = "2,3,2") -> Graph:
+    """The scatter of rows of `indices`, the last of whose axes names a place."""
+    shape = ",".join(map(str, indices.shape))
+    numbers = ", ".join(map(str, indices.ravel().tolist()))
+    return graph(f"""
+        graph g batch=4 (%x: f32[{data}], %u: f32[{updates}]) -> (%y) {{
+          const %i: i64[{shape}] {{{numbers}}}
+          %y = scatter_nd(%x, %i, %u) // "y"
+        }}""")
+
+
+def places(*axes: tuple[int, int]) -> np.ndarray:
+    """Every place of a box, row by row."""
+    ranges = [np.arange(begin, end) for begin, end in axes]
+    return np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1)
+
+
+def lines(of: Graph) -> list[str]:
+    return [line.split("  //")[0].split(" @")[0] for line in body(of).splitlines()]
+
+
+def test_what_lies_around_a_box_is_sliced() -> None:
+    result = run(SLICE_SCATTERS, scatter(places((1, 3), (0, 3), (3, 5))))
+    assert said(result) == [("y", "made slices", "its indices are all of [1:3, 0:3, 3:5]")]
+    assert lines(result.graph) == [
+        "%'y.slices = slice(%x) begin=[1,0,0] count=[2,3,3] step=[1,1,1]",
+        "%'y.slices.1 = concat(%'y.slices, %u) axis=2",
+        "%'y.slices.2 = slice(%x) begin=[0,0,0] count=[1,3,5] step=[1,1,1]",
+        "%'y.slices.3 = slice(%x) begin=[3,0,0] count=[1,3,5] step=[1,1,1]",
+        "%y = concat(%'y.slices.2, %'y.slices.1, %'y.slices.3) axis=0",
+    ]
+
+
+def test_whole_rows_and_places_from_the_end_are_boxes() -> None:
+    result = run(SLICE_SCATTERS, scatter(places((-3, -1)), updates="2,3,5"))
+    assert said(result) == [("y", "made slices", "its indices are all of [1:3, 0:3, 0:5]")]
+    assert len(lines(result.graph)) == 3
+
+
+def test_all_of_the_data_is_the_updates() -> None:
+    result = run(SLICE_SCATTERS, scatter(places((0, 4), (0, 3))[None], updates="1,4,3,5"))
+    assert lines(result.graph) == ["%y = reshape(%u) shape=[4,3,5]"]
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        places((1, 3), (0, 3), (3, 5))[::-1],
+        places((1, 3), (0, 3), (3, 4)).repeat(2, axis=2),
+        places((1, 4))[::2][:, None].repeat(6, axis=1).reshape(2, 6, 1)[:, :3, None, :].repeat(2, axis=2),
+    ],
+    ids=["another order", "twice", "every second"],
+)
+def test_others_stay(indices: np.ndarray) -> None:
+    depth = indices.shape[-1]
+    updates = ",".join(map(str, (*indices.shape[:-1], *(4, 3, 5)[depth:])))
+    before = scatter(indices, updates=updates)
+    result = run(SLICE_SCATTERS, before)
+    assert result.graph is before
+    assert said(result) == [("y", "declined", "'i' names no box of 'x' in its order")]
