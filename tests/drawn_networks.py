@@ -58,6 +58,17 @@ def gated_sum(g: Growing) -> str:
     return paired(g, "add", made, x)
 
 
+def gated_branches(g: Growing) -> str:
+    """Streams of an image, each with a gate of its own, added up in front of a product."""
+    x = g.tensor(4)
+    made = ""
+    for _ in range(g.choose(2, 3)):
+        stream = activated(g, convolved(g, x, g.shape(x)[1], (3, 3)) if g.chance() else x)
+        gated = paired(g, "mul", stream, g.add(Reduce("mean", (2, 3), True), stream))
+        made = gated if not made else paired(g, "add", made, gated)
+    return convolved(g, made, g.choose(8, 3), (1, 1))
+
+
 def grouped_norm(g: Growing) -> str:
     x = g.tensor(4, 3)
     n, c, *pixels = g.shape(x)
@@ -217,6 +228,6 @@ def pooled_volume(g: Growing) -> str:
 
 
 NETWORKS = (
-    stacked, gated_sum, grouped_norm, patches, decoder, shuffled_unit, cascaded, between_convolutions,
+    stacked, gated_sum, gated_branches, grouped_norm, patches, decoder, shuffled_unit, cascaded, between_convolutions,
     moved_late, whole_pool, joined_ends, pooled_volume,
 )  # fmt: skip

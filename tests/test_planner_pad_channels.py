@@ -11,7 +11,7 @@ from planner_fakes import POLICY, recipe
 
 from bolt_build.families import load
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
+from bolt_build.planner.passes.pad_channels import PAD_CHANNELS, PAD_VOLUMES
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.schema.recipe import PaddingPolicy, Policy, TargetSpec
 from bolt_build.targets import target_named
@@ -215,3 +215,22 @@ def test_nothing_is_copied_then() -> None:
     by_name = {family.name: family for family in load(target_named("h200"))}
     steps = [step for step in engine.plan.plans[0].steps if not step.view]
     assert [by_name[s.candidate.family].expense(s.problem, s.candidate).copied for s in steps] == [0] * len(steps)
+
+
+def test_volumes_are_padded_before_they_are_flattened() -> None:
+    """R(2+1)D: 45 channels between windows over pixels and windows over depths. Images wait for what moves them."""
+    before = graph("""
+        graph g batch=1 (%x: f32[1,3,4,5,5], %i: f32[1,16,5,5]) -> (%y, %z) {
+          const %w: f32[45,3,1,3,3] #
+          const %k: f32[8,45,3,1,1] #
+          const %v: f32[46,16,1,1] #
+          const %u: f32[8,46,1,1] #
+          %a = conv(%x, %w) pads_begin=[0,1,1] pads_end=[0,1,1] | relu // "a"
+          %y = conv(%a, %k) pads_begin=[1,0,0] pads_end=[1,0,0] // "y"
+          %b = conv(%i, %v) // "b"
+          %z = conv(%b, %u) // "z"
+        }""")
+    result = run(PAD_VOLUMES, before)
+    assert [d[:2] for d in said(result)] == [("a", "padded 45 channels to 48")]
+    assert [d[:2] for d in said(run(PAD_CHANNELS, before))] == [("b", "padded 46 channels to 48")]
+    assert result.graph.type("a.padded").shape == (1, 48, 4, 5, 5)

@@ -47,14 +47,15 @@ def test_the_order_is_this() -> None:
         "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads", "norm-early", "norm-parts",
         "fold-batch-norm", "fold-affine", "merge-branches", "add-stacked", "gate-sums", "move-later", "fold-affine",
         "fold-forward", "merge-duplicates", "remove-dead", "early-means", "early-means", "fold-gated",
-        "multiply-patches", "carry-moves", "turn-rows", "merge-moves", "remove-copies", "fold-parts", "order-heads",
+        "gate-branches", "multiply-patches", "carry-moves", "turn-rows", "merge-moves", "remove-copies", "fold-parts", "order-heads",
         "select-early", "attend-channels", "shift-queries", "merge-projections", "share-projections",
         "share-few-rows", "gate-columns", "slice-gathers",
         "gather-rows", "add-pairs", "multiply-wide-heads", "mix-heads", "place-products", "share-projections",
         "multiply-pairs", "split-depths", "merge-rearrangements", "move-images", "multiply-integers",
         "resample-images", "recognise-squares", "add-to-images", "fuse-epilogues",
-        "round-products", "map-integers", "fake-quantise", "trim-windows", "flatten-volumes", "pool-volumes",
-        "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies", "pad-slices",
+        "round-products", "map-integers", "fake-quantise", "trim-windows", "pad-channels", "flatten-volumes",
+        "pool-volumes", "fold-columns", "trim-windows", "split-groups", "multiply-shuffles", "remove-copies",
+        "pad-slices",
         "order-slices", "pad-channels", "join-slices", "pad-filters", "split-batches", "fuse-channels",
         "fuse-windows",
     ]  # fmt: skip
@@ -82,7 +83,7 @@ def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pyte
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
     plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-21:-17]) == ("early", ["late", "fuse-epilogues", "round-products", "map-integers"])
+    assert (names[0], names[-22:-18]) == ("early", ["late", "fuse-epilogues", "round-products", "map-integers"])
     assert len(names) == len(pipeline.PIPELINE) + 2
 
 
@@ -99,16 +100,17 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "fold-crops, reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, "
         "recognise-rotary, batch-parts, sum-biases, "
         "recognise-attention, turn-images, norm-early, norm-parts, fold-batch-norm, fold-affine, merge-branches, "
-        "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, multiply-patches, carry-moves, "
+        "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, gate-branches, multiply-patches, carry-moves, "
         "turn-rows, fold-parts, "
         "order-heads, select-early, attend-channels, shift-queries, merge-projections, "
         "share-projections, share-few-rows, gate-columns, "
         "slice-gathers, gather-rows, "
         "add-pairs, multiply-wide-heads, mix-heads, place-products, multiply-pairs, split-depths, "
         "merge-rearrangements, move-images, multiply-integers, resample-images, recognise-squares, "
-        "add-to-images, fuse-epilogues, round-products, map-integers, trim-windows, flatten-volumes, pool-volumes, "
+        "add-to-images, fuse-epilogues, round-products, map-integers, trim-windows, pad-channels, flatten-volumes, "
+        "pool-volumes, "
         "fold-columns, split-groups, multiply-shuffles, "
-        "pad-slices, order-slices, pad-channels, join-slices, pad-filters, split-batches, fuse-channels, "
+        "pad-slices, order-slices, join-slices, pad-filters, split-batches, fuse-channels, "
         "fuse-windows"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"

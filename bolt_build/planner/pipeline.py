@@ -35,6 +35,7 @@ from bolt_build.planner.passes.folded_gates import FOLD_GATED
 from bolt_build.planner.passes.folded_parts import FOLD_PARTS
 from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
 from bolt_build.planner.passes.gate_columns import GATE_COLUMNS
+from bolt_build.planner.passes.gated_branches import GATE_BRANCHES
 from bolt_build.planner.passes.gated_sums import GATE_SUMS
 from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
@@ -53,7 +54,7 @@ from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.order_heads import ORDER_HEADS
 from bolt_build.planner.passes.order_slices import ORDER_SLICES
 from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
-from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
+from bolt_build.planner.passes.pad_channels import PAD_CHANNELS, PAD_VOLUMES
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.pad_slices import PAD_SLICES
 from bolt_build.planner.passes.pads import FOLD_PADS
@@ -137,6 +138,7 @@ PIPELINE: tuple[Pass, ...] = (
     EARLY_MEANS,  # BatchNorms and biases are in their weights now
     EARLY_GATES,  # likewise
     FOLD_GATED,  # a product that its mean reads as well is not scaled
+    GATE_BRANCHES,  # sums over stacks are sums of branches now
     MULTIPLY_PATCHES,  # likewise
     CARRY_MOVES,  # biases between them are part of products now
     TURN_ROWS,  # moves that undo each other are gone
@@ -171,6 +173,7 @@ PIPELINE: tuple[Pass, ...] = (
     MAP_INTEGERS,  # likewise
     FAKE_QUANTISE,  # what no product of integers took
     TRIM_WINDOWS,  # branches are merged, whose windows are of one size
+    PAD_VOLUMES,  # before they are flattened
     FLATTEN_VOLUMES,  # with what follows each convolution
     POOL_VOLUMES,
     FOLD_COLUMNS,  # volumes are images now

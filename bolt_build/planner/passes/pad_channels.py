@@ -5,12 +5,16 @@ For targets whose kernels load 16 bytes at once and would otherwise copy such an
 convolution that makes the channels gets rows of zero weights, the one that reads them columns of zeros: whatever
 finite value the padding takes on its way (an activation of zero) counts for nothing. Between the two may stand what
 keeps channels apart: pooling, activations, sums of tensors that are all padded.
+
+Volumes are padded before they are flattened: what makes images of them, and volumes of images, stands between the
+convolutions then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -33,10 +37,13 @@ _LARGEST = 1e4
 """Padding beyond it could overflow half precision on its way."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, policy: Policy, *, ranks: Container[int]) -> PassResult:
+    """Of values that have so many axes."""
     editor, journal = GraphEditor(graph), Journal(PAD_CHANNELS.name)
     wishes, to = padding_wishes(graph.nodes, policy.padding), policy.padding.alignment
     for group in _groups(editor, to):
+        if editor.type(group[0]).rank not in ranks:
+            continue
         channels = editor.type(group[0]).shape[1]
         readers = [n for value in group for n in editor.readers(value) if _takes(editor, n, value)]
         if not readers:
@@ -229,4 +236,6 @@ def _loads_whole(target: Target, precision: str) -> bool:
     return target.gpu is not None and target.gpu.instruction(precision) is not None
 
 
-PAD_CHANNELS = Pass("pad-channels", _run, pays_on=_loads_whole)
+_VOLUME = 5
+PAD_VOLUMES = Pass("pad-channels", partial(_run, ranks=(_VOLUME,)), pays_on=_loads_whole)
+PAD_CHANNELS = Pass("pad-channels", partial(_run, ranks=range(_VOLUME)), pays_on=_loads_whole)
