@@ -10,6 +10,7 @@ from drawn_products import convolved, followed, multiplied
 
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.pool import Pool
@@ -67,6 +68,15 @@ def gated_branches(g: Growing) -> str:
         gated = paired(g, "mul", stream, g.add(Reduce("mean", (2, 3), True), stream))
         made = gated if not made else paired(g, "add", made, gated)
     return convolved(g, made, g.choose(8, 3), (1, 1))
+
+
+def pooled_beside(g: Growing) -> str:
+    """What is known of a whole image beside each of its positions, and a product of both."""
+    x = g.tensor(3, 4)
+    axes = tuple(range(2, g.rank(x)))
+    parts = [x] + [g.add(Expand(g.shape(x)), g.add(Reduce(g.choose("mean", "l2"), axes, True), x)) for _ in range(2)]
+    made = g.add(Concat(1), *(parts if g.chance() else parts[::-1]))
+    return convolved(g, made, g.choose(3, 2, 8), (1,) * len(axes))
 
 
 def grouped_norm(g: Growing) -> str:
@@ -228,6 +238,6 @@ def pooled_volume(g: Growing) -> str:
 
 
 NETWORKS = (
-    stacked, gated_sum, gated_branches, grouped_norm, patches, decoder, shuffled_unit, cascaded, between_convolutions,
-    moved_late, whole_pool, joined_ends, pooled_volume,
+    stacked, gated_sum, gated_branches, pooled_beside, grouped_norm, patches, decoder, shuffled_unit, cascaded,
+    between_convolutions, moved_late, whole_pool, joined_ends, pooled_volume,
 )  # fmt: skip

@@ -47,7 +47,8 @@ def test_the_order_is_this() -> None:
         "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads", "norm-early", "norm-parts",
         "fold-batch-norm", "fold-affine", "merge-branches", "add-stacked", "gate-sums", "move-later", "fold-affine",
         "fold-forward", "merge-duplicates", "remove-dead", "early-means", "early-means", "fold-gated",
-        "gate-branches", "multiply-patches", "carry-moves", "turn-rows", "merge-moves", "remove-copies", "fold-parts", "order-heads",
+        "spread-parts", "gate-branches", "multiply-patches", "carry-moves", "turn-rows", "merge-moves", "remove-copies",
+        "fold-parts", "order-heads",
         "select-early", "attend-channels", "shift-queries", "merge-projections", "share-projections",
         "share-few-rows", "gate-columns", "slice-gathers",
         "gather-rows", "add-pairs", "multiply-wide-heads", "mix-heads", "place-products", "share-projections",
@@ -100,7 +101,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "fold-crops, reduce-whole-windows, recognise-activations, recognise-norms, recognise-group-norms, "
         "recognise-rotary, batch-parts, sum-biases, "
         "recognise-attention, turn-images, norm-early, norm-parts, fold-batch-norm, fold-affine, merge-branches, "
-        "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, gate-branches, multiply-patches, carry-moves, "
+        "add-stacked, gate-sums, move-later, fold-forward, early-means, fold-gated, spread-parts, gate-branches, "
+        "multiply-patches, carry-moves, "
         "turn-rows, fold-parts, "
         "order-heads, select-early, attend-channels, shift-queries, merge-projections, "
         "share-projections, share-few-rows, gate-columns, "

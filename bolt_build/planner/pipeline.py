@@ -78,6 +78,7 @@ from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_depths import SPLIT_DEPTHS
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
+from bolt_build.planner.passes.spread_parts import SPREAD_PARTS
 from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.stacked_sums import ADD_STACKED
 from bolt_build.planner.passes.summed_biases import SUM_BIASES
@@ -138,6 +139,7 @@ PIPELINE: tuple[Pass, ...] = (
     EARLY_MEANS,  # BatchNorms and biases are in their weights now
     EARLY_GATES,  # likewise
     FOLD_GATED,  # a product that its mean reads as well is not scaled
+    SPREAD_PARTS,  # BatchNorms and scales are in weights now
     GATE_BRANCHES,  # sums over stacks are sums of branches now
     MULTIPLY_PATCHES,  # likewise
     CARRY_MOVES,  # biases between them are part of products now
