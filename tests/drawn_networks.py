@@ -129,6 +129,8 @@ def shuffled_unit(g: Growing) -> str:
         made = convolved(g, made, g.shape(made)[1], (3, 3), g.shape(made)[1])
         made = g.add(Activation("relu"), convolved(g, made, g.shape(made)[1], (1, 1)))
     both = g.add(Concat(1), *((left, made) if g.choose(True, False) else (made, left)))
+    if g.chance(3):
+        both = convolved(g, both, g.shape(both)[1], (1, 1), g.divisor(g.shape(both)[1]))
     channels = g.shape(both)[1]
     groups = g.choose(2, g.divisor(channels))
     apart = g.add(Reshape((n, groups, channels // groups, h, w)), both) if channels % groups == 0 else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
+from bolt_build.planner.passes import multiply_shuffles
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 
@@ -37,7 +40,8 @@ def unit(**parts: object) -> Graph:
 
 
 def agrees(before: Graph, after: Graph) -> None:
-    x = {"x": np.random.default_rng(1).standard_normal(before.type("x").shape).astype(np.float32)}
+    random = np.random.default_rng(1)
+    x = {name: random.standard_normal(before.type(name).shape).astype(np.float32) for name in before.inputs}
     wanted, found = evaluate(before, x), evaluate(after, x)
     for name in before.outputs:
         np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-5)
@@ -78,3 +82,62 @@ def test_other_shuffles_are_moved(parts: dict[str, object], reason: str) -> None
     result = run(MULTIPLY_SHUFFLES, before)
     assert result.graph == before
     assert said(result) == [("d", "declined", f"its channels are shuffled, but {reason}")]
+
+
+GROUPS = """
+    graph g batch=2 (%x: f32[2,12,5,3], %h: f32[6]) -> (%y{out}) {{
+      const %w: f32[{filters},{depth},{size},1] #
+      const %b: f32[{filters}] #
+      const %d: f32[{filters},1,3,3] #
+      const %f: f32[{filters},1,1] #
+      %a = {convolves} // "a"
+      %s = reshape(%a) shape=[2,3,{each},5,3] // "s"
+      %t = transpose(%s) perm=[0,2,1,3,4] // "t"
+      %u = reshape(%t) shape=[2,{filters},5,3] // "u"
+      %y = conv(%u, %d) pads_begin=[1,1] pads_end=[1,1] groups={filters} // "y"
+    }}"""
+CONVOLVES = "conv(%x, %w, %b) groups=3 | relu"
+
+
+def grouped(convolves: str = CONVOLVES, out: str = "", filters: int = 6, size: int = 1, depth: int = 4) -> Graph:
+    """As in the first ShuffleNet."""
+    text = GROUPS.format(convolves=convolves, out=out, filters=filters, each=filters // 3, size=size, depth=depth)
+    return run(MERGE_REARRANGEMENTS, graph(text)).graph
+
+
+@pytest.mark.parametrize("convolves", [CONVOLVES, "conv(%x, %w) groups=3"])
+def test_a_product_with_groups_leaves_shuffled_channels_as_one_of_all(convolves: str) -> None:
+    before = grouped(convolves)
+    result = run(MULTIPLY_SHUFFLES, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["conv", "slice", "conv"]
+    assert said(result) == [("a", "multiplied", "leaves shuffled channels, with zeros where a group reads nothing")]
+    weights = result.graph.constant("w.shuffled")
+    assert weights is not None
+    assert weights.shape == (6, 12, 1, 1)
+    assert (np.count_nonzero(weights, axis=1) == 4).all()
+    agrees(before, result.graph)
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"out": ", %a"}, "they are a graph output"),
+        ({"convolves": "conv(%x, %w, %b, %f) groups=3 | mul(%f)"}, "'a' has an operand that is not shuffled"),
+        ({"convolves": "conv(%x, %w, %h) groups=3"}, "'a' is no 1x1 of constant weights"),
+    ],
+)
+def test_a_product_with_groups_stays_in_them(parts: dict[str, Any], reason: str) -> None:
+    before = grouped(**parts)
+    result = run(MULTIPLY_SHUFFLES, before)
+    assert (result.graph, said(result)) == (before, [("a", "declined", f"its channels are shuffled, but {reason}")])
+
+
+def test_a_product_of_many_channels_stays_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiply_shuffles, "_OPERATIONS", 3)
+    why = "its channels are shuffled, but a product of all would be 4 operations of each element"
+    assert said(run(MULTIPLY_SHUFFLES, grouped())) == [("a", "declined", why)]
+
+
+def test_larger_windows_stay_in_groups() -> None:
+    before = grouped("conv(%x, %w) groups=3 pads_begin=[1,0] pads_end=[1,0]", size=3)
+    assert run(MULTIPLY_SHUFFLES, before).graph == before

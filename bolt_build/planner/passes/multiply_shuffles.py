@@ -6,6 +6,9 @@ have, and a filter of a single one leaves a channel as it is. So the 1x1 reads w
 identity in its weights, and its filters are in the order of the shuffled channels: four times the operations of a
 small product, and no step that moves elements. Products with one and sums with zeros are exact. An infinite input makes
 NaN in all channels of its pixel. What passes through must be left alone by the activation behind the 1x1.
+
+The first ShuffleNet shuffles what a 1x1 with groups leaves. No group has shuffled channels, but a product of all
+channels has, with zeros where a group reads nothing: as many bytes, and a few operations more.
 """
 
 from __future__ import annotations
@@ -29,12 +32,17 @@ from bolt_build.schema.recipe import Policy
 
 _MOST = 1024
 """Channels, shuffled: the product of more takes longer than what it spares."""
+_OPERATIONS = 256
+"""Products of each element that a convolution reads or writes: of fewer, memory takes longer than tensor cores."""
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MULTIPLY_SHUFFLES.name)
     for old in editor.nodes():
         node = editor.node(old.name)
+        if node is not None and isinstance(node.op, Conv) and node.op.groups > 1:
+            _of_groups(editor, journal, node, node.op)
+            continue
         if node is None or not isinstance(node.op, Concat) or node.op.axis != 1 or node.epilogue:
             continue
         readers = editor.readers(node.outputs[0])
@@ -47,6 +55,47 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         made = _multiply(editor, node, readers, order)
         journal.did(made, "multiplied", f"leaves the shuffled channels of '{node.name}', others with an identity")
     return journal.result(editor.finish())
+
+
+def _of_groups(editor: GraphEditor, journal: Journal, node: Node, op: Conv) -> None:
+    """A 1x1 with groups whose result is shuffled, as one of all channels that leaves them so."""
+    readers = editor.readers(node.outputs[0])
+    order = _order(editor, node, readers) if readers else None
+    if order is None or prod(editor.type(node.inputs[1]).shape[2:]) != 1:
+        return
+    if (obstacle := _obstacle_in_groups(editor, node, len(order))) is not None:
+        journal.declined(node.name, f"its channels are shuffled, but {obstacle}")
+        return
+    weights, dtype = editor.constant(node.inputs[1]), editor.type(node.inputs[1]).dtype
+    assert weights is not None
+    filters, depth = len(weights) // op.groups, weights.shape[1]
+    whole = np.zeros((len(weights), depth * op.groups, *weights.shape[2:]), weights.dtype)
+    for group in range(op.groups):
+        rows = slice(group * filters, (group + 1) * filters)
+        whole[rows, group * depth : (group + 1) * depth] = weights[rows]
+    inputs = [node.inputs[0], editor.new_constant(f"{node.inputs[1]}.shuffled", whole[order], dtype)]
+    if len(node.inputs) > 2:
+        bias = editor.constant(node.inputs[2])
+        assert bias is not None
+        inputs.append(editor.new_constant(f"{node.inputs[2]}.shuffled", bias[order], editor.type(node.inputs[2]).dtype))
+    (output,) = node.outputs
+    made = editor.new_value(f"{output}.shuffled", editor.type(output))
+    editor.replace(node, replace(node, op=replace(op, groups=1), inputs=tuple(inputs), outputs=(made,)))
+    _read_in_order(editor, readers, made)
+    journal.did(node.name, "multiplied", "leaves shuffled channels, with zeros where a group reads nothing")
+
+
+def _obstacle_in_groups(editor: GraphEditor, node: Node, channels: int) -> str | None:
+    """Why no product of all channels takes the place of one with groups; None where one may."""
+    if editor.is_output(node.outputs[0]):
+        return "they are a graph output"
+    if not all(map(editor.is_constant, node.op_inputs[1:])):
+        return f"'{node.name}' is no 1x1 of constant weights"
+    if any(stage.operand is not None for stage in node.epilogue):
+        return f"'{node.name}' has an operand that is not shuffled"
+    given = editor.type(node.inputs[0]).shape[1]
+    each = given * channels // (given + channels)
+    return f"a product of all would be {each} operations of each element" if each > _OPERATIONS else None
 
 
 def _order(editor: GraphEditor, node: Node, readers: Sequence[Node]) -> Array | None:
@@ -136,11 +185,17 @@ def _multiply(editor: GraphEditor, node: Node, readers: Sequence[Node], order: A
     product = replace(conv, inputs=tuple(inputs), outputs=(made,), covers=covers)
     editor.remove(conv)
     editor.replace(node, join, product)
+    _read_in_order(editor, readers, made)
+    return conv.name
+
+
+def _read_in_order(editor: GraphEditor, readers: Sequence[Node], shuffled: str) -> None:
+    """Slices of what is in order already, in the place of movements."""
     for reader in readers:
         assert isinstance(reader.op, Rearrange)
-        op = Slice((0, reader.op.begin, *(0,) * (len(type.shape) - 2)), reader.op.shape, (1,) * len(type.shape))
-        editor.replace(reader, replace(reader, op=op, inputs=(made,)))
-    return conv.name
+        rank = len(reader.op.shape)
+        op = Slice((0, reader.op.begin, *(0,) * (rank - 2)), reader.op.shape, (1,) * rank)
+        editor.replace(reader, replace(reader, op=op, inputs=(shuffled,)))
 
 
 MULTIPLY_SHUFFLES = Pass("multiply-shuffles", _run, pays_on=PAD_CHANNELS.pays_on)
