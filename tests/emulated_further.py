@@ -144,6 +144,8 @@ FURTHER = (
     "half-shared-portable-tensor_coresx64x64-f16/row-f16/row",
     "half-odd-portable-tensor_coresx64x128-f16/row-f16/row",
     "pair-products-of-both-portable-tensor_coresx2-f16/row-f16/row",
+    "head-pairs-normed-portable-pairsx4-f16/row-f16/row",
+    "head-pairs-neighbours-portable-pairsx2-f16/row-f16/row",
     "channel-attention-scaled-portable-tensor_coresx4-f16/row-f16/row",
     "channel-attention-pairs-portable-tensor_coresx2-f16/row-f16/row",
     "f16-gru-portable-rowsx2x8-f16/row-f16/row",

@@ -39,6 +39,7 @@ from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
 from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
+from gpu_head_pairs import head_pairs
 from gpu_image_numbers import image_number_trials
 from gpu_images import image_trials
 from gpu_kept import kept_trials
@@ -354,7 +355,7 @@ def _of_small_layers() -> list[Trial]:
     found += band_trials() + grouped_band_trials() + group_trials() + mean_trials() + channel_trials() + volume_trials()
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
     found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
-    found += pair_sums() + pair_products() + channel_attention() + permuted_trials()
+    found += pair_sums() + pair_products() + channel_attention() + head_pairs() + permuted_trials()
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()

@@ -1,4 +1,4 @@
-"""Attention over channels is one step on rows as a product left them: XCiT, DaViT, EdgeNeXt."""
+"""Attention over channels is one step on rows as a product left them: XCiT, EdgeNeXt."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class ChannelAttention(Op):
     The first input has queries, keys and values of all heads side by side, [B, N, 3 heads D]. Where `statistic` is not
     empty, queries and keys are normalised over n before that, as `Norm` does; where `scaled`, the second input, [2
     heads, N], is multiplied with what that leaves: a row of it for the queries of each head, then for the keys.
-    No model has the operator; a pass makes it of transposes around an attention (XCiT, DaViT, EdgeNeXt).
+    No model has the operator; a pass makes it of transposes around an attention (XCiT, EdgeNeXt).
     """
 
     kind = "channel_attention"

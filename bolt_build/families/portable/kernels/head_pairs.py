@@ -1,0 +1,108 @@
+"""How a GPU turns heads where both elements of a pair are one thread's: nothing of a row is read twice, and heads that
+share cosines and sines read them once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.head_loops import (
+    SPACE,
+    HeadsForm,
+    heads_form,
+    loops_of,
+    parameters,
+    pointers,
+    types,
+)
+from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.portable.number_tile import NumberTile
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.heads import HeadRows, Rotary
+from bolt_build.targets import Gpu, Target
+
+_EACH = (1, 2, 4)
+"""Heads of a thread, which share cosines and sines."""
+_THREADS = 256
+"""Of a block."""
+
+
+@dataclass(frozen=True)
+class HeadPairsTile(NumberTile):
+    """A thread has so many heads."""
+
+    each: int
+
+
+def _cut(form: HeadsForm, loops: tuple[Loop, ...]) -> tuple[int, int] | None:
+    """Neighbours of a thread in each half of a head, and the threads of a head, a power of two of a warp's; None where
+    no number of neighbours gives one."""
+    steps = [step for loop in loops for step in loop.steps]
+    half = form.depth // 2
+    for lanes in (lanes for lanes in (LANES, 4, 2, 1) if not any(part % lanes for part in (half, *steps))):
+        threads = half // lanes
+        if threads <= WARP and threads & (threads - 1) == 0:
+            return lanes, threads
+    return None
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    form = heads_form(problem)
+    if form.turned != form.depth:
+        return Reason("turns whole heads, of {} elements {} are turned", form.depth, form.turned)
+    if _cut(form, loops_of(problem, form)) is None:
+        return Reason("halves of heads of {} elements are no loads of a power of two of threads", form.depth)
+    return None
+
+
+def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[HeadPairsTile]:
+    for each in _EACH:
+        yield HeadPairsTile(each)
+
+
+def _refuse_tile(problem: KernelProblem, tile: HeadPairsTile, gpu: Gpu) -> str | None:
+    form = heads_form(problem)
+    if tile.each not in _EACH or form.axes[-1] % tile.each:
+        return Reason("a thread has {} of {} heads", tile.each, form.axes[-1])
+    *_, cosines, sines = loops_of(problem, form)[-1].steps
+    return None if tile.each == 1 or cosines == sines == 0 else "heads beside each other are turned by other angles"
+
+
+_NORMED, _TURNED, _AGAIN = 0.66, 0.74, 0.1
+_WAITS = 0.4e-6
+"""Guesses from first principles, as no GPU has timed it: parts of a GPU's bandwidth where heads are normalised too, and
+where they are not, of four heads a thread; how much of it is lost where each head reads its angles again; and seconds
+in which threads of a head join their sums."""
+
+
+def _seconds(problem: KernelProblem, tile: HeadPairsTile, target: Target) -> float:
+    form, gpu = heads_form(problem), target.gpu
+    assert gpu is not None, "forms are a GPU's"
+    cut = _cut(form, loops_of(problem, form))
+    assert cut is not None, "refused where there is none"
+    blocks = ceil(prod(form.axes) // tile.each * cut[1] / _THREADS)
+    reached = (_NORMED if form.does.statistic else _TURNED) - _AGAIN * (1 / tile.each - 1 / _EACH[-1])
+    idle = max(1.0, gpu.sms / blocks)
+    return moved(problem.nbytes, target) / reached * idle + _WAITS + OVERLAPPED * target.launch_seconds
+
+
+def _emit(problem: KernelProblem, tile: HeadPairsTile, at: StepExpressions) -> StepCode:
+    form = heads_form(problem)
+    loops = loops_of(problem, form, at.input_pitch(0))
+    cut = _cut(form, loops)
+    assert cut is not None, "rows lie whole loads apart"
+    lanes, threads = cut
+    how = f"{lanes}, {threads}, {tile.each}, {types(problem, form)}"
+    call = f"{SPACE}::head_pairs<{how}>(r, {parameters(form, loops)}, {pointers(form, at)});"
+    return StepCode(("bolt_portable/cuda/head_pairs.h",), None, "", call)
+
+
+FORM: Form[HeadPairsTile] = Form(
+    "pairs", lambda problem: isinstance(problem.op, HeadRows | Rotary), _refuse, _tiles, _refuse_tile, _seconds,
+    HeadPairsTile.read, _emit,
+)  # fmt: skip
