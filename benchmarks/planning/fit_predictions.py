@@ -49,7 +49,7 @@ def _of(module: str, *names: str) -> tuple[str, ...]:
 FITS = {
     "chains": Fit(
         ("grouped inverted", "grouped expanded", "grouped expanded + means"),
-        _of("grouped.chain_tile", "_EFFICIENCY", "_CLOCKS", "_SLAB", "_LOADS")
+        _of("grouped.chain_tile", "_EFFICIENCY", "_BESIDE", "_CLOCKS", "_SLAB", "_LOADS")
         + _of("grouped.chain", "_TRANSCENDENTAL"),
     ),
     "copied chains": Fit(
