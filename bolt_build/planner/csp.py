@@ -249,6 +249,7 @@ def _improve(
     values = dict(start)
     moves: list[tuple[int, ...]] = [*((variable,) for variable in component), *pairs]
     near = {move: list({id(f): f for v in move for f in at[v]}.values()) for move in moves}
+    around = {move: [_Around.of(move, split) for split in near[move]] for move in moves}
     reads = {move: {v for f in near[move] for v in f.scope} for move in moves}
     of: dict[int, list[tuple[int, ...]]] = {variable: [] for variable in component}
     for move in moves:
@@ -262,12 +263,15 @@ def _improve(
                 continue
             open_moves.discard(move)
             before = tuple(values[v] for v in move)
-            found = _best(move, near[move], values, tuple(domains[v] for v in move))
+            found = _best(move, around[move], values, tuple(domains[v] for v in move))
             for variable, old, now in zip(move, before, found, strict=True):
                 if old != now:
                     values[variable] = now
                     open_moves.update(of[variable])
     return values
+
+
+_ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,19 +283,34 @@ class _Split:
     costs: Table
 
 
+@dataclass(frozen=True, eq=False)
+class _Around:
+    """A factor as a move sees it: `others` are the variables that stay, None where one moves; where only one of two
+    moves, `shape` is that of what is left, beside the other one. Scopes and moves ascend, so axes agree."""
+
+    split: _Split
+    others: tuple[int | None, ...]
+    shape: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, move: tuple[int, ...], split: _Split) -> _Around:
+        free = [v for v in split.scope if v in move]
+        aside = (-1, 1) if len(move) == 2 and free[0] == move[0] else (-1,)
+        others = tuple(None if v in move else v for v in split.scope)
+        return cls(split, others, aside if len(free) < len(move) else None)
+
+
 def _best(
-    move: tuple[int, ...], factors: Sequence[_Split], values: dict[int, int], shape: tuple[int, ...]
+    move: tuple[int, ...], factors: Sequence[_Around], values: dict[int, int], shape: tuple[int, ...]
 ) -> tuple[int, ...]:
     """The values of `move`'s variables (one or two) with the fewest forbidden factors, then the least cost, given all
-    others; those that they have where none is better. Scopes and moves ascend, so axes agree."""
+    others; those that they have where none is better."""
     forbidden, costs = np.zeros(shape, np.int64), np.zeros(shape)
     for factor in factors:
-        index = tuple(slice(None) if v in move else values[v] for v in factor.scope)
-        free = [v for v in factor.scope if v in move]
-        barred, cost = factor.forbidden[index], factor.costs[index]
-        if len(free) < len(move):
-            aside = (-1, 1) if len(move) == 2 and free[0] == move[0] else (-1,)
-            barred, cost = barred.reshape(aside), cost.reshape(aside)
+        index = tuple([_ALL if v is None else values[v] for v in factor.others])
+        barred, cost = factor.split.forbidden[index], factor.split.costs[index]
+        if factor.shape is not None:
+            barred, cost = barred.reshape(factor.shape), cost.reshape(factor.shape)
         forbidden += barred
         costs += cost
     now = tuple(values[v] for v in move)

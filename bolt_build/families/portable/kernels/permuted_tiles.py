@@ -33,7 +33,8 @@ class Run:
 
 def ordered(loops: Sequence[Loop], side: int) -> list[int]:
     """Loops of a side from the innermost in its memory on."""
-    return sorted(range(len(loops)), key=lambda i: loops[i].steps[side])
+    steps = [loop.steps[side] for loop in loops]
+    return sorted(range(len(steps)), key=steps.__getitem__)
 
 
 def run_of(loops: Sequence[Loop], cut: Sequence[int], side: int) -> Run:
@@ -92,7 +93,7 @@ def side_of(
     extents = [extent for extent, _, _ in reversed(kept)]
     if anywhere:
         extents[0] += 2 * (lanes - 1)
-    box, parts = threads_along(extents, lanes)
+    box, parts = threads_along(tuple(extents), lanes)
     # Rows begin at the same element of a word on the side and in shared memory.
     matched = kept[-1][2] == 1 and all((step - far) % lanes == 0 for _, far, step in kept)
     accesses = 1 if matched else lanes

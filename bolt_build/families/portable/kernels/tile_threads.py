@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable
 from math import ceil
 
 from bolt_build.families.common.cost import OVERLAPPED
@@ -25,9 +26,10 @@ def numbers(values: Iterable[int]) -> str:
     return f"bolt::portable::Numbers<{', '.join(map(str, values))}>"
 
 
-def threads_along(extents: Sequence[int], lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+@functools.lru_cache(maxsize=4096)
+def threads_along(extents: tuple[int, ...], lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Threads along loops, the innermost first and counted in words of so many elements, and their turns along each: as
-    `with_threads` of `boxes.h`."""
+    `with_threads` of `boxes.h`. Tiles that lie otherwise in shared memory ask again."""
     room, box, parts = THREADS, list[int](), list[int]()
     for extent in extents:
         many = extent if box else extent // lanes

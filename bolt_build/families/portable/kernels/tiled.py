@@ -84,7 +84,7 @@ class Points:
     def parts(self, cut: tuple[int, ...], lanes: int) -> list[tuple[Loop, int]]:
         """Turns of a thread along each loop of a tile, the innermost first."""
         inside = [(loop, own) for loop, own in zip(self.loops, cut, strict=True) if own > 1][::-1]
-        _, turns = threads_along([own for _, own in inside], lanes)
+        _, turns = threads_along(tuple(own for _, own in inside), lanes)
         return [(loop, parts) for (loop, _), parts in zip(inside, turns, strict=True)]
 
     def instructions(self, cut: tuple[int, ...], lanes: int) -> float:

@@ -107,7 +107,7 @@ def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 def _parts(cut: tuple[int, ...]) -> tuple[int, ...]:
     """Turns along each axis of which a tile has several elements, the innermost first."""
-    return threads_along([own for own in reversed(cut) if own > 1], 1)[1]
+    return threads_along(tuple(own for own in reversed(cut) if own > 1), 1)[1]
 
 
 def _instructions(axes: tuple[PadAxis, ...], cut: tuple[int, ...]) -> float:
