@@ -10,6 +10,7 @@ from gpu_averages import alone
 from gpu_averages import step_of as step_of_means
 from gpu_bf16 import in_bf16
 from gpu_depthwise_chains import averaged_step, expanded
+from gpu_depthwise_chains import step_of as step_of_chain
 from gpu_harness import TARGET, Trial
 from gpu_means import FAMILY as CUTLASS
 from gpu_means import step_of as step_of_products
@@ -17,6 +18,7 @@ from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.common.means import LAST
+from bolt_build.families.common.text_form import Named
 from bolt_build.families.grouped.chain import chain_shape, tiles
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
@@ -26,13 +28,18 @@ from bolt_build.families.grouped.shape import shape_of
 from bolt_build.families.grouped.sliding import tiles as sliding_tiles
 
 GROUPED = Grouped()
+SWISHED = expanded("swished", (1, 16, 9, 9), 32, epilogue=SILU)
+SWISHED_TILE: Named = (
+    ("kind", "expanded"), ("rows", 8), ("columns", 8), ("pairs", 2), ("across", 1), ("slab", 16), ("parts", 1),
+    ("halos", 1),
+)  # fmt: skip
 KINDS = ("rows", "depthwise", "sliding", "expanded")
 EPILOGUES = ((), SILU, RESIDUAL)
 
 
 def means(seed: int) -> Trial:
-    """A depthwise convolution that leaves means, for a random problem. It runs twice: the second launch finds counters as
-    the first left them."""
+    """A depthwise convolution that leaves means, for a random problem. It runs twice: the second launch finds counters
+    as the first left them."""
     random = Random(seed)
     wanted, way = KINDS[seed % len(KINDS)], (CLUSTER, LAST)[(seed // 2 + seed // 4) % 2]
     assert TARGET.gpu is not None
@@ -69,6 +76,11 @@ def means(seed: int) -> Trial:
             return in_bf16(found) if random.random() < 0.2 else found
 
 
+def swished(_: int) -> Trial:
+    """Not drawn, but in no table either: a depthwise convolution behind a product, whose sigmoids share reciprocals."""
+    return Trial(SWISHED, step_of_chain(SWISHED), Candidate("grouped", SWISHED_TILE))
+
+
 def product_means(seed: int) -> Trial:
     """A kernel on WGMMA that leaves means of images, for a random problem."""
     random, keeps = Random(seed), seed % 2 == 1
@@ -90,8 +102,8 @@ def product_means(seed: int) -> Trial:
 
 
 def windows_that_slide(seed: int) -> Trial:
-    """Windows that slide down an image, for a random problem: one in three times the kernel leaves means too, and one in
-    four it is in bf16; rows of the output may lie apart."""
+    """Windows that slide down an image, for a random problem: one in three times the kernel leaves means too, and one
+    in four it is in bf16; rows of the output may lie apart."""
     random = Random(seed)
     while True:
         window = (random.randint(1, 7), random.randint(1, 7))

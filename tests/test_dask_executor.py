@@ -133,6 +133,7 @@ def test_a_worker_that_dies_costs_a_retry(cluster: DaskProcesses, tmp_path: Path
     assert len([*tmp_path.glob("*.begun")]) == len(sources.names) + 1
 
 
+@pytest.mark.large
 def test_a_scheduler_that_restarts_costs_a_retry(cluster: DaskProcesses, tmp_path: Path, here: dict[str, str]) -> None:
     """It takes all that it knows along. Workers that it had end, as no nanny holds them, and others come."""
     sources = Sources(tmp_path, wait=f"touch {tmp_path}/$$.begun; sleep 1")

@@ -99,6 +99,7 @@ def test_workers_give_the_lock_of_this_machines_gpu(
     assert (again.measured_now, again.played_now) == (0, 0)
 
 
+@pytest.mark.large
 def test_a_worker_that_dies_costs_a_retry(
     fleet: DaskProcesses, project: Project, workshop: Workshop, reference: bytes
 ) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import emulated
 import numpy as np
 import pytest
+from emulated_draws import SWISHED, SWISHED_TILE, swished
+from emulated_library import first_of, of_every_run
 from families_harness import Layer, values_of
-from gpu_depthwise_chains import FAMILY, depthwise, expanded, step_of
-from gpu_harness import TARGET, Trial
-from gpu_products import SILU
+from gpu_depthwise_chains import FAMILY, depthwise, step_of
+from gpu_harness import TARGET
 from shared_folders import SharedFolder
 
 from bolt_build import runtime
@@ -27,11 +28,6 @@ CHAIN: Named = (
     ("kind", "chain"), ("rows", 8), ("columns", 8), ("pairs", 2), ("across", 1), ("slab", 48), ("stages", 1),
     ("parts", 1),
 )  # fmt: skip
-EXPANDED: Named = (
-    ("kind", "expanded"), ("rows", 8), ("columns", 8), ("pairs", 2), ("across", 1), ("slab", 16), ("parts", 1),
-    ("halos", 1),
-)  # fmt: skip
-SWISHED = expanded("swished", (1, 16, 9, 9), 32, epilogue=SILU)
 
 
 def instructions(layer: Layer, tile: Named, folder: Path) -> Counter[str]:
@@ -50,7 +46,9 @@ def instructions(layer: Layer, tile: Named, folder: Path) -> Counter[str]:
     return Counter(re.findall(r"^\s*(?:@!?%p\d+ )?([a-z][a-z0-9_]*(?:\.[A-Za-z0-9]+)*)", text, re.M))
 
 
-@pytest.mark.parametrize(("stride", "sixteens", "eights", "loads"), [(1, 6, 24, 12), (2, 12, 12, 18)])
+@pytest.mark.parametrize(
+    ("stride", "sixteens", "eights", "loads"), [(1, 6, 24, 12), pytest.param(2, 12, 12, 18, marks=pytest.mark.large)]
+)
 def test_a_pair_of_lines_is_loaded_once_for_all_its_taps(
     stride: int, sixteens: int, eights: int, loads: int, tmp_path: Path
 ) -> None:
@@ -66,19 +64,15 @@ def test_a_pair_of_lines_is_loaded_once_for_all_its_taps(
 
 
 def test_four_sigmoids_share_a_reciprocal(tmp_path: Path) -> None:
-    found = instructions(SWISHED, EXPANDED, tmp_path)
+    found = instructions(SWISHED, SWISHED_TILE, tmp_path)
     assert found["ex2.approx.ftz.f32"] == 4 * found["rcp.approx.ftz.f32"] > 0
 
 
 def test_a_nan_spoils_no_neighbour_with_which_it_shares_a_reciprocal(shared_folder: SharedFolder) -> None:
-    def trials() -> list[Trial]:
-        return [Trial(SWISHED, step_of(SWISHED), Candidate("grouped", EXPANDED))]
-
     def values(layer: Layer) -> list[Array]:
         inputs = values_of(layer)
         inputs[0][0, :, 4, 4] = np.nan
         return inputs
 
-    library = emulated.kernel_library("swished", trials, shared_folder, emulated.SOON_COMPILED)
-    outcome = emulated.outcome_of(library, 0, values)
+    outcome = emulated.outcome_of(of_every_run(shared_folder), first_of(swished), values)
     assert (outcome.message, outcome.error <= 1.0) == ("", True), outcome
