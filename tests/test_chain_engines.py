@@ -54,7 +54,7 @@ def test_on_the_host(tmp_path: Path, cache_home: Path, policy: str) -> None:
     assert json.loads(said.splitlines()[-1])["targets"][0]["verified"] is True
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.large) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.large) for seed in (1, 2, 3))])
 def test_both_ways_are_ways(tmp_path: Path, seed: int) -> None:
     assert fused(write(tmp_path, seed, "always", "h200", "fp16")) >= 2
     assert fused(write(tmp_path, seed, "never", "h200", "fp16")) == 0

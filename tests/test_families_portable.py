@@ -27,21 +27,10 @@ from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.targets import HOST, target_named
 
 KINDS = sorted({layer.op.kind for layer in LAYERS})
-OFTEN_OPTIMISED = frozenset(
-    (
-        "activation",
-        "attention",
-        "binary",
-        "conv",
-        "integer-matmul",
-        "matmul",
-        "norm",
-        "pool",
-        "reduce",
-        "resample",
-        "softmax",
-    )
-)
+OFTEN_OPTIMISED = {
+    "activation", "attention", "binary", "conv", "integer-matmul", "matmul", "norm", "pool", "reduce", "resample",
+    "softmax",
+}  # fmt: skip
 """Of which every run has a kernel compiled as those of engines are; engines of typed models, which are compiled so too,
 have more. The longer run has one of all."""
 

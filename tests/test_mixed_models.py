@@ -22,7 +22,7 @@ def test_every_stage_keeps_the_numbers(seed: int, tmp_path: Path) -> None:
     ("name", "seed"),
     [
         pytest.param(name, seed, marks=[] if seed % often == 0 else [pytest.mark.large])
-        for name, often in (("h200", 6), ("t4", 12))
+        for name, often in (("h200", 12), ("t4", 24))
         for seed in SEEDS[::3]
     ],
 )

@@ -43,7 +43,7 @@ def parameters(model: onnx.ModelProto) -> int:
     return sum(prod(item.dims) for item in model.graph.initializer if not item.name.endswith(running))
 
 
-@pytest.mark.parametrize("name", ["resnet18", pytest.param("repvgg_a0", marks=pytest.mark.large)])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.large) for name in ("resnet18", "repvgg_a0")])
 def test_it_is_the_same_on_every_machine_and_depends_on_its_input(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.onnx"
     zoo.write(name, path)

@@ -13,7 +13,7 @@ from lifetimes import overlaps
 MODELS = {"parts": parts, "branches": branches}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["parts", pytest.param("branches", marks=pytest.mark.large)])
 def test_what_lies_within_something_else_is_right(name: str, tmp_path: Path, cache: Path) -> None:
     model: onnx.ModelProto = MODELS[name]()
     with passing_engine(tmp_path / "p", name, model, cache, batch=[1, 2], samples=2) as built:

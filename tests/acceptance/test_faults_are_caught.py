@@ -76,7 +76,7 @@ def pooling_edge(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("fault", "unit", "layer"),
     [
-        (one_element, "primitive.cpp", "relu2"),
+        pytest.param(one_element, "primitive.cpp", "relu2", marks=pytest.mark.large),
         pytest.param(pooling_edge, "operators.cpp", "pool", marks=pytest.mark.large),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -74,7 +75,7 @@ class Form(Generic[T]):
     ) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         """Of the compiled kernels that are predicted to be fastest each with its fastest settings; and why others are
         none, tiles of one reason once."""
-        legal, refused = self._legal(family, problem, target)
+        legal, refused = _legal(self, family, problem, target)
         first: dict[Named, Candidate] = {}
         for _, candidate in legal:
             first.setdefault(candidate.parameters, candidate)
@@ -86,7 +87,7 @@ class Form(Generic[T]):
         self, family: str, problem: KernelProblem, candidate: Candidate, target: Target
     ) -> tuple[Candidate, ...]:
         """The same kernel with other settings, those that are predicted to be fastest."""
-        legal, _ = self._legal(family, problem, target)
+        legal, _ = _legal(self, family, problem, target)
         same = [each for _, each in legal if each.parameters == candidate.parameters and each != candidate]
         return tuple(same[:MOST_VARIANTS])
 
@@ -107,25 +108,28 @@ class Form(Generic[T]):
             return str(error)
         return self.refuse_tile(problem, tile, target.gpu)
 
-    def _legal(
-        self, family: str, problem: KernelProblem, target: Target
-    ) -> tuple[list[tuple[float, Candidate]], tuple[Refusal, ...]]:
-        """Legal candidates with their predicted seconds, fastest first."""
-        assert target.gpu is not None, "forms are asked about GPUs alone"
-        if not self.serves(problem):
-            return [], ()
-        if (reason := self.refuse_problem(problem, target.gpu)) is not None:
-            return [], (Refusal(family, problem.op.kind, reason),)
-        legal, reasons = list[tuple[float, Candidate]](), dict[str, Refusal]()
-        for tile in self.tiles(problem, target.gpu):
-            candidate = candidate_of(family, self.algorithm, tile)
-            if (why := self.refuse_tile(problem, tile, target.gpu)) is None:
-                legal.append((self.seconds(problem, tile, target), candidate))
-            else:
-                form = why.form if isinstance(why, Reason) else why
-                reasons.setdefault(form, Refusal(family, str(candidate), why))
-        legal.sort(key=lambda each: (each[0], str(each[1])))
-        return legal, tuple(reasons.values())
-
 
 AnyForm = Form[Any]
+
+
+@functools.lru_cache(maxsize=256)
+def _legal(
+    form: AnyForm, family: str, problem: KernelProblem, target: Target
+) -> tuple[tuple[tuple[float, Candidate], ...], tuple[Refusal, ...]]:
+    """Legal candidates with their predicted seconds, fastest first. Remembered: tuning asks for variants of each kernel
+    that is offered."""
+    assert target.gpu is not None, "forms are asked about GPUs alone"
+    if not form.serves(problem):
+        return (), ()
+    if (reason := form.refuse_problem(problem, target.gpu)) is not None:
+        return (), (Refusal(family, problem.op.kind, reason),)
+    legal, reasons = list[tuple[float, Candidate]](), dict[str, Refusal]()
+    for tile in form.tiles(problem, target.gpu):
+        candidate = candidate_of(family, form.algorithm, tile)
+        if (why := form.refuse_tile(problem, tile, target.gpu)) is None:
+            legal.append((form.seconds(problem, tile, target), candidate))
+        else:
+            words = why.form if isinstance(why, Reason) else why
+            reasons.setdefault(words, Refusal(family, str(candidate), why))
+    legal.sort(key=lambda each: (each[0], str(each[1])))
+    return tuple(legal), tuple(reasons.values())
