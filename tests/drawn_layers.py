@@ -291,8 +291,12 @@ def norm_written_out(g: Growing) -> str:
         raise Dropped
     centred = g.add(Binary("sub"), x, g.add(Reduce("mean", axis, True), x)) if g.choose(True, False) else x
     square = paired(g, "mul", centred, centred) if g.chance() else g.add(Binary("pow"), centred, g.scalar(2.0))
-    root = g.add(Activation("sqrt"), g.add(Binary("add"), g.add(Reduce("mean", axis, True), square), g.scalar(1e-2)))
-    found = g.add(Binary("div"), centred, root)
+    mean = g.add(Reduce("mean", axis, True), square)
+    if g.chance(4):  # by one less, as torch.var divides
+        count = g.shape(x)[axis[0]]
+        mean = g.add(Binary("div"), g.add(Binary("mul"), mean, g.scalar(count)), g.scalar(count - 1))
+    root = g.add(Activation("sqrt"), g.add(Binary("add"), mean, g.scalar(1e-2)))
+    found = g.add(Binary("div"), centred if g.choose(True, False) else x, root)
     return beside_constant(g, beside_constant(g, found))
 
 

@@ -11,6 +11,7 @@ from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 
 CONSTANTS = {
     "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}",
+    "four": "f32[] {4}",
     "w": "f32[4] positive", "b": "f32[4]", "wide": "f32[5,2,3,4]",
 }  # fmt: skip
 
@@ -22,6 +23,8 @@ ROOT_OF_X = "%p = pow(%x, %two); " + ROOT
 MOMENTS = CENTRED + "%p = mul(%x, %x); %e = reduce(%p) mode=mean axes=[2]; %q = mul(%m, %m); %v = sub(%e, %q); "
 AFFINE = "; %z = mul(%n, %w); %y = add(%z, %b)"
 
+DEVIATION = "x / sqrt(mean((x - mean(x)) ** 2) + epsilon)"
+LESS = CENTRED + SQUARE + "%v = reduce(%p) mode=mean axes=[2]; %u = mul(%v, %four); %t = div(%u, %three); "
 LAYER = "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)"
 RMS = "x / sqrt(mean(x ** 2) + epsilon)"
 
@@ -53,16 +56,37 @@ def spelled(statements: str, outputs: str = "%y") -> str:
          "norm(%x) statistic=variance", LAYER),
         (MOMENTS + "%a = add(%v, %eps); %s = sqrt(%a); %r = reciprocal(%s); %y = mul(%d, %r)",
          "norm(%x) statistic=variance", LAYER),
+        (CENTRED + SQUARE + ROOT + "%y = div(%x, %s)", "norm(%x) statistic=deviation", DEVIATION),
+        (CENTRED + PRODUCT + ROOT + "%r = div(%one, %s); %n = mul(%x, %r)" + AFFINE,
+         "norm(%x, %w, %b) statistic=deviation", f"{DEVIATION}, with scale and bias"),
     ],
 )  # fmt: skip
 def test_a_spelled_out_normalisation_becomes_one_node(statements: str, norm: str, reason: str) -> None:
     before = graph(spelled(statements))
     result = run(RECOGNISE_NORMS, before)
     assert re.split(" @|  //", body(result.graph))[0] == f"%y = {norm} axes=[2] epsilon=1e-05"
-    name = "layer norm" if "variance" in norm else "rms norm"
+    names = {"variance": "layer norm", "deviation": "norm by deviation", "rms": "rms norm"}
+    (name,) = (words for statistic, words in names.items() if statistic in norm)
     assert said(result) == [("y", f"recognised {name}", reason)]
     (node,) = result.graph.nodes
     assert set(node.covers) == {name for each in before.nodes for name in each.covers}
+
+
+@pytest.mark.parametrize(("above", "name"), [("%x", "norm by deviation"), ("%d", "layer norm")])
+def test_a_variance_of_one_element_less_is_in_the_scale(above: str, name: str) -> None:
+    """timm's SimpleNorm, and normalisations by torch.var."""
+    root = LESS + "%a = add(%t, %eps); %s = sqrt(%a); "
+    result = run(RECOGNISE_NORMS, graph(spelled(root + f"%n = div({above}, %s); %y = mul(%n, %w)")))
+    statistic = "deviation" if above == "%x" else "variance"
+    assert re.split(" @|  //", body(result.graph))[0] == (
+        f"%y = norm(%x, %'w.norm) statistic={statistic} axes=[2] epsilon=7.500000000000001e-06"
+    )
+    assert [each[:2] for each in said(result)] == [("y", f"recognised {name}")]
+    unscaled = graph(spelled(root + f"%y = div({above}, %s)"))
+    why = f"{RMS}: no scale behind it takes the root of N / (N - 1)"
+    assert (said(run(RECOGNISE_NORMS, unscaled)), run(RECOGNISE_NORMS, unscaled).graph) == (
+        [("y", "declined", why)], unscaled,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ def _normalises(graph: Graph, node: Node, total: str) -> bool:
     return (
         isinstance(op, Norm)
         and (op.axes, op.groups) == ((last,), 1)
+        and op.statistic != "deviation"
         and not node.epilogue
         and node.inputs[0] == total
         and all(graph.constant(name) is not None for name in node.inputs[1:])

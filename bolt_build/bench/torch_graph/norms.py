@@ -38,9 +38,11 @@ def _normalised(build: Builder, op: Norm, x: fx.Node) -> fx.Node:
         length = build.call(torch.linalg.vector_norm, x, int(op.statistic[1]), op.axes, True)
         # 0 where everything is.
         return build.call(torch.nan_to_num, build.call(torch.div, x, length), 0.0)
-    if op.statistic == "variance":
-        x = build.call(torch.sub, x, build.call(torch.mean, x, op.axes, True))
-    mean = build.call(torch.mean, build.call(torch.square, x), op.axes, True)
+    apart = x
+    if op.statistic in ("variance", "deviation"):
+        apart = build.call(torch.sub, x, build.call(torch.mean, x, op.axes, True))
+    mean = build.call(torch.mean, build.call(torch.square, apart), op.axes, True)
+    x = x if op.statistic == "deviation" else apart
     return build.call(torch.mul, x, build.call(torch.rsqrt, build.call(torch.add, mean, op.epsilon)))
 
 

@@ -20,7 +20,7 @@ from bolt_build.graph.ops.shape import Cast, Reshape
 from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tails
 from bolt_build.graph.tail_rules import broadcast_tails
 
-STATISTICS = ("variance", "rms", "l1", "l2")
+STATISTICS = ("variance", "deviation", "rms", "l1", "l2")
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Norm(Op):
     """y = (x - m) f, times input 1 and plus input 2 where they are there, both broadcast to x.
 
     `statistic` over `axes` (non-negative, sorted) says what m and f are: "variance": the mean, and
-    1 / sqrt(variance + epsilon); of the others m is 0 and f is 1 / sqrt(mean of squares + epsilon) ("rms"), 1 / sum of
-    magnitudes ("l1") or 1 / sqrt(sum of squares) ("l2"), of which epsilon is the least that is divided by; the latter
-    two are 0 where that is. Axis 1, where it is one of `axes`, is cut in `groups` equal parts that are normalised each
-    by itself.
+    1 / sqrt(variance + epsilon); of the others m is 0 and f is that as well ("deviation"), 1 / sqrt(mean of squares +
+    epsilon) ("rms"), 1 / sum of magnitudes ("l1") or 1 / sqrt(sum of squares) ("l2"), of which epsilon is the least
+    that is divided by; the latter two are 0 where that is. Axis 1, where it is one of `axes`, is cut in `groups` equal
+    parts that are normalised each by itself.
     """
 
     kind = "norm"
@@ -73,10 +73,10 @@ class Norm(Op):
         return (narrowed(y, inputs[0].dtype),)
 
     def _normalised(self, x: Array, axes: tuple[int, ...]) -> Array:
-        if self.statistic == "variance":
+        if self.statistic in ("variance", "deviation"):
             deviation = x - x.mean(axis=axes, keepdims=True)
             variance = np.square(deviation).mean(axis=axes, keepdims=True)
-            return np.asarray(deviation / np.sqrt(variance + self.epsilon))
+            return np.asarray((deviation if self.statistic == "variance" else x) / np.sqrt(variance + self.epsilon))
         if self.statistic == "rms":
             return np.asarray(x / np.sqrt(np.square(x).mean(axis=axes, keepdims=True) + self.epsilon))
         if self.statistic == "l1":

@@ -65,8 +65,9 @@ def head_operator(editor: GraphEditor, node: Node) -> tuple[Norm | Rotary | Bina
         return None
     last = editor.type(node.outputs[0]).rank - 1
     match node.op:
-        case Norm(_, axes, _, 1) if axes == (last,) and all(editor.is_constant(name) for name in node.inputs[1:]):
-            return node.op, node.inputs[1:], node.inputs[0]
+        case Norm(statistic, axes, _, 1) if axes == (last,) and statistic != "deviation":
+            constant = all(editor.is_constant(name) for name in node.inputs[1:])
+            return (node.op, node.inputs[1:], node.inputs[0]) if constant else None
         case Rotary():
             return node.op, node.inputs[1:], node.inputs[0]
         case Binary("mul"):

@@ -102,7 +102,7 @@ def _scaled_root(editor: GraphEditor, value: str) -> tuple[Root, tuple[str, ...]
     for factor, scale in sides:
         below, inverse = reciprocal_of(editor, factor), editor.producer(factor)
         root = None if below is None else root_of(editor, below)
-        if root is not None and inverse is not None:
+        if root is not None and inverse is not None and root.times == 1.0:
             return root, scale, [node, inverse]
     return None
 

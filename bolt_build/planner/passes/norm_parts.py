@@ -13,7 +13,8 @@ from bolt_build.planner.rewrite import GraphEditor
 
 @dataclass(frozen=True)
 class Root:
-    """1 / `divisor`'s value, or the value itself below a fraction line: sqrt(mean(`squared` ** 2, axes) + epsilon).
+    """1 / `divisor`'s value, or the value itself below a fraction line: sqrt(times * mean(`squared` ** 2, axes) +
+    epsilon). `times` is N / (N - 1) where a model divides by N - 1, as torch.var does.
 
     `inside` are the values between that nobody else may need."""
 
@@ -21,6 +22,7 @@ class Root:
     axes: tuple[int, ...]
     epsilon: float
     inside: tuple[str, ...]
+    times: float = 1.0
 
 
 def plain(editor: GraphEditor, value: str) -> Node | None:
@@ -54,7 +56,11 @@ def root_of(editor: GraphEditor, value: str) -> Root | None:
         return None
     for mean, other in (total.inputs, total.inputs[::-1]):
         epsilon = number_of(editor, other)
-        found = None if epsilon is None else _mean_square(editor, mean) or _by_moments(editor, mean)
+        found = (
+            None
+            if epsilon is None
+            else _mean_square(editor, mean) or _by_moments(editor, mean) or _by_less(editor, mean)
+        )
         if found is not None and epsilon is not None:
             return replace(found, epsilon=epsilon, inside=(value, root.inputs[0], *found.inside))
     return None
@@ -71,6 +77,20 @@ def _mean_square(editor: GraphEditor, value: str) -> Root | None:
     if squared is None:
         return None
     return Root(squared, reduced.op.axes, 0.0, (value, reduced.inputs[0]))
+
+
+def _by_less(editor: GraphEditor, value: str) -> Root | None:
+    """A mean of squares times N and divided by N - 1, as exporters write a variance that torch.var estimates."""
+    inside, times, node = list[str](), 1.0, plain(editor, value)
+    while node is not None and isinstance(node.op, Binary) and node.op.function in ("mul", "div"):
+        number = number_of(editor, node.inputs[1])
+        if number is None or number <= 0.0:
+            return None
+        times *= number if node.op.function == "mul" else 1.0 / number
+        inside.append(node.outputs[0])
+        node = plain(editor, node.inputs[0])
+    found = None if node is None or not inside else _mean_square(editor, node.outputs[0])
+    return None if found is None else replace(found, inside=(*inside, *found.inside), times=times)
 
 
 def _by_moments(editor: GraphEditor, value: str) -> Root | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 
 import numpy as np
 
 from bolt_build.dtypes import PRECISIONS
+from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Graph, Node, ShapeError
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -22,9 +24,11 @@ from bolt_build.schema.recipe import Policy
 _LENGTHS = {"l1": "x / max(sum(abs(x)), epsilon)", "l2": "x / max(sqrt(sum(x ** 2)), epsilon)"}
 _FORMULAS = {
     "variance": "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
+    "deviation": "x / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
     "rms": "x / sqrt(mean(x ** 2) + epsilon)",
     "spread": "x * f + (bias - mean(x) * f), f = scale / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
 }
+_NAMES = {"variance": "layer norm", "deviation": "norm by deviation", "rms": "rms norm"}
 _ENDLESS = 3e38
 """A bound of a clip that exporters write where there is none."""
 
@@ -49,6 +53,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         above, root = found
         reason = next((why for name in root.inside if (why := editor.not_private(name)) is not None), None)
+        if reason is not None and above != root.squared:
+            continue  # the factor of a layer norm whose shift is another's (`spread`)
+        if reason is None and root.times != 1.0 and _constant_behind(editor, node, "mul")[1] is None:
+            reason = "no scale behind it takes the root of N / (N - 1)"
         if reason is not None:
             journal.declined(node.name, f"{_FORMULAS['rms']}: {reason}")
             continue
@@ -94,9 +102,9 @@ def _least(editor: GraphEditor, node: Node) -> float | None:
 
 
 def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root: Root) -> None:
-    x = _centred(editor, above, root)
-    statistic, source = ("rms", above) if x is None else ("variance", x)
-    op = Norm(statistic, root.axes, root.epsilon)
+    x = _centred(editor, root.squared, root)
+    statistic, source = ("rms", above) if x is None else ("variance" if above == root.squared else "deviation", x)
+    op = Norm(statistic, root.axes, root.epsilon / root.times)
     made = replace(node, op=op, inputs=(source,))
     editor.replace(node, made)
     removed = list(editor.prune(node.inputs))
@@ -106,14 +114,24 @@ def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root
         if reader is None or operand is None:
             break
         editor.remove(made)
+        if function == "mul" and root.times != 1.0:
+            operand = _over_root(editor, operand, root.times)
         wider = replace(
             reader, op=op, inputs=(*made.inputs, operand), covers=joined(made.covers, reader.covers),
         )  # fmt: skip
         editor.replace(reader, wider)
         made = wider
     words = {1: "", 2: ", with a scale", 3: ", with scale and bias"}[len(made.inputs)]
-    name = "layer norm" if statistic == "variance" else "rms norm"
-    journal.did(made.name, f"recognised {name}", _FORMULAS[statistic] + words)
+    journal.did(made.name, f"recognised {_NAMES[statistic]}", _FORMULAS[statistic] + words)
+
+
+def _over_root(editor: GraphEditor, scale: str, times: float) -> str:
+    """A scale over the root of a number: computed in float64, rounded once."""
+    array, dtype = editor.constant(scale), editor.type(scale).dtype
+    assert array is not None
+    return editor.new_constant(
+        f"{scale}.norm", narrowed(array.astype(np.float64) / sqrt(times), held_dtype(dtype)), dtype
+    )
 
 
 def _gather(editor: GraphEditor, journal: Journal, node: Node, found: Spread) -> None:
@@ -136,13 +154,18 @@ def _quotient(editor: GraphEditor, node: Node) -> tuple[str, Root] | None:
     assert isinstance(node.op, Binary)
     if node.op.function == "div":
         root = root_of(editor, b)
-        return (a, root) if root is not None and root.squared == a else None
+        return (a, root) if root is not None and _is_numerator(editor, a, root) else None
     for d, factor in ((a, b), (b, a)):
         below = reciprocal_of(editor, factor)
         root = None if below is None else root_of(editor, below)
-        if root is not None and root.squared == d:
+        if root is not None and _is_numerator(editor, d, root):
             return d, replace(root, inside=(factor, *root.inside))
     return None
+
+
+def _is_numerator(editor: GraphEditor, value: str, root: Root) -> bool:
+    """Whether a value is what the root squares, or what that is less its mean."""
+    return value == root.squared or value == _centred(editor, root.squared, root)
 
 
 def _centred(editor: GraphEditor, value: str, root: Root) -> str | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, prod
+from typing import Any
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import (
     norm_ahead,
     norm_batches,
@@ -116,6 +119,15 @@ def _latency(problem: KernelProblem) -> float:
     return _READINGS * _STEP * ceil(count / BLOCK)
 
 
+def _around(form: Form[Any]) -> Form[Any]:
+    """The form for statistics whose mean it takes off elements. Of deviations it would have to keep both."""
+
+    def serves(problem: KernelProblem) -> bool:
+        return form.serves(problem) and not (isinstance(problem.op, Norm) and problem.op.statistic == "deviation")
+
+    return replace(form, serves=serves)
+
+
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = (
     Rule(
@@ -127,19 +139,22 @@ RULES = (
         gpu_latency=_latency,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(
-            norm_held.FORM,
-            norm_ahead.FORM,
-            norm_fitted.FORM,
-            norm_both.FORM,
-            norm_slabs.FORM,
-            norm_passes.FORM,
-            norm_turns.FORM,
-            norm_batches.FORM,
-            norm_staged.FORM,
-            norm_staged.IN_REGISTERS,
-            norm_images.FORM,
-            norm_gathered.FORM,
+        forms=tuple(
+            _around(form)
+            for form in (
+                norm_held.FORM,
+                norm_ahead.FORM,
+                norm_fitted.FORM,
+                norm_both.FORM,
+                norm_slabs.FORM,
+                norm_passes.FORM,
+                norm_turns.FORM,
+                norm_batches.FORM,
+                norm_staged.FORM,
+                norm_staged.IN_REGISTERS,
+                norm_images.FORM,
+                norm_gathered.FORM,
+            )
         ),
     ),
 )

@@ -14,7 +14,13 @@ from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.kernels.rows import LANES, WARP, held
 from bolt_build.graph.ops.norm import Norm
 
-STATISTICS = {"variance": "NormVariance", "rms": "NormMeanSquare", "l1": "NormMagnitudes", "l2": "NormSquares"}
+STATISTICS = {
+    "variance": "NormVariance",
+    "deviation": "NormDeviation",
+    "rms": "NormMeanSquare",
+    "l1": "NormMagnitudes",
+    "l2": "NormSquares",
+}
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ struct NormVariance {
   static BOLT_HD float term(float x) { return x * x; }
   static BOLT_HD float factor(float sum, float count, float epsilon) { return 1.0f / std::sqrt(sum / count + epsilon); }
 };
+/// The factor of NormVariance, by which elements are multiplied as they are.
+struct NormDeviation : NormVariance {};
 struct NormMeanSquare {
   static constexpr bool centred = false;
   static BOLT_HD float term(float x) { return x * x; }
@@ -59,6 +61,12 @@ struct NormSquares {
   static BOLT_HD float term(float x) { return x * x; }
   static BOLT_HD float factor(float sum, float, float epsilon) { return inverse_length(std::sqrt(sum), epsilon); }
 };
+
+/// What elements are less of as they are multiplied, where statistics are around `mean`.
+template <typename Statistic>
+BOLT_HD inline float taken_off(float mean) {
+  return std::is_same_v<Statistic, NormDeviation> ? 0.0f : mean;
+}
 
 BOLT_HD inline NormAt step(NormAt at, const NormLoop& loop, Index index) {
   return {at.x + index * loop.x, at.scale + index * loop.scale, at.bias + index * loop.bias,
@@ -145,6 +153,7 @@ void norm_row(const Norm& p, const In* in, Out* out, NormAt start, const End& en
   };
   const float mean = Statistic::centred ? sum([](float x) { return x; }) / all : 0.0f;
   const float factor = Statistic::factor(sum([mean](float x) { return Statistic::term(x - mean); }), all, p.epsilon);
+  const float off = taken_off<Statistic>(mean);
   for (Index row = 0; row < rows; ++row) {
     const NormAt at = offset(start, p.reduced, last, row);
     const auto cells = [&](auto dx, auto operands) {
@@ -152,7 +161,7 @@ void norm_row(const Norm& p, const In* in, Out* out, NormAt start, const End& en
                            operands() < 0 ? inner.bias : operands(), inner.channel};
       BOLT_SIMD
       for (Index i = 0; i < count; ++i)
-        store(out + at.x + i * steps.x, end((load(in + at.x + i * steps.x) - mean) * factor, step(at, steps, i)));
+        store(out + at.x + i * steps.x, end((load(in + at.x + i * steps.x) - off) * factor, step(at, steps, i)));
     };
     const auto one = [] { return Index{1}; };
     if (inner.x == 1 && inner.scale == 1 && inner.bias == 1) {
@@ -183,7 +192,10 @@ void norm_lanes(const Norm& p, const In* in, Out* out, NormAt start, const NormL
     BOLT_SIMD
     for (int lane = 0; lane < lanes; ++lane) sum[lane] += Statistic::term(load(from + lane) - mean[lane]);
   }
-  for (int lane = 0; lane < lanes; ++lane) sum[lane] = Statistic::factor(sum[lane], static_cast<float>(count), p.epsilon);
+  for (int lane = 0; lane < lanes; ++lane) {
+    sum[lane] = Statistic::factor(sum[lane], static_cast<float>(count), p.epsilon);
+    mean[lane] = taken_off<Statistic>(mean[lane]);
+  }
   for (Index k = 0; k < count; ++k) {
     const NormAt at = offset(start, p.reduced, p.reduced_rank, k);
     BOLT_SIMD

@@ -74,6 +74,7 @@ struct NormRows {
     for (int j = 0; j < each; ++j) {
       const float sum = total(x[j], [&](float value) { return Statistic::term(value - mean[j]); });
       factor[j] = Statistic::factor(sum, static_cast<float>(count), p.epsilon);
+      mean[j] = taken_off<Statistic>(mean[j]);
     }
 #pragma unroll
     for (int j = 0; j < each; ++j) {
@@ -159,6 +160,7 @@ void norm_blocks(const Run& r, const Norm& p, const In* in, Out* out, Index rows
         }
         each([&](float x, const NormAt&) { sum += Statistic::term(x - mean); });
         const float factor = Statistic::factor(norm_total<block_threads>(sum), static_cast<float>(count), epsilon);
+        mean = taken_off<Statistic>(mean);
         each([&](float x, const NormAt& at) { store(out + at.x, end((x - mean) * factor, at)); });
       },
       "normalisation");

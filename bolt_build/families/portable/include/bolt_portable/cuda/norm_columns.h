@@ -68,7 +68,10 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
         }
         total(sum);
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) sum[i] = Statistic::factor(sum[i], static_cast<float>(count), p.epsilon);
+        for (int i = 0; i < lanes; ++i) {
+          sum[i] = Statistic::factor(sum[i], static_cast<float>(count), p.epsilon);
+          mean[i] = taken_off<Statistic>(mean[i]);
+        }
         NormNeighbours<lanes, NormOperands::any, End> neighbours(p, p.kept[p.kept_rank - 1], end, start, mean, sum);
 #pragma unroll 2
         for (std::uint32_t k = part; k < stop; k += parts) {
@@ -125,7 +128,10 @@ void norm_held_columns(const Run& r, const Norm& p, const In* in, Out* out, Inde
         }
         total(1, factor, [&](int i, float value) { return Statistic::term(value - mean[i]); });
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) factor[i] = Statistic::factor(factor[i], static_cast<float>(count), p.epsilon);
+        for (int i = 0; i < lanes; ++i) {
+          factor[i] = Statistic::factor(factor[i], static_cast<float>(count), p.epsilon);
+          mean[i] = taken_off<Statistic>(mean[i]);
+        }
         if (item >= many) return;
         NormNeighbours<lanes, NormOperands::any, End> neighbours(p, p.kept[p.kept_rank - 1], end, start, mean, factor);
 #pragma unroll
