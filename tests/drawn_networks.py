@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 from drawn_graphs import Dropped, Growing
 from drawn_layers import activated, beside_constant, cut, normed, normed_channels, paired
 from drawn_products import convolved, followed, multiplied
@@ -11,6 +12,7 @@ from drawn_products import convolved, followed, multiplied
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.pool import Pool
@@ -77,6 +79,18 @@ def pooled_beside(g: Growing) -> str:
     parts = [x] + [g.add(Expand(g.shape(x)), g.add(Reduce(g.choose("mean", "l2"), axes, True), x)) for _ in range(2)]
     made = g.add(Concat(1), *(parts if g.chance() else parts[::-1]))
     return convolved(g, made, g.choose(3, 2, 8), (1,) * len(axes))
+
+
+def unfolded(g: Growing) -> str:
+    """The windows of an image, as torch's unfold is exported."""
+    x = g.tensor(4)
+    _, _, h, w = g.shape(x)
+    down, right = g.choose(1, min(2, h)), g.choose(1, min(2, w))
+    rows = np.arange(down)[:, None] + np.arange(h - down + 1)
+    columns = np.arange(right)[:, None] + np.arange(w - right + 1)
+    taken = g.add(Gather(2), x, g.constant(rows.astype(np.int64)))
+    taken = g.add(Gather(4), taken, g.constant((columns - w if g.chance() else columns).astype(np.int64)))
+    return g.add(Transpose(g.choose((0, 1, 2, 4, 3, 5), (0, 1, 3, 5, 2, 4), (0, 2, 4, 1, 3, 5))), taken)
 
 
 def grouped_norm(g: Growing) -> str:
@@ -240,6 +254,6 @@ def pooled_volume(g: Growing) -> str:
 
 
 NETWORKS = (
-    stacked, gated_sum, gated_branches, pooled_beside, grouped_norm, patches, decoder, shuffled_unit, cascaded,
-    between_convolutions, moved_late, whole_pool, joined_ends, pooled_volume,
+    stacked, gated_sum, gated_branches, pooled_beside, unfolded, grouped_norm, patches, decoder, shuffled_unit,
+    cascaded, between_convolutions, moved_late, whole_pool, joined_ends, pooled_volume,
 )  # fmt: skip

@@ -41,6 +41,7 @@ from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
+from bolt_build.planner.passes.joined_gathers import JOIN_GATHERS
 from bolt_build.planner.passes.late_expands import EXPAND_LATE
 from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.map_integers import MAP_INTEGERS
@@ -101,6 +102,7 @@ PIPELINE: tuple[Pass, ...] = (
     RESHAPE_GATHERS,
     SLICE_SCATTERS,
     MERGE_MOVES,
+    JOIN_GATHERS,
     MERGE_SLICES,
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
