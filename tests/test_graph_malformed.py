@@ -305,3 +305,15 @@ def test_functions_with_constants_that_calls_multiply(tmp_path: Path) -> None:
     ((code, message),) = of(tmp_path, with_functions({"F": calls, "G": [constant, node("Add", "a c", "b")]}))
     assert code == "model-too-large"
     assert message.endswith("bytes once its functions are inlined; supported are 536870912")
+
+
+def test_a_reshaped_constant_takes_no_memory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither does what is beyond the limit and only moved: a kernel does that."""
+    monkeypatch.setattr("bolt_build.graph.budget.FREE_FOLDED_BYTES", 0)
+    shapes = {f"s{i}": np.asarray([64, -1] if i % 2 else [-1, 64]) for i in range(8)}
+    lines = [node("Reshape", f"v{i} s{i}", f"v{i + 1}", f"n{i}") for i in range(8)]
+    lines += [node("Concat", "v8 v8 v8 v8", "y", "c", axis=0)]
+    constants = {"v0": np.arange(64 * 64).reshape(64, 64), **shapes}
+    graph = load_model(saved(tmp_path, model(lines, [tensor("x", [1])], constants=constants))).bind(1)
+    assert [each.op.kind for each in graph.nodes] == ["concat"]
+    assert graph.constant(graph.nodes[0].inputs[0]) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from planner_checks import body, graph, run, said
+from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.slice_scatters import SLICE_SCATTERS
@@ -70,3 +71,35 @@ def test_others_stay(indices: np.ndarray) -> None:
     result = run(SLICE_SCATTERS, before)
     assert result.graph is before
     assert said(result) == [("y", "declined", "'i' names no box of 'x' in its order")]
+
+
+def test_indices_that_a_kernel_would_repeat_are_followed_to_their_aranges() -> None:
+    """So many are no constants: each axis has its own, expanded to all places."""
+    result = run(
+        SLICE_SCATTERS,
+        graph("""
+        graph g batch=4 (%x: f32[4,3,5], %u: f32[2,3,2]) -> (%y) {
+          const %a: i64[2,1,1] {1, 2}
+          const %b: i64[3,1] {0, 1, 2}
+          const %c: i64[2] {-2, -1}
+          %ae = expand(%a) shape=[2,3,2] // "ae"
+          %be = expand(%b) shape=[2,3,2] // "be"
+          %ce = expand(%c) shape=[2,3,2] // "ce"
+          %ar = reshape(%ae) shape=[2,3,2,1] // "ar"
+          %br = reshape(%be) shape=[2,3,2,1] // "br"
+          %cr = reshape(%ce) shape=[2,3,2,1] // "cr"
+          %i = concat(%ar, %br, %cr) axis=3 // "i"
+          %y = scatter_nd(%x, %i, %u) // "y"
+        }"""),
+    )
+    assert said(result) == [("y", "made slices", "its indices are all of [1:3, 0:3, 3:5]")]
+    assert [each.op.kind for each in result.graph.nodes][-5:] == ["slice", "concat", "slice", "slice", "concat"]
+
+
+def test_indices_of_data_stay() -> None:
+    before = graph("""
+        graph g batch=4 (%x: f32[4,3], %i: i64[2,1], %u: f32[2,3]) -> (%y) {
+          %y = scatter_nd(%x, %i, %u) // "y"
+        }""")
+    result = SLICE_SCATTERS.run(before, POLICY)
+    assert (result.graph, said(result)) == (before, [])

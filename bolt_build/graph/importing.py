@@ -73,6 +73,12 @@ class Branch:
     rows: tuple[str, ...] = ()
 
 
+_SAME_MEMORY = ("identity", "reshape")
+"""Operators whose result, of a constant, takes no memory of its own."""
+_OF_ANY_NUMBERS = ("binary", "cast", "compare", "logic")
+"""Operators that kernels compute of integers and booleans too, beside those that only move."""
+
+
 class NodeImport:
     """One node being imported: questions about it, and `emit` to add what it becomes.
 
@@ -291,8 +297,11 @@ class NodeImport:
         many = result.elements >= LEAST_REPEATS * sum(each.elements for each in types)
         if op.moves and many and not result.dtype.is_float and result.nbytes > MOST_REPEATED_BYTES:
             return False
+        if op.kind in _SAME_MEMORY:
+            return True
         refused = self._builder.budget.refuse(op, types, result)
-        if refused is not None and not result.dtype.is_float:
+        kernels = result.dtype.is_float or op.moves or op.kind in _OF_ANY_NUMBERS
+        if refused is not None and not kernels:
             raise Refusal("model-too-large", refused)
         if refused is None:
             self._builder.budget.take(result.nbytes)
@@ -306,6 +315,10 @@ class NodeImport:
     def scalar_like(self, value: float, name: str) -> str:
         """A rank-0 synthetic constant of `value` in the element type of value `name`."""
         return self.helper(np.asarray(value, numpy_dtype(self.type_of(name).dtype)), "scalar")
+
+    def has_room(self, type_: TensorType) -> bool:
+        """Whether `fold` would take a constant of this type."""
+        return too_large(type_) is None and self._builder.budget.refuse_bytes(type_.nbytes) is None
 
     def fold(self, type_: TensorType, compute: Callable[[], Array], stored: Stored | None = None) -> None:
         """Defines output 0 as the constant that `compute` makes, of this type, which the model has as `stored`. Raises

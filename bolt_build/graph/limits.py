@@ -41,6 +41,9 @@ FREE_FOLDED_BYTES = 640 << 20
 FOLD_GROWTH = 2
 """... and so many times the model's own constants beyond."""
 
+SMALL_BYTES, SMALL_FOLDED_BYTES = 64 << 10, 64 << 20
+"""A constant that is small has room among others that are, whatever large ones took: shapes follow from such."""
+
 MOST_REPEATED_BYTES, LEAST_REPEATS = 64 << 20, 8
 """Of a constant of integers or booleans that repeats another so often: a larger one is repeated by kernels, where
 anything reads it as large as that. Indices of pairs for each head and image have 200 MB a layer."""

@@ -196,8 +196,8 @@ def import_dropout(node: NodeImport) -> None:
 def cast_to(node: NodeImport, to: DType) -> None:
     """Output 0 as input 0 in another element type."""
     array = node.constant(0)
-    if array is not None:
-        node.fold(TensorType(to, array.shape), lambda: converted(array, held_dtype(to)))
+    if array is not None and node.has_room(made := TensorType(to, array.shape)):
+        node.fold(made, lambda: converted(array, held_dtype(to)))
         return
     node.emit(Identity() if to == node.type(0).dtype else Cast(to), [node.input(0)], 0)
 

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.scatter import ScatterND
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.attention_operands import Chain
@@ -19,6 +20,8 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
+_MOVES = 4
+"""Reshapes and expansions between an arange and its indices."""
 Box = tuple[tuple[int, int], ...]
 """Where each axis begins and ends."""
 
@@ -28,10 +31,11 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     for node in editor.nodes():
         if not isinstance(node.op, ScatterND) or node.op.reduction != "none":
             continue
-        indices, shape = editor.constant(node.inputs[1]), editor.type(node.inputs[0]).shape
-        if indices is None or not indices.size:
+        shape = editor.type(node.inputs[0]).shape
+        named = _named(editor, node.inputs[1])
+        if named is None:
             continue
-        box = _box(indices, shape)
+        box = _inside(named, shape)
         if box is None:
             journal.declined(node.name, f"'{node.inputs[1]}' names no box of '{node.inputs[0]}' in its order")
             continue
@@ -40,25 +44,72 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     return journal.result(editor.finish())
 
 
-def _box(indices: Array, shape: tuple[int, ...]) -> Box | None:
-    """The box of the data that the indices name row by row, each place once; None where they name no box."""
-    depth = indices.shape[-1]
-    rows = indices.reshape(-1, depth)
-    rows = np.where(rows < 0, rows + np.asarray(shape[:depth], rows.dtype), rows)
-    first, last = rows[0], rows[-1]
-    counts = tuple(int(count) for count in last - first + 1)
-    if any(count < 1 for count in counts) or prod(counts) != len(rows):
+def _named(editor: GraphEditor, value: str) -> list[Array] | None:
+    """What an index says along each axis of the data, broadcast to the places of updates; None of one that data decide.
+
+    Exporters concatenate an arange along each axis, expanded to all places. So many indices are no constant: a kernel
+    repeats them."""
+    indices = editor.constant(value)
+    if indices is not None:
+        return [indices[..., axis] for axis in range(indices.shape[-1])] if indices.size else None
+    whole, node = editor.type(value), editor.producer(value)
+    if node is None or not isinstance(node.op, Concat) or node.op.axis != whole.rank - 1:
         return None
-    if (first < 0).any() or (last >= np.asarray(shape[:depth])).any():
-        return None
-    for axis in range(depth):
-        along = [1] * depth
-        along[axis] = counts[axis]
-        wanted = np.arange(first[axis], last[axis] + 1).reshape(along)
-        if (rows[:, axis].reshape(counts) != wanted).any():
+    found = list[Array]()
+    for name in node.inputs:
+        index = _expanded(editor, name, whole.shape[:-1])
+        if index is None:
             return None
-    named = tuple((int(begin), int(begin) + count) for begin, count in zip(first, counts, strict=True))
-    return (*named, *((0, extent) for extent in shape[depth:]))
+        found.append(index)
+    return found
+
+
+def _expanded(editor: GraphEditor, value: str, places: tuple[int, ...]) -> Array | None:
+    """The constant of which a reshape of an expansion is [*places, 1], broadcast to `places` without its memory."""
+    if editor.type(value).shape != (*places, 1):
+        return None
+    for _ in range(_MOVES):
+        array, node = editor.constant(value), editor.producer(value)
+        if array is not None:
+            if array.shape == (*places, 1):
+                array = array[..., 0]
+            try:
+                return np.broadcast_to(array, places)
+            except ValueError:
+                return None
+        if node is None or node.epilogue or not isinstance(node.op, Expand | Reshape):
+            return None
+        if isinstance(node.op, Reshape) and editor.type(node.inputs[0]).shape != places:
+            return None
+        if isinstance(node.op, Expand) and editor.type(value).shape != places:
+            return None
+        value = node.inputs[0]
+    return None
+
+
+def _inside(named: list[Array], shape: tuple[int, ...]) -> Box | None:
+    """The box of the data that the indices name row by row, each place once; None where they name no box."""
+    places = named[0].shape
+    bounds = []
+    for index, extent in zip(named, shape, strict=False):
+        first, last = (int(index.flat[at]) for at in (0, -1))
+        begin, end = (each + extent if each < 0 else each for each in (first, last))
+        if not 0 <= begin <= end < extent:
+            return None
+        bounds.append((begin, end + 1))
+    counts = tuple(end - begin for begin, end in bounds)
+    if prod(counts) != prod(places) or tuple(n for n in counts if n > 1) != tuple(n for n in places if n > 1):
+        return None
+    axes = iter([axis for axis, extent in enumerate(places) if extent > 1])
+    for index, extent, (begin, end) in zip(named, shape, bounds, strict=False):
+        wanted = np.arange(begin, end)
+        along = [1] * len(places)
+        if end - begin > 1:
+            along[next(axes)] = end - begin
+        wanted = wanted.reshape(along)
+        if not ((index == wanted) | (index == wanted - extent)).all():
+            return None
+    return (*bounds, *((0, extent) for extent in shape[len(named) :]))
 
 
 def _sliced(editor: GraphEditor, node: Node, shape: tuple[int, ...], box: Box) -> None:
