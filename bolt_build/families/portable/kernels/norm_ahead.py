@@ -15,7 +15,7 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import norm_held
 from bolt_build.families.portable.kernels.norm_held import HeldTile, emit_held, refuse
 from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest_for
-from bolt_build.families.portable.kernels.norm_nest import element_bytes, operands_share, serves
+from bolt_build.families.portable.kernels.norm_nest import bytes_of, element_bytes, operands_share, serves
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -104,7 +104,7 @@ def _seconds(problem: KernelProblem, tile: AheadTile, target: Target) -> float:
     rounds = ceil(nest.slabs(tile.held.width) / tile.slabs) / tile.at_once(nest, element, gpu)
     waits = tile.slabs * ceil(rounds) * log2(tile.held.cluster) * _EXCHANGE
     reached = norm_held.lines(tile.held, nest, element) * operands_share(nest) * min(1.0, rounds / ceil(rounds))
-    memory = moved(problem.nbytes, target) / reached * (_MEMORY + (_SINGLE if tile.held.resident == 1 else 0.0))
+    memory = moved(bytes_of(problem), target) / reached * (_MEMORY + (_SINGLE if tile.held.resident == 1 else 0.0))
     return float(_BEGIN + waits + memory + _ISSUED * norm_held.issued(tile.held, nest, gpu))
 
 

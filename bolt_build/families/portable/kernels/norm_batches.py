@@ -15,7 +15,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_held import CLUSTERS, resident
 from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of, norm_text, pointers_text, types_text
-from bolt_build.families.portable.kernels.norm_nest import element_bytes, serves
+from bolt_build.families.portable.kernels.norm_nest import bytes_of, element_bytes, serves
 from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
@@ -84,7 +84,7 @@ def _seconds(problem: KernelProblem, tile: BatchTile, target: Target) -> float:
     assert gpu is not None, "batches are for GPUs"
     blocks = ceil(_many(loops) / tile.rows) * tile.cluster
     threads = resident(tile.threads, tile.rows, element_bytes(problem), gpu) * tile.threads
-    memory = moved(problem.nbytes, target) / min(1.0, blocks / gpu.sms) ** _SPREAD
+    memory = moved(bytes_of(problem), target) / min(1.0, blocks / gpu.sms) ** _SPREAD
     empty = _EMPTY * max(0.0, 1 - threads / _FULL)
     return float(_FIXED + memory * (_MEMORY + _OPERANDS / tile.rows + empty))
 

@@ -24,7 +24,7 @@ from bolt_build.families.portable.kernels.norm_images import (
     threads_for,
 )
 from bolt_build.families.portable.kernels.norm_loops import with_scratch
-from bolt_build.families.portable.kernels.norm_nest import element_bytes
+from bolt_build.families.portable.kernels.norm_nest import bytes_of, element_bytes
 from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
@@ -126,7 +126,7 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     kernels, joining = (1 + OVERLAPPED) * target.launch_seconds, 0.0
     if (parts := tile.joined(of)) > MOST_JOINED:
         joining = OVERLAPPED * target.launch_seconds + _JOIN * ceil(parts / MOST_JOINED)
-    return float(moved(problem.nbytes + again, target) / reached + kernels + _WAITS + joining)
+    return float(moved(bytes_of(problem) + again, target) / reached + kernels + _WAITS + joining)
 
 
 def _emit(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -> StepCode:

@@ -17,6 +17,7 @@ from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_
 from bolt_build.families.portable.kernels.norm_nest import (
     WIDEST,
     InSlabs,
+    bytes_of,
     element_bytes,
     loops_text,
     operands_share,
@@ -249,7 +250,7 @@ def taken(problem: KernelProblem, tile: HeldTile, target: Target, more: int) -> 
     blocks = nest.slabs(tile.width) * tile.cluster
     threads = tile.resident * tile.threads
     spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
-    memory = moved(problem.nbytes, target) / spread
+    memory = moved(bytes_of(problem), target) / spread
     run = whole(tile, nest) and tile.width == nest.group
     part = (_RUN if run else _MEMORY) / lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
     memory = memory * (part + _SINGLE) + _ALONE if tile.resident == 1 else memory * part

@@ -17,6 +17,7 @@ from bolt_build.families.portable.kernels.norm_nest import (
     InSlabs,
     Nest,
     element_bytes,
+    found,
     loops_text,
     nest_for,
     operands_share,
@@ -143,7 +144,7 @@ def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
     loads = tile.share(nest) * tile.across / tile.threads
     filled = loads / (loads + 6.0)  # beside few loads of a thread, its addresses, sums and waits are much
     reached = _REACHED * read * (0.5 + 0.5 * wait) * filled * operands_share(nest)
-    return max(seconds_of(problem, target, reached) + _BEGIN, _alone(tile, nest))
+    return max(seconds_of(problem, target, reached) + _BEGIN, _alone(tile, nest)) + found(nest, loads)
 
 
 def _alone(tile: PassTile, nest: Nest) -> float:

@@ -20,7 +20,9 @@ from bolt_build.families.portable.kernels.norm_nest import (
     WIDEST,
     InSlabs,
     Nest,
+    bytes_of,
     element_bytes,
+    found,
     loops_text,
     nest_for,
     operands_share,
@@ -150,7 +152,7 @@ def _one_wave(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     filled = blocks * tile.threads / (gpu.sms * 2048)
     exchange = 0.23 * log2(tile.cluster)
     computing = 3.8 + 0.04 * loads + 0.4 * tile.threads / 128 + exchange + 11.3 * filled
-    return float(computing * 1e-6 + 1.48 * moved(problem.nbytes, target) / spread)
+    return float(computing * 1e-6 + found(nest, loads) + 1.48 * moved(bytes_of(problem), target) / spread)
 
 
 def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
@@ -161,7 +163,9 @@ def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
         return _one_wave(problem, tile, target)
     reached = bandwidth(tile, nest, element_bytes(problem), target.gpu) * operands_share(nest)
     streaming = seconds_of(problem, target, reached)
-    alone = moved(problem.nbytes, target) / _SHARE + OVERLAPPED * target.launch_seconds + _ALONE
+    alone = moved(bytes_of(problem), target) / _SHARE + OVERLAPPED * target.launch_seconds + _ALONE
+    rounds = ceil(nest.slabs(tile.width) / clusters_at_once(tile.cluster, resident, target.gpu))
+    alone += rounds * found(nest, tile.share(nest) * tile.across / tile.threads)
     return _BOUND * max(streaming, alone) + (1 - _BOUND) * streaming
 
 
