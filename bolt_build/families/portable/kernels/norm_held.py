@@ -250,7 +250,7 @@ def taken(problem: KernelProblem, tile: HeldTile, target: Target, more: int) -> 
     blocks = nest.slabs(tile.width) * tile.cluster
     threads = tile.resident * tile.threads
     spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
-    memory = moved(bytes_of(problem), target) / spread
+    memory = moved(bytes_of(problem, 2), target) / spread
     run = whole(tile, nest) and tile.width == nest.group
     part = (_RUN if run else _MEMORY) / lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
     memory = memory * (part + _SINGLE) + _ALONE if tile.resident == 1 else memory * part

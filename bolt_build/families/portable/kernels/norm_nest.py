@@ -152,11 +152,11 @@ def element_bytes(problem: KernelProblem) -> int:
     return problem.inputs[0].format.dtype.nbytes
 
 
-def bytes_of(problem: KernelProblem) -> int:
+def bytes_of(problem: KernelProblem, again: int = 1) -> int:
     """That memory moves for kernels whose threads have neighbouring elements of whole loads: results twice as wide are
-    stored in two halves, each of every other sixteen bytes, which take as long as two stores of all."""
+    stored in two halves, each of every other sixteen bytes, and count `again` as often as once."""
     wider = problem.outputs[0].format.dtype.nbytes > element_bytes(problem)
-    return problem.nbytes + (problem.outputs[0].nbytes if wider else 0)
+    return problem.nbytes + (again * problem.outputs[0].nbytes if wider else 0)
 
 
 def serves(problem: KernelProblem) -> bool:
