@@ -53,7 +53,7 @@ def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:
     assert kinds == {"warp", "warpgroup"}
 
 
-@pytest.mark.parametrize(("kind", "longer"), [(WARP, 1.5), (WARPGROUP, 1.04)], ids=["loaded", "copied"])
+@pytest.mark.parametrize(("kind", "longer"), [(WARP, 1.5), (WARPGROUP, 1.02)], ids=["loaded", "copied"])
 def test_a_mask_of_every_query_is_predicted_to_take_the_time_of_its_loads(kind: Kind, longer: float) -> None:
     """Eight rows of a load that lie apart take as long as so many loads, copies of whole lines less; keys' masks that
     queries share take nearly none, and constants that lie as scores do."""

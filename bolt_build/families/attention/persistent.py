@@ -171,18 +171,19 @@ class PersistentTile:
         ends = (shape.span(first, min(_ROWS, shape.queries - first))[1] for first in firsts if first < shape.queries)
         return [ceil((end - begin) / self.keys) for end in ends]
 
-    def _costs(self, shape: Shape, target: Target, beside: int) -> list[float]:
+    def _costs(self, shape: Shape, target: Target, blocks: int) -> list[float]:
         """Seconds of the tiles of a head, the longest first: of what a multiprocessor computes for all its warpgroups,
         of the chain of one of them, and of copies."""
         gpu, scores = gpu_of(target), _ROWS * self.keys
+        beside = ceil(blocks / gpu.sms)
         clock = target.rate("fp32") / (2 * 128 * gpu.sms)
         products = 2 * scores * sum(shape.of_heads) * gpu.sms / target.rate("fp16")
         powers, masked = powers_of(shape, scores) / (POWERS * clock), _masked(shape, scores) / clock
         pace, more = _PACES[self._when], _HIDES if shape.causal else 0.0
         busy = pace.busy * (_PRODUCTS * products + _POWERS * powers + _STEP) + masked
         chain = pace.products * products + pace.powers * powers + pace.step + 2 * masked
-        # All multiprocessors ask L2 for keys and values at once.
-        brought = 2 * self.keys * sum(shape.of_heads) * beside * gpu.sms / (L2 * target.bandwidth)
+        # All blocks ask L2 for keys and values at once.
+        brought = 2 * self.keys * sum(shape.of_heads) * blocks / (L2 * target.bandwidth)
         chain += _SHOWN * max(0.0, brought - _COPY)
         found = []
         for tile in range(ceil(shape.queries / self.rows)):
@@ -196,7 +197,7 @@ class PersistentTile:
         """Blocks take turns at a head's tiles, and of causal ones those of both ends of a round."""
         sms, tiles = gpu_of(target).sms, self._tiles(shape)
         blocks = min(tiles, sms * self.blocks)
-        costs = self._costs(shape, target, ceil(blocks / sms))
+        costs = self._costs(shape, target, blocks)
         if shape.causal:
             longest = max(costs[0], sum(costs) / len(costs) * tiles / blocks + _LAST * costs[-1])
         else:
