@@ -65,8 +65,11 @@ class GraphEditor:
         names = self._readers.get(value, {})
         return tuple(sorted((self._nodes[n] for n in names), key=lambda node: self._place[node.name]))
 
-    def not_private(self, value: str) -> str | None:
-        """None where exactly one node reads the value, once, and nobody else does; otherwise why not."""
+    def not_private(self, *values: str) -> str | None:
+        """None where exactly one node reads each value, once, and nobody else does; otherwise why not."""
+        return next((reason for value in values if (reason := self._not_private(value)) is not None), None)
+
+    def _not_private(self, value: str) -> str | None:
         if self.is_output(value):
             return f"'{value}' is a graph output"
         if len(self._readers.get(value, {})) > 1:

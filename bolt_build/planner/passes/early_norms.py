@@ -39,9 +39,8 @@ def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
     conv = editor.producer(value)
     if conv is None or not isinstance(conv.op, Conv):
         return
-    between = (value, *(name for move in moves for name in move.outputs))
-    obstacle = next(filter(None, map(editor.not_private, between)), None) or weight_obstacle(editor, conv)
-    if obstacle is not None:
+    between = (name for move in moves for name in move.outputs)
+    if (obstacle := editor.not_private(value, *between) or weight_obstacle(editor, conv)) is not None:
         journal.declined(node.name, obstacle)
         return
     parameters = [editor.constant(name) for name in node.inputs[1:]]

@@ -33,8 +33,8 @@ def _fold(editor: GraphEditor, journal: Journal, node: Node) -> None:
     if found is None:
         return
     gate, product, scale = found
-    obstacle = next(filter(None, map(editor.not_private, (*gate.outputs, *product.outputs))), None)
-    if (obstacle := obstacle or weight_obstacle(editor, product)) is not None:
+    obstacle = editor.not_private(*gate.outputs, *product.outputs) or weight_obstacle(editor, product)
+    if obstacle is not None:
         journal.declined(node.name, obstacle)
         return
     (value,) = product.outputs

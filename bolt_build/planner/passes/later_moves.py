@@ -24,7 +24,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         product = None if node is None else editor.producer(node.inputs[0])
         if node is None or not _moves_channels(node) or product is None or not isinstance(product.op, MatMul):
             continue
-        obstacle = editor.not_private(product.outputs[0]) or editor.not_private(node.outputs[0])
+        obstacle = editor.not_private(product.outputs[0], node.outputs[0])
         if obstacle is None:
             _sink(editor, journal, node)
         elif any(isinstance(reader.op, Binary) for reader in editor.readers(node.outputs[0])):

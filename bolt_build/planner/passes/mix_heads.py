@@ -45,9 +45,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 def _obstacle(editor: GraphEditor, node: Node, front: Node) -> str | None:
     """Why a product between both turns is no convolution over planes; None where it is one."""
-    for value in (front.outputs[0], node.outputs[0]):
-        if (obstacle := editor.not_private(value)) is not None:
-            return obstacle
+    if (obstacle := editor.not_private(front.outputs[0], node.outputs[0])) is not None:
+        return obstacle
     weights = editor.constant(node.inputs[1])
     if weights is None or weights.ndim != 2:
         return f"'{node.inputs[1]}' is no constant matrix"

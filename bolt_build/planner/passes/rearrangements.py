@@ -107,8 +107,8 @@ def _ordered(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -
         return node, op
     conv = front[0]
     assert isinstance(conv.op, Conv)
-    obstacle = next(filter(None, (editor.not_private(each.outputs[0]) for each in front)), None)
-    if (obstacle := weight_obstacle(editor, conv) or obstacle) is None and conv.op.groups > 1:
+    obstacle = weight_obstacle(editor, conv) or editor.not_private(*(each.outputs[0] for each in front))
+    if obstacle is None and conv.op.groups > 1:
         obstacle = f"'{conv.name}' has groups"
     if obstacle is not None:
         journal.declined(conv.name, f"filters that '{node.name}' moves to one pixel stay apart: {obstacle}")
