@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cuda_engine import built_for_symbols, nvcc
@@ -28,6 +29,7 @@ from bolt_build.planner.selection import PREDICTED
 from bolt_build.report.progress import QuietProgress
 from bolt_build.targets import Target
 from bolt_build.tuning import agenda as tuning_planning
+from bolt_build.tuning.compile import tasks
 from bolt_build.tuning.exchange.bundle import read_bundle
 from bolt_build.tuning.exchange.engines_tsv import engines_text
 from bolt_build.tuning.outcome import TuneResult
@@ -50,8 +52,8 @@ def export(project: Project, name: str, cache: Path) -> TuneResult:
 
 @pytest.fixture(scope="module", autouse=True)
 def _soon_compiled() -> Iterator[None]:
-    """Objects are made, found and packed: whatever is in them."""
-    with built_for_symbols("a100"):
+    """Objects are made, found and packed: whatever is in them, and the driver that reads its files."""
+    with built_for_symbols("a100"), mock.patch.object(tasks, "SOON_COMPILED", ("-O0",)):
         yield
 
 
