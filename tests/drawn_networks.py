@@ -93,6 +93,19 @@ def unfolded(g: Growing) -> str:
     return g.add(Transpose(g.choose((0, 1, 2, 4, 3, 5), (0, 1, 3, 5, 2, 4), (0, 2, 4, 1, 3, 5))), taken)
 
 
+def focused(g: Growing) -> str:
+    """The phases of an image side by side, as YOLOX begins."""
+    x = g.tensor(4)
+    n, c, h, w = g.shape(x)
+    if h % 2 or w % 2:
+        raise Dropped
+    where = [(0, 0), (1, 0), (0, 1), (1, 1)][: g.choose(4, 3)]
+    phases = [g.add(Slice((0, 0, *at), (n, c, h // 2, w // 2), (1, 1, 2, 2)), x) for at in where]
+    made = g.add(Concat(1), *phases)
+    size = g.choose((1, 1), (3, 3))
+    return convolved(g, made, g.choose(3, 8), size)
+
+
 def grouped_norm(g: Growing) -> str:
     x = g.tensor(4, 3)
     n, c, *pixels = g.shape(x)
@@ -254,6 +267,6 @@ def pooled_volume(g: Growing) -> str:
 
 
 NETWORKS = (
-    stacked, gated_sum, gated_branches, pooled_beside, unfolded, grouped_norm, patches, decoder, shuffled_unit,
+    stacked, gated_sum, gated_branches, pooled_beside, unfolded, focused, grouped_norm, patches, decoder, shuffled_unit,
     cascaded, between_convolutions, moved_late, whole_pool, joined_ends, pooled_volume,
 )  # fmt: skip

@@ -94,8 +94,7 @@ def test_what_is_drawn_is_the_same_for_the_same_draws() -> None:
     def graph_of(seed: int) -> Growing:
         return drawn(Random(seed).randrange, ALL)
 
-    assert graph_of(3).finish() == graph_of(3).finish()
-    assert graph_of(3).finish() != graph_of(4).finish()
+    assert graph_of(1).finish() == graph_of(1).finish() != graph_of(2).finish()
 
 
 def wrong(graph: Graph, policy: Policy) -> PassResult:

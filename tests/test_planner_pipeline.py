@@ -83,6 +83,7 @@ def test_the_order_is_this() -> None:
         "early-means",
         "early-means",
         "fold-gated",
+        "join-phases",
         "spread-parts",
         "gate-branches",
         "multiply-patches",

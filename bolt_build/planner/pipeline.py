@@ -61,6 +61,7 @@ from bolt_build.planner.passes.pad_slices import PAD_SLICES
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.pair_sums import ADD_PAIRS
 from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
+from bolt_build.planner.passes.phases import JOIN_PHASES
 from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
 from bolt_build.planner.passes.pool_volumes import POOL_VOLUMES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
@@ -141,7 +142,8 @@ PIPELINE: tuple[Pass, ...] = (
     EARLY_MEANS,  # BatchNorms and biases are in their weights now
     EARLY_GATES,  # likewise
     FOLD_GATED,  # a product that its mean reads as well is not scaled
-    SPREAD_PARTS,  # BatchNorms and scales are in weights now
+    JOIN_PHASES,  # BatchNorms and scales are in weights now
+    SPREAD_PARTS,  # likewise
     GATE_BRANCHES,  # sums over stacks are sums of branches now
     MULTIPLY_PATCHES,  # likewise
     CARRY_MOVES,  # biases between them are part of products now
