@@ -31,6 +31,7 @@ from bolt_build.planner.pipeline import optimize
         ("slice(%a) begin=[0,0,0] count=[2,3,4] step=[1,1,1]", "a slice of everything"),
         ("pad(%a) begin=[0,0,0] end=[0,0,0]", "a pad by nothing"),
         ("cast(%a) to=f32", "a cast to the same type"),
+        ("pool(%a) mode=average kernel=[1]", "a pooling of single pixels"),
         ("concat(%a) axis=1", "a concatenation of one tensor"),
         ("clip(%a) alpha=-inf beta=inf", "a clip without bounds"),
     ],

@@ -10,6 +10,7 @@ from math import inf
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
@@ -61,6 +62,8 @@ def _copies(editor: GraphEditor, node: Node) -> str | None:
             return "a pad by nothing"
         case Concat() if len(node.inputs) == 1:
             return "a concatenation of one tensor"
+        case Pool(_, kernel, strides) if set(kernel) == set(strides) == {1}:
+            return "a pooling of single pixels"
         case Activation("clip", low, high) if low == -inf and high == inf:
             return "a clip without bounds"
     return None
