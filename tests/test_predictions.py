@@ -123,3 +123,17 @@ def test_a_cluster_shares_a_depth_where_that_was_about_the_fastest(found: list[p
     assert any(fastest)
     assert not all(fastest)
     assert predictions.geometric_mean(predictions.regrets([point for each in several for point in each])) < 1.04
+
+
+def test_normalised_rows_that_keep_their_sums_in_turns_are_predicted_within_two_fifths(
+    found: list[predictions.Point],
+) -> None:
+    """Products of few steps hide neither the second store nor what blocks tell each other: they took twice as long."""
+    ratios = [
+        each.ratio for each in found
+        if each.kind == "cutlass normalised rows" and dict(each.candidate.parameters)["warpgroups"] == "pingpong"
+        and each.what.partition(" -> ")[2].count("f16[") == 2
+    ]  # fmt: skip
+    assert len(ratios) > 30
+    assert min(ratios) > 0.7
+    assert max(ratios) < 1.4

@@ -188,6 +188,10 @@ _RESIDENT, _EXCHANGE, _AGAIN, _LOADED = 0.93, 1.4e-6, 0.47e-6, 1e-8
 _THROUGH_MEMORY = 2.5e-6
 """Seconds in which blocks wait for each other where they exchange through memory: two trips to L2 and back behind a
 fence. With the first kernels of four products it is off by 5% on average (`norm_exchanges.json`)."""
+_KEPT, _LATER, _SHALLOW = 1.2e-6, 2e-6, 1000
+"""Seconds in which warpgroups that take turns store 128 x 128 sums too that others read; and those by which each tile
+of a block but the first one takes longer that exchanges through memory in turns, both of products that are no deeper:
+few steps hide neither. Fitted to 34 kernels on an H200."""
 
 
 class WgmmaNorm(TileKind[NormTile, Product]):
@@ -342,18 +346,33 @@ def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: T
         needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)
     if tile.through_memory:
         alone = copy_seconds(first, product, target) + seconds(inner, needed, target)
-        return alone + _through_memory(inner, product, gpu)
+        exchanged = _through_memory(inner, product, gpu)
+        return alone + exchanged + _in_turns(problem, product, tile, _rounds(inner, product, gpu))
     clusters = ceil(product.m / inner.m)
     rounds = ceil(clusters / max(1, int(gpu.sms * _RESIDENT) // tile.across))
     least = ceil(clusters * tile.across / gpu.sms)
     once = _EXCHANGE + _AGAIN * inner.m * inner.n / (128 * 128)
     waits = rounds * ceil(product.depth / inner.k) * (tile.across - 1) * _LOADED
     together = seconds(inner, needed, target) * rounds / least + waits
-    return copy_seconds(first, product, target) + together + once * (rounds if inner.cooperative else 1)
+    once *= rounds if inner.cooperative else 1
+    return copy_seconds(first, product, target) + together + once + _in_turns(problem, product, tile, rounds)
+
+
+def _rounds(tile: WgmmaTile, product: Product, gpu: Gpu) -> int:
+    return ceil(tile.blocks(product.m, product.n) / gpu.sms)
+
+
+def _in_turns(problem: KernelProblem, product: Product, tile: NormTile, rounds: int) -> float:
+    """What so many tiles of a block add where warpgroups take turns: products of few steps hide little of a store."""
+    inner = tile.tile
+    if inner.cooperative or product.depth > _SHALLOW:
+        return 0.0
+    kept = _KEPT * inner.m * inner.n / (128 * 128) * rounds if keeps(problem) else 0.0
+    return kept + (_LATER * (rounds - 1) if tile.through_memory else 0.0)
 
 
 def _through_memory(tile: WgmmaTile, product: Product, gpu: Gpu) -> float:
     """What the exchange and the second pass over the tile add; in turns, to the last tile of a block alone."""
-    rounds = ceil(tile.blocks(product.m, product.n) / gpu.sms)
+    rounds = _rounds(tile, product, gpu)
     once = _THROUGH_MEMORY + _AGAIN * tile.m * tile.n / (128 * 128)
     return once * (rounds if tile.cooperative else 1)
