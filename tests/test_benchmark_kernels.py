@@ -178,6 +178,27 @@ def test_means_have_kernels_of_each_way(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("scripts")
+def test_heads_have_kernels_of_each_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.kernels import head_kernels as script
+
+    monkeypatch.setattr(script, "LAYERS", (script.LAYERS[0], script.LAYERS[6]))
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["head_kernels.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    script.main()
+    stated = {
+        name: {way: [each["candidate"] for each in row[way]] for way in script.WAYS}
+        for name, row in json.loads(out.read_text())["layers"].items()
+    }
+    assert stated == {
+        "Qwen 3 8 x 256": {
+            "direct": ["portable algorithm=direct"], "pairs": ["portable algorithm=pairs each=4"], "tensor_cores": [],
+        },
+        "XCiT nano b32": {"direct": [], "pairs": [], "tensor_cores": ["portable algorithm=tensor_cores stages=4"]},
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("scripts")
 def test_gates_have_kernels_of_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.kernels import gate_kernels as script
 
