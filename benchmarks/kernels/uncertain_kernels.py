@@ -65,15 +65,15 @@ class Class:
     draw: Callable[[random.Random, str], Drawn]
 
 
-def alone(family: str, layer: Layer) -> Drawn:
-    """The layer as one step between channels-last tensors."""
+def alone(family: str, layer: Layer, layout: Layout = Layout.CHANNELS_LAST) -> Drawn:
+    """The layer as one step between tensors of a layout."""
     graph, node = graph_with(layer)
     for alternative in FAMILIES[family].propose(graph, node, TARGET, layer.precision)[0]:
         (step,) = alternative.steps
         ends = (step.problem.inputs[0].format, step.problem.outputs[0].format)
-        if all(end.dtype is layer.precision and end.layout is Layout.CHANNELS_LAST for end in ends):
+        if all(end.dtype is layer.precision and end.layout is layout for end in ends):
             return layer, step
-    raise AssertionError(f"{family} offers {layer.label} in no step between channels-last tensors")
+    raise AssertionError(f"{family} offers {layer.label} in no step between {layout.value} tensors")
 
 
 def depthwise(choose: random.Random, label: str) -> Drawn:
