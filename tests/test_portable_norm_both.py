@@ -53,11 +53,13 @@ def test_32_images_that_registers_do_not_hold_are_there_at_once() -> None:
     assert "algorithm=both" in str(first)
 
 
-def test_slabs_of_single_blocks_need_no_cluster() -> None:
-    """Of 256 slabs of 80 channels at 32 x 32 positions an H200 has two on each multiprocessor."""
+def test_slabs_of_single_blocks_need_no_cluster_and_are_left_to_registers_where_those_were_faster() -> None:
+    """Of 256 slabs of 80 channels at 32 x 32 positions an H200 has two on each multiprocessor, and took 31 us; clusters
+    whose registers hold all took 29."""
     asked = problem(32, 640, 32, 32, groups=32)
+    assert BothTile(HeldTile(10, 1, 320, 32, 2), 21) in list(tiles(held_nest_for(asked), 2, gpu()))
     first = min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200))
-    assert str(first) == "portable algorithm=both threads=320 loads=32 across=10 cluster=1 resident=2 kept=21"
+    assert "algorithm=held" in str(first)
 
 
 def test_kernels_of_registers_alone_are_preferred_where_they_are_predicted_to_take_as_long() -> None:

@@ -49,7 +49,6 @@ BAND, REGRET = (0.7, 1.4), 1.1
 """What a kind's ratio is within in geometric mean, and its regret below, where the next does not name it."""
 OUTSIDE = {
     "grouped banded": "of eight problems two have blocks of all rows predicted first, where half of them take less",
-    "grouped depthwise": "kernels that take 2 to 4 us are predicted alike, and some take up to twice as long",
     "grouped normed": "of eight problems two have kernels that are predicted alike and take up to twice as long",
     "grouped rows": "of small images, where another cut of the same kernel takes a fifth less",
     "grouped rows + means": "of six problems with several kernels four have them in a wrong order",
