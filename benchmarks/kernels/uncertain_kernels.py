@@ -1,7 +1,8 @@
 """Kernels whose predicted times are least certain, several for each problem: large depthwise windows; attention with
-long heads, windows, caps and masks; poolings with what follows them; windows of one row or column; normalisations of
-images; and products that are kept beside an activation, shuffled or gated. Problems are drawn; each kernel is timed
-from a replayed graph over buffers that exceed L2, and compared with the first of its problem. In fp16.
+long heads, windows, caps and masks; poolings with what follows them; narrow parts that are joined; windows of one row
+or column; normalisations of images; and products that are kept beside an activation, shuffled or gated. Problems are
+drawn; each kernel is timed from a replayed graph over buffers that exceed L2, and compared with the first of its
+problem. In fp16.
 
     python benchmarks/kernels/uncertain_kernels.py FOLDER --prepare     # anywhere with nvcc: compiles the kernels
     python benchmarks/kernels/uncertain_kernels.py FOLDER --out FILE    # on an H200: runs them
@@ -31,6 +32,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family, KernelProblem, ProposedStep
 from bolt_build.graph.ir import EpilogueOp, Layout
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.shape import Concat
 from bolt_build.planner.problem_text import describe_problem
 
 sys.path.insert(0, str(TESTS))
@@ -109,6 +111,12 @@ def pooling(choose: random.Random, label: str) -> Drawn:
     return alone("portable", pooled(label, op, *image, epilogue=stages, operands=(Input(out),) * behind))
 
 
+def join(choose: random.Random, label: str) -> Drawn:
+    extent, parts = choose.choice((7, 14, 28, 56)), choose.choice((2, 3, 4))
+    shapes = [(32, choose.choice((10, 30, 42, 90, 180, 300)), extent, extent) for _ in range(parts)]
+    return alone("portable", Layer(label, Concat(1), tuple(map(Input, shapes)), (), DType.F16, TOLERANCE))
+
+
 def line(choose: random.Random, label: str) -> Drawn:
     taps, extent = choose.choice((3, 5, 7, 9)), choose.choice((17, 35, 28))
     channels, filters = choose.choice((64, 128, 160, 192)), choose.choice((96, 160, 192, 256))
@@ -150,8 +158,8 @@ def gated(choose: random.Random, label: str) -> Drawn:
 
 CLASSES = (
     Class("depthwise", "grouped", depthwise), Class("attention", "attention", attention),
-    Class("pooling", "portable", pooling), Class("line", "cutlass", line), Class("norm", "portable", norm),
-    Class("kept", "cutlass", kept), Class("shuffled", "cutlass", shuffled), Class("gated", "cutlass", gated),
+    Class("pooling", "portable", pooling), Class("join", "portable", join), Class("line", "cutlass", line),
+    Class("norm", "portable", norm), Class("kept", "cutlass", kept), Class("shuffled", "cutlass", shuffled), Class("gated", "cutlass", gated),
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ _PARTS = 8
 _PART, _INDEX, _PLACE = 5, 12, 9
 """Instructions of a thread for a part of a concatenation, for an index, and for where a place of a padding comes
 from."""
-_ACCESS = 16
+ACCESS = 16
 """Bytes of a whole access."""
 
 
@@ -67,7 +67,7 @@ def parts_of(problem: KernelProblem) -> list[int]:
 
 def joins_whole(problem: KernelProblem) -> bool:
     """True where each part of a row is whole accesses."""
-    return all(chunk * problem.outputs[0].format.dtype.nbytes % _ACCESS == 0 for chunk in parts_of(problem))
+    return all(chunk * problem.outputs[0].format.dtype.nbytes % ACCESS == 0 for chunk in parts_of(problem))
 
 
 def unit_of(problem: KernelProblem) -> tuple[int, int]:
