@@ -159,7 +159,8 @@ def gated(choose: random.Random, label: str) -> Drawn:
 CLASSES = (
     Class("depthwise", "grouped", depthwise), Class("attention", "attention", attention),
     Class("pooling", "portable", pooling), Class("join", "portable", join), Class("line", "cutlass", line),
-    Class("norm", "portable", norm), Class("kept", "cutlass", kept), Class("shuffled", "cutlass", shuffled), Class("gated", "cutlass", gated),
+    Class("norm", "portable", norm), Class("kept", "cutlass", kept), Class("shuffled", "cutlass", shuffled),
+    Class("gated", "cutlass", gated),
 )  # fmt: skip
 
 
