@@ -9,8 +9,10 @@ from random import Random
 
 import kept_meaning
 import pytest
+from drawn_attention import ATTENTION
 from drawn_graphs import Growing, Layer, drawn
 from drawn_heads import HEADS
+from drawn_images import IMAGES
 from drawn_integers import INTEGERS
 from drawn_layers import (
     LAYERS,
@@ -38,7 +40,7 @@ from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
 
-ALL = (*LAYERS, *PRODUCTS, *NETWORKS * 2, *HEADS * 2)
+ALL = (*LAYERS, *PRODUCTS, *NETWORKS * 2, *HEADS * 2, *ATTENTION * 2, *IMAGES)
 QUANTISED = (*INTEGERS * 3, activation, with_constant, of_two, reshape, transpose, concat, piece, pool, batch_norm)
 STEP = 0.03
 """A number on the edge of two of a grid may become either: some steps, where the largest number has a hundred."""

@@ -140,7 +140,8 @@ class Workshop:
     @functools.cached_property
     def _tools(self) -> list[Tool]:
         """The target's tools that these families need, but the C++ compiler."""
-        needed = [name for name in self._target.tools if name != "cutlass"]
+        light = all(family.name == "portable" for family in self.families)  # whose kernels are headers of its own
+        needed = [name for name in self._target.tools if name != "cutlass" or not light]
         return [tool for tool in probe(tuple(needed)).tools if tool.name != "cxx"]
 
     @functools.cached_property

@@ -1,0 +1,247 @@
+"""More of what `drawn_graphs` draws: attention as decoders, windows and encoders beside each other have it."""
+
+from __future__ import annotations
+
+import numpy as np
+from drawn_graphs import Dropped, Growing
+from drawn_layers import activated, beside_constant, paired
+from drawn_products import multiplied
+
+from bolt_build.graph.ir import Array
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.softmax import Softmax
+
+DEPTHS, ROWS, WIDTHS = (4, 2, 6, 8), (4, 5, 3, 6, 1), (4, 8, 3)
+"""Elements of a head, and extents of an input of rows."""
+LEAST = float(np.finfo(np.float32).min), -np.inf, -1e30, -1e4
+"""What models hide keys by."""
+
+
+def decoder_heads(g: Growing) -> str:
+    """Attention of rows to themselves or to others: heads that share keys, positions turned into queries and keys,
+    earlier keys in front of them, scores with caps, biases and masks."""
+    x = _rows(g)
+    images, queries, width = g.shape(x)
+    others = [y for y in g.tensors(3) if g.shape(y)[0] == images]
+    source = g.choose(x, x, *others)
+    kv, repeats, depth = g.choose(1, 2, 3), g.choose(1, 2, 3, 4), g.choose(*DEPTHS)
+    columns = g.choose(depth, depth, 3)
+    heads = kv * repeats
+    if source == x and columns == depth and g.chance():
+        total = (heads + 2 * kv) * depth
+        every, at = multiplied(g, x, total), 0
+        rows = []
+        for count in (heads, kv, kv):
+            part = (images, queries, count * depth)
+            rows.append(g.add(Slice((0, 0, at), part, (1, 1, 1)), every))
+            at += count * depth
+    else:
+        rows = [multiplied(g, x, heads * depth), multiplied(g, source, kv * depth), multiplied(g, source, kv * columns)]
+    split = [
+        _heads(g, each, count, extent)
+        for each, count, extent in zip(rows, (heads, kv, kv), (depth, depth, columns), strict=True)
+    ]
+    if g.chance():
+        split[:2] = _prepared(g, split[0], split[1])
+    if g.chance(4):
+        split[1:] = _behind_earlier(g, split[1], split[2])
+    if repeats > 1:
+        split[1:] = [_repeated(g, each, repeats) for each in split[1:]]
+    mixed = _mixed(g, *split, scale=depth**-0.5)
+    made = g.add(Reshape((images, queries, heads * columns)), g.add(Transpose((0, 2, 1, 3)), mixed))
+    if g.chance():
+        made = multiplied(g, made, width)
+    return paired(g, "add", x, made) if g.shape(made) == g.shape(x) and g.chance() else made
+
+
+def _rows(g: Growing) -> str:
+    """Of the graph, or an input of its own."""
+    if g.tensors(3) and not g.chance(3):
+        return g.tensor(3)
+    return g.add_input(g.batch, g.choose(*ROWS), g.choose(*WIDTHS))
+
+
+def _heads(g: Growing, rows: str, heads: int, extent: int) -> str:
+    """[images, heads, rows, extent]"""
+    images, count, _ = g.shape(rows)
+    return g.add(Transpose((0, 2, 1, 3)), g.add(Reshape((images, count, heads, extent)), rows))
+
+
+def _prepared(g: Growing, *sides: str) -> list[str]:
+    """Heads that are normalised, turned, or both."""
+    norm, turn = g.chance(3), g.choose(True, False)
+    parts, pairs, table = g.chance(3), g.chance(3), g.choose("row", "image", "one")
+    found = []
+    for each in sides:
+        images, _, rows, extent = g.shape(each)
+        if norm and extent > 2:
+            scale = [g.factors(extent)] if g.chance() else []
+            each = g.add(Norm(g.choose("rms", "variance"), (3,), 1e-2), each, *scale)
+        if turn and extent % 2 == 0:
+            count = extent // 2 if parts and extent % 4 == 0 else extent
+            lead = {"row": (rows,), "image": (images, 1, rows), "one": (1, 1, rows)}[table]
+            each = _turned(g, each, count, [g.weights(*lead, count) for _ in range(2)], pairs=pairs)
+        found.append(each)
+    return found
+
+
+def _turned(g: Growing, x: str, count: int, table: list[str], *, pairs: bool) -> str:
+    *lead, extent = g.shape(x)
+
+    def cut(value: str, begin: int, end: int, step: int = 1) -> str:
+        shape = (*lead, -(-(end - begin) // step))
+        return g.add(Slice((*(0,) * len(lead), begin), shape, (*(1,) * len(lead), step)), value)
+
+    axis, half = len(lead), count // 2
+    part = cut(x, 0, count) if count < extent else x
+    if pairs:
+        first, second = cut(part, 0, count, 2), cut(part, 1, count, 2)
+        sides = [g.add(Reshape((*lead, half, 1)), each) for each in (g.add(Activation("neg"), second), first)]
+        other = g.add(Reshape((*lead, count)), g.add(Concat(axis + 1), *sides))
+    else:
+        other = g.add(Concat(axis), g.add(Activation("neg"), cut(part, half, count)), cut(part, 0, half))
+    made = paired(g, "add", paired(g, "mul", part, table[0]), paired(g, "mul", other, table[1]))
+    return g.add(Concat(axis), made, cut(x, count, extent)) if count < extent else made
+
+
+def _behind_earlier(g: Growing, *sides: str) -> list[str]:
+    """Keys and values behind those of earlier rows, which are given or learned."""
+    count, given = g.choose(1, 2, 3), g.choose(True, False)
+    found = []
+    for each in sides:
+        images, heads, _, extent = g.shape(each)
+        shape = (images, heads, count, extent)
+        found.append(g.add(Concat(2), g.add_input(*shape) if given else g.weights(*shape), each))
+    return found
+
+
+def _repeated(g: Growing, x: str, count: int) -> str:
+    """Each head so many times, as models share keys and values; or all heads behind each other, which is no sharing."""
+    images, heads, rows, extent = g.shape(x)
+    if g.chance(5):
+        return g.add(Concat(1), *[x] * count)
+    apart = g.add(Expand((images, heads, count, rows, extent)), g.add(Reshape((images, heads, 1, rows, extent)), x))
+    return g.add(Reshape((images, heads * count, rows, extent)), apart)
+
+
+def _mixed(g: Growing, query: str, key: str, value: str, scale: float) -> str:
+    if g.chance(3):
+        root = g.scalar(scale**0.5)
+        query, key = paired(g, "mul", query, root), paired(g, "mul", key, root)
+    scores = g.add(MatMul(transpose_b=True), query, key)
+    if g.choose(True, False):
+        scores = paired(g, "mul", scores, g.scalar(scale))
+    if g.chance(3):
+        cap = g.choose(2.0, 0.5, 4.0)
+        scores = paired(g, "mul", g.add(Activation("tanh"), g.add(Binary("div"), scores, g.scalar(cap))), g.scalar(cap))
+    masks = g.which(3)
+    for _ in range(masks):
+        scores = _with_mask(g, scores)
+    greatest = g.arrays[scores].max(axis=-1)
+    if (greatest < -1e3).any() and (masks > 1 or (greatest > -1e30).any()):
+        # docs/limits.md: masks that together hide all keys of a query. And of scores less 10000 little is left.
+        raise Dropped
+    if g.chance(6):
+        scores = paired(g, "mul", scores, g.scalar(g.choose(0.5, -1.0)))
+    shares = g.add(Softmax(3), scores)
+    if not np.isfinite(g.arrays[shares]).all():
+        safe = g.add(Where(), g.add(Ask("nan"), shares), g.scalar(0.0), shares)
+        if not g.choose(True, False):
+            raise Dropped
+        shares = safe
+    if g.chance(5):
+        return g.add(Transpose((0, 1, 3, 2)), g.add(MatMul(transpose_a=True, transpose_b=True), value, shares))
+    return g.add(MatMul(), shares, value)
+
+
+def _shown(g: Growing, queries: int, keys: int) -> Array:
+    """A triangle, a band on one side or both, chunks, or pairs at random: bool [queries, keys]."""
+    row, column = np.arange(queries)[:, None], np.arange(keys)
+    behind = g.choose(0, keys - queries)
+    size = 1 + g.which(max(1, keys))
+    match g.choose("triangle", "window", "band", "lopsided", "chunks", "pairs"):
+        case "triangle":
+            return column <= row + behind
+        case "window":
+            return (column <= row + behind) & (column > row + behind - size)
+        case "band":
+            return np.abs(row - column) < size
+        case "lopsided":
+            return (column < row + g.choose(2, 1, 3)) & (column > row - size)
+        case "chunks":
+            return (column <= row) & (row // size == column // size)
+    return g.numbers(queries, keys) > 0
+
+
+def _with_mask(g: Growing, scores: str) -> str:
+    images, heads, queries, keys = shape = g.shape(scores)
+    match g.choose("shown", "bias", "slopes", "keys", "both", "computed", "nothing"):
+        case "bias":
+            return paired(g, "add", scores, g.weights(*g.choose((heads, queries, keys), g.broadcastable(shape))))
+        case "slopes":  # ALiBi
+            apart = (np.arange(keys) - np.arange(queries)[:, None])[None] * (0.5 ** np.arange(heads))[:, None, None]
+            return paired(g, "add", scores, g.constant(apart.astype(np.float32)))
+        case "nothing":
+            return paired(g, "add", scores, g.constant(np.zeros(g.broadcastable(shape), np.float32)))
+        case "computed":
+            fits = [y for y in g.tensors(3, 4) if g.shape(y)[-2:] == (queries, keys) and g.shape(y)[0] in (1, images)]
+            bias = g.choose(*fits)
+            return paired(g, "add", scores, bias)
+        case "shown":
+            return _hides(g, scores, g.constant(_shown(g, queries, keys)))
+    rows = [x for x in g.tensors(2) if g.shape(x) == (images, keys)] or [g.add_input(images, keys)]
+    seen = g.add(Compare("greater"), rows[0], g.scalar(g.choose(0.0, -1.0, -9.0)))
+    seen = g.add(Reshape((images, 1, 1, keys)), seen)
+    if g.chance():
+        seen = g.add(Logic("and"), seen, g.constant(_shown(g, queries, keys)))
+    if g.chance(3):
+        seen = g.add(Expand((images, g.choose(1, heads), queries, keys)), seen)
+    return _hides(g, scores, seen)
+
+
+def _hides(g: Growing, scores: str, seen: str) -> str:
+    least = g.choose(*LEAST)
+    match g.choose("replaced", "added", "turned", "numbers"):
+        case "replaced":
+            return g.add(Where(), seen, scores, g.scalar(least), hides=True)
+        case "turned":
+            return g.add(Where(), g.add(Ask("not"), seen), g.scalar(least), scores, hides=True)
+        case "numbers" if g.values[seen].constant is not None:
+            mask = g.constant(np.where(g.arrays[seen], np.float32(0), np.float32(least)))
+        case _:
+            mask = g.add(Where(), seen, g.scalar(0.0), g.scalar(least), hides=True)
+    return g.add(Binary("add"), *((scores, mask) if g.choose(True, False) else (mask, scores)), hides=True)
+
+
+def given_attention(g: Growing) -> str:
+    """The operator as models have it, with all of its attributes."""
+    x = _rows(g)
+    images, queries, _ = g.shape(x)
+    kv, repeats, depth = g.choose(1, 2), g.choose(1, 2), g.choose(*DEPTHS[:2])
+    heads = kv * repeats
+    source = g.choose(x, *[y for y in g.tensors(3) if g.shape(y)[0] == images])
+    keys = g.shape(source)[1]
+    rows = [multiplied(g, x, heads * depth), *(multiplied(g, source, kv * depth) for _ in range(2))]
+    rows = [beside_constant(g, each) if g.chance(4) else each for each in rows]
+    op = Attention(heads, kv, g.choose(1.0, 0.5), g.chance(), cap=g.choose(0.0, 0.0, 2.0))
+    mask = []
+    if g.chance():
+        shown = _shown(g, queries, keys)
+        array = np.where(shown, np.float32(0), np.float32(g.choose(-np.inf, LEAST[0])))
+        lead = g.choose((), (1,), (1, 1), (images, 1), (heads,))
+        shape = (*lead, queries, keys)
+        mask = [g.constant(np.ascontiguousarray(np.broadcast_to(array, shape)))] if g.chance() else [g.weights(*shape)]
+    made = g.add(op, *rows, *mask)
+    if not np.isfinite(g.arrays[made]).all():
+        raise Dropped
+    return activated(g, made) if g.chance() else made
+
+
+ATTENTION = (*[decoder_heads] * 3, given_attention)
