@@ -151,7 +151,8 @@ class Growing:
             (type_,) = op.infer([self.values[name].type for name in inputs])
             if not 0 < type_.elements <= MOST_ELEMENTS or type_.rank > 6:
                 raise Dropped
-            (array,) = op.evaluate([self.arrays[name] for name in inputs])
+            with np.errstate(all="ignore"):  # what is no number is dropped
+                (array,) = op.evaluate([self.arrays[name] for name in inputs])
         except ShapeError as error:
             raise Dropped from error
         largest = (-array if hides else np.abs(array)).max(initial=0.0) if array.dtype.kind == "f" else 0.0
