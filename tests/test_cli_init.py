@@ -51,7 +51,7 @@ def test_a_model_is_one_command_from_a_recipe_that_builds(capsys: pytest.Capture
     write("N", 8)
     assert said(capsys, "net.onnx") == (
         "wrote net.yaml\nwrote recipe.schema.json\nwrote .gitignore\n"
-        "net.yaml: host: can be planned, 1 steps\nbuild it with: bolt-build net.yaml\n"
+        "net.yaml: host: can be planned, 1 step\nbuild it with: bolt-build net.yaml\n"
     )
     text = Path("net.yaml").read_text()
     assert text.splitlines()[:8] == [

@@ -114,7 +114,7 @@ def test_layers_choose_their_precision_and_the_last_match_wins() -> None:
     assert (kinds["relu1"], kinds["conv2"]) == (DType.BF16, DType.F32)
     assert [(d.subject, d.action, d.reason) for d in found.decisions if d.stage == "precision"] == [
         ("layers[0]", "set precision bf16", "'conv*' matches 2 nodes"),
-        ("layers[1]", "set precision fp32", "'conv2' matches 1 nodes"),
+        ("layers[1]", "set precision fp32", "'conv2' matches 1 node"),
         ("layers[2]", "declined", "'fc*' matches no node of the optimised graph"),
     ]
 

@@ -161,7 +161,7 @@ def test_layers_are_limited_by_themselves() -> None:
     text = {step.name: describe_problem(step.problem) for step in engine.plan.plans[0].steps}
     assert (text["y"].endswith("channels_last"), text["z"].endswith("channels_last unpadded")) == (True, True)
     assert [(d.subject, d.action, d.reason) for d in engine.plan.decisions if d.stage == "padding"] == [
-        ("layers[0]", "set padding never", "'z' matches 1 nodes"),
+        ("layers[0]", "set padding never", "'z' matches 1 node"),
         ("layers[1]", "declined", "'nowhere' matches no node of the optimised graph"),
         (
             "z", "left channels as they are",

@@ -25,6 +25,7 @@ from bolt_build.schema.recipe import LayerSpec, Recipe, TargetSpec
 from bolt_build.targets import HOST, Target, target_named
 from bolt_build.tuning.trials.tuning_set import tuning_set
 from bolt_build.verify.taps import taps_of
+from bolt_build.wording import many
 
 H200 = target_named("h200")
 NET = """
@@ -261,7 +262,7 @@ def test_a_layer_may_want_none(match: str) -> None:
     assert ("/a, /b", f"layers['{match}'].persistent is never") in refused(engine)
     count = {"/*": 4}.get(match, 1)
     assert said(engine) == [
-        f"layers[0]: set persistent never ('{match}' matches {count} nodes)",
+        f"layers[0]: set persistent never ('{match}' matches {many(count, 'node')})",
     ]
 
 
@@ -270,7 +271,7 @@ def test_a_layer_may_want_one_against_the_policy() -> None:
     engine = planned(with_policy("never", layers), Joining(together=9e-6))
     assert steps(engine) == FUSED
     assert said(engine) == [
-        "layers[0]: set persistent always ('/a' matches 1 nodes)",
+        "layers[0]: set persistent always ('/a' matches 1 node)",
         "layers[1]: declined ('nothing' matches no node of the optimised graph)",
         "/b: fused (behind '/a': layers['/a'].persistent is always)",
     ]

@@ -74,7 +74,7 @@ def test_filters_of_one_pixel_follow_each_other_and_the_activation_comes_first()
     assert said(result) == [
         ("c", "ordered", "filters that 'u' moves to one pixel follow each other"),
         ("u", "merged", "moves elements between axes in one step"),
-        ("y", "moved", "in front of 1 movements of the convolution's result"),
+        ("y", "moved", "in front of 1 movement of the convolution's result"),
     ]
     old, new = before.constant("w"), result.graph.constant("w.ordered")
     assert old is not None

@@ -36,7 +36,7 @@ def short(after: Graph) -> list[str]:
     return re.sub(r" strides=\[1,1\] pads_\S+ \S+ \S+", "", body(after)).splitlines()
 
 
-SAVED = "channels are second, as convolutions have them: {} transposes fewer"
+SAVED = "channels are second, as convolutions have them: {} fewer"
 
 
 def test_what_is_computed_between_two_convolutions_has_channels_second() -> None:
@@ -48,7 +48,7 @@ def test_what_is_computed_between_two_convolutions_has_channels_second() -> None
         """%e = add(%'b.turned, %'row.turned)  // "d", "e\"""",
         """%y = conv(%e, %w)  // "y\"""",
     ]
-    assert said(result) == [("b", "turned with 1 others", SAVED.format(2))]
+    assert said(result) == [("b", "turned with 1 other", SAVED.format("2 transposes"))]
     assert result.graph.type("column.turned").shape == (4, 1, 1)
     assert result.graph.type("row.turned").shape == (5, 1)
 
@@ -145,7 +145,7 @@ def test_what_else_reads_the_image_finds_it_behind_one_transpose() -> None:
     assert [line for line in body(result.graph).splitlines() if "transpose" in line] == [
         "%b = transpose(%'b.turned) perm=[0,2,3,1] @b.turn"
     ]
-    assert said(result) == [("b", "turned with 1 others", SAVED.format(1))]
+    assert said(result) == [("b", "turned with 1 other", SAVED.format("1 transpose"))]
 
 
 def test_another_image_that_is_added_is_turned_where_that_pays() -> None:
@@ -160,7 +160,7 @@ def test_another_image_that_is_added_is_turned_where_that_pays() -> None:
         }""")
     result = run(TURN_IMAGES, before)
     assert short(result.graph)[1] == """%'other.turned = transpose(%other) perm=[0,3,1,2] @other.turn"""
-    assert said(result) == [("d", "turned with 0 others", SAVED.format(1))]
+    assert said(result) == [("d", "turned with 0 others", SAVED.format("1 transpose"))]
 
 
 @pytest.mark.parametrize(

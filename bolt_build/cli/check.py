@@ -15,6 +15,7 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.schema.expand import expand
 from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.wording import many
 
 if TYPE_CHECKING:
     # --model alone plans; editors check recipes as they are typed.
@@ -79,7 +80,7 @@ def _size(size: PlannedSize, recipe: Recipe) -> str:
     batches = ", ".join(map(str, size.batches))
     memory = f"weights {byte_text(size.weight_bytes)}, arena {byte_text(size.arena_bytes)}"
     where = f"batch {batches}{_lengths(recipe)}"
-    return f"  {size.target}: can be planned: {size.steps} steps for {where}, {memory}\n"
+    return f"  {size.target}: can be planned: {many(size.steps, 'step')} for {where}, {memory}\n"
 
 
 def _lengths(recipe: Recipe) -> str:

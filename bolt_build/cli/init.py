@@ -24,7 +24,7 @@ from bolt_build.targets import Target, all_targets
 from bolt_build.toolchain import probe
 from bolt_build.toolchain.machine import found_gpus
 from bolt_build.user_files import kind_of, shell_word
-from bolt_build.wording import suggest
+from bolt_build.wording import many, suggest
 from bolt_build.workflows.model_check import ModelCheck, check_model
 from bolt_build.workflows.new_recipe import NewRecipe
 from bolt_build.workflows.shipped_locks import shipped_lock
@@ -201,7 +201,7 @@ def _text(path: Path) -> str:
 
 def _show(check: ModelCheck, path: Path) -> None:
     for size in check.sizes:
-        sys.stdout.write(f"{path}: {size.target}: can be planned, {size.steps} steps\n")
+        sys.stdout.write(f"{path}: {size.target}: can be planned, {many(size.steps, 'step')}\n")
     sys.stdout.flush()
 
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from bolt_build.graph.ir import Node
 from bolt_build.planner.engine_plan import Decision
+from bolt_build.wording import many
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def reach_of(
     for index, match, wish in layers:
         count = len(_reached(nodes, match))
         if count:
-            action, reason = f"set {word} {wish}", f"'{match}' matches {count} nodes"
+            action, reason = f"set {word} {wish}", f"'{match}' matches {many(count, 'node')}"
         else:
             action, reason = "declined", f"'{match}' matches no node of the optimised graph"
         decisions.append(Decision(stage, f"layers[{index}]", action, reason))

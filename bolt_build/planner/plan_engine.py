@@ -46,6 +46,7 @@ from bolt_build.planner.weights import Weight, WeightTable
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
+from bolt_build.wording import many
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,9 @@ def _check_bytes(space: SearchSpace, arena: Arena) -> None:
 
 def _arena_decision(space: SearchSpace, arena: Arena) -> Decision:
     buffers = len({offset for offset in arena.offsets if offset is not None})
-    reason = f"{arena.nbytes} bytes over {buffers} places; {arena.live_peak} bytes are alive at once at the peak"
+    reason = (
+        f"{arena.nbytes} bytes over {many(buffers, 'place')}; {arena.live_peak} bytes are alive at once at the peak"
+    )
     return Decision("memory", str(sizes_of(space.graph)), "planned the arena", reason)
 
 

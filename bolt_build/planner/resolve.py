@@ -21,6 +21,7 @@ from bolt_build.planner.csp import TABLE_CAP, Factor, minimize
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.space import Conversion, SearchSpace
 from bolt_build.sizes import sizes_of
+from bolt_build.wording import many
 
 PICOSECONDS = 1e12
 """Costs are rounded to whole picoseconds, so that sums are exact and ties do not depend on their order."""
@@ -230,9 +231,8 @@ class _Model:
             for conversion in self.tensor_domains[index][values[len(nodes) + index]].conversions
         ]
         subject = str(sizes_of(self.space.graph))
-        reason = (
-            f"{self.space.basis} {seconds * 1e6:.1f} us over {len(nodes)} nodes with {len(conversions)} conversions"
-        )
+        size = f"{many(len(nodes), 'node')} with {many(len(conversions), 'conversion')}"
+        reason = f"{self.space.basis} {seconds * 1e6:.1f} us over {size}"
         if seconds == bound:
             decision = Decision("resolve", subject, "chose the cheapest cover", f"{reason}; exact")
         else:

@@ -29,6 +29,7 @@ from bolt_build.planner.padding import PaddingLimits
 from bolt_build.planner.persistent import OfferedChain, Wishes, chains_of, enforce, wishes
 from bolt_build.schema.recipe import IoSpec, Recipe, TargetSpec
 from bolt_build.targets import Target
+from bolt_build.wording import many
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def _precisions(graph: Graph, recipe: Recipe, spec: TargetSpec) -> tuple[tuple[D
                 reached += 1
         subject = f"layers[{index}]"
         if reached:
-            action, reason = f"set precision {layer.precision}", f"'{layer.match}' matches {reached} nodes"
+            action, reason = f"set precision {layer.precision}", f"'{layer.match}' matches {many(reached, 'node')}"
         else:
             action, reason = "declined", f"'{layer.match}' matches no node of the optimised graph"
         decisions.append(Decision("precision", subject, action, reason))

@@ -86,7 +86,7 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
     lines = wrapped([_title(explanation), _LEGEND], width)
     for batch in explanation.batches:
         views = sum(layer.kernel == "view" for layer in batch.layers)
-        lines += ["", f"{sizes_of(batch)}: {len(batch.layers)} steps, {views} of them views"]
+        lines += ["", f"{sizes_of(batch)}: {many(len(batch.layers), 'step')}, {views} of them views"]
         lines += [line.plain for line in table(_STEPS, [_row(layer, batch) for layer in batch.layers], width)]
         said = [*_totals(batch), *map(str, batch.slow)]
         said += engine_lines(batch.engine) if batch.engine is not None else []

@@ -19,6 +19,7 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+from bolt_build.wording import many
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -65,7 +66,7 @@ def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
         (made,) = node.outputs if move is moves[-1] else (editor.new_value(f"{old}.early", editor.type(old)),)
         editor.replace(move, *front, replace(move, inputs=(given,), outputs=(made,)))
         given, front = made, []
-    journal.did(node.name, "moved", f"in front of {len(moves)} movements of the result of '{conv.name}'")
+    journal.did(node.name, "moved", f"in front of {many(len(moves), 'movement')} of the result of '{conv.name}'")
 
 
 def _moves(editor: GraphEditor, value: str) -> list[Node]:

@@ -23,6 +23,7 @@ from bolt_build.planner.passes.channels import weight_obstacle
 from bolt_build.planner.passes.epilogues import IN_KERNEL
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
+from bolt_build.wording import many
 
 _MOST_AXES = 8
 SUFFIX = ".ordered"
@@ -219,7 +220,7 @@ def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
         (made,) = node.outputs if move is moves[0] else (editor.new_value(f"{old}.early", editor.type(old)),)
         editor.replace(move, *front, replace(move, inputs=(given,), outputs=(made,)))
         given, front = made, []
-    journal.did(node.name, "moved", f"in front of {len(moves)} movements of the convolution's result")
+    journal.did(node.name, "moved", f"in front of {many(len(moves), 'movement')} of the convolution's result")
 
 
 MERGE_REARRANGEMENTS = Pass("merge-rearrangements", _run, pays_on=on_tensor_cores)

@@ -27,6 +27,7 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.turned_axes import connected, give
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+from bolt_build.wording import many
 
 _LEAST_RANK = 4
 _BROADCAST = Binary | Where | Quantize | Dequantize | FakeQuantize
@@ -50,10 +51,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         first = region.nodes[0].name
         if region.saved > 0:
             _turn(editor, region)
-            reason = f"channels are second, as convolutions have them: {region.saved} transposes fewer"
-            journal.did(first, f"turned with {len(region.nodes) - 1} others", reason)
+            reason = f"channels are second, as convolutions have them: {many(region.saved, 'transpose')} fewer"
+            journal.did(first, f"turned with {many(len(region.nodes) - 1, 'other')}", reason)
         else:
-            more = f"{-region.saved} transposes more" if region.saved else "as many transposes"
+            more = f"{many(-region.saved, 'transpose')} more" if region.saved else "as many transposes"
             journal.declined(first, f"with channels second there would be {more}")
     return journal.result(editor.finish())
 

@@ -26,6 +26,7 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.turned_axes import connected, give
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+from bolt_build.wording import many
 
 _LEAST_RANK = 3
 """Of a transpose that says which axes count words and images: rows have columns."""
@@ -65,7 +66,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             if region.saved > 0:
                 _turn(editor, region)
                 reason = f"rows lie as attention takes them: {region.saved} elements fewer are moved"
-                journal.did(region.nodes[0].name, f"turned with {len(region.nodes) - 1} others", reason)
+                journal.did(region.nodes[0].name, f"turned with {many(len(region.nodes) - 1, 'other')}", reason)
     return journal.result(editor.finish())
 
 
