@@ -45,6 +45,15 @@ def test_targets_that_cannot_run_here_need_not_be_built(
     )
 
 
+@pytest.mark.parametrize(("verb", "undone"), [("verify", "verified"), ("bench", "measured")])
+def test_that_nothing_runs_here_is_no_success(verb: str, undone: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "net.yaml", "--target", "h200"]) == ExitCode.TOOL_MISSING
+    assert capsys.readouterr().err == (
+        f"net/h200: not {undone}: {NO_GPU}\n"
+        "error[nothing-runs-here]: none of the targets of net.yaml runs on this machine\n"
+    )
+
+
 def test_run_takes_the_target_that_runs_here(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "net.yaml", "--input", "x.npy"]) == ExitCode.INVALID
     assert capsys.readouterr().err == (

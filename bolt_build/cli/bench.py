@@ -161,9 +161,8 @@ def _against(args: argparse.Namespace) -> int:
 
 def _engines(args: argparse.Namespace) -> Iterator[tuple[Recipe, BuiltEngine]]:
     """The engines that run on this machine; of the others it says why not."""
-    for recipe in read_recipes(args):
-        for engine in engines_here(recipe, options_of(args), "measured"):
-            yield recipe, engine
+    for recipe, engines in engines_here(read_recipes(args), options_of(args), "measured"):
+        yield from ((recipe, engine) for engine in engines)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
@@ -13,13 +14,24 @@ from bolt_build.toolchain.machine import why_not_here, without_other_gpus
 from bolt_build.workflows.built import BuiltEngine, built_engines
 
 
-def engines_here(recipe: Recipe, options: BuildOptions, undone: str) -> tuple[BuiltEngine, ...]:
-    """The engines of the chosen targets that run here. The others are not `undone` ("measured"), whether they are built
-    or not, and standard error says so. Raises BoltError where one is not built, or is stale."""
-    here, elsewhere = _split(recipe, options)
-    for name, reason in elsewhere:
-        sys.stderr.write(f"{recipe.name}/{name}: not {undone}: {reason}\n")
-    return engines_of(recipe, replace(options, targets=here)) if here else ()
+def engines_here(
+    recipes: Sequence[Recipe], options: BuildOptions, undone: str
+) -> Iterator[tuple[Recipe, tuple[BuiltEngine, ...]]]:
+    """Of each recipe the engines of the chosen targets that run here. The others are not `undone` ("measured"), whether
+    they are built or not, and standard error says so.
+
+    Raises BoltError where one is not built, or is stale; and in the end where none runs here, so that nothing was done.
+    """
+    missing: list[Diagnostic] = []
+    for recipe in recipes:
+        here, elsewhere = _split(recipe, options)
+        if not here:
+            missing.append(_nothing_here(recipe))
+        for name, reason in elsewhere:
+            sys.stderr.write(f"{recipe.name}/{name}: not {undone}: {reason}\n")
+        yield recipe, engines_of(recipe, replace(options, targets=here)) if here else ()
+    if len(missing) == len(recipes):
+        raise BoltError(missing, ExitCode.TOOL_MISSING)
 
 
 def engines_of(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, ...]:
@@ -43,9 +55,7 @@ def the_engine_here(recipe: Recipe, options: BuildOptions) -> BuiltEngine:
     if len(names) > 1:
         here, elsewhere = _split(recipe, options)
         if not here:
-            hint = "; ".join(f"{name}: {reason}" for name, reason in elsewhere)
-            message = f"none of the targets of {recipe.path} runs on this machine"
-            raise BoltError([Diagnostic("nothing-runs-here", message, hint=hint)], ExitCode.TOOL_MISSING)
+            raise BoltError([_nothing_here(recipe, elsewhere)], ExitCode.TOOL_MISSING)
         here = without_other_gpus(here)
         if len(here) > 1:
             hint = f"choose one with --target: {', '.join(here)}"
@@ -55,6 +65,12 @@ def the_engine_here(recipe: Recipe, options: BuildOptions) -> BuiltEngine:
         names = list(here)
     (engine,) = engines_of(recipe, replace(options, targets=tuple(names)))
     return engine
+
+
+def _nothing_here(recipe: Recipe, elsewhere: Sequence[tuple[str, str]] = ()) -> Diagnostic:
+    """`elsewhere` are reasons that were not told yet."""
+    hint = "; ".join(f"{name}: {reason}" for name, reason in elsewhere) or None
+    return Diagnostic("nothing-runs-here", f"none of the targets of {recipe.path} runs on this machine", hint=hint)
 
 
 def _split(recipe: Recipe, options: BuildOptions) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:

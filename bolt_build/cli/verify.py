@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 5 where an engine departs from the reference, or is not what a rebuild gives.
 
-    Raises BoltError where one is not built or is stale, or cannot be built.
+    Raises BoltError where one is not built or is stale, or cannot be built, and where none runs on this machine.
     """
     if args.rebuild:
         return _rebuild(args)
@@ -90,9 +90,8 @@ def _rebuilt_text(found: Rebuilt) -> str:
 def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     reports: list[VerifyReport] = []
     widenings: list[Widening] = []
-    for recipe in read_recipes(args):
-        options = options_of(args)
-        engines = engines_here(recipe, options, "verified")
+    options = options_of(args)
+    for recipe, engines in engines_here(read_recipes(args), options, "verified"):
         found = [_verify(recipe, engine) for engine in engines]
         log.found.append((recipe, tuple(found)))
         reports += found
