@@ -6,10 +6,13 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from benchmarks.figures import documents
+from bolt_build.families.cutlass import registry
+from bolt_build.families.cutlass.registry import KINDS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = {
@@ -63,3 +66,15 @@ def test_the_overviews_folders_are_in_the_order_of_imports() -> None:
     shown = [name.removesuffix("/").removesuffix(".py") for row in rows.splitlines()[2:] for name in _ROW.findall(row)]
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     assert shown == linter["contracts"][0]["layers"][::-1]
+
+
+def test_every_kind_of_cutlass_kernels_has_a_row() -> None:
+    """The registry imports each kind, or its tiles, from a file of `kinds/`."""
+    imported = [type(kind).__module__ for kind in KINDS] + [
+        value.__name__ for value in vars(registry).values() if isinstance(value, ModuleType)
+    ]
+    files = {name.rpartition(".")[2] for name in imported if ".cutlass.kinds." in name}
+    page = (ROOT / "docs" / "cutlass_kernels.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert len(files) > 15
+    assert sorted(name for name in files if not any(f"`{name}.py`" in row for row in rows)) == []
