@@ -96,10 +96,15 @@ def test_without_a_gpu_it_says_what_to_do(
     assert (code, json.loads(out)["diagnostics"][0]["code"]) == (7, "no-gpu")
 
 
-def test_results_that_are_not_there(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_that_are_not_there_are_said_before_anything_is_planned(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, said = tune(capsys, "--import", "results.jsonl")
     assert code == 3
-    assert "error[results-unreadable]" in said
+    assert said == (
+        "error[results-unreadable]: 'results.jsonl' holds no results of a measurement: No such file or directory\n"
+        "  hint: give the results.jsonl that the bundle's run wrote\n"
+    )
 
 
 def test_ways_exclude_each_other(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

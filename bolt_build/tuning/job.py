@@ -33,7 +33,7 @@ from bolt_build.tuning.compile.tools import tuning_tools
 from bolt_build.tuning.compile_outcome import outcome_of
 from bolt_build.tuning.exchange.bundle import Bundle, write_bundle
 from bolt_build.tuning.exchange.engines_tsv import engines_text
-from bolt_build.tuning.exchange.results import Results, read_results
+from bolt_build.tuning.exchange.results import Results
 from bolt_build.tuning.importing import Adopted, adopt, bundle_of
 from bolt_build.tuning.lab import Lab, lab
 from bolt_build.tuning.lanes.work import Work, works_of
@@ -123,9 +123,8 @@ class TuningJob:
             bundle_id=compiled.bundle.id,
         )  # fmt: skip
 
-    def take(self, path: Path) -> TuneResult:
-        """Merge the results of a bundle, and choose."""
-        results = read_results(path)
+    def take(self, results: Results, path: Path) -> TuneResult:
+        """Merge the results of a bundle, which are those of the file `path`, and choose."""
         bundle = bundle_of(
             results, path, self.plan.recipe.name, self.plan.spec.name, self._store.bundles(results.bundle)
         )

@@ -19,6 +19,7 @@ from bolt_build.targets import target_named
 from bolt_build.toolchain import Toolchain, probe
 from bolt_build.toolchain.machine import without_other_gpus
 from bolt_build.tuning.agenda import EVERY_CANDIDATE, agenda_of
+from bolt_build.tuning.exchange.results import Results, read_results
 from bolt_build.tuning.job import TuningJob
 from bolt_build.tuning.lab import lab_of
 from bolt_build.tuning.outcome import TuneResult
@@ -62,6 +63,7 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
     for path in (options.export, options.records_out):
         if path is not None:
             _check_writable(Path(os.path.abspath(path)))
+    results = None if options.results is None else read_results(options.results)
     place = lab_of(recipe, spec, options.build.scheduler, listener.say) if options.measures else None
     toolchain = probe(target.tools)
     if (options.measures or options.export is not None) and toolchain.missing:
@@ -76,7 +78,7 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
         plan = agenda_of(recipe, spec, target, directory, listener.say, limit)
         tools = _usable(toolchain)
         job = TuningJob(plan, tools, options.build, held, listener, lock, time.monotonic() - started, place)
-        result = _run(job, options)
+        result = _run(job, options, results)
     return replace(result, untuned=untuned, seconds=time.monotonic() - started, waited=waited)
 
 
@@ -98,11 +100,12 @@ def tuned_target(recipe: Recipe, names: tuple[str, ...], *, here: bool) -> tuple
     return (tuned[0] if tuned else None), never
 
 
-def _run(job: TuningJob, options: TuneOptions) -> TuneResult:
+def _run(job: TuningJob, options: TuneOptions, results: Results | None) -> TuneResult:
+    """`results` are those that the options name, read before anything was planned."""
     if options.export is not None:
         result = job.export(Path(os.path.abspath(options.export)))
-    elif options.results is not None:
-        result = job.take(options.results)
+    elif results is not None and options.results is not None:
+        result = job.take(results, options.results)
     elif options.from_records:
         result = job.choose()
     else:
