@@ -10,6 +10,7 @@ from families_harness import Input, Layer, graph_with
 from families_layers import norm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner_checks import graph
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
@@ -22,6 +23,7 @@ from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_turns import TurnTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.row_sums import row_sums_from
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")
@@ -203,6 +205,22 @@ def test_a_candidate_that_lacks_something_is_refused() -> None:
         assert FAMILY.refuse(asked, bare, H200) == reason
         with pytest.raises(ValueError, match=f"^{reason}$"):
             FAMILY.emit(asked, bare, H200, AT)
+
+
+def test_deviations_have_the_plain_kernel_alone_and_are_no_part_of_others() -> None:
+    """Other forms take means off elements; so do sums of rows, and heads in front of attention."""
+    op, shape = Norm("deviation", (1,), 1e-5), (90, 776)
+    offered, refused = FAMILY.candidates(problem_of(norm("n", op, shape, (776,))), H200)
+    assert [str(each) for each in offered] == ["portable algorithm=direct threads=32"]
+    assert str(refused[0].reason) == "turns: takes the mean off elements, of which a deviation is no part"
+    text = """
+        graph g batch=2 (%x: f32[2,8,776], %z: f32[2,8,776]) -> (%y) {{
+          const %s: f32[776]
+          %a = add(%x, %z) // "a"
+          %y = norm(%a, %s) statistic={} axes=[2] epsilon=1e-05 // "y"
+        }}"""
+    graphs = [graph(text.format(statistic)) for statistic in ("variance", "deviation")]
+    assert [row_sums_from(each, each.nodes[0]) is None for each in graphs] == [False, True]
 
 
 def test_large_images_may_be_read_from_l2_and_rows_beyond_registers_take_turns() -> None:

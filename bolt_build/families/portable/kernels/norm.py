@@ -31,6 +31,7 @@ from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Gpu
 
 MANY_ROWS = 2048
 """Of so many rows a GPU's warps take two each, so that scale and bias are read half as often. Of fewer rows some
@@ -120,12 +121,14 @@ def _latency(problem: KernelProblem) -> float:
 
 
 def _around(form: Form[Any]) -> Form[Any]:
-    """The form for statistics whose mean it takes off elements. Of deviations it would have to keep both."""
+    """The form for statistics whose mean it takes off elements."""
 
-    def serves(problem: KernelProblem) -> bool:
-        return form.serves(problem) and not (isinstance(problem.op, Norm) and problem.op.statistic == "deviation")
+    def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+        if isinstance(problem.op, Norm) and problem.op.statistic == "deviation":
+            return "takes the mean off elements, of which a deviation is no part"
+        return form.refuse(problem, gpu)
 
-    return replace(form, serves=serves)
+    return replace(form, refuse=refuse)
 
 
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
