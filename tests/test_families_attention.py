@@ -16,8 +16,6 @@ from bolt_build.families.attention.persistent import KIND as PERSISTENT
 from bolt_build.families.attention.persistent import PersistentTile
 from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
-from bolt_build.families.attention.spread import KIND as SPREAD
-from bolt_build.families.attention.spread import SpreadTile
 from bolt_build.families.attention.warp import WarpTile
 from bolt_build.families.attention.warpgroup import WarpgroupTile
 from bolt_build.families.attention.windows import KIND as WINDOWS
@@ -37,7 +35,6 @@ TILE, GROUPS = WarpTile(4, 1, 1, 64), WarpgroupTile(2, 128, 1, ahead=False, bloc
 LONG = attention("long", (8, 16, 1024, 1024), 64)
 SHIFTED = attention("shifted", (2048, 3, 49, 49), 32, mask=Input((64, 3, 49, 49), True))
 TURNS = WindowsTile(64, 5)
-TOKEN, FEW = attention("token", (8, 8, 1, 513), 64), SpreadTile(WarpTile(1, 4, 1, 64), 4)
 STAYS = PersistentTile(2, 128, 2, ahead=True, turns=True, blocks=1)
 
 
@@ -205,45 +202,6 @@ def test_instructions_of_four_warps_are_hoppers_and_take_whole_accesses() -> Non
     assert kinds_and_refusals(BERT, A100) == ({"warp"}, {"the GPU has no WGMMA"})
     why = "copies heads of whole 16 bytes, not of 84 and 84 elements"
     assert kinds_and_refusals(odd, H200) == ({"warp", "spread"}, {why})
-
-
-@pytest.mark.parametrize(
-    ("layer", "target", "why"),
-    [
-        (TOKEN, H200, None),
-        (TOKEN, A100, "blocks form clusters from sm_90 on"),
-        (MASKED, H200, "has queries that all read the same keys"),
-        (attention("token-bias", (8, 8, 2, 513), 64, mask=Input((8, 1, 513), True)), H200, None),
-        (attention("bias", (8, 8, 2, 513), 64, mask=Input((8, 2, 513), True)), H200,
-         "has no kernel for masks in the order of scores"),
-    ],
-    ids=lambda value: value.label if isinstance(value, Layer) else "",
-)  # fmt: skip
-def test_keys_of_few_queries_are_spread_over_a_cluster(layer: Layer, target: Target, why: str | None) -> None:
-    assert target.gpu is not None
-    assert SPREAD.serves(shape_of(problem_of(layer)), target.gpu) == why
-
-
-@pytest.mark.parametrize(
-    ("tile", "layer", "why"),
-    [
-        (FEW, TOKEN, None),
-        (replace(FEW, blocks=8), attention("short", (8, 8, 1, 440), 64), "blocks of a cluster are 8, steps of keys 7"),
-        (FEW, attention("many", (33, 8, 1, 513), 64), "264 tiles of queries fill 132 multiprocessors by themselves"),
-    ],
-    ids=["few", "short", "many"],
-)
-def test_says_why_blocks_share_no_keys(tile: SpreadTile, layer: Layer, why: str | None) -> None:
-    assert legality(tile, layer) == why
-
-
-def test_a_cluster_is_part_of_the_kernels_type() -> None:
-    problem = problem_of(TOKEN)
-    code = FAMILY.emit(problem, candidate_of(FEW), H200, AT)
-    tile = "bolt::attention::SpreadTile<bolt::attention::WarpTile<64, 64, 1, 4, 1, 64, 8, 8, 8>, 4>"
-    assert code.call.startswith(f"bolt::attention::run(r, {tile}{{}}, bolt::attention::Unmasked{{}}, ")
-    (unit,) = FAMILY.units([(problem, candidate_of(FEW))], H200)
-    assert unit.text.startswith('#include "bolt_attention/spread_kernel.h"\n')
 
 
 @pytest.mark.parametrize(
