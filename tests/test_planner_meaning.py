@@ -40,7 +40,8 @@ from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
 
-ALL = (*LAYERS, *PRODUCTS, *NETWORKS * 2, *HEADS * 2, *ATTENTION * 2, *IMAGES)
+ALL = (*LAYERS, *PRODUCTS, *NETWORKS * 2, *HEADS * 2)
+MORE = (*ALL, *ATTENTION * 2, *IMAGES)
 QUANTISED = (*INTEGERS * 3, activation, with_constant, of_two, reshape, transpose, concat, piece, pool, batch_norm)
 STEP = 0.03
 """A number on the edge of two of a grid may become either: some steps, where the largest number has a hundred."""
@@ -71,7 +72,7 @@ def checked_all(
 @settings(max_examples=150)
 @given(st.data())
 def test_each_pass_keeps_what_a_graph_means(data: st.DataObject) -> None:
-    checked(lambda count: data.draw(st.integers(0, count - 1)))
+    checked(lambda count: data.draw(st.integers(0, count - 1)), MORE)
 
 
 def test_each_pass_keeps_what_a_quantised_graph_means() -> None:
@@ -83,6 +84,12 @@ def test_each_pass_keeps_what_a_quantised_graph_means() -> None:
 def test_each_pass_keeps_what_large_graphs_mean() -> None:
     """What passes look for stands beside much else, whose extents are the same by chance."""
     checked_all(range(250), most=40)
+
+
+@pytest.mark.large
+def test_each_pass_keeps_what_decoders_and_odd_images_mean() -> None:
+    acted = checked_all(range(400), (*ATTENTION * 4, *IMAGES), most=4)
+    assert acted["recognise-attention"] > 100
 
 
 @pytest.mark.large
