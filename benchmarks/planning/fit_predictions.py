@@ -82,7 +82,7 @@ FITS = {
     ),
     "means": Fit(
         ("grouped depthwise + means", "grouped expanded + means", "grouped sliding + means", "grouped rows + means"),
-        _of("grouped.means", "_ROUND", "_MEET", "_CROWDED", "_FULL"),
+        _of("grouped.means", "ROUND", "_MEET", "_CROWDED", "_FULL"),
     ),
     "normed": Fit(
         ("grouped normed",),
