@@ -28,6 +28,21 @@ def test_heads_of_a_convolution_are_moved_from_channels_last() -> None:
     assert said(result) == [("y", "moved once", "read with channels last")]
 
 
+def test_what_is_moved_from_an_image_to_an_image_is_moved_twice() -> None:
+    """Nodes of the second move are called otherwise than those of the first."""
+    before = graph("""
+        graph g batch=2 (%x: f32[2,8,3,6]) -> (%z) {
+          const %w: f32[4,8,1,1] #
+          const %v: f32[8,1,3,3] #
+          %c = conv(%x, %w) // "c"
+          %cut = reshape(%c) shape=[2,1,4,18] // "cut"
+          %y = transpose(%cut) perm=[0,1,3,2] // "y"
+          %z = conv(%y, %v) // "z"
+        }""")
+    result = run(MOVE_IMAGES, before)
+    assert len({node.name for node in result.graph.nodes}) == len(result.graph.nodes) == 6
+
+
 def test_channels_behind_pixels_need_no_move_at_all() -> None:
     before = graph("""
         graph g batch=2 (%x: f32[2,8,3,5]) -> (%y) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from bolt_build.dtypes import DType
@@ -96,8 +96,13 @@ class GraphEditor:
         self._values[free] = Value(free, TensorType(dtype, array.shape), Constant(array, stored), synthetic=True)
         return free
 
-    def free_node_name(self, name: str) -> str:
-        return _free(name, self._nodes)
+    def free_node_name(self, name: str, waiting: Container[str] = ()) -> str:
+        """`name`, or that with a number behind it where a node has it, or one that is still to be added."""
+        free, count = _free(name, self._nodes), 0
+        while free in waiting:
+            count += 1
+            free = _free(f"{name}.{count}", self._nodes)
+        return free
 
     def make_constant(self, value: str, array: Array) -> None:
         """The value, whose producer has been removed, is `array` from now on."""

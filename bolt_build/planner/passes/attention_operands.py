@@ -63,7 +63,8 @@ class Chain:
         if output is None:
             (type,) = op.infer([self._editor.type(name) for name in inputs])
             output = self._editor.new_value(label, type)
-        self.nodes.append(Node(self._editor.free_node_name(label), op, inputs, (output,)))
+        name = self._editor.free_node_name(label, [node.name for node in self.nodes])
+        self.nodes.append(Node(name, op, inputs, (output,)))
         return output
 
     def moved(self, value: str, ops: Sequence[Op], output: str | None = None) -> str:
