@@ -22,7 +22,7 @@ def cnn_peers(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     rows = []
     for row in data["rows"]:
-        ran = row["contestants"]
+        ran = row.get("earlier", {}) | row["contestants"]
         compiled = ran["torch-reduce-overhead"]
         energy = " and ".join(f"{1e3 * each['joules_per_image']:.1f}" for each in (ran["engine"], compiled))
         rows.append(

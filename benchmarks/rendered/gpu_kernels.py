@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from . import figures, of_gpu, table
@@ -27,39 +28,13 @@ def gpu_kernels(data: Any) -> dict[str, str]:
     }  # fmt: skip
 
 
-@figures("gpu_kernels_odd")
-def gpu_kernels_odd(data: Any) -> dict[str, str]:
-    """Kernels of odd extents alone, which came after the others had run."""
-    return _later("gpu_kernels_odd", data)
-
-
-@figures("gpu_kernels_words")
-def gpu_kernels_words(data: Any) -> dict[str, str]:
-    """In words of the output, in registers, and planes in shared memory."""
-    return _later("gpu_kernels_words", data)
-
-
-@figures("gpu_kernels_parts")
-def gpu_kernels_parts(data: Any) -> dict[str, str]:
-    """In parts one after the other, and whose loops were written anew."""
-    return _later("gpu_kernels_parts", data)
-
-
-@figures("gpu_kernels_clusters")
-def gpu_kernels_clusters(data: Any) -> dict[str, str]:
-    """Those that came last: slices of the depth, means, slabs and reductions in clusters, and lines that are staged."""
-    return _later("gpu_kernels_clusters", data)
-
-
-@figures("gpu_kernels_stores")
-def gpu_kernels_stores(data: Any) -> dict[str, str]:
-    """Those whose stores do more: gates, means, shuffled pixels, activations beside results; windows and caps too."""
-    return _later("gpu_kernels_stores", data)
-
-
 def _later(name: str, data: Any) -> dict[str, str]:
     return {
         f"{name}.ran": f"{data['ran']:,} of {data['kernels']:,}",
         f"{name}.wrong": str(len(data["wrong"])),
         f"{name}.worst": f"{data['worst'][0]['error']:.2f}",
     }
+
+
+for _name in ("odd", "words", "parts", "clusters", "stores", "spread"):  # kernels that came later, in the order of runs
+    figures(f"gpu_kernels_{_name}")(partial(_later, f"gpu_kernels_{_name}"))
