@@ -120,3 +120,17 @@ def test_attention_that_a_model_has_as_such_is_batched_with_its_mask() -> None:
         "%'y.parts.5 = transpose(%'y.parts.4) perm=[1,0,2,3]",
         "%y = reshape(%'y.parts.5) shape=[2,6,8]",
     ]
+
+
+@pytest.mark.parametrize("joined", ["%a, %a", "%c, %d"], ids=["one value twice", "keys that all parts share"])
+def test_what_no_cut_leads_to_stays(joined: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,6,4], %k: f32[2,3,4]) -> (%y) {{
+          %a = attention(%x, %x, %x) heads=1 kv_heads=1 scale=1 packed=false // "a"
+          %q = slice(%x) begin=[0,0,0] count=[2,3,4] step=[1,1,1] // "q"
+          %r = slice(%x) begin=[0,3,0] count=[2,3,4] step=[1,1,1] // "r"
+          %c = attention(%q, %k, %k) heads=1 kv_heads=1 scale=1 packed=false // "c"
+          %d = attention(%r, %k, %k) heads=1 kv_heads=1 scale=1 packed=false // "d"
+          %y = concat({joined}) axis=1 // "y"
+        }}""")
+    assert (run(BATCH_PARTS, before).graph, said(run(BATCH_PARTS, before))) == (before, [])

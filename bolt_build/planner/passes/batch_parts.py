@@ -75,9 +75,11 @@ def _part(editor: GraphEditor, end: Node, value: str) -> _Part:
     lengths: list[int] = []
 
     def key_of(name: str) -> Key:
-        node = editor.producer(name)
-        if editor.is_constant(name) or node is None:
+        if editor.is_constant(name):
             return _constant(editor, name)
+        node = editor.producer(name)
+        if node is None or all(map(editor.is_constant, node.inputs)):
+            raise _Unlike  # what no cut leads to is the same in every part, and has no axis for them
         known = node.name in found
         found[node.name] = node
         if len(found) > _MOST_NODES or node.epilogue:
@@ -125,8 +127,9 @@ def _check(editor: GraphEditor, node: Node) -> None:
         case Activation() | Ask() | Reshape() | Softmax() | Transpose():
             return
         case Attention():
-            shared = node.inputs[node.op.sources :]
-            if not node.op.reads_sizes and all(editor.is_constant(name) for name in shared):
+            sources, shared = node.inputs[: node.op.sources], node.inputs[node.op.sources :]
+            alike = not any(map(editor.is_constant, sources)) and all(map(editor.is_constant, shared))
+            if alike and not node.op.reads_sizes:
                 return
         case Binary() | Compare() | Where() | Expand():
             if all(_fits(editor, name, rank) for name in node.inputs):
