@@ -162,7 +162,9 @@ class Work:
 
     `slices` of the depth are computed apart. Windows lie `stride` positions from each other. `functions` are the
     instructions that activations take of a result, `between` those in front of a second product. Of the n columns
-    `sides` become one of what is stored. `residual`: it is added to results.
+    `sides` become one of what is stored. `residual`: it is added to results. `box`: seconds that a warpgroup takes
+    longer for each box of 64 rows whose results its threads store, which TMA would store with one instruction. `stores`:
+    outputs that each result goes to.
     """
 
     m: int
@@ -177,6 +179,15 @@ class Work:
     between: int = 0
     sides: int = 1
     residual: bool = False
+    box: float = 0.0
+    stores: int = 1
+
+    def by_threads(self, m: int, n: int, warpgroups: int) -> float:
+        """Seconds that the threads of so many warpgroups take longer over a tile of so many rows and columns."""
+        if self.box == 0.0:
+            return 0.0
+        width = next(width for width in (64, 32, 16) if n % width == 0)
+        return self.box * (m // (64 * warpgroups)) * (n // width)
 
 
 _OF_IMAGES = 6

@@ -272,7 +272,8 @@ class BandTile(WholeTile):
         waits = steps / self.together(product) * _STEP
         products = max(multiplied, (read + loaded) / (_SHARED * speed)) + waits
         size = self.m * self.n / (128 * 128)
-        store = _STORE_BEGINS + (_STORE + _FUNCTION * work.functions / speed) * size
+        store = _STORE_BEGINS + (work.stores * _STORE + _FUNCTION * work.functions / speed) * size
+        store += work.by_threads(self.m, self.n, self.warpgroups)
         if self.teams == 1:
             compute = rounds * (products + store)
         else:

@@ -46,6 +46,7 @@ class SlicedTile(WholeTile, OneOrderTile):
     # What `wgmma_time` asks of a tile: a block has half of a multiprocessor.
     cluster: ClassVar[tuple[int, int]] = (1, 1)
     cooperative: ClassVar[bool] = False
+    warpgroups: ClassVar[int] = 1
     pairs: ClassVar[bool] = False
     single: ClassVar[bool] = True
     halved: ClassVar[bool] = False

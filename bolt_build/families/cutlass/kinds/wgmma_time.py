@@ -25,6 +25,8 @@ class TimedTile(Protocol):
     @property
     def cooperative(self) -> bool: ...
     @property
+    def warpgroups(self) -> int: ...
+    @property
     def pairs(self) -> bool: ...
     @property
     def single(self) -> bool: ...
@@ -109,7 +111,9 @@ def seconds(
         between = _BETWEEN + _BETWEEN_FUNCTION * work.between
         second = (tile.m * tile.n * then / _MULTIPLIES + between * tile.m * tile.n / (128 * 128)) / speed
     products += second + steps * before
-    plain, functions = _STORE_BEGINS + _STORE * math.pow(size, _STORE_SIZE), _FUNCTION * work.functions * size / speed
+    plain = _STORE_BEGINS + work.stores * _STORE * math.pow(size, _STORE_SIZE)
+    plain += work.by_threads(tile.m, tile.n, tile.warpgroups)
+    functions = _FUNCTION * work.functions * size / speed
     store = plain + functions
     together = rounds * (products * _shared(tile, work, then) + store + _residual(work, size))
     shared = functions if beside > 0.0 else 0.0
