@@ -36,12 +36,12 @@ READ_APART = tuple(
 
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
-# channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
-# read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; gated
-# products; means of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers;
-# poolings whose windows slide; images that are resampled; planes of both in shared memory; integers in whole accesses;
-# reductions, places and running sums of rows that begin anywhere; moves in whole accesses, in halves of them and one by
-# one; axes in another order, through tiles.
+# channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; the same over
+# channels; rows that lie apart, read and stored; gates of two products of single pixels; left factors that are
+# transformed as they are loaded; gated products; means of what was convolved; products around depthwise convolutions;
+# sums of rows; recurrent layers; poolings whose windows slide; images that are resampled; planes of both in shared
+# memory; integers in whole accesses; reductions, places and running sums of rows that begin anywhere; moves in whole
+# accesses, in halves of them and one by one; axes in another order, through tiles.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
@@ -134,6 +134,7 @@ LABELS = (
     "rows-sum-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows24-between8",
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",
+    "channel-attention-alike-portable-tensor_coresx2-f16/row-f16/row",
     "half-placed-rows-portable-tensor_coresx128x64-f16/row-f16/row",
     "concat-many-portable-direct-f32/channels_last-f32/channels_last",
     "concat-many-portable-direct-f32/row-f32/row",

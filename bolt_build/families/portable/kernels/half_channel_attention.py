@@ -37,9 +37,9 @@ def _depth(problem: KernelProblem) -> int:
 
 
 def _shared(problem: KernelProblem, tile: ChannelTile) -> int:
-    """Of `Memory`: tiles of queries and keys, shares, sums and lengths."""
+    """Of `Memory`: tiles of queries and keys, powers, sums, lengths, and what sums of powers divide by."""
     depth = _depth(problem)
-    return (tile.stages * 2 * _TILE + depth) * (depth + 8) * 2 + depth * (depth + 4) * 4 + 2 * depth * 4
+    return (tile.stages * 2 * _TILE + depth) * (depth + 8) * 2 + depth * (depth + 4) * 4 + 3 * depth * 4
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:

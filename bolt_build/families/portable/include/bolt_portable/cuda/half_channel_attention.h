@@ -19,11 +19,14 @@ struct HalfChannelAttention {
   static constexpr bool measured = !std::is_same_v<Statistic, AsItIs>;
   static_assert(depth % 16 == 0 && of_warp == 16);
 
+  /// `powers` of each channel's scores are rounded to halves, and `over` is one over the sum of the rounded ones: so the
+  /// shares of a channel add up to 1. Were shares rounded, those of nearly equal scores would all be off the same way.
   struct Memory {
     T rows[stages][2][tile][pitch];
-    T shares[depth][pitch];
+    T powers[depth][pitch];
     float sums[depth][sums_pitch];
     float lengths[2][depth];
+    float over[depth];
   };
 
   ChannelAttention p;
@@ -136,7 +139,7 @@ struct HalfChannelAttention {
     }
   }
 
-  /// Shares of each channel: four threads have one, and whole warps begin together.
+  /// Powers of each channel's scores, and their sum: four threads have one, and whole warps begin together.
   __device__ void share(Memory& memory) const {
     const int part = threadIdx.x % 4;
     const auto deep = static_cast<int>(p.depth);
@@ -154,10 +157,13 @@ struct HalfChannelAttention {
       }
       most = over_four(most, [](float a, float b) { return fmaxf(a, b); });
 #pragma unroll
-      for (int i = 0; i < depth / 4; ++i) all += scores[i] = part + 4 * i < deep ? __expf(scores[i] - most) : 0.0f;
+      for (int i = 0; i < depth / 4; ++i) {
+        T& power = memory.powers[channel][part + 4 * i];
+        store(&power, part + 4 * i < deep ? __expf(scores[i] - most) : 0.0f);
+        all += load(&power);
+      }
       all = over_four(all, [](float a, float b) { return a + b; });
-#pragma unroll
-      for (int i = 0; i < depth / 4; ++i) store(&memory.shares[channel][part + 4 * i], scores[i] / all);
+      if (part == 0) memory.over[channel] = 1.0f / all;
     }
   }
   template <typename Join>
@@ -169,7 +175,7 @@ struct HalfChannelAttention {
   }
 
   /// The warp's 16 rows of a tile of values, weighed.
-  __device__ void weigh(const T (&values)[tile][pitch], const T (&shares)[depth][pitch], Index first, Out* to) const {
+  __device__ void weigh(const Memory& memory, const T (&values)[tile][pitch], Index first, Out* to) const {
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * of_warp;
     float sums[2 * sixteens][4] = {};
 #pragma unroll
@@ -179,7 +185,7 @@ struct HalfChannelAttention {
 #pragma unroll
       for (int m = 0; m < sixteens; ++m) {
         std::uint32_t y[4];
-        load_matrices<false>(y, &shares[m * 16 + lane / 16 * 8 + lane % 8][place + lane / 8 % 2 * 8]);
+        load_matrices<false>(y, &memory.powers[m * 16 + lane / 16 * 8 + lane % 8][place + lane / 8 % 2 * 8]);
         multiply_halves<T>(sums[2 * m], x, y[0], y[1]);
         multiply_halves<T>(sums[2 * m + 1], x, y[2], y[3]);
       }
@@ -192,8 +198,11 @@ struct HalfChannelAttention {
 #pragma unroll
       for (int m = 0; m < 2 * sixteens; ++m) {
         const int channel = m * 8 + lane % 4 * 2;
-        const float pair[2] = {sums[m][half * 2], sums[m][half * 2 + 1]};
-        if (channel < p.depth) store_lanes<2>(to + at * width + channel, pair);
+        if (channel >= p.depth) continue;
+        float pair[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) pair[i] = sums[m][half * 2 + i] * memory.over[channel + i];
+        store_lanes<2>(to + at * width + channel, pair);
       }
     }
   }
@@ -225,7 +234,7 @@ struct HalfChannelAttention {
     for (int number = tiles; number < 2 * tiles; ++number) {
       settle<stages - 1>();
       __syncthreads();
-      weigh(memory.rows[number % stages][0], memory.shares, (number - tiles) * tile, to);
+      weigh(memory, memory.rows[number % stages][0], (number - tiles) * tile, to);
       __syncthreads();
       next(number + stages);
     }
