@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fake_engine import plan_of
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.channel_attention import ATTEND_CHANNELS
+from bolt_build.verify.taps import taps_of
 
 ATTENTION = "attention(%q, %k, %v) heads=2 kv_heads=2 scale=0.5 causal=false packed=false safe=false"
 NORMED = """
@@ -51,6 +53,17 @@ def test_transposes_lengths_and_the_attention_are_one_step() -> None:
         '// "h", "a", "heads", "back", "y"'
     )
     assert said(result) == [("a", "merged", "with what transposes 'x' in front of it, and back")]
+
+
+def test_what_it_leaves_is_rounded_as_often_as_behind_attention() -> None:
+    """A share is rounded before it is a factor: that is no rounding of the step's inputs, and none of its result."""
+    before = graph("""
+        graph g batch=2 (%q: f32[2,4,10], %k: f32[2,4,10], %v: f32[2,4,10]) -> (%y) {
+          %y = attention(%q, %k, %v) heads=2 kv_heads=2 scale=0.5 causal=false packed=false safe=false // "y"
+        }""")
+    for each in (before, run(ATTEND_CHANNELS, channels(PLAIN)).graph):
+        (tap,) = taps_of(plan_of(each).plans[0])
+        assert tap.roundings == 2
 
 
 def test_queries_and_keys_need_not_be_normalised() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.channel_attention import ChannelAttention
 from bolt_build.graph.ops.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.verify.tolerance import coarser
@@ -141,7 +142,8 @@ def _origin(step: Step, origins: dict[str, _Origin]) -> _Origin:
 
 def _computes(step: Step) -> int:
     """How many times the step rounds what it computes: two nodes in one kernel count as they do apart, and powers of
-    attention are rounded as its results are, for they are factors of the second product."""
+    attention, over keys or over channels, are rounded as results are, for they are factors of the second product."""
     if step.view or isinstance(step.problem.op, Convert):
         return 0
-    return sum(2 if isinstance(member.op, Attention) else 1 for member in step.problem.op.sequence)
+    attends = Attention | ChannelAttention
+    return sum(2 if isinstance(member.op, attends) else 1 for member in step.problem.op.sequence)
