@@ -81,7 +81,7 @@ LABELS = (
     "wide-dequantise-pixels-portable-widex2-u16/channels_last-f32/channels_last",
     "heads-odd-portable-direct-f32/row-f32/row",
     "f16-heads-rms-turned-portable-direct-f16/row-f16/row",
-    "f16-rotary-halves-portable-direct-f16/row-f16/row",
+    "f16-rotary-halves-portable-pairsx1-f16/row-f16/row",
     "hardmax-last-portable-direct-f32/row-f32/row",
     "attention-grouped-portable-direct-f32/row-f32/row",
     "attention-hidden-safe-portable-direct-f32/row-f32/row",
