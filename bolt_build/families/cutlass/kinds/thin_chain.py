@@ -87,7 +87,9 @@ class ThinChainTile:
         """The warps of the busiest SM, all together or as long as each waits by itself; or memory."""
         gpu, first = gpu_of(target), chain.first
         speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
-        rounds = ceil(ceil(first.m / self.rows) / (gpu.sms * self.warps))
+        # Tiles go to a warp of each SM first.
+        tiles = ceil(ceil(first.m / self.rows) / gpu.sms)
+        rounds = ceil(tiles / self.warps)
         depth = ceil(self.k / 16) * 16
         products = self.rows * self.n0 * (depth + self.n1) / _MULTIPLIES
         reads = (self.k + self.n1) * self.n0 * 2 / _READS
@@ -100,11 +102,12 @@ class ThinChainTile:
         busy = (slowest + _OVERLAP * (products + reads + instructions - slowest)) / speed
         alone = self.rows * self.n0 / 32 * (_BETWEEN + _PAIRED * work.between) * _ALONE
         waits = _LOADS + self.n0 / self.chunk * _CHUNK_WAITS + alone
-        together = self.warps * busy
-        compute = rounds * (max(together, waits) + _OVERLAP * min(together, waits))
+        together, waits = tiles * busy, rounds * waits
+        compute = max(together, waits) + _OVERLAP * min(together, waits)
         memory = work.nbytes / (_MEMORY * target.bandwidth)
-        found = _BEGINS + self.weight_bytes / _WEIGHTS + max(compute, memory) + _OVERLAP * min(compute, memory)
-        return _IN_ENGINES * found
+        begins = _BEGINS + self.weight_bytes / (self.warps * _WEIGHTS)
+        found = begins + max(compute, memory) + _OVERLAP * min(compute, memory)
+        return _IN_ENGINES * found * (_CROWDED if self.registers > _MANY else 1.0)
 
     def __str__(self) -> str:
         return f"{self.rows} rows of {self.k} to {self.n0} to {self.n1} columns, {self.warps} warps"
@@ -117,9 +120,10 @@ _ADDRESSES = 40
 """Registers of a thread for weights on their way, addresses and counters."""
 
 # Of an SM in a second: products, as `mma.sync` reaches some 60% of WGMMA's peak; bytes from shared memory, 128 a
-# cycle; instructions of a lane, 128 a cycle of which four in five are issued; bytes of weights from L2. What a warp
-# waits for is fitted to 33 kernels on an H200 (`thin_pairs.json`): within 6%, a ratio of all apart.
-_MULTIPLIES, _READS, _INSTRUCTIONS, _WEIGHTS = 4.0e12, 2.2e11, 1.8e11, 5.0e10
+# cycle; instructions of a lane, 128 a cycle of which four in five are issued. Of a warp: bytes of weights from L2,
+# which go through its registers, so that each load waits. What a warp waits for is fitted to 33 kernels on an H200
+# (`thin_pairs.json`), off by 16%; weights to six more of ConvNeXt's tuning, off by 10%, with the fastest first.
+_MULTIPLIES, _READS, _INSTRUCTIONS, _WEIGHTS = 4.0e12, 2.2e11, 1.8e11, 1.5e9
 _BETWEEN, _STORED, _PAIRED = 2.3, 5, 0.7
 """Instructions that each element between takes, its rounding and its part of loads and products, and each of a result;
 activations apart, of which those between take so much less as they are of two numbers at once. Those of 32 rows by 32
@@ -134,6 +138,8 @@ _MEMORY = 0.8
 """Part of the bandwidth that these kernels reach."""
 _OVERLAP = 0.5
 """Part that shows of what takes less time beside what takes more."""
+_MANY, _CROWDED = 200, 1.15
+"""Registers of a thread beyond which kernels take so much longer: compilers keep some of them in memory."""
 _IN_ENGINES = 0.8
 """Of the times of single kernels over buffers beyond L2: blocks of InceptionNeXt and EfficientFormer in engines."""
 
