@@ -192,9 +192,9 @@ def test_heads_have_kernels_of_each_algorithm(tmp_path: Path, monkeypatch: pytes
     }
     assert stated == {
         "Qwen 3 8 x 256": {
-            "direct": ["portable algorithm=direct"], "pairs": ["portable algorithm=pairs each=4"], "tensor_cores": [],
+            "direct": ["portable algorithm=direct"], "pairs": ["portable algorithm=pairs each=2"], "tensor_cores": [],
         },
-        "XCiT nano b32": {"direct": [], "pairs": [], "tensor_cores": ["portable algorithm=tensor_cores stages=4"]},
+        "XCiT nano b32": {"direct": [], "pairs": [], "tensor_cores": ["portable algorithm=tensor_cores stages=2"]},
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from fake_engine import plan_of
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
+from bolt_build.planner.passes import channel_attention
 from bolt_build.planner.passes.channel_attention import ATTEND_CHANNELS
 from bolt_build.verify.taps import taps_of
 
@@ -53,6 +54,14 @@ def test_transposes_lengths_and_the_attention_are_one_step() -> None:
         '// "h", "a", "heads", "back", "y"'
     )
     assert said(result) == [("a", "merged", "with what transposes 'x' in front of it, and back")]
+
+
+def test_few_blocks_do_not_go_through_long_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_attention, "_LONG", 4)
+    reason = "5 rows are too many for each of 4 blocks, 96 blocks go through more than 4"
+    assert said(run(ATTEND_CHANNELS, channels(NORMED))) == [("a", "declined", reason)]
+    monkeypatch.setattr(channel_attention, "_MANY", 4)
+    assert [each[1] for each in said(run(ATTEND_CHANNELS, channels(NORMED)))] == ["merged"]
 
 
 def test_what_it_leaves_is_rounded_as_often_as_behind_attention() -> None:

@@ -26,6 +26,9 @@ from bolt_build.schema.recipe import Policy
 
 _MOST_ROWS = 8192
 """Of an image: a block goes through those of a head alone."""
+_LONG, _MANY = 1024, 96
+"""Rows of an image that fewer heads of images than these, a block each, go through for longer than the steps apart, in
+which all of a GPU takes part: as both are predicted."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ def _obstacle(editor: GraphEditor, of: _Extents, heads: Node | None) -> str | No
         return f"heads have {of.depth} channels, even numbers up to {DEEPEST} are supported"
     if of.rows > _MOST_ROWS:
         return f"{of.rows} rows are too many for one block, of which {_MOST_ROWS} are supported"
+    if of.rows > _LONG and (blocks := of.images * of.heads) < _MANY:
+        return f"{of.rows} rows are too many for each of {blocks} blocks, {_MANY} blocks go through more than {_LONG}"
     if heads is None:
         return None
     assert isinstance(heads.op, HeadRows)

@@ -13,6 +13,18 @@ _DEEPEST = 128
 """Channels of a head whose shares a thread has room for."""
 
 
+_STEP = 5e-9
+"""Seconds in which a GPU's thread adds one product to a sum: few threads wait for what they load. A guess, as none was
+timed."""
+
+
+def _waits(problem: KernelProblem) -> float:
+    """Of a thread, which adds up its channel's products with each of the head's, the squares of these, and what they
+    weigh."""
+    of = channel_heads(problem)
+    return 3 * of.rows * of.depth * _STEP
+
+
 def _refuse(problem: KernelProblem) -> str | None:
     if (reason := computed_only(problem) or no_epilogue(problem)) is not None:
         return reason
@@ -35,6 +47,7 @@ RULES = (
         _emit,
         lambda problem: 0.02,
         gpu_efficiency=0.0003,
+        gpu_latency=_waits,
         layouts=row_major,
         reads_apart=lambda problem: (0,),
         forms=(half_channel_attention.FORM,),
