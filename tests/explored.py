@@ -36,8 +36,8 @@ def load_profile(random: bool) -> None:
         derandomize=not random,
         print_blob=random,
         database=None,
-        # Half of what Hypothesis draws by itself: examples are the same in each run, and further ones are asked for.
-        max_examples=50,
+        # A third of what Hypothesis draws by itself: examples are the same in each run, and further ones are asked for.
+        max_examples=30,
         # What a busy machine may break is no fault of the code.
         deadline=None,
         # Examples that share a test's folder write it anew.

@@ -79,8 +79,11 @@ MODULES = {
 """The modules of cases of operators that can be imported, by the operator in lower case: "rangeop" is Range's."""
 
 
-TRIED = [pytest.param(name, marks=[pytest.mark.large] if name == "lppool" else []) for name in MODULES.values()]
-"""ONNX takes seconds to make the cases of LpPool, which are those of other poolings."""
+TRIED = [
+    pytest.param(name, marks=[pytest.mark.large] if name in ("averagepool", "lppool") else [])
+    for name in MODULES.values()
+]
+"""ONNX takes seconds to make the cases of these poolings, which are those of MaxPool."""
 
 WITHOUT = {"globallppool", "simplifiedlayernormalization"}
 """Operators that ONNX has no cases of."""

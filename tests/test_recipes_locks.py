@@ -29,7 +29,7 @@ LARGE = {
     *(("h200", name) for name in ("bert_base", "bert_base_40", "bert_base_384", "bert_base_masked", "bert_large")),
     *(("h200", name) for name in ("clip_vision", "densenet121", "distilbert", "efficientnet_b0", "mobilenet_v2")),
     *(("h200", name) for name in ("mobilenet_v3_small", "repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18")),
-    ("h200", "resnext50_32x4d"),
+    *(("h200", name) for name in ("resnext50_32x4d", "convnext_tiny")),
     *(("h200", name) for name in ("vgg16", "vgg19", "vit_b16")),
 }
 """Locks of networks like another one's here, or of many plans: `pytest -m large` plans them."""
