@@ -11,8 +11,6 @@ from bolt_build.graph.ops.channel_attention import ChannelAttention
 
 _DEEPEST = 128
 """Channels of a head whose shares a thread has room for."""
-
-
 _STEP = 5e-9
 """Seconds in which a GPU's thread adds one product to a sum: few threads wait for what they load. A guess, as none was
 timed."""

@@ -27,8 +27,6 @@ from bolt_build.targets import Gpu, Target
 
 _EACH = (1, 2, 4)
 """Heads of a thread, which share cosines and sines."""
-_THREADS = 256
-"""Of a block."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,9 @@ def _refuse_tile(problem: KernelProblem, tile: HeadPairsTile, gpu: Gpu) -> str |
 
 _TURNED, _NORMED, _NORMED_ALONE = 0.66, 0.46, 0.39
 _HEAD = 0.3e-6
-"""Parts of a GPU's bandwidth where heads are turned, where they are normalised too, and where one head is a thread's
-that is normalised; and seconds of each of a thread's heads, which wait for each other. Fitted to six layers on an H200,
-beside the plain kernel, whose prediction is a fifth below what it took of these layers: so is this one."""
+"""Parts of a GPU's bandwidth where heads are turned, where they are normalised too, and where a thread has one such
+head alone; and seconds of each of a thread's heads, which wait for each other. Fitted to six layers on an H200, beside
+the plain kernel: its predictions are about a fifth below what these layers took, and so are these."""
 
 
 def _seconds(problem: KernelProblem, tile: HeadPairsTile, target: Target) -> float:
