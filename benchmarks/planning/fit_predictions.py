@@ -70,7 +70,7 @@ FITS = {
     ),
     "depthwise": Fit(
         ("grouped depthwise", "grouped depthwise + means"),
-        _of("grouped.depthwise", "_EFFICIENCY", "_HALF", "_BEGIN", "_TILE", "_COPY", "_THREAD"),
+        _of("grouped.depthwise", "_EFFICIENCY", "_HALF", "_BEGIN", "_TILE", "_ALONE", "_COPY", "_THREAD"),
     ),
     "rows": Fit(
         ("grouped rows", "grouped rows + means", "grouped diagonal"),

@@ -28,12 +28,15 @@ _HELD = 64
 _UNROLLED = 800
 """Multiplications of a thread and tile that are written out: with more, instructions are what a kernel waits for."""
 _THREADS = (64, 512)
-_EFFICIENCY, _HALF = 0.7, 4.0
+_EFFICIENCY, _HALF = 0.7, 3.0
 """Part of the multiprocessor's instructions a second that these kernels come near with many warps, and the warps of a
 multiprocessor that reach half of it: a warp waits for shared memory and for its own sums. Fitted, as those below, to
-the times of 94 problems of an H200, off by 17% on average, and by 15% over 36 others."""
-_BEGIN, _TILE = 0.84e-6, 0.07e-6
+the times of 65 problems of an H200, off by 20% on average, and by 17% over 26 others."""
+_BEGIN, _TILE = 0.5e-6, 0.03e-6
 """Seconds until blocks in turn have their first halo and weights, and those of each tile beside what is computed."""
+_ALONE = 1.5
+"""Clocks from an instruction of a thread to its next: few warps are as slow as each of them, so that threads of fewer
+results take less where images are few."""
 _COPY, _THREAD = 37, 170
 """Instructions of a copy of a halo's part, and of a thread for its place, its loop and its barriers."""
 
@@ -145,7 +148,8 @@ class DepthwiseTile:
         together = min(busiest, resident) * warps
         reached = _EFFICIENCY * together / (together + _HALF)
         busy = max(32 * warps * thread / reached, from_shared) / every_second
-        waits = ceil(busiest / resident) * (_BEGIN + run * _TILE)
+        alone = _ALONE * thread * 128 / every_second
+        waits = ceil(busiest / resident) * (_BEGIN + run * (_TILE + alone))
         return limited_by(shape, load, blocks, busiest * run * busy, target, waits, OVERLAPPED)
 
     def sums(self, shape: Shape) -> Sums:
