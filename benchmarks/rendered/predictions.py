@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import geometric_mean
 from typing import Any
 
 from . import figures, of_gpu, percent, table
@@ -31,6 +32,28 @@ def predictions(data: Any, times: Any) -> dict[str, str]:
         "predictions.gathered": f"{gathered:,}", "predictions.regret": percent(whole["regret"] - 1, 1),
         "predictions.band": f"{low} to {high}", "predictions.most": percent(data["most_regret"] - 1),
         "predictions.outside": "; ".join(f"`{kind}`: {why}" for kind, why in data["outside"].items()) or "none",
+    }  # fmt: skip
+
+
+@figures("uncertain_kernels")
+def uncertain(data: Any) -> dict[str, str]:
+    """A row a class of drawn problems. Predictions are those by which the kernels were chosen."""
+    classes: dict[str, list[Any]] = {}
+    for name, shape in data["shapes"].items():
+        of = name.partition(f"-{data['seed']}-")[0].removeprefix("slide-")
+        classes.setdefault(of, []).append(shape)
+    rows = []
+    for of, shapes in classes.items():
+        ratios = sorted(each["predicted"] / each["us"] for shape in shapes for each in shape["kernels"])
+        regret = geometric_mean([shape["regret"] for shape in shapes])
+        spread = f"{ratios[len(ratios) // 10]:.2f} to {ratios[len(ratios) * 9 // 10]:.2f}"
+        rows.append([of, str(len(shapes)), str(len(ratios)), f"{regret:.3f}", f"{geometric_mean(ratios):.2f}", spread])
+    head = [
+        f"predicted over measured, {of_gpu(data)}", "problems", "kernels", "regret of the first", "mean", "10% to 90%"
+    ]  # fmt: skip
+    return {
+        "uncertain": table(head, rows), "uncertain.problems": str(len(data["shapes"])),
+        "uncertain.kernels": str(sum(len(shape["kernels"]) for shape in data["shapes"].values())),
     }  # fmt: skip
 
 
