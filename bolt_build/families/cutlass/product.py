@@ -163,8 +163,8 @@ class Work:
     `slices` of the depth are computed apart. Windows lie `stride` positions from each other. `functions` are the
     instructions that activations take of a result, `between` those in front of a second product. Of the n columns
     `sides` become one of what is stored. `residual`: it is added to results. `box`: seconds that a warpgroup takes
-    longer for each box of 64 rows whose results its threads store, which TMA would store with one instruction. `stores`:
-    outputs that each result goes to.
+    longer for each box of 64 rows whose results its threads store, which TMA would store with one instruction.
+    `stores`: outputs that each result goes to.
     """
 
     m: int

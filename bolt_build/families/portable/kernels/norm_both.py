@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import norm_held
-from bolt_build.families.portable.kernels.clusters import clusters_at_once
 from bolt_build.families.portable.kernels.norm_held import HeldTile, emit_held, resident
 from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest_for
 from bolt_build.families.portable.kernels.norm_nest import element_bytes, serves

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import norm_held
-from bolt_build.families.portable.kernels.clusters import clusters_at_once
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest_for
 from bolt_build.families.portable.kernels.norm_nest import element_bytes

@@ -9,12 +9,12 @@ from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.clusters import clusters_at_once
 from bolt_build.families.portable.kernels.norm_loops import loop_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
     WIDEST,
