@@ -105,7 +105,7 @@ class ThinChainTile:
         together, waits = tiles * busy, rounds * waits
         compute = max(together, waits) + _OVERLAP * min(together, waits)
         memory = work.nbytes / (_MEMORY * target.bandwidth)
-        begins = _BEGINS + self.weight_bytes / (self.warps * _WEIGHTS)
+        begins = _BEGINS + _WARP * self.warps + self.weight_bytes / (self.warps * _WEIGHTS)
         found = begins + max(compute, memory) + _OVERLAP * min(compute, memory)
         return _IN_ENGINES * found * (_CROWDED if self.registers > _MANY else 1.0)
 
@@ -122,14 +122,15 @@ _ADDRESSES = 40
 # Of an SM in a second: products, as `mma.sync` reaches some 60% of WGMMA's peak; bytes from shared memory, 128 a
 # cycle; instructions of a lane, 128 a cycle of which four in five are issued. Of a warp: bytes of weights from L2,
 # which go through its registers, so that each load waits. What a warp waits for is fitted to 33 kernels on an H200
-# (`thin_pairs.json`), off by 16%; weights to six more of ConvNeXt's tuning, off by 10%, with the fastest first.
+# (`thin_pairs.json`), off by 17%; weights to six more of ConvNeXt's tuning, off by 10%, with the fastest first.
 _MULTIPLIES, _READS, _INSTRUCTIONS, _WEIGHTS = 4.0e12, 2.2e11, 1.8e11, 1.5e9
 _BETWEEN, _STORED, _PAIRED = 2.3, 5, 0.7
 """Instructions that each element between takes, its rounding and its part of loads and products, and each of a result;
 activations apart, of which those between take so much less as they are of two numbers at once. Those of 32 rows by 32
 columns, with GELU: 281 of a warp, as the compiler leaves them for 40 channels."""
-_BEGINS = 2.8e-6
-"""Seconds of a launch, and in which a block begins and its first weights come."""
+_BEGINS, _WARP = 2.0e-6, 5e-8
+"""Seconds of a launch, and in which a block begins and its first weights come; and those for each of its warps:
+MobileNetV3's small pairs took 1.5 us with eight and 3.5 with sixteen."""
 _ALONE = 3e-9
 """Seconds from an instruction of a warp alone to its next: activations are chains of those that wait for each other."""
 _LOADS, _CHUNK_WAITS = 0.6e-6, 0.1e-6
