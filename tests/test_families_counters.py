@@ -9,8 +9,8 @@ from pathlib import Path
 
 import bolt_build.runtime
 from benchmarks import record
-from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.clusters import clusters_at_once
+from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.targets import target_named
 
 

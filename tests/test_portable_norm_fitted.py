@@ -14,8 +14,8 @@ from shared_folders import SharedFolder
 from test_portable_norm_ahead import AT, FAMILY, H200, problem
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.common.clusters import clusters_at_once
+from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.norm_fitted import FORM, tiles, turns
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_held_nest import held_nest_for
