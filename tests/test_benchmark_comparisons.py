@@ -61,6 +61,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.large
 def test_models_side_by_side_have_the_problems_of_each(models: Path) -> None:
     together = {each.problem for each in problems(models, "together").problems}
     for model in ("mlp_32768", "mlp_128320", "a0"):
@@ -68,7 +69,9 @@ def test_models_side_by_side_have_the_problems_of_each(models: Path) -> None:
         assert alone <= together
 
 
-@pytest.mark.parametrize("persistent", ["auto", "always", "never"])
+@pytest.mark.parametrize(
+    "persistent", ["auto", *(pytest.param(each, marks=pytest.mark.large) for each in ("always", "never"))]
+)
 def test_one_tuning_has_every_kernel_of_each_policy(models: Path, persistent: str) -> None:
     found = problems(models, "together").problems
     winners = (Winner(each.problem.digest, each.trials[0].candidate, each.trials[0].predicted) for each in found)

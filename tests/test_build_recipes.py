@@ -212,7 +212,7 @@ def test_a_broken_source_names_the_task_its_log_and_how_to_repeat_it(project: Pr
     assert (again.returncode, again.stdout) == (1, "plan_b1.cpp:1: error: no\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.large)])
 def test_an_interrupted_build_says_so_and_the_next_goes_on(built: Project, tmp_path: Path, number: int) -> None:
     place = new_project(tmp_path / "p", tmp_path / "cache")
     process = subprocess.Popen(

@@ -46,7 +46,8 @@ def fused(recipe_path: Path) -> int:
     return sum(each.fused for each in evidence.engine.chains)
 
 
-@pytest.mark.parametrize("policy", ["always", pytest.param("never", marks=pytest.mark.large)])
+@pytest.mark.large
+@pytest.mark.parametrize("policy", ["always", "never"])
 def test_on_the_host(tmp_path: Path, cache_home: Path, policy: str) -> None:
     write(tmp_path, 1, policy, "host", "fp32")
     with emitted_soon_compiled():

@@ -20,7 +20,7 @@ from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import target_named
 
 
-@pytest.mark.parametrize("target", ["h200", "a100"])
+@pytest.mark.parametrize("target", ["h200", pytest.param("a100", marks=pytest.mark.large)])
 def test_branches_meet_where_they_are_written(target: str, tmp_path: Path) -> None:
     """Kernels of warpgroups, of warps, and of slices store rows apart; run in NumPy, they do not disturb each other."""
     onnx.save(branches(), str(tmp_path / "branches.onnx"))
@@ -42,7 +42,7 @@ def test_branches_meet_where_they_are_written(target: str, tmp_path: Path) -> No
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.large) for seed in range(1, 6))])
 def test_random_models_stay_right_on_a_gpu(seed: int, tmp_path: Path) -> None:
     """Channels of any number: padded by their producers, copied, or read as they are, in half precision."""
     of, target = random_graph(seed, tmp_path), target_named("h200")

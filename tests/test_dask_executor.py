@@ -134,6 +134,7 @@ def test_a_worker_that_dies_costs_a_retry(cluster: DaskProcesses, tmp_path: Path
 
 
 @pytest.mark.large
+@pytest.mark.large
 def test_a_scheduler_that_restarts_costs_a_retry(cluster: DaskProcesses, tmp_path: Path, here: dict[str, str]) -> None:
     """It takes all that it knows along. Workers that it had end, as no nanny holds them, and others come."""
     sources = Sources(tmp_path, wait=f"touch {tmp_path}/$$.begun; sleep 1")
@@ -198,6 +199,7 @@ def test_a_build_that_ends_waits_for_no_worker(cluster: DaskProcesses, tmp_path:
     executor.close()
 
 
+@pytest.mark.large
 def test_workers_of_this_machine_end_with_the_build(tmp_path: Path, here: dict[str, str]) -> None:
     sources = Sources(tmp_path)
     with scheduler(LOCAL, 2) as address:

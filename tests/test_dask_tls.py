@@ -52,6 +52,7 @@ def use(monkeypatch: pytest.MonkeyPatch, certificate: Path, key: Path) -> None:
         monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY", str(key))
 
 
+@pytest.mark.large
 def test_certificates_let_in_those_who_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger's own certificate does not: the build goes on here, and says so."""
     places: dict[str, Path] = {}

@@ -22,6 +22,9 @@ from bolt_build.graph.zoo import bert
 from bolt_build.runtime.loader import Engine, Model
 from bolt_build.toolchain import probe
 
+pytestmark = pytest.mark.large
+"""`acceptance/test_lengths.py` builds an engine of several lengths in every run."""
+
 RECIPE = """\
 bolt: 1
 model: {onnx: tiny.onnx, batch: 2, dims: {sequence: [16, 40]}}
@@ -41,7 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(scope="module", params=["host", pytest.param("h200", marks=pytest.mark.large)])
+@pytest.fixture(scope="module", params=["host", "h200"])
 def built(request: pytest.FixtureRequest, project: Path, cache_home: Path) -> tuple[str, Path]:
     name = request.param
     if name == "h200":

@@ -14,6 +14,9 @@ from shared_folders import SharedFolder
 from bolt_build import runtime
 from bolt_build.families.portable.family import Portable
 
+pytestmark = pytest.mark.large
+"""The emulator changes rarely, and its probe takes a compiler ten seconds; kernels run on it in every run."""
+
 HEADERS = (runtime.include_dir(), Portable().include_dir)
 
 

@@ -170,6 +170,7 @@ def test_two_models_of_one_name(place: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
+@pytest.mark.large
 def test_engines_take_turns_and_one_that_fails_is_told_of(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

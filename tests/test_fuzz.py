@@ -21,8 +21,11 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 @pytest.mark.parametrize(
     "kind",
-    # What reads tables is compiled with sanitizers for `test_tuning_driver_player.py` too.
-    [pytest.param(kind, marks=[pytest.mark.large] if kind == "driver_tables" else []) for kind in fuzz.names()],
+    # What reads tables is compiled with sanitizers for `test_tuning_driver_player.py` too, and weights are arrays.
+    [
+        pytest.param(kind, marks=[pytest.mark.large] if kind in ("driver_tables", "npy_files") else [])
+        for kind in fuzz.names()
+    ],
 )
 def test_nothing_of_this_kind_violates(kind: str, worker: Worker) -> None:
     answers = list(worker.run(Order(kind, SEED, 0, fuzz.kind(kind).SHORT)))

@@ -40,6 +40,7 @@ def test_every_way_to_violate_is_found(tmp_path: Path) -> None:
         assert found.kept is None or Path(found.kept).is_dir()
 
 
+@pytest.mark.large
 def test_all_cases_are_counted_though_workers_end(tmp_path: Path) -> None:
     count, said = 6, list[str]()
     tally = run([(KIND, count)], 1, 2, tmp_path, IMPATIENT, said.append)[KIND]

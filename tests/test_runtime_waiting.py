@@ -131,7 +131,7 @@ def test_sleeping_threads_are_there_while_the_cpus_are_crowded(program: Path) ->
     assert said(program, "choose") == "1 2 0 2"
 
 
-@pytest.mark.parametrize("variable", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
+@pytest.mark.parametrize("variable", ["OMP_WAIT_POLICY", pytest.param("GOMP_SPINCOUNT", marks=pytest.mark.large)])
 def test_a_user_who_has_chosen_is_not_overruled(program: Path, variable: str) -> None:
     value = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "1000"}[variable]
     assert said(program, "choose", **{variable: value}) == "1 0 0 0"

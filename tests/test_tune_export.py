@@ -143,6 +143,7 @@ class BrokenCutlass(Cutlass):
         return tuple(KernelUnit(f"k_broken_{i}.cu", '#error "no such tile"\n', 900) for i, _ in enumerate(found))
 
 
+@pytest.mark.large
 def test_a_kernel_that_does_not_compile_costs_no_other(
     exported: tuple[Project, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_kernel_that_does_not_compile_costs_no_other(
     assert record.candidate not in measured
 
 
+@pytest.mark.large
 def test_an_interrupted_compilation_leaves_nobody_and_no_bundle(tmp_path: Path) -> None:
     nvcc()
     project = new_project(tmp_path / "work")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 
 import emulated
+import pytest
 from shared_folders import SharedFolder
 
 from bolt_build.tuning.compile import glue
 
 
+@pytest.mark.large
 def test_tables_that_ascend_go_evenly_from_the_lowest_to_the_highest(shared_folder: SharedFolder) -> None:
     includes = (glue.driver_sources()[0].parent, glue.include_dir())
     program = emulated.probe_program("fill", shared_folder, *(f"-I{path}" for path in includes))

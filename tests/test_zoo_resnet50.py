@@ -51,6 +51,7 @@ def test_a_model_is_written_the_same_again_and_nothing_else_is_left(tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["again.onnx", "once.onnx"]
 
 
+@pytest.mark.large
 def test_weights_and_statistics_are_those_of_every_machine(model: onnx.ModelProto) -> None:
     assert content(model, statistics=False) == WEIGHTS
     assert content(model, statistics=True) == STATISTICS

@@ -185,6 +185,7 @@ def with_residuals_swapped(plan: EnginePlan) -> EnginePlan:
     return replace(plan, plans=tuple(batches))
 
 
+@pytest.mark.large
 def test_a_swapped_residual(
     nets: dict[str, onnx.ModelProto], tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

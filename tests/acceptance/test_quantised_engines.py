@@ -87,6 +87,7 @@ def weights_of_the_product() -> Array:
 RESCALED = "static_cast<float>(sum) * (a * b / y)"
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("right", "wrong", "layer"),
     [
