@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from families_harness import Layer, graph_with
+from gpu_asked import asked
 from gpu_forms import FAMILY, with_tiles
 from gpu_harness import TARGET, Trial
 from gpu_products import GELU, RESIDUAL, SILU, conv
@@ -64,7 +65,9 @@ def band_trials() -> list[Trial]:
 
 
 def of_groups(layer: Layer, *tiles: Stated) -> list[Trial]:
-    """The layer, of groups, with each tile, whether it suits the layer or not."""
+    """The layer, of groups, with each tile, whether it suits the layer or not; nothing where none is asked for."""
+    if not asked((layer,)):
+        return []
     graph, node = graph_with(layer)
     (step,) = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps
     return [

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import CLIP, stage
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_pools import PORTABLE
 from gpu_products import TOLERANCE
@@ -96,11 +97,14 @@ _APART = ("flat-mask", "flat-planes", "flat-chain", "flat-activation")
 def flat_trials() -> list[Trial]:
     """Of each alternative the kernel that is predicted to be fastest, and some in other tiles."""
     found = list[Trial]()
-    for layer in LAYERS:
+    layers = asked(LAYERS)
+    for layer in layers:
         of_layer = trials_of(layer, "portable", kind="turns")
         found += of_layer[:1] if layer.label in _ROWS_ALONE else of_layer
     found = [each for each in found if each.shared is None or each.layer.label in _APART]
     for label, stated in _TILES.items():
+        if all(layer.label != label for layer in layers):
+            continue
         trial = next(each for each in found if each.layer.label == label)
         for each in stated:
             other = candidate(FlatTile(*each))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from families_harness import Input, Layer
+from gpu_asked import asked
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_pools import PORTABLE
 from gpu_products import TOLERANCE
@@ -82,14 +83,17 @@ def permuted_trials() -> list[Trial]:
     begin; some in other tiles, and some with rows apart."""
     found = [
         trial
-        for layer in LAYERS
+        for layer in asked(LAYERS)
         for other in ("permuted_words", "permuted")
         for trial in trials_of(layer, "portable", kind="near", without=(other,))
     ]
     tiles = [("permuted", label, tile) for label, own in _TILES.items() for tile in own]
     tiles += [("permuted_words", label, tile) for label, own in _WORD_TILES.items() for tile in own]
     stated = list[Trial]()
+    labels = {layer.label for layer in asked(LAYERS)}
     for algorithm, label, (cut, near) in tiles:
+        if label not in labels:
+            continue
         trial = next(each for each in found if each.layer.label == label)
         other = candidate(PermutedTile(cut, near), algorithm)
         if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:
