@@ -13,7 +13,7 @@ from gpu_harness import Library, Trial
 from gpu_layers import small_trials
 from shared_folders import SharedFolder
 
-DRAWN: dict[Callable[[int], Trial], int] = {windows_that_slide: 2, means: 3, product_means: 2, swished: 1}
+DRAWN: dict[Callable[[int], Trial], int] = {windows_that_slide: 1, means: 3, product_means: 1, swished: 1}
 """How many of which draws stand behind the kernels that have labels; the longer run has those that follow."""
 
 

@@ -186,6 +186,7 @@ def _interrupted(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
     monkeypatch.setattr(Opponent, "_answer", answered)
 
 
+@pytest.mark.large
 def test_an_interrupt_leaves_the_turns_until_then(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the second round, whose turns the peer begins, the engine is asked and not waited for: it is when it gives its
     outputs."""
@@ -207,6 +208,7 @@ def test_a_peer_that_had_no_turn_is_not_measured(library: Path, monkeypatch: pyt
     assert failed(comparison, "honest").reason == "it was cut off before its first turn had ended"
 
 
+@pytest.mark.large
 def test_batches_that_were_done_are_kept(library: Path) -> None:
     """Without any, the interrupt goes on."""
 
@@ -248,6 +250,7 @@ def test_an_interrupt_ends_every_process(library: Path, tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.large
 def test_processes_end_with_a_program_that_is_killed(library: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     program = (

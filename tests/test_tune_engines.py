@@ -133,6 +133,7 @@ def test_a_plan_alone_has_quartiles_of_its_gain_too(project: Project, workshop: 
         assert (data["low"], data["high"]) == (low, high)
 
 
+@pytest.mark.large
 def test_kernels_that_are_known_are_compiled_again_for_the_engine_alone(project: Project, workshop: Workshop) -> None:
     project.tune()
     with records(project) as connection:
@@ -205,6 +206,7 @@ def test_an_engine_with_a_problem_that_nothing_is_known_of_is_not_played(project
     assert "engine-not-played" not in codes(result)
 
 
+@pytest.mark.large
 def test_winners_of_another_day_are_another_engine(project: Project, workshop: Workshop) -> None:
     """What an engine gained holds for the kernels that it began with."""
     project.tune()
