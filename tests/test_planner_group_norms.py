@@ -124,6 +124,16 @@ def test_what_repeats_is_turned_before_arithmetic_repeats_it() -> None:
     ]  # fmt: skip
 
 
+def test_what_is_read_turned_and_as_it_is_by_one_node_repeats_in_it_alone() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,3,1]) -> (%y) {
+          %e = expand(%x) shape=[1,3,3] // "e"
+          %t = transpose(%e) perm=[0,2,1] // "t"
+          %y = mul(%t, %e) // "y"
+        }""")
+    assert [node.inputs for node in run(BROADCAST, before).graph.nodes] == [("x",), ("t.once", "x")]
+
+
 def test_what_others_read_is_turned_as_it_is() -> None:
     before = graph(POSITIONS.format(outputs="%y, %t, %z", more='%q = relu(%p) // "q"\n %z = mul(%q, %p) // "z"'))
     assert run(BROADCAST, before).graph == before

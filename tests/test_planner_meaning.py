@@ -28,6 +28,7 @@ from drawn_layers import (
 )  # fmt: skip
 from drawn_networks import NETWORKS
 from drawn_products import PRODUCTS
+from drawn_sequences import SEQUENCES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept_meaning import CLOSE, Changed, keeps_its_meaning, small_thresholds
@@ -41,7 +42,7 @@ from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
 
 ALL = (*LAYERS, *PRODUCTS, *NETWORKS * 2, *HEADS * 2)
-MORE = (*ALL, *ATTENTION * 2, *IMAGES)
+MORE = (*ALL, *ATTENTION * 2, *IMAGES, *SEQUENCES)
 QUANTISED = (*INTEGERS * 3, activation, with_constant, of_two, reshape, transpose, concat, piece, pool, batch_norm)
 STEP = 0.03
 """A number on the edge of two of a grid may become either: some steps, where the largest number has a hundred."""
@@ -96,6 +97,8 @@ def test_each_pass_keeps_what_decoders_and_odd_images_mean() -> None:
 def test_every_pass_has_something_to_do_and_keeps_what_many_graphs_mean() -> None:
     """Nothing that is drawn is unread, and sums of integers come of products at run time alone."""
     acted = checked_all(range(1500)) + checked_all(range(300), QUANTISED, STEP)
+    for layers in (LAYERS, PRODUCTS, NETWORKS, HEADS, IMAGES, SEQUENCES):
+        acted += checked_all(range(900), layers)
     assert {each.name for each in pipeline.PIPELINE} - set(acted) == {"remove-dead", "scale-sums"}
 
 

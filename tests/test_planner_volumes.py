@@ -211,6 +211,19 @@ def test_parts_of_a_batch_read_all_filters_that_are_computed(monkeypatch: pytest
     assert [node.inputs[1] for node in result.graph.nodes if isinstance(node.op, Conv)] == ["w", "w"]
 
 
+def test_a_residual_of_the_own_input_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = graph("""
+        graph g batch=4 (%x: f32[4,4,4,4]) -> (%y) {
+          const %w: f32[4,4,1,1]
+          %y = conv(%x, %w, %x) | add(%x@2) // "c"
+        }""")
+    monkeypatch.setattr(split_batches, "_MOST", 200)
+    parts = run(split_batches.SPLIT_BATCHES, before).graph.nodes
+    assert [(node.op.kind, node.inputs) for node in parts][:2] == [
+        ("slice", ("x",)), ("conv", ("x.part0", "w", "x.part0")),
+    ]  # fmt: skip
+
+
 def test_images_that_are_constant_have_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     before = graph("""
         graph g batch=4 (%w: f32[4,4,3,3]) -> (%y) {

@@ -192,10 +192,13 @@ def prepared_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand) -> 
     if q.done is None or q.done != k.done or (q.view.source, q.images, q.rows) != (k.view.source, k.images, k.rows):
         return None
     counts = extent(q.heads), extent(k.heads)
-    depth, (axis, *others) = extent(q.columns), {digit.axis for digit in (*q.heads, *q.columns, *k.heads, *k.columns)}
+    depth, axes = extent(q.columns), {digit.axis for digit in (*q.heads, *q.columns, *k.heads, *k.columns)}
+    if len(axes) != 1:  # one element has no axis
+        return None
+    (axis,) = axes
     begin = list(q.view.begin)
     begin[axis] += counts[0] * depth
-    if others or tuple(begin) != k.view.begin or extent(k.columns) != depth:
+    if tuple(begin) != k.view.begin or extent(k.columns) != depth:
         return None
     side = replace(q.view, axes=())
     every = uncut((*q.heads, *q.columns)), uncut((*k.heads, *k.columns))

@@ -24,7 +24,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         if not isinstance(expand.op, Expand) or expand.epilogue:
             continue
         (source,), (large,) = expand.inputs, expand.outputs
-        for reader in editor.readers(large):
+        for name in [reader.name for reader in editor.readers(large)]:
+            reader = editor.node(name)  # it may read what another reader turns as well, and be another node by now
+            if reader is None or large not in reader.inputs:
+                continue
             if isinstance(reader.op, Transpose):
                 _turn_first(editor, journal, expand, reader, reader.op)
             elif _broadcasts(editor, reader, large, editor.type(source)):

@@ -54,8 +54,13 @@ def _split(editor: GraphEditor, node: Node, parts: list[int]) -> None:
     filters = range(1, len(node.op_inputs))  # where they are computed, there may be as many as there are images
     made, results, begin = list[Node](), list[str](), 0
     for number, images in enumerate(parts):
+        cut = dict[str, str]()  # what the convolution reads twice, as a residual of its own input, is cut once
 
-        def part(name: str, begin: int = begin, images: int = images, number: int = number) -> str:
+        def part(
+            name: str, begin: int = begin, images: int = images, number: int = number, cut: dict[str, str] = cut
+        ) -> str:
+            if name in cut:
+                return cut[name]
             type_ = editor.type(name)
             if editor.is_constant(name) or type_.rank != output.rank or type_.shape[0] != output.shape[0]:
                 return name
@@ -63,6 +68,7 @@ def _split(editor: GraphEditor, node: Node, parts: list[int]) -> None:
             value = editor.new_value(f"{name}.part{number}", replace(type_, shape=shape))
             op = Slice((begin, *(0,) * (type_.rank - 1)), shape, (1,) * type_.rank)
             made.append(Node(editor.free_node_name(f"{node.name}.{name}.part{number}"), op, (name,), (value,)))
+            cut[name] = value
             return value
 
         inputs = tuple(name if index in filters else part(name) for index, name in enumerate(node.inputs))

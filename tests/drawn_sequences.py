@@ -1,0 +1,131 @@
+"""More of what `drawn_graphs` draws: attention over channels, of parts of a sequence, and with several constants beside
+its queries; and the end of a block whose gate may be known before it."""
+
+from __future__ import annotations
+
+from drawn_graphs import Growing
+from drawn_layers import activated
+from drawn_products import convolved, multiplied
+
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.softmax import Softmax
+
+
+def over_channels(g: Growing) -> str:
+    """XCiT's: channels are the rows of a head, and queries and keys are normalised over all positions."""
+    x = g.tensor(3)
+    images, rows, _ = g.shape(x)
+    heads, depth = g.choose(2, 1), g.choose(4, 8, 3)
+    made = g.add(Reshape((images, rows, 3, heads, depth)), multiplied(g, x, 3 * heads * depth))
+    order = g.choose((2, 0, 3, 4, 1), (2, 0, 3, 1, 4))  # the other one has positions as rows
+    made = g.add(Transpose(order), made)
+    query, key, value = (_picked(g, made, at) for at in range(3))
+    statistic = g.choose("l2", "l2", "rms", "variance", "none")
+    if statistic != "none":
+        query, key = (g.add(Norm(statistic, (3,), 1e-2), each) for each in (query, key))
+    scale = g.choose((heads, 1, 1), (), (1, heads, 1, 1))
+    if g.chance():
+        query = g.add(Binary("mul"), query, g.factors(*scale))
+        scores = g.add(MatMul(transpose_b=True), query, key)
+    else:
+        scores = g.add(Binary("mul"), g.add(MatMul(transpose_b=True), query, key), g.factors(*scale))
+    mixed = g.add(MatMul(), g.add(Softmax(3), scores), value)
+    back = (0, 3, 1, 2) if order[-1] == 1 else (0, 2, 1, 3)
+    return g.add(Reshape((images, rows, heads * depth)), g.add(Transpose(back), mixed))
+
+
+def _picked(g: Growing, made: str, at: int) -> str:
+    begin, count = (at, 0, 0, 0, 0), (1, *g.shape(made)[1:])
+    if g.chance():
+        return g.add(Gather(0), made, g.constant(at))
+    return g.add(Reshape(count[1:]), g.add(Slice(begin, count, (1,) * 5), made))
+
+
+def of_parts(g: Growing) -> str:
+    """Qwen-VL's: neighbouring parts of a sequence have an attention each, whose results are concatenated."""
+    x = g.tensor(3)
+    images, rows, _ = g.shape(x)
+    heads, depth, each = g.choose(1, 2), g.choose(4, 2), g.divisor(rows)
+    sources = [multiplied(g, x, heads * depth) for _ in range(3)]
+    if g.chance(4):
+        sources[0] = activated(g, sources[0])
+    results, op = [], Attention(heads, heads, g.choose(0.5, 1.0), g.chance(3))
+    for begin in range(0, rows, each):
+        begin = g.choose(begin, begin, begin, 0)
+        parts = [g.add(Slice((0, begin, 0), (images, each, heads * depth), (1, 1, 1)), source) for source in sources]
+        if g.chance(6):
+            parts[1:] = [g.add(Slice((0, 0, 0), (images, each, heads * depth), (1, 1, 1)), y) for y in sources[1:]]
+        results.append(g.add(op, *parts))
+    return g.add(Concat(1), *results) if len(results) > 1 else results[0]
+
+
+def with_positions(g: Growing) -> str:
+    """Transformer-XL's: one constant is added to queries for the scores with keys, another for those with positions."""
+    x = g.tensor(3)
+    images, rows, _ = g.shape(x)
+    heads, depth = g.choose(2, 1), g.choose(4, 2)
+    query, key, value = (multiplied(g, x, heads * depth) for _ in range(3))
+    query = g.add(Reshape((images, rows, heads, depth)), query)
+    shape = (heads, depth)
+    if g.chance():
+        query, shape = g.add(Transpose((0, 2, 1, 3)), query), (heads, 1, depth)
+    content, place = (
+        g.add(Binary("add"), *(pair if g.choose(True, False) else pair[::-1]))
+        for pair in ((query, g.weights(*shape)), (query, g.weights(*shape)))
+    )
+    if len(shape) == 3:
+        content = g.add(Transpose((0, 2, 1, 3)), content)
+    content = g.add(Reshape((images, rows, heads * depth)), content)
+    mixed = g.add(Attention(heads, heads, 0.5), content, key, value)
+    return g.add(Binary("add"), mixed, g.add(Reshape(g.shape(mixed)), place)) if g.chance() else mixed
+
+
+def gated_end(g: Growing) -> str:
+    """SE-ResNet's: a linear 1x1 convolution, the gate of its own mean, and the sum with what the block begins with."""
+    x = g.tensor(4)
+    channels = g.choose(g.shape(x)[1], 8, 4)
+    made = convolved(g, convolved(g, x, g.choose(4, 8), (g.choose(3, 1),) * 2), channels, (1, 1))
+    made = activated(g, made) if g.chance(6) else made
+    mean = g.add(Reduce("mean", (2, 3), True), made)
+    if g.chance():
+        mean = g.add(Activation("relu"), convolved(g, mean, g.choose(2, 4), (1, 1)))
+    gated = g.add(Binary("mul"), made, g.add(Activation("sigmoid"), convolved(g, mean, channels, (1, 1))))
+    if g.chance(3):  # NFNets scale it
+        gated = g.add(Binary("mul"), gated, g.factors(*g.choose((), (1, channels, 1, 1))))
+    ends = [y for y in g.tensors(4) if g.shape(y) == g.shape(gated) and y not in (made, gated)]
+    return g.add(Activation("relu"), g.add(Binary("add"), gated, g.choose(*ends))) if ends else gated
+
+
+def by_rows_and_columns(g: Growing) -> str:
+    """SAM's: scores of pixels with biases by the rows and by the columns of their image, of queries or constant."""
+    x = g.tensor(3, 4)
+    if g.rank(x) == 4:
+        images, channels, height, width = g.shape(x)
+        x = g.add(Transpose((0, 2, 1)), g.add(Reshape((images, channels, height * width)), x))
+    else:
+        images, rows, _ = g.shape(x)
+        height = g.divisor(rows)
+        width = rows // height
+    depth = g.choose(4, 2)
+    query, key, value = (multiplied(g, x, depth) for _ in range(3))
+    apart = g.add(Reshape((images, height, width, depth)), query)
+    scores = g.add(MatMul(transpose_b=True), query, key)
+    scores = g.add(Reshape((images, height, width, height, width)), scores)
+    biases = [
+        g.add(MatMul(), apart, g.weights(height, depth, height)), g.add(MatMul(), apart, g.weights(depth, width)),
+    ]  # fmt: skip
+    shapes = [(images, height, width, height, 1), (images, height, width, 1, width)]
+    for bias, shape in list(zip(biases, shapes, strict=True))[:: g.choose(1, -1)]:
+        scores = g.add(Binary("add"), scores, g.add(Reshape(shape), bias))
+    scores = g.add(Reshape((images, height * width, height * width)), scores)
+    return g.add(MatMul(), g.add(Softmax(2), scores), value)
+
+
+SEQUENCES = (over_channels, of_parts, with_positions, gated_end, by_rows_and_columns)
