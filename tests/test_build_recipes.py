@@ -380,7 +380,7 @@ def test_without_the_reference_the_engine_is_built_and_the_mending_command_given
     )  # fmt: skip
     assert done.returncode == 7, done.stdout + done.stderr
     assert done.stderr == (
-        "error[missing-tool]: not verified: onnxruntime is not installed\n"
+        "onnxruntime: error[missing-tool]: not verified: onnxruntime is not installed\n"
         "  hint: python -m pip install 'onnxruntime>=1.18'\n"
     )
     assert (place.host / "libtiny.so").is_file()

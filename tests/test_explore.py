@@ -235,7 +235,7 @@ def test_what_is_not_built_is_told_of_and_an_interrupted_build_ends_it_all(
     assert capsys.readouterr().err == (
         "\nerror[task-failed]: tiny_softplus/host: compile x.cpp: exit status 1\n  to repeat it: c++ x.cpp\n"
         "\nerror[task-failed]: tiny_deep/host: compile x.cpp: exit status 1\n  to repeat it: c++ x.cpp\n"
-        "error[missing-tool]: there is no nvcc\n  hint: install one\n"
+        "nvcc: error[missing-tool]: there is no nvcc\n  hint: install one\n"
     )
 
     codes = iter([ExitCode.INTERRUPTED])
