@@ -127,14 +127,6 @@ LABELS = (
     *READ_APART,
 )
 
-_DENSE = tuple(label for label in LABELS if label not in READ_APART)
-SHUFFLED_ALONE = (
-    *(label for label in READ_APART if label.startswith(_DENSE)),
-    "at-turns-groups-attention-windowsx",
-    "mean-28-of-many-portable-direct",
-)
-"""In a random order alone: labels whose kernel runs in order too where rows are dense, or which take seconds."""
-
 # The same in bf16: each form in which a kernel multiplies, rounds and stores.
 IN_BF16 = (
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16",
