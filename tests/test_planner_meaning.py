@@ -95,11 +95,11 @@ def test_each_pass_keeps_what_decoders_and_odd_images_mean() -> None:
 
 @pytest.mark.large
 def test_every_pass_has_something_to_do_and_keeps_what_many_graphs_mean() -> None:
-    """Nothing that is drawn is unread, and sums of integers come of products at run time alone."""
+    """Sums of integers come of products at run time alone."""
     acted = checked_all(range(1500)) + checked_all(range(300), QUANTISED, STEP)
     for layers in (LAYERS, PRODUCTS, NETWORKS, HEADS, IMAGES, SEQUENCES):
         acted += checked_all(range(900), layers)
-    assert {each.name for each in pipeline.PIPELINE} - set(acted) == {"remove-dead", "scale-sums"}
+    assert {each.name for each in pipeline.PIPELINE} - set(acted) == {"scale-sums"}
 
 
 def test_what_is_drawn_is_the_same_for_the_same_draws() -> None:
