@@ -114,11 +114,13 @@ class GraphEditor:
         self.changed = True
 
     def replace(self, old: Node, *new: Node) -> None:
-        """`new` in the place of `old`."""
+        """`new` in the place of `old`. One whose name another node has gets a free one: of two nodes that are added
+        together neither knew the other's."""
         place = self._unlink(old)
         for node in new:
             self._added += 1
-            self._link(node, (place[0], self._added))
+            apart = replace(node, name=_free(node.name, self._nodes)) if node.name in self._nodes else node
+            self._link(apart, (place[0], self._added))
         self.changed = True
 
     def prune(self, values: Iterable[str]) -> tuple[Node, ...]:
