@@ -56,10 +56,12 @@ class Chain:
         self._editor, self.label = editor, label
         self.nodes: list[Node] = []
 
-    def add(self, op: Op, inputs: Iterable[str], output: str | None = None) -> str:
-        """A node that computes `op`; its value is `output`, or a new one. Returns its name."""
+    def add(self, op: Op, inputs: Iterable[str], output: str | None = None, what: str | None = None) -> str:
+        """A node that computes `op`; its value is `output`, or a new one, called by `what` it is or by its number.
+        Returns its name."""
         inputs = tuple(inputs)
-        label = f"{self.label}.{len(self.nodes)}" if self.nodes else self.label
+        number = str(len(self.nodes)) if self.nodes else None
+        label = ".".join(filter(None, (self.label, what or number)))
         if output is None:
             (type,) = op.infer([self._editor.type(name) for name in inputs])
             output = self._editor.new_value(label, type)

@@ -13,10 +13,11 @@ import numpy as np
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.image_numbers import numbers_of
-from bolt_build.graph.ir import Graph, Node, Op
+from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.shape import Concat
+from bolt_build.planner.passes.attention_operands import Chain
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.channels import SUFFIX, weight_obstacle
 from bolt_build.planner.passes.linear import is_of_points
@@ -101,23 +102,16 @@ def _multiply(editor: GraphEditor, node: Node, sums: list[Node], branches: list[
     weight = editor.constant(node.inputs[1])
     assert weight is not None
     dtype = editor.type(node.inputs[1]).dtype
-    made: list[Node] = []
-
-    def add(what: str, op: Op, inputs: tuple[str, ...]) -> str:
-        (type_,) = op.infer([editor.type(name) for name in inputs])
-        value = editor.new_value(f"{node.name}.{what}", type_)
-        made.append(Node(editor.free_node_name(f"{node.name}.{what}"), op, inputs, (value,)))
-        return value
-
-    tensors = add("branches", Concat(1), tuple(each.value for each in branches))
-    gates = add("gates", Concat(1), tuple(each.gate for each in branches))
-    gated = add("gated", _MUL, (tensors, gates))
+    chain = Chain(editor, node.name)
+    tensors = chain.add(Concat(1), (each.value for each in branches), what="branches")
+    gates = chain.add(Concat(1), (each.gate for each in branches), what="gates")
+    gated = chain.add(_MUL, (tensors, gates), what="gated")
     repeated = np.concatenate([weight] * len(branches), axis=1)
     name = editor.new_constant(f"{node.inputs[1].removesuffix(SUFFIX)}{SUFFIX}", repeated, dtype)
     behind = (*sums, *(each.node for each in branches))
     covers = joined(*(each.covers for each in reversed(behind)), node.covers)
     editor.replace(
-        node, *made, Node(node.name, node.op, (gated, name, *node.inputs[2:]), node.outputs, covers=covers)
+        node, *chain.nodes, Node(node.name, node.op, (gated, name, *node.inputs[2:]), node.outputs, covers=covers)
     )  # fmt: skip
     for each in behind:
         editor.remove(each)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.image_numbers import are_of_images
-from bolt_build.graph.ir import Graph, Node, Op
+from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.shape import Concat
+from bolt_build.planner.passes.attention_operands import Chain
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import weight_obstacle
 from bolt_build.planner.passes.linear import is_of_points
@@ -89,21 +90,15 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv, parts: list[_Part]) -> 
 
 
 def _multiply(editor: GraphEditor, node: Node, op: Conv, concat: Node, parts: list[_Part]) -> None:
-    made: list[Node] = []
-
-    def add(what: str, op: Op, inputs: tuple[str, ...]) -> str:
-        (type_,) = op.infer([editor.type(name) for name in inputs])
-        value = editor.new_value(f"{node.name}.{what}", type_)
-        made.append(Node(editor.free_node_name(f"{node.name}.{what}"), op, inputs, (value,)))
-        return value
+    chain = Chain(editor, node.name)
 
     def product(what: str, op: Conv, own: list[_Part], values: list[str], bias: tuple[str, ...]) -> str:
-        read = values[0] if len(values) == 1 else add(f"{what}.parts", Concat(1), tuple(values))
+        read = values[0] if len(values) == 1 else chain.add(Concat(1), values, what=f"{what}.parts")
         weight = editor.constant(node.inputs[1])
         assert weight is not None
         columns = np.concatenate([weight[:, part.begin : part.end] for part in own], axis=1)
         name = editor.new_constant(f"{node.inputs[1]}.{what}", columns, editor.type(node.inputs[1]).dtype)
-        return add(what, op, (read, name, *bias))
+        return chain.add(op, (read, name, *bias), what=what)
 
     apart, alike = [part for part in parts if not part.source], [part for part in parts if part.source]
     once = replace(op, strides=(1,) * len(op.strides))
@@ -112,7 +107,7 @@ def _multiply(editor: GraphEditor, node: Node, op: Conv, concat: Node, parts: li
     once_an_image = product("images", once, alike, sources, ())
     covers = joined(concat.covers, node.covers)
     total = Node(node.name, Binary("add"), (everywhere, once_an_image), node.outputs, covers=covers)
-    editor.replace(node, *made, total)
+    editor.replace(node, *chain.nodes, total)
     editor.prune(concat.outputs)
 
 
