@@ -86,7 +86,7 @@ from bolt_build.graph.ops.recurrent import Recurrent
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat
 from bolt_build.graph.ops.softmax import Softmax
-from bolt_build.planner.passes.epilogues import IN_KERNEL
+from bolt_build.planner.passes.fuse.epilogues import IN_KERNEL
 
 SHAPES = [
     conv("1x1", (2, 64, 13, 11), 64, (1, 1)),

@@ -24,17 +24,17 @@ CLOSE = 2e-4
 """Times the largest number of a tensor."""
 
 _SMALL: dict[str, dict[str, Any]] = {
-    "fold_columns": {"_LEAST": 3, "_LEAST_ALONG": ((3, 1, 1),)},
-    "gather_rows": {"_LEAST": 1},
-    "multiply_pairs": {"_LOAD": 1},
-    "pad_filters": {"_MOST": ((1 << 30, 0),)},
-    "pad_slices": {"_MOST": 20},
-    "patches": {"LEAST_WINDOW": 2, "MOST_CHANNELS": 8},
-    "split_batches": {"_MOST": 300},
-    "split_depths": {"_DEEP": 16, "_PART": 8},
-    "split_groups": {"_LEAST_WORK": 0, "_LEAST_CHANNELS": 2, "_WHOLE": 2},
-    "volumes": {"MOST_TAPS": 4},
-    "wide_heads": {"_WIDEST": 4},
+    "images.fold_columns": {"_LEAST": 3, "_LEAST_ALONG": ((3, 1, 1),)},
+    "rows.gather_rows": {"_LEAST": 1},
+    "rows.multiply_pairs": {"_LOAD": 1},
+    "align.pad_filters": {"_MOST": ((1 << 30, 0),)},
+    "align.pad_slices": {"_MOST": 20},
+    "rows.patches": {"LEAST_WINDOW": 2, "MOST_CHANNELS": 8},
+    "align.split_batches": {"_MOST": 300},
+    "rows.split_depths": {"_DEEP": 16, "_PART": 8},
+    "align.split_groups": {"_LEAST_WORK": 0, "_LEAST_CHANNELS": 2, "_WHOLE": 2},
+    "images.volumes": {"MOST_TAPS": 4},
+    "rows.wide_heads": {"_WIDEST": 4},
 }
 """Thresholds of passes that graphs of few elements would never reach, by module."""
 

@@ -23,7 +23,10 @@ def table() -> dict[str, tuple[str, str]]:
 def touches(scratch: Scratch, what: str, name: str) -> None:
     """Asserts that what was added and changed is what the table says of it."""
     files, elsewhere = table()[what]
-    stated = [re.escape(each).replace("NAME", rf"\w*{name}\w*") for each in re.findall("`([^`]+)`", files)]
+    stated = [
+        re.escape(each).replace("NAME", rf"\w*{name}\w*").replace("FOLDER", r"\w+")
+        for each in re.findall("`([^`]+)`", files)
+    ]
     for path in scratch.added:
         assert any(re.fullmatch(each, path) for each in stated), f"{path} is none of {files}"
     for each in stated:
@@ -216,12 +219,11 @@ for decision in optimize(graph, Policy(FusionPolicy(True, "never"))).decisions:
 
 
 def test_a_pass_is_a_file_and_a_line(scratch: Scratch) -> None:
-    scratch.add("bolt_build/planner/passes/count_nodes.py", PASS)
+    scratch.add("bolt_build/planner/passes/tidy/count_nodes.py", PASS)
     pipeline = "bolt_build/planner/pipeline.py"
     scratch.line(pipeline, "    FUSE_EPILOGUES,", "    COUNT_NODES,")
-    scratch.line(
-        pipeline, "from bolt_build.planner.passes.dead", "from bolt_build.planner.passes.count_nodes import COUNT_NODES"
-    )
+    place = "bolt_build.planner.passes.tidy"
+    scratch.line(pipeline, f"from {place}.dead", f"from {place}.count_nodes import COUNT_NODES")
     assert scratch.run(USE_PASS) == "count-nodes counted 1 nodes\n"
     touches(scratch, "pass", "count_nodes")
 

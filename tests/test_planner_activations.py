@@ -7,7 +7,7 @@ import re
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.activations import RECOGNISE_ACTIVATIONS
+from bolt_build.planner.passes.recognise.activations import RECOGNISE_ACTIVATIONS
 
 NUMBERS = {
     "half": 0.5, "one": 1.0, "three": 3.0, "six": 6.0, "sixth": 1 / 6, "root": 2**0.5, "inverse": 0.5**0.5,

@@ -9,7 +9,7 @@ from planner_fakes import POLICY
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.text import format_graph
-from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.pipeline import optimize
 
 CONSTANTS = {
@@ -82,7 +82,7 @@ def test_scales_stand_on_scores_queries_and_keys(scores: str, said_of_it: str) -
 def test_a_constant_condition_that_is_too_large_to_be_stored_as_numbers_is_asked_by_the_engine(
     sides: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolt_build.planner.passes.attention.MOST_FOLDED", 24)
+    monkeypatch.setattr("bolt_build.planner.passes.recognise.attention.MOST_FOLDED", 24)
     before = spelled(QKV + SCORES + f"%m = where(%seen, {sides}); %p = softmax(%m) axis=3;" + END)
     after = run(RECOGNISE_ATTENTION, before).graph
     assert [node.inputs[0] for node in after.nodes if node.op == Where()] == ["seen"]

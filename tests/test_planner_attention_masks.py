@@ -9,7 +9,7 @@ from planner_fakes import POLICY
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
-from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.pipeline import optimize
 
 HEAD = """
@@ -61,7 +61,7 @@ def test_a_mask_of_windows_and_a_bias_of_heads_are_one_constant_of_one_image() -
 
 
 def test_their_sum_is_left_to_the_engine_where_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bolt_build.planner.passes.attention_masks.MOST_FOLDED", 53)
+    monkeypatch.setattr("bolt_build.planner.passes.recognise.attention_masks.MOST_FOLDED", 53)
     after, node = attention_of(shifted(f"{BIAS}\n{WINDOWS}", SHIFTED))
     (total,) = [each for each in after.nodes if each.op == Binary("add")]
     assert total.outputs == node.inputs[-1:]

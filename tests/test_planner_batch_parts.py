@@ -7,7 +7,7 @@ from planner_checks import body, graph, run, said
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.batch_parts import BATCH_PARTS
+from bolt_build.planner.passes.recognise.batch_parts import BATCH_PARTS
 from bolt_build.planner.pipeline import optimize
 
 HEAD = """

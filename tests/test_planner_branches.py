@@ -10,8 +10,8 @@ from planner_checks import body, graph, run, said, same_values
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes import repvgg
-from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
+from bolt_build.planner.passes.fold import repvgg
+from bolt_build.planner.passes.fold.repvgg import MERGE_BRANCHES
 from bolt_build.planner.pipeline import optimize
 
 NORM = """

@@ -6,8 +6,8 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.carried_moves import CARRY_MOVES
-from bolt_build.planner.passes.moves import MERGE_MOVES
+from bolt_build.planner.passes.rows.carried_moves import CARRY_MOVES
+from bolt_build.planner.passes.tidy.moves import MERGE_MOVES
 
 
 def between(*lines: str, outputs: str = "(%y)", shape: str = "2,5,6") -> Graph:

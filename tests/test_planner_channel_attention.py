@@ -7,8 +7,8 @@ from fake_engine import plan_of
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes import channel_attention
-from bolt_build.planner.passes.channel_attention import ATTEND_CHANNELS
+from bolt_build.planner.passes.recognise import channel_attention
+from bolt_build.planner.passes.recognise.channel_attention import ATTEND_CHANNELS
 from bolt_build.verify.taps import taps_of
 
 ATTENTION = "attention(%q, %k, %v) heads=2 kv_heads=2 scale=0.5 causal=false packed=false safe=false"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.channel_epilogues import FUSE_CHANNELS
+from bolt_build.planner.passes.fuse.channel_epilogues import FUSE_CHANNELS
 from bolt_build.schema.recipe import FusionPolicy, Policy
 from bolt_build.targets import target_named
 

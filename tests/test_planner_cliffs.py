@@ -40,7 +40,7 @@ def test_no_step_is_a_cliff(tmp_path: Path, name: str, target: str, batch: int) 
 def test_a_cliff_is_named_with_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no pass brings a volume to tensor cores a plain loop computes it."""
     from bolt_build.planner import pipeline
-    from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
+    from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES
 
     left = tuple(each for each in pipeline.PIPELINE if each is not FLATTEN_VOLUMES)
     monkeypatch.setattr(pipeline, "PIPELINE", left)

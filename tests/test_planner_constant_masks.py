@@ -8,7 +8,7 @@ from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.attention import Attention
-from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 
 
 def attending(batch: int, constants: str, inputs: str = "", masked: str = "%m = add(%s, %mask)") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.crops import FOLD_CROPS
+from bolt_build.planner.passes.fold.crops import FOLD_CROPS
 
 
 def test_what_a_slice_cuts_off_of_a_convolution_is_not_computed() -> None:

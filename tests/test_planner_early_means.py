@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.early_means import EARLY_GATES, EARLY_MEANS
+from bolt_build.planner.passes.images.early_means import EARLY_GATES, EARLY_MEANS
 
 
 def block(lines: str, outputs: str = "%y", x: str = "f32[2,4,5,3]", more: str = "") -> Graph:

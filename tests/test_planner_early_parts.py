@@ -8,9 +8,9 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
-from bolt_build.planner.passes.early_parts import NORM_PARTS
-from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.fold.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.fold.early_parts import NORM_PARTS
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 
 
 def mixed(outputs: str = "%y", parts: str = "%a, %b", between: str = "", tail: str = "relu(%n)") -> Graph:

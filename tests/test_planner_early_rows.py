@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.early_rows import SELECT_EARLY
+from bolt_build.planner.passes.rows.early_rows import SELECT_EARLY
 
 FIRST = "slice({}) begin=[0,0,0] count=[2,1,{}] step=[1,1,1]"
 

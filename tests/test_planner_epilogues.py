@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.schema.recipe import FusionPolicy, Policy
 
 CONV = "strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]"

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.few_rows import SHARE_FEW_ROWS
+from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
 
 
 def word(lines: str, rows: str = "2,1", outputs: str = "(%y, %z)") -> Graph:

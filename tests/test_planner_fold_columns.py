@@ -12,7 +12,7 @@ from planner_fakes import POLICY
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.images.fold_columns import FOLD_COLUMNS
 
 
 def depthwise(

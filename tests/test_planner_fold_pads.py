@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.pads import FOLD_PADS
+from bolt_build.planner.passes.fold.pads import FOLD_PADS
 
 
 def test_a_pad_with_zeros_becomes_the_convolutions_own() -> None:

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.folded_gates import FOLD_GATED
+from bolt_build.planner.passes.fold.folded_gates import FOLD_GATED
 
 CONV = "strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]"
 

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.folded_parts import FOLD_PARTS
+from bolt_build.planner.passes.fold.folded_parts import FOLD_PARTS
 
 
 def packed(*lines: str, outputs: str = "%s, %v", value: str = "%v = transpose(%w3) perm=[0,2,1,3]") -> Graph:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes import channels
-from bolt_build.planner.passes.affine import FOLD_AFFINE
-from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.fold import channels
+from bolt_build.planner.passes.fold.affine import FOLD_AFFINE
+from bolt_build.planner.passes.fold.batch_norm import FOLD_BATCH_NORM
 
 # --- pads ---------------------------------------------------------------------------------------------------------
 

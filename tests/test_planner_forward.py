@@ -6,7 +6,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
+from bolt_build.planner.passes.fold.forward_affine import FOLD_FORWARD
 
 
 def before(arithmetic: str, constant: str, product: str, weight: str, outputs: str = "%y", more: str = "") -> Graph:

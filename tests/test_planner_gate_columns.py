@@ -7,7 +7,7 @@ from planner_checks import body, graph, run, said
 
 from bolt_build.graph.gates import gated_in
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.gate_columns import GATE_COLUMNS
+from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 
 
 def gated(lines: str, outputs: str = "%y", x: str = "f32[2,5,8]") -> Graph:

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.gated_branches import GATE_BRANCHES, MOST_FILTERS
+from bolt_build.planner.passes.images.gated_branches import GATE_BRANCHES, MOST_FILTERS
 
 SUM, PLAIN = '%s = add(%p, %q) // "s"', "conv(%s, %w, %b)"
 ALL = (("xuv", "5,5"), ("gh", "1,1"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.gated_sums import GATE_SUMS
+from bolt_build.planner.passes.images.gated_sums import GATE_SUMS
 
 
 def gated(lines: str, outputs: str = "%y") -> str:

@@ -7,8 +7,8 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes import gather_rows
-from bolt_build.planner.passes.gather_rows import GATHER_ROWS
+from bolt_build.planner.passes.rows import gather_rows
+from bolt_build.planner.passes.rows.gather_rows import GATHER_ROWS
 
 ROLLED = """
           %a = slice(%x) begin=[0,1,0,0] count=[2,3,4,8] step=[1,1,1,1] // "a"

@@ -6,8 +6,8 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.expands import BROADCAST
-from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
+from bolt_build.planner.passes.recognise.group_norms import RECOGNISE_GROUP_NORMS
+from bolt_build.planner.passes.tidy.expands import BROADCAST
 
 
 def grouped(groups: int, behind: str, outputs: str = "%y", rows: str = "") -> Graph:

@@ -7,9 +7,9 @@ from planner_checks import body, graph, run, said, same_values
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.text import format_op
-from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
-from bolt_build.planner.passes.norms import RECOGNISE_NORMS
-from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
+from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
+from bolt_build.planner.passes.recognise.rotary import RECOGNISE_ROTARY
 
 
 def first(after: Graph) -> str:

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 from planner_fakes import POLICY
 
-from bolt_build.planner.passes.image_moves import MOVE_IMAGES
+from bolt_build.planner.passes.images.image_moves import MOVE_IMAGES
 from bolt_build.planner.pipeline import optimize
 from bolt_build.targets import target_named
 

@@ -15,11 +15,11 @@ from bolt_build.graph.ir import Array, Graph, Stored
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Pass
-from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
-from bolt_build.planner.passes.map_integers import MAP_INTEGERS
-from bolt_build.planner.passes.move_integers import MOVE_INTEGERS
-from bolt_build.planner.passes.multiply_integers import MULTIPLY_INTEGERS
-from bolt_build.planner.passes.round_products import ROUND_PRODUCTS
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.quantised.map_integers import MAP_INTEGERS
+from bolt_build.planner.passes.quantised.move_integers import MOVE_INTEGERS
+from bolt_build.planner.passes.quantised.multiply_integers import MULTIPLY_INTEGERS
+from bolt_build.planner.passes.quantised.round_products import ROUND_PRODUCTS
 from bolt_build.planner.pipeline import optimize
 from bolt_build.targets import CUDA, HOST
 

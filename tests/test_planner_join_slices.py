@@ -8,7 +8,7 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.join_slices import JOIN_SLICES
+from bolt_build.planner.passes.align.join_slices import JOIN_SLICES
 from bolt_build.targets import target_named
 
 BLOCK = """

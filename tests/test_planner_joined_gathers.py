@@ -8,8 +8,8 @@ from planner_checks import graph, run, said
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes import joined_gathers
-from bolt_build.planner.passes.joined_gathers import JOIN_GATHERS
+from bolt_build.planner.passes.tidy import joined_gathers
+from bolt_build.planner.passes.tidy.joined_gathers import JOIN_GATHERS
 
 PERM = "perm=[0,1,2,4,3,5]"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
-from bolt_build.planner.passes.late_expands import EXPAND_LATE
+from bolt_build.planner.passes.tidy.duplicates import MERGE_DUPLICATES
+from bolt_build.planner.passes.tidy.late_expands import EXPAND_LATE
 
 
 def masked(seen: str) -> Graph:

@@ -8,7 +8,7 @@ from test_planner_plans import compare
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.later_moves import MOVE_LATER
+from bolt_build.planner.passes.fold.later_moves import MOVE_LATER
 
 
 def behind(*lines: str, outputs: str = "(%z)", residual: str = "conv(%x, %w)") -> Graph:

@@ -8,7 +8,7 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.mix_heads import MIX_HEADS
+from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
 
 
 def mixed(product: str = "matmul(%t, %w, %b)", last: str = "0,3,1,2", heads: int = 4, w: str = "4,6") -> Graph:

@@ -9,9 +9,9 @@ from planner_checks import graph, run, said
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.pair_product import PairProduct
 from bolt_build.planner.passes.base import PassResult
-from bolt_build.planner.passes.multiply_pairs import MULTIPLY_PAIRS
-from bolt_build.planner.passes.pair_sums import ADD_PAIRS
-from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
+from bolt_build.planner.passes.rows.multiply_pairs import MULTIPLY_PAIRS
+from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
+from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.targets import HOST, target_named
 
 QUERIES, KEYS, HEADS, DEPTH, POSITIONS = 18, 21, 2, 8, 48

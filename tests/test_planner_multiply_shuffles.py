@@ -10,9 +10,9 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes import multiply_shuffles
-from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
-from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
+from bolt_build.planner.passes.images import multiply_shuffles
+from bolt_build.planner.passes.images.multiply_shuffles import MULTIPLY_SHUFFLES
+from bolt_build.planner.passes.images.rearrangements import MERGE_REARRANGEMENTS
 
 UNIT = """
     graph g batch=2 (%x: f32[2,8,5,3]) -> (%p, %q{out}) {{

@@ -7,7 +7,7 @@ import re
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.norms import RECOGNISE_NORMS
+from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 
 CONSTANTS = {
     "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.order_heads import ORDER_HEADS
+from bolt_build.planner.passes.rows.order_heads import ORDER_HEADS
 
 PRODUCT = """
     graph g batch=2 (%x: f32[2,5,6]) -> ({outputs}) {{

@@ -9,7 +9,7 @@ import pytest
 from planner_checks import body, graph, run, said
 from planner_fakes import POLICY
 
-from bolt_build.planner.passes.order_slices import ORDER_SLICES
+from bolt_build.planner.passes.align.order_slices import ORDER_SLICES
 from bolt_build.schema.recipe import PaddingPolicy
 
 

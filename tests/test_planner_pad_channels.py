@@ -11,7 +11,7 @@ from planner_fakes import POLICY, recipe
 
 from bolt_build.families import load
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.pad_channels import PAD_CHANNELS, PAD_VOLUMES
+from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS, PAD_VOLUMES
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.schema.recipe import PaddingPolicy, Policy, TargetSpec
 from bolt_build.targets import target_named

@@ -8,7 +8,7 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.pad_slices import PAD_SLICES
+from bolt_build.planner.passes.align.pad_slices import PAD_SLICES
 
 HIERARCHY = """
     graph g batch=2 (%x: f32[2,16,5,3]) -> (%y{out}) {{

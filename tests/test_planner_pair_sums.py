@@ -7,7 +7,7 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.pair_sum import PairSum
-from bolt_build.planner.passes.pair_sums import ADD_PAIRS
+from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
 
 ADDED = ("y", "added up")
 _DISTANCES = "{10,9,8,11,10,9,10,9,8,11,10,9}"

@@ -12,11 +12,11 @@ from planner_fakes import POLICY
 from random_graphs import random_model
 
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.planner.passes.constants import FOLD_CONSTANTS
-from bolt_build.planner.passes.copies import REMOVE_COPIES
-from bolt_build.planner.passes.dead import REMOVE_DEAD
-from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
-from bolt_build.planner.passes.moves import MERGE_MOVES
+from bolt_build.planner.passes.tidy.constants import FOLD_CONSTANTS
+from bolt_build.planner.passes.tidy.copies import REMOVE_COPIES
+from bolt_build.planner.passes.tidy.dead import REMOVE_DEAD
+from bolt_build.planner.passes.tidy.duplicates import MERGE_DUPLICATES
+from bolt_build.planner.passes.tidy.moves import MERGE_MOVES
 from bolt_build.planner.pipeline import optimize
 
 # --- copies -----------------------------------------------------------------------------------------------------

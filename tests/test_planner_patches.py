@@ -8,7 +8,7 @@ from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
+from bolt_build.planner.passes.rows.patches import MULTIPLY_PATCHES
 from bolt_build.targets import target_named
 
 

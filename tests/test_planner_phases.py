@@ -7,7 +7,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.phases import JOIN_PHASES
+from bolt_build.planner.passes.fold.phases import JOIN_PHASES
 
 PLAIN = "conv(%c, %w, %b) pads_begin=[1,1] pads_end=[1,1]"
 

@@ -6,8 +6,8 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul, Walk, walks
-from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
-from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 
 PLACED = ("y", "placed", "its kernel walks through what lies elsewhere")
 

@@ -8,7 +8,7 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.pool_volumes import POOL_VOLUMES
+from bolt_build.planner.passes.images.pool_volumes import POOL_VOLUMES
 
 APART = ["fold-depth", "pool", "unfold-depth", "reshape", "pool", "reshape"]
 

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
+from bolt_build.planner.passes.rows.projections import MERGE_PROJECTIONS
 
 ATTENTION = "attention(%q, %k, %v) heads=2 kv_heads=2 scale=0.5 causal=false packed=false safe=false"
 

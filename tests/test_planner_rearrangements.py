@@ -11,10 +11,10 @@ from planner_checks import body, graph, run, said
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
-from bolt_build.planner.passes.early_norms import NORM_EARLY
-from bolt_build.planner.passes.pad_filters import PAD_FILTERS
-from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
+from bolt_build.planner.passes.align.pad_filters import PAD_FILTERS
+from bolt_build.planner.passes.fold.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.fold.early_norms import NORM_EARLY
+from bolt_build.planner.passes.images.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.targets import target_named
 
 SHUFFLE = """

@@ -7,7 +7,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.resample import RESAMPLE, beginnings
+from bolt_build.planner.passes.images.resample import RESAMPLE, beginnings
 from bolt_build.planner.pipeline import PIPELINE
 from bolt_build.targets import HOST, target_named
 

@@ -6,8 +6,8 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
-from bolt_build.planner.passes.row_residuals import ADD_TO_IMAGES
+from bolt_build.planner.passes.fold.row_residuals import ADD_TO_IMAGES
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.targets import target_named
 
 MOVES = ("%t = transpose(%c) perm=[0,2,3,1]", "%r = reshape(%t) shape=[2,20,6]")

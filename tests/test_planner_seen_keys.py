@@ -9,7 +9,7 @@ from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.ops.attention import Attention
-from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.pipeline import optimize
 
 
@@ -99,7 +99,7 @@ def test_other_masks_stay(seen: Array) -> None:
 
 
 def test_a_band_that_is_too_large_to_be_stored_as_numbers_is_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bolt_build.planner.passes.attention.MOST_FOLDED", 20)
+    monkeypatch.setattr("bolt_build.planner.passes.recognise.attention.MOST_FOLDED", 20)
     bits = ",".join(str(each).lower() for each in band(6, 3, 1).reshape(-1).tolist())
     constants = f"const %seen: bool[1,1,6,6] {{{bits}}}\n const %least: f32[] {{-3e38}}"
     before = attending("%n = where(%seen, %zero, %least)\n %m = add(%s, %n)", constants)

@@ -7,7 +7,7 @@ from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.heads import HeadRows
-from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
+from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
 
 ATTENTION = "attention(%q, %k, %v) heads=2 kv_heads=1 scale=0.5 causal=false packed=false safe=false"
 TURNED = """

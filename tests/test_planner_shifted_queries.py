@@ -6,8 +6,8 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.shared_projections import SHARE_PROJECTIONS
-from bolt_build.planner.passes.shifted_queries import SHIFT_QUERIES
+from bolt_build.planner.passes.fold.shifted_queries import SHIFT_QUERIES
+from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
 
 SHIFTED = """
     %flat = reshape(%x) shape=[10,6]

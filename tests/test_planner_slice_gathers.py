@@ -6,8 +6,8 @@ import pytest
 from planner_checks import body, graph, run, said
 from planner_fakes import POLICY
 
-from bolt_build.planner.passes.ordered_gathers import RESHAPE_GATHERS
-from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
+from bolt_build.planner.passes.tidy.ordered_gathers import RESHAPE_GATHERS
+from bolt_build.planner.passes.tidy.slice_gathers import SLICE_GATHERS
 
 GATHER = """
     graph g batch=2 (%x: f32[3,2,4]) -> (%y) {{

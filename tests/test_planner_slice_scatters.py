@@ -8,7 +8,7 @@ from planner_checks import body, graph, run, said
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.slice_scatters import SLICE_SCATTERS
+from bolt_build.planner.passes.tidy.slice_scatters import SLICE_SCATTERS
 
 
 def scatter(indices: np.ndarray, data: str = "4,3,5", updates: str = "2,3,2") -> Graph:

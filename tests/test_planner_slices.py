@@ -9,7 +9,7 @@ from planner_fakes import POLICY
 from test_planner_in_place import movers
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.slices import MERGE_SLICES
+from bolt_build.planner.passes.tidy.slices import MERGE_SLICES
 from bolt_build.planner.pipeline import optimize
 
 MERGED = {

@@ -7,9 +7,9 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.planner.passes import split_depths
-from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
-from bolt_build.planner.passes.split_depths import SPLIT_DEPTHS
+from bolt_build.planner.passes.rows import split_depths
+from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
+from bolt_build.planner.passes.rows.split_depths import SPLIT_DEPTHS
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.spread_parts import SPREAD_PARTS
+from bolt_build.planner.passes.images.spread_parts import SPREAD_PARTS
 
 PARTS, PLAIN = "%x, %e, %f", "conv(%c, %w, %b)"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
-from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
 
 
 @pytest.mark.parametrize(("lines", "end"), [("mul(%a, %a)", ""), ("pow(%a, %two)", "const %two: f32[1] {2}")])

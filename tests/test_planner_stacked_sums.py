@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.planner.passes.stacked_sums import ADD_STACKED
+from bolt_build.planner.passes.images.stacked_sums import ADD_STACKED
 
 
 def test_branches_and_their_gates_are_added_up() -> None:

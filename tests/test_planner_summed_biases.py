@@ -8,7 +8,7 @@ from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.attention import Attention
-from bolt_build.planner.passes.summed_biases import SUM_BIASES
+from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
 from bolt_build.planner.pipeline import optimize
 
 SPLIT, JOINED = "%a = reshape(%s) shape=[4,2,3,2,3]", "%m = reshape(%c) shape=[4,6,6]"

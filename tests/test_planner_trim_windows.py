@@ -6,8 +6,8 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
-from bolt_build.planner.passes.trim_windows import TRIM_WINDOWS
+from bolt_build.planner.passes.align.trim_windows import TRIM_WINDOWS
+from bolt_build.planner.passes.images.fold_columns import FOLD_COLUMNS
 
 
 def convolution(image: str, pads: int, dilation: int = 1, stride: int = 1, computed: bool = False) -> Graph:

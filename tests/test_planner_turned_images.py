@@ -11,7 +11,7 @@ from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.shape import Transpose
-from bolt_build.planner.passes.turned_images import TURN_IMAGES
+from bolt_build.planner.passes.images.turned_images import TURN_IMAGES
 
 
 def between(*lines: str, outputs: str = "(%y)", last: str = "%d") -> Graph:

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.turned_rows import TURN_ROWS
+from bolt_build.planner.passes.rows.turned_rows import TURN_ROWS
 
 
 def layers(*lines: str, outputs: str = "(%y)", x: str = "%x: f32[5,2,6]") -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.whole_windows import REDUCE_WHOLE
+from bolt_build.planner.passes.images.whole_windows import REDUCE_WHOLE
 
 
 @pytest.mark.parametrize(("mode", "found"), [("average", "mean"), ("max", "max")])

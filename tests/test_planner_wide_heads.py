@@ -6,7 +6,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.planner.passes.wide_heads import WIDE_HEADS
+from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
 
 WIDE = "its heads have 260 elements, kernels of attention take 256"
 DID = ("y", "made two products and a softmax of attention", WIDE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.planner.passes.window_epilogues import FUSE_WINDOWS
+from bolt_build.planner.passes.fuse.window_epilogues import FUSE_WINDOWS
 
 WINDOW = "mode=average kernel=[3,3] strides=[1,1] pads_begin=[1,1] pads_end=[1,1]"
 SCALED = f"""

@@ -24,7 +24,7 @@ from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.resample import Resample
-from bolt_build.planner.passes.resample import RESAMPLE
+from bolt_build.planner.passes.images.resample import RESAMPLE
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

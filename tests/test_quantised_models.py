@@ -18,8 +18,8 @@ from bolt_build.graph import reference
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
-from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
+from bolt_build.planner.passes.quantised.fake_quantise import FAKE_QUANTISE
+from bolt_build.planner.passes.quantised.scaled_sums import SCALE_SUMS
 
 DRAW = np.random.RandomState(11)
 IMAGE = (2, 6, 5, 4)

@@ -13,7 +13,7 @@ from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.resample import MOST_TAPS, RESAMPLE
+from bolt_build.planner.passes.images.resample import MOST_TAPS, RESAMPLE
 
 EXTENT = st.integers(1, 7)
 FACTOR = st.sampled_from([0.5, 1.0, 2.0, 4.0])

@@ -1,8 +1,8 @@
 """Whether kernels copy channels that are no whole loads into padded ones: what the recipe leaves each node's kernels.
 
-That a kernel stores its channels padded for those behind it is a pass (`passes/pad_channels.py`). Where the recipe says
-nothing, or nothing that changes which kernels are legal, problems are what they are without it, and so is what was
-measured of them.
+That a kernel stores its channels padded for those behind it is a pass (`passes/align/pad_channels.py`). Where the
+recipe says nothing, or nothing that changes which kernels are legal, problems are what they are without it, and so is
+what was measured of them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.pipeline import passes
 from bolt_build.schema.recipe import Policy
 

@@ -31,7 +31,7 @@ from bolt_build.planner.memory import Arena, plan_memory
 from bolt_build.planner.micro_batches import micro_batching_of
 from bolt_build.planner.padded_dims import decisions_of as padding_decisions
 from bolt_build.planner.padded_dims import padded_dims, with_counts
-from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
+from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS
 from bolt_build.planner.persistent import ChainOutcome, decisions_of, outcomes
 from bolt_build.planner.pipeline import optimize, recognised
 from bolt_build.planner.problem_text import describe_problem

@@ -1,0 +1,1 @@
+"""Passes that pad, order and cut what kernels read in whole loads."""

@@ -1,0 +1,1 @@
+"""Passes that put elementwise nodes into the kernel of the node in front of them."""

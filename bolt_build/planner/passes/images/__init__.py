@@ -1,0 +1,1 @@
+"""Passes over images and volumes: means, gates, branches, and what moves channels."""

@@ -1,0 +1,1 @@
+"""Passes over integers that stand for numbers."""

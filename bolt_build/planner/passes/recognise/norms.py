@@ -1,0 +1,199 @@
+"""Recognises normalisations that a model spells out in arithmetic: over variance (LayerNorm) and root mean square."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+
+from bolt_build.dtypes import PRECISIONS
+from bolt_build.graph.arrays import held_dtype, narrowed
+from bolt_build.graph.ir import Graph, Node, ShapeError
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.operands import broadcast
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.recognise.norm_factors import Spread, spread
+from bolt_build.planner.passes.recognise.norm_parts import Root, number_of, plain, reciprocal_of, root_of
+from bolt_build.planner.rewrite import GraphEditor, joined
+from bolt_build.schema.recipe import Policy
+
+_LENGTHS = {"l1": "x / max(sum(abs(x)), epsilon)", "l2": "x / max(sqrt(sum(x ** 2)), epsilon)"}
+_FORMULAS = {
+    "variance": "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
+    "deviation": "x / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
+    "rms": "x / sqrt(mean(x ** 2) + epsilon)",
+    "spread": "x * f + (bias - mean(x) * f), f = scale / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
+}
+_NAMES = {"variance": "layer norm", "deviation": "norm by deviation", "rms": "rms norm"}
+_ENDLESS = 3e38
+"""A bound of a clip that exporters write where there is none."""
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(RECOGNISE_NORMS.name)
+    for old in editor.nodes():
+        node = editor.node(old.name)
+        if node is None or node.epilogue or not isinstance(node.op, Binary):
+            continue
+        if node.op.function == "add":
+            found_apart = spread(editor, node)
+            if found_apart is not None:
+                _gather(editor, journal, node, found_apart)
+            continue
+        if node.op.function not in ("mul", "div"):
+            continue
+        if node.op.function == "div" and _divided_by_length(editor, journal, node):
+            continue
+        found = _quotient(editor, node)
+        if found is None:
+            continue
+        above, root = found
+        reason = next((why for name in root.inside if (why := editor.not_private(name)) is not None), None)
+        if reason is not None and above != root.squared:
+            continue  # the factor of a layer norm whose shift is another's (`spread`)
+        if reason is None and root.times != 1.0 and _constant_behind(editor, node, "mul")[1] is None:
+            reason = "no scale behind it takes the root of N / (N - 1)"
+        if reason is not None:
+            journal.declined(node.name, f"{_FORMULAS['rms']}: {reason}")
+            continue
+        _replace(editor, journal, node, above, root)
+    return journal.result(editor.finish())
+
+
+def _divided_by_length(editor: GraphEditor, journal: Journal, node: Node) -> bool:
+    """Makes one normalisation of a division by a sum of magnitudes or a root of squares that is an epsilon at least."""
+    x, below = node.inputs
+    if editor.type(x).dtype not in PRECISIONS.values():
+        return False
+    clipped = plain(editor, below)
+    epsilon = 0.0 if clipped is None else _least(editor, clipped)
+    if clipped is None or epsilon is None:
+        return False
+    length = plain(editor, clipped.inputs[0])
+    if length is None or not isinstance(length.op, Reduce) or length.op.mode not in _LENGTHS or length.inputs[0] != x:
+        return False
+    if not length.op.keepdims or not length.op.axes:
+        return False
+    words = _LENGTHS[length.op.mode]
+    reason = next((why for name in (below, clipped.inputs[0]) if (why := editor.not_private(name)) is not None), None)
+    if reason is not None:
+        journal.declined(node.name, f"{words}: {reason}")
+        return True
+    made = replace(node, op=Norm(length.op.mode, length.op.axes, epsilon), inputs=(x,))
+    editor.replace(node, made)
+    _covering(editor, made, list(editor.prune(node.inputs)))
+    journal.did(node.name, f"recognised {length.op.mode} norm", words)
+    return True
+
+
+def _least(editor: GraphEditor, node: Node) -> float | None:
+    """The positive number that the node's result is at least; None where it does something else."""
+    if isinstance(node.op, Activation) and node.op.function == "clip" and node.op.beta >= _ENDLESS:
+        least: float | None = float(str(np.float32(node.op.alpha)))
+    elif node.op == Binary("max"):
+        least = number_of(editor, node.inputs[1])
+    else:
+        return None
+    return least if least is not None and least > 0.0 else None
+
+
+def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root: Root) -> None:
+    x = _centred(editor, root.squared, root)
+    statistic, source = ("rms", above) if x is None else ("variance" if above == root.squared else "deviation", x)
+    op = Norm(statistic, root.axes, root.epsilon / root.times)
+    made = replace(node, op=op, inputs=(source,))
+    editor.replace(node, made)
+    removed = list(editor.prune(node.inputs))
+    made = _covering(editor, made, removed)
+    for function in ("mul", "add"):
+        reader, operand = _constant_behind(editor, made, function)
+        if reader is None or operand is None:
+            break
+        editor.remove(made)
+        if function == "mul" and root.times != 1.0:
+            operand = _over_root(editor, operand, root.times)
+        wider = replace(
+            reader, op=op, inputs=(*made.inputs, operand), covers=joined(made.covers, reader.covers),
+        )  # fmt: skip
+        editor.replace(reader, wider)
+        made = wider
+    words = {1: "", 2: ", with a scale", 3: ", with scale and bias"}[len(made.inputs)]
+    journal.did(made.name, f"recognised {_NAMES[statistic]}", _FORMULAS[statistic] + words)
+
+
+def _over_root(editor: GraphEditor, scale: str, times: float) -> str:
+    """A scale over the root of a number: computed in float64, rounded once."""
+    array, dtype = editor.constant(scale), editor.type(scale).dtype
+    assert array is not None
+    return editor.new_constant(
+        f"{scale}.norm", narrowed(array.astype(np.float64) / sqrt(times), held_dtype(dtype)), dtype
+    )
+
+
+def _gather(editor: GraphEditor, journal: Journal, node: Node, found: Spread) -> None:
+    """Makes one normalisation of a factor and a shift of x."""
+    made = replace(node, op=found.op, inputs=found.inputs)
+    editor.replace(node, made)
+    _covering(editor, made, list(editor.prune(node.inputs)))
+    journal.did(node.name, "recognised layer norm", _FORMULAS["spread"])
+
+
+def _covering(editor: GraphEditor, node: Node, removed: list[Node]) -> Node:
+    covering = replace(node, covers=joined(*(n.covers for n in removed), node.covers))
+    editor.replace(node, covering)
+    return covering
+
+
+def _quotient(editor: GraphEditor, node: Node) -> tuple[str, Root] | None:
+    """(d, root) where the node is d / root, or d times what 1 / root is."""
+    a, b = node.inputs
+    assert isinstance(node.op, Binary)
+    if node.op.function == "div":
+        root = root_of(editor, b)
+        return (a, root) if root is not None and _is_numerator(editor, a, root) else None
+    for d, factor in ((a, b), (b, a)):
+        below = reciprocal_of(editor, factor)
+        root = None if below is None else root_of(editor, below)
+        if root is not None and _is_numerator(editor, d, root):
+            return d, replace(root, inside=(factor, *root.inside))
+    return None
+
+
+def _is_numerator(editor: GraphEditor, value: str, root: Root) -> bool:
+    """Whether a value is what the root squares, or what that is less its mean."""
+    return value == root.squared or value == _centred(editor, root.squared, root)
+
+
+def _centred(editor: GraphEditor, value: str, root: Root) -> str | None:
+    """x where the value is x less its mean over the same axes, and only the formula reads it."""
+    node = plain(editor, value)
+    if node is None or node.op != Binary("sub") or editor.is_output(value) or len(editor.readers(value)) > 2:
+        return None
+    mean = plain(editor, node.inputs[1])
+    if mean is None or mean.op != Reduce("mean", root.axes) or mean.inputs[0] != node.inputs[0]:
+        return None
+    return node.inputs[0]
+
+
+def _constant_behind(editor: GraphEditor, node: Node, function: str) -> tuple[Node | None, str | None]:
+    """The only reader of the node where it multiplies with, or adds, a constant; and that constant."""
+    value = node.outputs[0]
+    if editor.not_private(value) is not None:
+        return None, None
+    readers = editor.readers(value)
+    if len(readers) != 1 or readers[0].epilogue or readers[0].op != Binary(function):
+        return None, None
+    operand = next(name for name in readers[0].inputs if name != value)
+    shape = editor.type(value).shape
+    try:
+        fits = broadcast(shape, editor.type(operand).shape) == shape
+    except ShapeError:
+        fits = False
+    return (readers[0], operand) if fits and editor.is_constant(operand) else (None, None)
+
+
+RECOGNISE_NORMS = Pass("recognise-norms", _run)

@@ -1,0 +1,1 @@
+"""Passes over rows of tokens: projections, heads, and what moves them."""

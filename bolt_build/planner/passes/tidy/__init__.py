@@ -1,0 +1,1 @@
+"""Passes that leave less graph: constants, copies, duplicates, and movements that follow each other."""
