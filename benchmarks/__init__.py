@@ -8,4 +8,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
-TESTS = ROOT / "tests"
+TESTS = (ROOT / "tests" / "support", ROOT / "tests" / "kernels")
+"""What tests share: models, fakes and generators, and the kernels that are tried on GPUs."""

@@ -13,6 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import gc
 import importlib
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -67,8 +68,10 @@ def _import_own_share(config: pytest.Config) -> None:
     tests = Path(__file__).parent
     if worker is None or [(config.invocation_params.dir / each).resolve() for each in config.args] != [tests]:
         return
-    files = [path for path in sorted(tests.glob("test_*.py")) if not is_left_out(path, config.option.markexpr)]
+    files = [path for path in sorted(tests.glob("*/test_*.py")) if not is_left_out(path, config.option.markexpr)]
     number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    # As pytest has them once it comes to the first file of each.
+    sys.path[:0] = sorted({str(path.parent) for path in files} - set(sys.path))
     for path in files[len(files) * number // count :]:
         # Collecting says what is wrong with a file, or why it is skipped.
         with suppress(Exception, pytest.skip.Exception):

@@ -96,7 +96,7 @@ def main() -> int:
     parser.add_argument("--part", type=int, nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     os.environ["BOLT_GPU_TARGET"] = arguments.target
-    sys.path.insert(0, str(TESTS))
+    sys.path[:0] = map(str, TESTS)
     if arguments.part:
         part(arguments.folder, *arguments.part)
         return 0

@@ -4,16 +4,16 @@
     python benchmarks/correctness/gpu_kernels.py FOLDER run         # on the GPU: writes FOLDER/kernels.json
     python benchmarks/correctness/gpu_kernels.py FOLDER close       # anywhere: writes results/gpu_kernels.json
 
-The kernels are the trials of `tests/gpu_layers.py` that are not large, each compared with NumPy as
-`tests/test_gpu_kernels.py` compares it: the error is the largest difference in parts of what is allowed. A process runs
-48 of them; behind one that crashes another goes on. `close` counts kernels by family and by the type of what they
+The kernels are the trials of `tests/kernels/gpu_layers.py` that are not large, each compared with NumPy as
+`tests/gpu/test_gpu_kernels.py` compares it: the error is the largest difference in parts of what is allowed. A process
+runs 48 of them; behind one that crashes another goes on. `close` counts kernels by family and by the type of what they
 store, so it needs the checkout whose kernels ran. `--only` takes some kernels, in each stage. `--head FILE` is for a
 FOLDER/kernels.json that does not say where it was measured: a row of `peer_rows.py`, or steps of `untuned_networks.py`,
 from that machine do.
 
     python benchmarks/correctness/gpu_kernels.py FOLDER gather --head FILE --out FILE
 
-gathers what `tests/gpu_trials.py run` wrote into FOLDER, a file for each library of kernels.
+gathers what `tests/kernels/gpu_trials.py run` wrote into FOLDER, a file for each library of kernels.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks import TESTS, record
 from benchmarks.kernels import kernel_trials
 from benchmarks.peers.against_peers import load
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 from gpu_harness import Library, Trial
 from gpu_layers import trials
@@ -51,7 +51,7 @@ SECONDS = 300
 
 
 def small(only: str = "") -> list[Trial]:
-    """The trials, as `tests/test_gpu_kernels.py` numbers them; those in whose label the pattern is found."""
+    """The trials, as `tests/gpu/test_gpu_kernels.py` numbers them; those in whose label the pattern is found."""
     return [trial for trial in trials() if not trial.large and re.search(only, trial.label)]
 
 
@@ -172,7 +172,9 @@ def gathered(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def gather(arguments: argparse.Namespace) -> int:
     results = [found for path in sorted(arguments.folder.glob("*.json")) if (found := load(path)) is not None]
-    command = {"command": "python benchmarks/correctness/gpu_kernels.py FOLDER gather (of `tests/gpu_trials.py run`)"}
+    command = {
+        "command": "python benchmarks/correctness/gpu_kernels.py FOLDER gather (of `tests/kernels/gpu_trials.py run`)"
+    }
     print(record.write("gpu_kernels", head_of(arguments) | command | gathered(results), arguments.out))
     return 0
 

@@ -32,7 +32,7 @@ def model_of(source: dict[str, Any]) -> Any:
     from bolt_build.graph.zoo.calibrate import calibrate
 
     if "random" in source:
-        sys.path.insert(0, str(TESTS))
+        sys.path[:0] = map(str, TESTS)
         from random_graphs import random_model
 
         return random_model(int(source["random"]))

@@ -1,5 +1,5 @@
-"""Random models of whatever operators (tests/mixed_models.py), in numbers: every stage from the file to the plan
-against onnxruntime, and engines of the host and of the emulated GPU, each of many models side by side.
+"""Random models of whatever operators (tests/support/mixed_models.py), in numbers: every stage from the file to the
+plan against onnxruntime, and engines of the host and of the emulated GPU, each of many models side by side.
 
     python benchmarks/correctness/mixed_models.py FOLDER [--models 1000] [--engines 5] [--emulated 1]
         [--first 0] [--out FILE]
@@ -26,7 +26,7 @@ from bolt_build.graph.ir import Graph
 from bolt_build.planner.pipeline import optimize
 from bolt_build.targets import HOST, target_named
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 from mixed_checks import every_stage_keeps_the_numbers, plans_for_a_gpu_keep_the_numbers, wrong
 from mixed_models import Mixed, mixed_model

@@ -1,10 +1,10 @@
 """Plants faults in every layer of engines and says which of them verification finds.
 
 An engine is the planner's own for a target, computed by NumPy with each tensor rounded to what the plan stores it in:
-what verification would see of it. `tests/planted.py` has the faults. Found is what fails the verification; of the
-others is said why: the fault changes nothing of what is stored, or less than rounding does, or it was missed. For the
-small models each kind of fault is also planted in a whole engine, all behind it computed with it, and verified as such:
-the same layer must depart, and no other.
+what verification would see of it. `tests/support/planted.py` has the faults. Found is what fails the verification; of
+the others is said why: the fault changes nothing of what is stored, or less than rounding does, or it was missed. For
+the small models each kind of fault is also planted in a whole engine, all behind it computed with it, and verified as
+such: the same layer must depart, and no other.
 
     python benchmarks/correctness/planted_faults.py  # ResNet-50 and a model of each kind, fp32 and fp16
     python benchmarks/correctness/planted_faults.py depthwise attention    # some of them
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import TESTS, record
 from bolt_build.graph import zoo
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 from fault_models import MODELS
 from fault_table import Engine, Outcome, outcomes, planned_engine, right_layers, whole_verifications

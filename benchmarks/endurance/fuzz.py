@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import TESTS, record
 from bolt_build.scratch import scratch_folder
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import fuzz
 from fuzzing import supervisor, worker

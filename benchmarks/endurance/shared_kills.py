@@ -40,7 +40,7 @@ from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.digest import digest_file, encode
 from bolt_build.schema.shared_place import SharedPlace
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 from dask_graphs import DaskProcesses, Sources, answers
 from store_servers import http_store

@@ -42,7 +42,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import NUMPY, Input, Layer

@@ -24,7 +24,7 @@ from benchmarks.kernels.kernel_trials import best
 from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.family import Cutlass
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer, graph_with

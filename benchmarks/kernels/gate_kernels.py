@@ -24,7 +24,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.graph.ops.arithmetic import Binary
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Input, Layer

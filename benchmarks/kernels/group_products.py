@@ -22,7 +22,7 @@ from benchmarks.kernels import chain_kernels, kernel_trials
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, ProposedStep
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer, graph_with

@@ -23,7 +23,7 @@ from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.channel_attention import ChannelAttention
 from bolt_build.graph.ops.heads import HeadRows
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Input, Layer, graph_with

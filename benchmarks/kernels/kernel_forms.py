@@ -27,7 +27,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, ProposedStep
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_gated
 import gpu_harness

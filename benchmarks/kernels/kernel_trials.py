@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import TESTS, record
 from bolt_build.toolchain import probe
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 

@@ -24,7 +24,7 @@ from bolt_build.families.common.means import LAST
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.means import CLUSTER, SECOND, split
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer

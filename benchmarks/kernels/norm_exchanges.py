@@ -36,7 +36,7 @@ from benchmarks.kernels.wave_tiles import ENCODERS, Encoder, is_new, locked, of_
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.common.chains import parts
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Input

@@ -32,7 +32,7 @@ from bolt_build.families.portable.kernels.pool_sliding import FORM
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.pool import Pool
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Input, Layer, graph_with

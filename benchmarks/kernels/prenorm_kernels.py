@@ -27,7 +27,7 @@ from bolt_build.families.base import KernelProblem, ProposedStep
 from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import EpilogueOp
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Input, Layer

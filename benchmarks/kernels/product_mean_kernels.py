@@ -29,7 +29,7 @@ from bolt_build.families.base import Candidate, Family, ProposedStep
 from bolt_build.graph.ir import EpilogueOp, Layout
 from bolt_build.graph.ops.reduce import Reduce
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Input, Layer, graph_with

@@ -28,7 +28,7 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.arithmetic import Binary
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer

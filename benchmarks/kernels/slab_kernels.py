@@ -25,7 +25,7 @@ from bolt_build.families.base import Candidate
 from bolt_build.families.grouped.chain import Tile, chain_shape, tiles
 from bolt_build.families.grouped.family import Grouped
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from gpu_depthwise_chains import averaged_step, step_of

@@ -25,7 +25,7 @@ from benchmarks.kernels.kernel_trials import best
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer, graph_with

@@ -26,7 +26,7 @@ from benchmarks.kernels import kernel_trials
 from benchmarks.kernels.wave_tiles import FAMILY, TARGET, Encoder
 from bolt_build.families.base import ProposedStep
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer, graph_with

@@ -27,7 +27,7 @@ from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import Layout
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer, graph_with

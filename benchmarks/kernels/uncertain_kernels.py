@@ -35,7 +35,7 @@ from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.shape import Concat
 from bolt_build.planner.problem_text import describe_problem
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_attention_layers
 import gpu_gated

@@ -30,7 +30,7 @@ from bolt_build.families.cutlass.kinds.wgmma import WAVES
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.lockfile.reading import load_lock
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer, graph_with

@@ -1,6 +1,6 @@
 """How to get what bolt-build's extras name, by the packages themselves: an index need not have bolt-build.
 
-They are those of `pyproject.toml`, as `tests/test_dependencies.py` checks.
+They are those of `pyproject.toml`, as `tests/repository/test_dependencies.py` checks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,380 @@
+"""What an addition takes, counted: each is made in a scratch copy of the package, where it works, and what it touched
+is what the table of CONTRIBUTING.md says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from scratch_package import Scratch, scratch_copy
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def table() -> dict[str, tuple[str, str]]:
+    """Files and lines elsewhere that CONTRIBUTING.md states, by what is added."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = page.partition("| What | Files | Lines elsewhere |\n")[2].partition("\n\n")[0]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines()[1:]]
+    return {what: (files, elsewhere) for what, files, elsewhere in cells}
+
+
+def touches(scratch: Scratch, what: str, name: str) -> None:
+    """Asserts that what was added and changed is what the table says of it."""
+    files, elsewhere = table()[what]
+    stated = [
+        re.escape(each).replace("NAME", rf"\w*{name}\w*").replace("FOLDER", r"\w+")
+        for each in re.findall("`([^`]+)`", files)
+    ]
+    for path in scratch.added:
+        assert any(re.fullmatch(each, path) for each in stated), f"{path} is none of {files}"
+    for each in stated:
+        assert any(re.fullmatch(each, path) for path in scratch.added), f"{each} was not needed"
+    words = re.findall("`([^`]+)`", elsewhere)
+    readers = [path for path in scratch.changed if path not in words and Path(path).name not in words]
+    assert len(readers) == (1 if "reader" in elsewhere else 0), f"{readers} is not said of: {elsewhere}"
+    count = re.match(r"\d+", elsewhere)
+    places = int(count[0]) if count else len(readers) + sum(not word.endswith("/") for word in words)
+    assert len(scratch.changed) == places, f"{scratch.changed}, not {elsewhere}"
+
+
+def test_every_row_is_tried() -> None:
+    """Here, but for figures: `test_figures.py` looks after them."""
+    tried = re.findall(r'touches\(scratch, "([^"]+)"', Path(__file__).read_text(encoding="utf-8"))
+    assert sorted(table()) == sorted([*tried, "figure"])
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Scratch:
+    return scratch_copy(tmp_path)
+
+
+OPERATOR = """\
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.ir import Array, Op, TensorType
+
+
+@dataclass(frozen=True)
+class Triple(Op):
+    kind = "triple"
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        return tuple(inputs)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (3 * inputs[0],)
+
+
+def import_triple(node: NodeImport) -> None:
+    node.emit(Triple(), [node.input(0)], 0)
+
+
+IMPORTERS = (Importer("Triple", (1,), import_triple, domain="more"),)
+"""
+KERNEL = """\
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.rule import Rule, computed_only
+from bolt_build.graph.ops.triple import Triple
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    return StepCode(("bolt_portable/triple.h",), None, "", f"triple(r, {at.inputs[0]}, {at.outputs[0]});")
+
+
+RULES = (Rule(Triple, computed_only, _emit, lambda problem: 0.02),)
+"""
+USE_OPERATOR = """\
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.families.base import StepExpressions
+from bolt_build.graph.importing import OnnxNode
+from bolt_build.graph.onnx_import import importer_table
+from bolt_build.graph.text import parse_graph
+from bolt_build.targets import target_named
+
+assert importer_table().find(OnnxNode("n", "more", "Triple", 1, (), ())) is not None
+graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = triple(%x) // \\"y\\"\\n}")
+for name in ("host", "h200"):
+    target = target_named(name)
+    portable = load(target)[-1]
+    (found, *_), _ = portable.propose(graph, graph.nodes[0], target, DType.F32)
+    (candidate,), _ = portable.candidates(found.steps[0].problem, target)
+    code = portable.emit(found.steps[0].problem, candidate, target, StepExpressions(("x",), ("y",), (None,)))
+    print(name, code.includes[0], code.call)
+"""
+
+
+def test_an_operator_is_a_file_and_its_kernels(scratch: Scratch) -> None:
+    scratch.add("bolt_build/graph/ops/triple.py", OPERATOR)
+    scratch.add("bolt_build/families/portable/kernels/triple.py", KERNEL)
+    scratch.add("bolt_build/families/portable/include/bolt_portable/triple.h", "")
+    assert scratch.run(USE_OPERATOR) == (
+        "host bolt_portable/triple.h triple(r, x, y);\nh200 bolt_portable/triple.h triple(r, x, y);\n"
+    )
+    touches(scratch, "operator", "triple")
+
+
+KIND = """\
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.kinds.warp import WarpTile
+from bolt_build.families.cutlass.one_product import ProductKind
+
+
+@dataclass(frozen=True)
+class WideTile(WarpTile):
+    header: ClassVar[str] = "_wide"
+
+    @property
+    def group(self) -> str:
+        return "wide"
+
+    @property
+    def parameters(self) -> Named:
+        return (("wide", 1), *super().parameters)
+
+    @classmethod
+    def read(cls, reader: Reader) -> WideTile:
+        reader.number("wide")
+        tile = WarpTile.read(reader)
+        return cls(tile.m, tile.n, tile.k, tile.warp_m, tile.warp_n, tile.stages)
+
+
+WIDE = ProductKind((WideTile(128, 128, 64, 64, 64, 3),), WideTile.read)
+"""
+USE_KIND = """\
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.graph.text import parse_graph
+from bolt_build.targets import target_named
+
+target = target_named("h200")
+cutlass = load(target)[0]
+graph = parse_graph(
+    "graph g batch=128 (%x: f16[1024,1024]) -> (%y) {\\n  const %w: f16[1024,1024] #\\n"
+    "  %y = matmul(%x, %w) // \\"y\\"\\n}"
+)
+(found, *_), _ = cutlass.propose(graph, graph.nodes[0], target, DType.F16)
+problem = found.steps[0].problem
+(wide, *_) = [each for each in cutlass.candidates(problem, target)[0] if dict(each.parameters).get("wide")]
+assert cutlass.refuse(problem, wide, target) is None
+(unit,) = cutlass.units([(problem, wide)], target)
+print(wide.compiled, *[line for line in unit.text.splitlines() if "_wide_kernel.h" in line], sep="\\n")
+"""
+
+
+def test_a_kind_of_kernels_is_a_file_its_header_and_a_line(scratch: Scratch) -> None:
+    scratch.add("bolt_build/families/cutlass/kinds/wide.py", KIND)
+    scratch.add("bolt_build/families/cutlass/include/bolt_cutlass/gemm_wide_kernel.h", "")
+    registry = "bolt_build/families/cutlass/registry.py"
+    scratch.line(registry, "    Pooled(),", "    WIDE,")
+    scratch.line(
+        registry,
+        "from bolt_build.families.cutlass.one_product",
+        "from bolt_build.families.cutlass.kinds.wide import WIDE",
+    )
+    assert scratch.run(USE_KIND) == (
+        'cutlass wide=1 m=128 n=128 k=64 warp_m=64 warp_n=64 stages=3\n#include "bolt_cutlass/gemm_wide_kernel.h"\n'
+    )
+    touches(scratch, "kernel kind", "wide")
+
+
+PASS = """\
+from __future__ import annotations
+
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.schema.recipe import Policy
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    journal = Journal(COUNT_NODES.name)
+    journal.did(graph.name, "counted", f"{len(graph.nodes)} nodes")
+    return journal.result(graph)
+
+
+COUNT_NODES = Pass("count-nodes", _run)
+"""
+USE_PASS = """\
+from bolt_build.graph.text import parse_graph
+from bolt_build.planner.pipeline import optimize
+from bolt_build.schema.recipe import FusionPolicy, Policy
+
+graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = relu(%x) // \\"y\\"\\n}")
+for decision in optimize(graph, Policy(FusionPolicy(True, "never"))).decisions:
+    print(decision.stage, decision.action, decision.reason)
+"""
+
+
+def test_a_pass_is_a_file_and_a_line(scratch: Scratch) -> None:
+    scratch.add("bolt_build/planner/passes/tidy/count_nodes.py", PASS)
+    pipeline = "bolt_build/planner/pipeline.py"
+    scratch.line(pipeline, "    FUSE_EPILOGUES,", "    COUNT_NODES,")
+    place = "bolt_build.planner.passes.tidy"
+    scratch.line(pipeline, f"from {place}.dead", f"from {place}.count_nodes import COUNT_NODES")
+    assert scratch.run(USE_PASS) == "count-nodes counted 1 nodes\n"
+    touches(scratch, "pass", "count_nodes")
+
+
+ROW = """\
+    _cuda(
+        "l40", "NVIDIA L40", _SM89, devices=("NVIDIA L40",),
+        sms=142, l2_mib=96, bandwidth=864e9, fp16=181e12, fp32=90.5e12,
+    ),"""
+USE_ROW = """\
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.graph.text import parse_graph
+from bolt_build.targets import target_named
+
+target = target_named("l40")
+graph = parse_graph(
+    "graph g batch=1 (%x: f32[1,64,14,14]) -> (%y) {\\n  const %w: f32[64,64,3,3] #\\n"
+    "  %y = conv(%x, %w) pads_begin=[1,1] pads_end=[1,1] // \\"y\\"\\n}"
+)
+(found, *_), _ = load(target)[0].propose(graph, graph.nodes[0], target, DType.F16)
+print(found.family, target.arch, target.is_device("NVIDIA L40"), target.is_device("NVIDIA L4"))
+"""
+
+
+def test_a_gpu_of_a_known_architecture_is_a_row(scratch: Scratch) -> None:
+    scratch.line("bolt_build/targets.py", "    # No kernel was measured on these two", ROW)
+    assert scratch.run(USE_ROW) == "cutlass sm_89 True False\n"
+    touches(scratch, "GPU of a known architecture", "l40")
+
+
+KEY = """\
+    greeting: str | None = field(
+        default=None, metadata=key("Said at the end of each plan.", maxLength=9)
+    )
+    layers: tuple"""
+RENDER = """\
+import json
+from pathlib import Path
+from bolt_build.schema.schema_file import rendered
+
+path = Path("bolt_build/schema/recipe.schema.json")
+path.write_text(rendered(json.loads(path.read_text())))
+"""
+USE_KEY = """\
+from pathlib import Path
+from bolt_build.errors import BoltError
+from bolt_build.graph.text import parse_graph
+from bolt_build.planner.pipeline import optimize
+from bolt_build.schema.load import load_recipe
+from bolt_build.schema.expand import expand
+
+def loaded(greeting):
+    text = "bolt: 1\\nmodel: {onnx: net.onnx}\\ntargets: {host: {}}\\n"
+    Path("net.yaml").write_text(f"{text}policy: {{padding: {{{greeting}}}}}\\n")
+    return load_recipe(Path("net.yaml"))
+
+Path("net.onnx").write_bytes(b"")
+recipe = loaded("greeting: hello")
+graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = relu(%x) // \\"y\\"\\n}")
+print(optimize(graph, recipe.policy).decisions[-1].reason, "greeting: hello" in expand(recipe))
+print(loaded("mode: auto").policy.padding.greeting)
+for wrong in ("greeting: 3", "greeting: hello there", "greting: hello"):
+    try:
+        loaded(wrong)
+    except BoltError as error:
+        print(error.diagnostics[0].message)
+"""
+
+
+def test_a_recipe_key_is_a_field_and_its_reader(scratch: Scratch) -> None:
+    """The schema's file is rendered from the field: in a checkout, by `benchmarks/repository/recipe_schema.py`."""
+    scratch.edit(
+        "bolt_build/schema/recipe.py",
+        "    layers: tuple[tuple[str, str], ...] = ()\n",
+        f"{KEY}[tuple[str, str], ...] = ()\n",
+    )
+    scratch.edit(
+        "bolt_build/planner/pipeline.py", "    return PassResult(graph, tuple(decisions))\n",
+        '    decisions.append(Decision("greeting", graph.name, "said", str(policy.padding.greeting)))\n'
+        "    return PassResult(graph, tuple(decisions))\n",
+    )  # fmt: skip
+    scratch.run(RENDER)
+    assert scratch.run(USE_KEY).splitlines() == [
+        "hello True", "None", "'policy.padding.greeting' must be a string, found the integer 3",
+        "'policy.padding.greeting' has 11 characters, more than 9", "'greting' is not a key of 'policy.padding'",
+    ]  # fmt: skip
+    touches(scratch, "recipe key", "greeting")
+
+
+USE_KEYS = """\
+from pathlib import Path
+from bolt_build.schema.load import load_recipe
+from bolt_build.schema.expand import flatten
+
+text = "bolt: 1\\nmodel: {onnx: net.onnx, MODEL}\\ntargets: {host: {TARGET}}\\nvariants: {a: {VARIANT}}\\n"
+def loaded(model, target, variant):
+    written = text.replace("MODEL", model).replace("TARGET", target).replace("VARIANT", variant)
+    Path("net.yaml").write_text(written)
+    return load_recipe(Path("net.yaml"))
+
+Path("net.onnx").write_bytes(b"")
+for keys in (("variant: a, note: x", "power: 250", "drop: {nodes: x}"), ("variant: a", "", "align: {channels: 8}")):
+    recipe = loaded(*keys)
+    (target,), (variant,) = recipe.targets, recipe.variants
+    print(recipe.model.note, target.power, variant.drop)
+    print([key for key, _ in flatten(recipe) if key.rpartition(".")[2] in ("note", "power", "nodes")])
+"""
+
+
+def test_keys_of_models_targets_and_variants_are_fields_too(scratch: Scratch) -> None:
+    """One with a default, one that a recipe need not write, and a change of the model, which is a mapping."""
+    path = "bolt_build/schema/recipe.py"
+    scratch.edit(
+        path, "    variant: str | None = field(\n",
+        '    note: str = field(default="none", metadata=key("Of the model."))\n    variant: str | None = field(\n',
+    )  # fmt: skip
+    scratch.edit(
+        path, "\n\n@dataclass(frozen=True)\nclass FusionPolicy:",
+        '    power: int | None = field(default=None, metadata=key("In watts.", optional=True, minimum=1))\n'
+        "\n\n@dataclass(frozen=True)\nclass FusionPolicy:",
+    )  # fmt: skip
+    scratch.edit(
+        path, "@dataclass(frozen=True)\nclass VariantSpec:",
+        '@dataclass(frozen=True)\nclass Drop:\n    nodes: str = field(metadata=key("A glob.", minLength=1))\n\n\n'
+        "@dataclass(frozen=True)\nclass VariantSpec:",
+    )  # fmt: skip
+    scratch.edit(
+        path, "    align: Alignment | None = field(\n",
+        '    drop: Drop | None = field(default=None, metadata=section("Nodes that are left out."))\n'
+        "    align: Alignment | None = field(\n",
+    )  # fmt: skip
+    scratch.run(RENDER)
+    assert scratch.run(USE_KEYS).splitlines() == [
+        "x 250 Drop(nodes='x')", "['model.note', 'variants.a.drop.nodes', 'targets.host.power']",
+        "none None None", "['model.note']",
+    ]  # fmt: skip
+    assert set(scratch.changed) == {path}
+
+
+def test_a_family_of_another_package_touches_nothing(scratch: Scratch) -> None:
+    """The operators' and targets' sides of it, with an engine: test_example_package.py."""
+    (scratch.folder / "more.py").write_text(
+        "from pathlib import Path\n"
+        "from bolt_build.families.portable.family import RuleFamily\n"
+        "MORE = RuleFamily('more', {}, Path(__file__).parent, joins=('host',))\n"
+    )
+    info = scratch.folder / "more-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bolt_build.families]\nmore = more:MORE\n")
+    code = "from bolt_build.families import load; from bolt_build.targets import HOST; print(load(HOST)[-1].name)"
+    assert scratch.run(code) == "more\n"
+    touches(scratch, "operator, family, pass, target from another package", "more")
