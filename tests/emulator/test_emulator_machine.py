@@ -31,7 +31,8 @@ def said(program: Path, part: str, seed: int | None = None) -> str:
         ("exchange", "0 wrong\n"), ("ring", "0 wrong\n"), ("paths", "0 wrong\n"), ("arithmetic", "compared\n"),
         ("follow", "ended\n"), ("neighbour", "0 wrong\n"), ("copy", "0 wrong\n"), ("multiply", "0 wrong\n"),
         ("cluster", "0 wrong\n"), ("scalars", "0 wrong\n"), ("gather", "0 wrong\n"), ("generic", "0 wrong\n"),
-        ("displace", "0 wrong\n"), ("registers", "ended\n"), ("registers of two blocks", "ended\n"),
+        ("displace", "0 wrong\n"), ("run", "0 wrong\n"), ("registers", "ended\n"),
+        ("registers of two blocks", "ended\n"),
     ],
 )  # fmt: skip
 def test_right_kernels_are_right_in_every_order(program: Path, part: str, wanted: str, seed: int | None) -> None:
@@ -49,7 +50,10 @@ def test_a_wait_that_is_missing_shows_in_some_order_alone(program: Path, part: s
     assert {said(program, part, seed) for seed in SEEDS[1:]} - {"0 wrong\n"}
 
 
-@pytest.mark.parametrize("part", ["exchange without a barrier", "ring without waiting", "gather without waiting"])
+@pytest.mark.parametrize(
+    "part",
+    ["exchange without a barrier", "ring without waiting", "gather without waiting", "run without waiting"],
+)
 def test_a_wait_that_is_missing_may_show_in_every_order(program: Path, part: str) -> None:
     assert {said(program, part, seed) for seed in SEEDS} - {"0 wrong\n"}
 
@@ -68,6 +72,8 @@ def test_a_wait_that_is_missing_may_show_in_every_order(program: Path, part: str
         ("beyond shared", "4 bytes at 1152 of shared memory that ends at 1152"),
         ("follow and read too early", "a kernel reads what one in front has written, before it has waited for it"),
         ("follow and write too early", "a kernel writes before it has waited for the one in front"),
+        ("a run beyond global", "512 bytes of global memory read at 0x"),
+        ("a run of no chunks", "a bulk copy of 8 bytes from address "),
         ("over a barrier", "something was written over the barrier at 1024"),
         ("misaligned", "an address that is not a multiple of 4; block (0, 0, 0), warp 0: lanes 00000001 at line"),
     ],

@@ -1,4 +1,4 @@
-// What TMA is asked for, and stores into other blocks that their barriers count.
+// What TMA is asked for, boxes of tensors and runs of memory, and stores into other blocks that their barriers count.
 #include <cstring>
 
 #include "decode.h"
@@ -78,6 +78,47 @@ void store_bulk(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
+/// What a copy without a tensor map is of: whole chunks of 16 bytes on both sides.
+std::size_t run_bytes(Warp& warp, std::uint64_t to, std::uint64_t from, std::uint32_t bytes) {
+  if (to % 16 != 0 || from % 16 != 0 || bytes % 16 != 0)
+    warp.fail("a bulk copy of " + std::to_string(bytes) + " bytes from address " + std::to_string(from) + " to " +
+              std::to_string(to) + ", which are no multiples of 16");
+  return bytes;
+}
+
+/// at: destination, source, barrier, bytes.
+void load_run(Warp& warp, const Instruction& i, Mask mask) {
+  each(mask, [&](int lane) {
+    std::uint32_t to = shared_address(warp, i.at[0], i.form & wide_shared, lane);
+    std::uint32_t barrier = shared_address(warp, i.at[2], i.form & wide_barrier, lane);
+    Block& block = block_of(warp, to);
+    if (&block_of(warp, barrier) != &block) warp.fail("a copy into one block that another block's barrier counts");
+    const std::uint64_t from = warp.at<std::uint64_t>(i.at[1])[lane];
+    const std::size_t bytes = run_bytes(warp, to, from, warp.at<std::uint32_t>(i.at[3])[lane]);
+    if (bytes == 0) return;
+    const std::byte* const source = warp.resolve(global, from, bytes, false, lane);
+    const auto happen = [=, &block] {
+      block.require_running();
+      std::memcpy(block.shared(to, bytes), source, bytes);
+      block.count(barrier, 0, -static_cast<std::int64_t>(bytes));
+    };
+    warp.block.cluster.begin({happen, &warp, -1, 0});
+  });
+}
+
+/// at: source, destination, none, bytes.
+void store_run(Warp& warp, const Instruction& i, Mask mask) {
+  each(mask, [&](int lane) {
+    const std::uint32_t from = shared_address(warp, i.at[0], i.form & wide_shared, lane);
+    const std::uint64_t to = warp.at<std::uint64_t>(i.at[1])[lane];
+    const std::size_t bytes = run_bytes(warp, to, from, warp.at<std::uint32_t>(i.at[3])[lane]);
+    if (bytes == 0) return;
+    std::byte* const place = warp.resolve(global, to, bytes, true, lane);
+    const auto happen = [=, &block = warp.block] { std::memcpy(place, block.shared(from, bytes), bytes); };
+    warp.block.cluster.begin({happen, &warp, lane, warp.bulk_group[lane]});
+  });
+}
+
 /// at: destination, value, barrier; both addresses with the name of the block.
 template <typename Value>
 void tell(Warp& warp, const Instruction& i, Mask mask) {
@@ -146,8 +187,17 @@ bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
     // What has been read has been written, here.
     i.number = reader.integer(s.operands.at(0));
     i.attempt = await_bulk;
-  } else if (!s.has("tensor") || s.has("reduce")) {
+  } else if (s.has("reduce") || (!s.has("tensor") && s.has("multicast::cluster"))) {
     return false;
+  } else if (!s.has("tensor")) {
+    const bool stores = s.has("bulk_group");
+    i.at[0] = read_shared(reader, s.operands.at(stores ? 1 : 0), i, wide_shared);
+    const Reader::Address at = reader.address(s.operands.at(stores ? 0 : 1));
+    if (at.displacement != 0 || !at.wide) throw Unsupported("such addresses of what is copied");
+    i.at[1] = at.offset;
+    i.at[3] = reader.source(s.operands.at(2), {'u', 4});
+    if (!stores) i.at[2] = read_shared(reader, s.operands.at(3), i, wide_barrier);
+    i.execute = stores ? store_run : load_run;
   } else if (s.has("bulk_group")) {
     read_map(reader, s.operands.at(0), i);
     i.at[0] = read_shared(reader, s.operands.at(1), i, wide_shared);

@@ -91,6 +91,29 @@ __global__ void copied(const int* from, int* to) {
   to[threadIdx.x] = memory[threadIdx.x];
 }
 
+/// A run of memory that TMA brings to shared memory, and one that it stores from there.
+template <bool waits>
+__global__ void runs(const int* from, int* to, int bytes) {
+  __shared__ alignas(16) int memory[kThreads];
+  __shared__ alignas(8) std::uint64_t there;
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(memory)), barrier = static_cast<unsigned>(__cvta_generic_to_shared(&there));
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(at), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+  }
+  if (waits)
+    asm volatile("{\n.reg .pred P1;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 P1, [%0], 0;\n@P1 bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(barrier) : "memory");
+  memory[threadIdx.x] += 1;
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(at), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
+  }
+}
+
 /// Sixteen ones times sixteen ones, from shared memory.
 template <bool waits>
 __global__ void multiplied(int* to) {
@@ -109,13 +132,26 @@ __global__ void multiplied(int* to) {
   if (!waits) asm volatile("wgmma.wait_group.sync.aligned 0;");
 }
 
-template <bool waits>
-static void copies() {
+/// 0, 1, 2 and so on.
+static int* counted() {
   int* const from = numbers(kThreads);
   std::vector<int> host(kThreads);
   for (int i = 0; i < kThreads; ++i) host[i] = i;
   cudaMemcpy(from, host.data(), kThreads * sizeof(int), cudaMemcpyHostToDevice);
+  return from;
+}
+
+template <bool waits>
+static void copies() {
+  int* const from = counted();
   compared(kThreads, [](int i) { return i; }, [&](int* to) { copied<waits><<<1, kThreads>>>(from, to); });
+}
+
+template <bool waits>
+static void copied_runs() {
+  int* const from = counted();
+  const int bytes = kThreads * static_cast<int>(sizeof(int));
+  compared(kThreads, [](int i) { return i + 1; }, [&](int* to) { runs<waits><<<1, kThreads>>>(from, to, bytes); });
 }
 
 /// Variables of shared memory that are no arrays, and dynamic ones behind them.
@@ -192,6 +228,10 @@ int main(int, char** arguments) {
   if (is("neighbour without a barrier")) compared(kThreads, in_front, [](int* to) { neighbour<false><<<1, kThreads>>>(to); });
   if (is("copy")) copies<true>();
   if (is("copy without waiting")) copies<false>();
+  if (is("run")) copied_runs<true>();
+  if (is("run without waiting")) copied_runs<false>();
+  if (is("a run of no chunks")) runs<true><<<1, kThreads>>>(numbers(4), numbers(4), 8), finish("ended");
+  if (is("a run beyond global")) runs<true><<<1, kThreads>>>(numbers(4), numbers(4), 512), finish("ended");
   if (is("multiply")) compared(kThreads, sixteens, [](int* to) { multiplied<true><<<1, kThreads>>>(to); });
   if (is("multiply without waiting")) compared(kThreads, sixteens, [](int* to) { multiplied<false><<<1, kThreads>>>(to); });
   if (is("cluster")) clusters<true>();
