@@ -5,6 +5,7 @@ reductions and generated chains, at sizes of real models.
     python benchmarks/kernels/bandwidth.py FOLDER tune  # or on the GPU, which measures their kernels first
     python benchmarks/kernels/bandwidth.py FOLDER measure  # on the GPU: writes FOLDER/bandwidth_rows.json
     python benchmarks/kernels/bandwidth.py FOLDER close                      # anywhere: writes results/bandwidth.json
+    python benchmarks/kernels/bandwidth.py FOLDER recount  # anywhere: counts the bytes of its rows anew, and no more
 
 Where the GPU's machine cannot compile, the kernels are tuned through a bundle of each engine:
 
@@ -17,9 +18,9 @@ planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums,
 restricts them to some of their cases, and leaves out those that have none.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
-and outputs, each once; of a gather, a slice or the nearest pixels, of what it takes. What fits the L2 may stay there,
-as in an engine: the tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` and later ones are
-larger.
+and outputs, each once. Where a step leaves out parts of a tensor, they are those of the sectors of memory of which it
+reads something (`moved_bytes.py`). What fits the L2 may stay there, as in an engine: the tensors of batch 32 do on an
+H200, those of 256 mostly not; those of `norms` and later ones are larger.
 `share` is of the target's bandwidth, launch included.
 """
 
@@ -42,13 +43,11 @@ from benchmarks import record
 from benchmarks.bolt_command import bolt, build_one
 from benchmarks.kernels.bandwidth_cases import SETS
 from benchmarks.kernels.bandwidth_graphs import Engines
+from benchmarks.kernels.moved_bytes import moved_bytes
 from benchmarks.planning.problem_texts import text_of
 from bolt_build.build.engine_file import read_engine
 from bolt_build.families import load as load_families
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.resample import Resample
-from bolt_build.graph.ops.shape import Slice
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
@@ -96,19 +95,6 @@ def build(arguments: argparse.Namespace) -> int:
     return 1 if any("failed" in each for each in made.values()) else 0
 
 
-def moved_bytes(step: Step) -> int:
-    """What the step reads and writes at least."""
-    problem = step.problem
-    made = sum(operand.nbytes for operand in problem.outputs)
-    if isinstance(problem.op, Gather):
-        return 2 * made + problem.inputs[1].nbytes
-    if isinstance(problem.op, Slice):
-        return 2 * made
-    if isinstance(problem.op, Resample) and all(weights.shape[1] == 1 for weights in problem.inputs[2::2]):
-        return made + min(made, problem.inputs[0].nbytes)  # the nearest pixels alone
-    return made + sum(operand.nbytes for operand in problem.inputs)
-
-
 def measured(directory: Path, plan: BatchPlan, name: str, peak: float) -> list[dict[str, Any]]:
     """A row for each step of one batch; steps of one case have its name in front of a slash."""
     kinds = {case.name: case.kind for of in SETS.values() for case in of.cases}
@@ -131,7 +117,7 @@ def measured(directory: Path, plan: BatchPlan, name: str, peak: float) -> list[d
     for step, taken in zip(plan.steps, seconds, strict=True):
         if step.view:
             continue
-        case, moved = step.name.partition("/")[0], moved_bytes(step)
+        case, moved = step.name.partition("/")[0], moved_bytes(step.problem)
         rows.append({
             "case": case, "kind": kinds.get(case, "movement"), "step": step.name, "batch": plan.batch,
             "shape": list(step.problem.outputs[0].shape), "kernel": step.candidate.family, "bytes": moved,
@@ -158,9 +144,10 @@ def measure(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def kernels_now(arguments: argparse.Namespace) -> dict[tuple[str, int], str]:
-    """The kernel that prediction chooses for each step of a batch of the sets, all of them."""
-    families, target, kernels = load_families(target_named(arguments.target)), target_named(arguments.target), {}
+def steps_now(arguments: argparse.Namespace) -> dict[str, Step]:
+    """By the digests of their problems the steps of the sets, all of them, with the kernels that prediction chooses:
+    what a step is called follows from the cases that it was measured with."""
+    families, target, steps = load_families(target_named(arguments.target)), target_named(arguments.target), {}
     with tempfile.TemporaryDirectory() as name:
         for each, of in SETS.items():
             path = write_recipe(Path(name), each, of, arguments)
@@ -168,14 +155,23 @@ def kernels_now(arguments: argparse.Namespace) -> dict[tuple[str, int], str]:
             (spec,) = recipe.targets
             graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
             engine = plan_engine(graphs, recipe, spec, target, families, PREDICTED)
-            kernels |= {
-                (step.name, plan.batch): text_of(step.candidate) for plan in engine.plan.plans for step in plan.steps
-            }
-    return kernels
+            steps |= {step.problem.digest: step for plan in engine.plan.plans for step in plan.steps}
+    return steps
+
+
+def counted(rows: Sequence[dict[str, Any]], steps: Mapping[str, Step], peak: float) -> list[dict[str, Any]]:
+    """The rows with bytes and shares as they are counted now, of those whose problems the sets have still."""
+    found = []
+    for row in rows:
+        step = steps.get(row["problem"])
+        moved = row["bytes"] if step is None else moved_bytes(step.problem)
+        rate = moved / row["us"] / 1e3
+        found.append({**row, "bytes": moved, "gigabytes_per_second": rate, "share": 1e9 * rate / peak})
+    return found
 
 
 def joined(
-    rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]], kernels: Mapping[tuple[str, int], str]
+    rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]], steps: Mapping[str, Step]
 ) -> list[dict[str, Any]]:
     """Of each case and batch the rows of this run, or those of before where these alone have the kernels that are
     chosen now. Rows of kernels that are not are `other_kernel`."""
@@ -184,8 +180,8 @@ def joined(
         cases: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for row in run:
             plain = {name: value for name, value in row.items() if name != "other_kernel"}
-            kernel = row.get("candidate")  # the first runs kept none
-            same = kernel is None or kernel == kernels.get((row["step"], row["batch"]), kernel)
+            step = steps.get(row["problem"])
+            same = step is None or row["candidate"] == text_of(step.candidate)
             cases.setdefault((row["case"], row["batch"]), []).append(plain if same else plain | {"other_kernel": True})
         for case, found in cases.items():
             runs.setdefault(case, []).append(found)
@@ -202,17 +198,13 @@ def close(arguments: argparse.Namespace) -> int:
     if arguments.keep:
         earlier = json.loads((record.RESULTS / "bandwidth.json").read_text())
         before = [{"date": earlier["date"], **row} for row in earlier["rows"]]
-    found["rows"] = joined(found["rows"], before, kernels_now(arguments))
-    found["peak"] = target_named(arguments.target).bandwidth
-    batches: dict[str, int] = {}
-    for row in found["rows"]:
-        row["share"] = 1e9 * row["gigabytes_per_second"] / found["peak"]
-        batches[row["case"]] = max(row["batch"], batches.get(row["case"], 0))
-    largest = [row for row in found["rows"] if row["batch"] == batches[row["case"]]]
-    kinds = sorted({row["kind"] for row in largest})
-    least = {kind: min(row["share"] for row in largest if row["kind"] == kind) for kind in kinds}
+    steps, peak = steps_now(arguments), target_named(arguments.target).bandwidth
+    rows = counted(joined(found["rows"], before, steps), steps, peak)
+    least = least_shares(rows)
     print(json.dumps(least, indent=1))
     facts = {
+        "rows": rows,
+        "peak": peak,
         "command": "python benchmarks/kernels/bandwidth.py FOLDER build (then measure, close)",
         "target": arguments.target,
     }
@@ -220,10 +212,31 @@ def close(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def least_shares(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Of each kind, of each case at the largest batch."""
+    batches: dict[str, int] = {}
+    for row in rows:
+        batches[row["case"]] = max(row["batch"], batches.get(row["case"], 0))
+    largest = [row for row in rows if row["batch"] == batches[row["case"]]]
+    kinds = sorted({row["kind"] for row in largest})
+    return {kind: min(row["share"] for row in largest if row["kind"] == kind) for kind in kinds}
+
+
+def recount(arguments: argparse.Namespace) -> int:
+    """The results as they are, with their bytes counted anew: what was measured, and when, stays."""
+    found = json.loads((record.RESULTS / "bandwidth.json").read_text())
+    rows = counted(found["rows"], steps_now(arguments), found["peak"])
+    for row, old in zip(rows, found["rows"], strict=True):
+        if row["bytes"] != old["bytes"]:
+            print(f"{row['step']}, batch {row['batch']}: {old['bytes']:,} -> {row['bytes']:,} bytes")
+    print(record.write("bandwidth", found | {"rows": rows, "least_share": least_shares(rows)}, arguments.out))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("stage", choices=("export", "import", "tune", "build", "measure", "close"))
+    parser.add_argument("stage", choices=("export", "import", "tune", "build", "measure", "close", "recount"))
     parser.add_argument("--target", default="h200")
     parser.add_argument("--batches", type=int, nargs="+", help="instead of each engine's own")
     parser.add_argument("--only", nargs="+", choices=tuple(SETS), default=list(SETS), help="engines")
@@ -238,8 +251,8 @@ def main() -> int:
         arguments.only = [name for name in arguments.only if SETS[name].having(arguments.cases).cases]
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    stages = dict.fromkeys(("export", "import", "tune", "build"), build) | {"measure": measure, "close": close}
-    return stages[arguments.stage](arguments)
+    stages = dict.fromkeys(("export", "import", "tune", "build"), build)
+    return (stages | {"measure": measure, "close": close, "recount": recount})[arguments.stage](arguments)
 
 
 if __name__ == "__main__":
