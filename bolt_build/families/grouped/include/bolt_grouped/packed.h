@@ -107,9 +107,7 @@ struct Packed<Element, portable::Chain<portable::Apply<portable::Relu>>> {
 };
 #endif
 
-/// Four exponentials and one reciprocal instead of four: special functions have 16 results a clock, and other
-/// instructions 128. 1 / a = b c d / (a b c d), where no factor is above 2^31: below -21 x / (1 + e^-x) is less than
-/// halves tell from zero. NaN is bounded there like a number, so that it spoils no neighbour, and comes back with x.
+/// One reciprocal for four numbers.
 template <typename Element>
 struct Packed<Element, portable::Chain<portable::Apply<portable::Silu>>> {
   using Epilogue = portable::Chain<portable::Apply<portable::Silu>>;
@@ -122,14 +120,10 @@ struct Packed<Element, portable::Chain<portable::Apply<portable::Silu>>> {
     return some;
   }
   static __device__ void pack(const Packed& first, const Packed& second, const float (&x)[4], std::uint32_t (&to)[2]) {
-    constexpr float log2_e = 1.44269504f;
-    float d[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) d[i] = 1.0f + portable::SpecialFunctions::exp2(fminf(-log2_e * x[i], 31.0f));
-    const float front = d[0] * d[1], back = d[2] * d[3], all = portable::SpecialFunctions::reciprocal(front * back);
-    const float of_front = all * back, of_back = all * front;
-    to[0] = portable::paired<Element>(x[0] * (of_front * d[1]), x[1] * (of_front * d[0])) & first.kept;
-    to[1] = portable::paired<Element>(x[2] * (of_back * d[3]), x[3] * (of_back * d[2])) & second.kept;
+    float y[4] = {x[0], x[1], x[2], x[3]};
+    portable::Approximate<portable::SpecialFunctions>::silu_of_four(y);
+    to[0] = portable::paired<Element>(y[0], y[1]) & first.kept;
+    to[1] = portable::paired<Element>(y[2], y[3]) & second.kept;
   }
 };
 

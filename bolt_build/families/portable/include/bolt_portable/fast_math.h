@@ -127,9 +127,7 @@ struct Approximate {
 
   /// x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)). NaN at minus infinity, as the definition is.
   static BOLT_DEVICE float gelu_tanh(float x) {
-    constexpr float scale = -2.0f * 0.79788456f * log2_e;
-    const float e = Arithmetic::exp2(x * std::fma(x * x, scale * 0.044715f, scale));
-    return x * Arithmetic::reciprocal(1.0f + e);
+    return x * Arithmetic::reciprocal(1.0f + Arithmetic::exp2(gelu_exponent(x)));
   }
 
   /// 1 - 2^p for positive x, p the logarithm of erfc; near 0, where that cancels, x times a polynomial of x^2.
@@ -145,6 +143,52 @@ struct Approximate {
     const float s = x * x;
     const float near = x * std::fma(std::fma(s, 0.108024426f, -0.375906438f), s, 1.12837768f);
     return std::fabs(x) >= 0.35f ? far : near;  // near where x is NaN
+  }
+
+  /// x tanh(softplus(x)) = x n / (n + 2) with n = e^x (e^x + 2). NaN at minus infinity, as the definition is.
+  static BOLT_DEVICE float mish(float x) {
+    const float n = mish_growth(x);
+    return x * (n * Arithmetic::reciprocal(n + 2.0f));
+  }
+
+  // Four neighbours with one reciprocal instead of four: special functions have 16 results a clock, and other
+  // instructions 128. Results have the limits of the functions of one number, and at minus infinity that of the function.
+  // NaN is bounded like a number where it would spoil its neighbours, and comes back with x.
+
+  /// 1 / d of numbers between 1 and 2^31: 1 / a is b c d / (a b c d).
+  static BOLT_DEVICE void inverses(const float (&d)[4], float (&r)[4]) {
+    const float front = d[0] * d[1], back = d[2] * d[3], all = Arithmetic::reciprocal(front * back);
+    const float of_front = all * back, of_back = all * front;
+    r[0] = of_front * d[1];
+    r[1] = of_front * d[0];
+    r[2] = of_back * d[3];
+    r[3] = of_back * d[2];
+  }
+
+  /// Below -22 it is less than halves tell from zero.
+  static BOLT_DEVICE void silu_of_four(float (&x)[4]) {
+    float d[4], r[4];
+    for (int i = 0; i < 4; ++i) d[i] = 1.0f + Arithmetic::exp2(std::fmin(-log2_e * x[i], 31.0f));
+    inverses(d, r);
+    for (int i = 0; i < 4; ++i) x[i] = larger(x[i], -22.0f) * r[i];
+  }
+
+  /// Below -6 it is less than halves tell from zero.
+  static BOLT_DEVICE void gelu_tanh_of_four(float (&x)[4]) {
+    float d[4], r[4];
+    for (int i = 0; i < 4; ++i) d[i] = 1.0f + Arithmetic::exp2(std::fmin(gelu_exponent(x[i]), 31.0f));
+    inverses(d, r);
+    for (int i = 0; i < 4; ++i) x[i] = larger(x[i], -6.0f) * r[i];
+  }
+
+  static BOLT_DEVICE void mish_of_four(float (&x)[4]) {
+    float n[4], d[4], r[4];
+    for (int i = 0; i < 4; ++i) {
+      n[i] = mish_growth(x[i]);
+      d[i] = n[i] + 2.0f;
+    }
+    inverses(d, r);
+    for (int i = 0; i < 4; ++i) x[i] *= n[i] * r[i];
   }
 
   /// The logarithm to base 2 of a positive number, 0 or infinity, to 2^-20 of itself: near 1, where it is next to nothing,
@@ -176,6 +220,18 @@ struct Approximate {
       return y == 0.0f || x == 1.0f || (size == 1.0f && y == y) ? 1.0f : positive;
     const float r = float_of(bits_of(positive) | (bits_of(x) & sign));
     return x < least && x > -infinity ? float_of(0x7fc00000u) : r;
+  }
+
+ private:
+  /// The power of two in gelu_tanh.
+  static BOLT_DEVICE float gelu_exponent(float x) {
+    constexpr float scale = -2.0f * 0.79788456f * log2_e;
+    return x * std::fma(x * x, scale * 0.044715f, scale);
+  }
+  /// e^x (e^x + 2), bounded where it over two more is 1.
+  static BOLT_DEVICE float mish_growth(float x) {
+    const float e = Arithmetic::exp2(std::fmin(log2_e * x, 15.0f));
+    return e * (e + 2.0f);
   }
 };
 

@@ -74,8 +74,12 @@ struct Celu {
 /// x tanh(softplus(x)) = x n / (n + 2) with n = e^x (e^x + 2), without cancellation; x itself where e^x is large.
 struct Mish {
   BOLT_HD float operator()(float x) const {
+#if defined(__CUDA_ARCH__)
+    return Forms::mish(x);
+#else
     const float e = exponential(x < 20.0f || x != x ? x : 20.0f), n = e * (e + 2.0f);
     return x * (n / (n + 2.0f));
+#endif
   }
 };
 struct ThresholdedRelu {

@@ -2,9 +2,42 @@
 #pragma once
 
 #include "bolt_portable/cuda/launch.h"
-#include "bolt_portable/epilogue.h"
+#include "bolt_portable/functions.h"
 
 namespace bolt::portable {
+
+/// Functions that four neighbours have in fewer instructions than four times one number.
+template <typename Function>
+struct OfFour {
+  static constexpr bool there = false;
+};
+template <>
+struct OfFour<Silu> {
+  static constexpr bool there = true;
+  static __device__ void apply(const Silu&, float (&x)[4]) { Approximate<SpecialFunctions>::silu_of_four(x); }
+};
+template <>
+struct OfFour<GeluTanh> {
+  static constexpr bool there = true;
+  static __device__ void apply(const GeluTanh&, float (&x)[4]) { Approximate<SpecialFunctions>::gelu_tanh_of_four(x); }
+};
+template <>
+struct OfFour<Mish> {
+  static constexpr bool there = true;
+  static __device__ void apply(const Mish&, float (&x)[4]) { Approximate<SpecialFunctions>::mish_of_four(x); }
+};
+
+/// Applies a function of one operand to `lanes` neighbours.
+template <int lanes, typename Function>
+__device__ inline void apply_lanes(const Function& function, float (&x)[lanes]) {
+  if constexpr (OfFour<Function>::there && lanes % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < lanes; i += 4) OfFour<Function>::apply(function, *reinterpret_cast<float(*)[4]>(x + i));
+  } else {
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) x[i] = function(x[i]);
+  }
+}
 
 /// Applies a stage to `lanes` neighbours, the first of which is at `at`, a multiple of `lanes`; `along` if they are neighbours
 /// along the channels. What has no form of its own is applied one by one.
@@ -12,6 +45,11 @@ template <int lanes, typename Stage>
 __device__ inline void stage_lanes(const Stage& stage, float (&x)[lanes], Place at, bool along) {
 #pragma unroll
   for (int i = 0; i < lanes; ++i) x[i] = stage(x[i], Place{at.element + i, along ? at.channel + i : at.channel});
+}
+
+template <int lanes, typename Function>
+__device__ inline void stage_lanes(const Apply<Function>& stage, float (&x)[lanes], Place, bool) {
+  apply_lanes<lanes>(stage.function, x);
 }
 
 template <bool operand_first, typename Function, int lanes>
@@ -63,6 +101,10 @@ __device__ inline void stage_flat(const Stage& stage, float (&x)[lanes], Index b
                                   bool) {
 #pragma unroll
   for (int i = 0; i < lanes; ++i) x[i] = stage(x[i], Place{base + i < last ? base + i : last, channel[i]});
+}
+template <int lanes, typename Function>
+__device__ inline void stage_flat(const Apply<Function>& stage, float (&x)[lanes], Index, Index, const Index (&)[lanes], bool) {
+  apply_lanes<lanes>(stage.function, x);
 }
 template <int lanes, typename Function, typename T, bool operand_first>
 __device__ inline void stage_flat(const Combine<Function, Same<T>, operand_first>& stage, float (&x)[lanes], Index base,
