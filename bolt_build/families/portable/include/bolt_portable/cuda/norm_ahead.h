@@ -34,11 +34,12 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
       const Share share = this->share_of(item);
       Lanes<In, wide> x[loads];
       settle<0>();
+      if (Held::Sums::any(share.stop))
 #pragma unroll
-      for (int k = 0; k < loads; ++k)
-        if (Held::Sums::there(k, share.stop))
+        for (int k = 0; k < loads; ++k)
+          if (Held::Sums::there(k, share.stop))
 #pragma unroll
-          for (int i = 0; i < accesses; ++i) reinterpret_cast<uint4*>(x + k)[i] = next[(k * accesses + i) * threads];
+            for (int i = 0; i < accesses; ++i) reinterpret_cast<uint4*>(x + k)[i] = next[(k * accesses + i) * threads];
       item += apart;
       const bool more = item < items;
       if (more) fetch(this->share_of(item), next);
@@ -52,9 +53,10 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
 
  private:
   __device__ void fetch(const Share& share, uint4* to) const {
+    if (Held::Sums::any(share.stop))
 #pragma unroll
-    for (int k = 0; k < loads; ++k)
-      if (Held::Sums::there(k, share.stop)) this->bring(share.start.x + k * Shape::parts * Shape::step, to + k * accesses * threads);
+      for (int k = 0; k < loads; ++k)
+        if (Held::Sums::there(k, share.stop)) this->bring(share.start.x + k * Shape::parts * Shape::step, to + k * accesses * threads);
     commit();
   }
 };

@@ -32,9 +32,10 @@ struct NormHeld {
     await_earlier();
     const Share share = share_of(blockIdx.x / cluster);
     Lanes<In, wide> x[loads];
+    if (Sums::any(share.stop))
 #pragma unroll
-    for (int k = 0; k < loads; ++k)
-      if (Sums::there(k, share.stop)) read(share.start.x + k * parts * Shape::step, x[k].at);
+      for (int k = 0; k < loads; ++k)
+        if (Sums::there(k, share.stop)) read(share.start.x + k * parts * Shape::step, x[k].at);
     normalise(share, x, memory, 0, [] {});
   }
 
@@ -172,6 +173,7 @@ struct NormHeld {
 #pragma unroll
       for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
     Out* const to = out + start.x;
+    if (!Sums::any(share.stop)) return;
 #pragma unroll
     for (int k = 0; k < loads; ++k)
       if (Sums::there(k, share.stop)) {

@@ -38,6 +38,10 @@ struct HeldShape {
   static constexpr int span = group % wide == 0 || statistics == 1 ? 1 : group > wide ? 2 : wide;
   /// Whether all blocks have whole shares, and all threads of a block positions.
   static constexpr bool even = !uneven && share * cluster == positions, busy = parts * across == threads;
+  /// Positions that each block has at least, and whether each thread has one.
+  static constexpr int least_of_all = (uneven ? length / (across * wide) : positions) - (cluster - 1) * share;
+  static constexpr int least = least_of_all < 0 ? 0 : least_of_all < share ? least_of_all : share;
+  static constexpr bool all_load = busy && least >= parts;
   /// Whether a warp has one sum; else in how many steps its threads of the same channels put theirs together.
   static constexpr bool one_sum = span == 1 && statistics == 1;
   static constexpr int merged = one_sum ? 5 : counted || across > 16 || 32 % across != 0 ? 0 : across == 16 ? 1 : across == 8 ? 2 : across == 4 ? 3 : across == 2 ? 4 : 5;

@@ -1,11 +1,17 @@
 // Sums of slabs that threads hold in registers: of a thread, of its block, and of the blocks of a cluster (norm_held.h).
 #pragma once
 
+#include <type_traits>
+
 #include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/norm_held_shape.h"
 #include "bolt_portable/cuda/norm_sums.h"
 
 namespace bolt::portable {
+
+/// What holds loads of which some come later than others: `await(k, sums)` waits for load `k` when others have been added to
+/// the sums, and not before.
+struct ComesLater {};
 
 /// A thread sums distances from the first element that it has of a statistic, and their squares: that element is part of the
 /// sum, so squares around the mean lose at most as many roundings as the thread has elements. Sums of threads are put together
@@ -30,11 +36,11 @@ struct HeldSums {
   __device__ static int rank() { return blockIdx.x % cluster; }
 
 
-  /// Whether a thread has its load `k`: of shares that are all alike, what it answers for all loads but the last few.
-  __device__ static bool there(int k, int stop) {
-    const bool always = Shape::even && (k + 1) * parts <= Shape::share;
-    return always ? Shape::busy || stop > 0 : k * parts < stop;
-  }
+  /// Whether a thread has loads.
+  __device__ static bool any(int stop) { return Shape::all_load || stop > 0; }
+  /// Whether a thread that has some has its load `k`: the compiler knows it of all but the last few. So what is done for all
+  /// loads has one branch, not one for each.
+  __device__ static bool there(int k, int stop) { return (k + 1) * parts <= Shape::least || k * parts < stop; }
   /// Which element of the slab begins a load.
   __device__ static int element(const Share& share, int k) { return share.at + k * parts * across * wide; }
   /// Whether other slabs have elements of a load too.
@@ -63,7 +69,8 @@ struct HeldSums {
     const int stop = share.stop;
     constexpr int apart = span == 1 ? 2 : wide;  // sums that do not wait for each other
     float sum[apart] = {}, squares[apart] = {}, pivot[wide] = {}, y[wide];
-    if (centred && there(0, stop)) {
+    const bool has = any(stop);
+    if (centred && has) {
       const auto& first = x[0];
       load_wide(first.at, y);
       if (shared(share.at)) {
@@ -79,9 +86,11 @@ struct HeldSums {
 #pragma unroll
       for (int i = 0; i < wide; ++i) pivot[i] = span == wide ? y[i] : span == 1 || i < own ? y[0] : y[wide - 1];
     }
+    if (has)
 #pragma unroll
-    for (int k = 0; k < loads; ++k)
-      if (there(k, stop)) {
+      for (int k = 0; k < loads; ++k) {
+        if constexpr (std::is_base_of_v<ComesLater, Slab>) x.await(k, squares);
+        if (!there(k, stop)) continue;
         const auto& each = x[k];
         load_wide(each.at, y);
         if (const int at = element(share, k); shared(at)) hide(at, y, pivot);
@@ -118,7 +127,7 @@ struct HeldSums {
     NormPart found[span];
     int loaded = 0;
 #pragma unroll
-    for (int k = 0; k < loads; ++k) loaded += there(k, stop) ? 1 : 0;
+    for (int k = 0; k < loads; ++k) loaded += any(stop) && there(k, stop) ? 1 : 0;
     float many = static_cast<float>(loaded), of[span];
     const int own = cut(share.skew);
 #pragma unroll
