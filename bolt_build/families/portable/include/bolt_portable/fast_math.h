@@ -69,6 +69,12 @@ struct SpecialFunctions {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
   }
+  /// The hyperbolic tangent, from Turing on: to 2^-11 of itself by its text, and to 1e-5 on an H200.
+  static __device__ float tanh(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
   /// x between 0 and 1, 0 where it is NaN. Part of the instruction that makes x.
   static __device__ float saturate(float x) { return __saturatef(x); }
 };
