@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bolt_build.families.attention import persistent, spread, warp, warpgroup, windows
+from bolt_build.families.attention import persistent, resident, spread, warp, warpgroup, windows
 from bolt_build.families.attention.kind import Kind
 from bolt_build.families.base import Candidate
 
-KINDS: tuple[Kind, ...] = (warp.KIND, warpgroup.KIND, windows.KIND, persistent.KIND, spread.KIND)
+KINDS: tuple[Kind, ...] = (warp.KIND, warpgroup.KIND, windows.KIND, persistent.KIND, resident.KIND, spread.KIND)
 
 
 def kind_of(candidate: Candidate) -> Kind | None:

@@ -46,6 +46,11 @@ template <int depth, int columns, int groups, int keys, int stages, bool ahead, 
           typename Element = portable::f16>
 struct PersistentTile {};
 
+/// WGMMA. A block goes through tiles of 64 queries of one head after the other, which its `groups` warpgroups take in turn.
+/// A head's `keys` and values stay in shared memory meanwhile, where `stages` heads have room. The rest as for WarpgroupTile.
+template <int depth, int columns, int groups, int keys, int stages, int blocks, int access, typename Element = portable::f16>
+struct ResidentTile {};
+
 /// No mask is added to the scores.
 struct Unmasked {};
 /// The same; and instead of a mask there is a number of the device's memory, as many keys as there are: those behind are
@@ -150,6 +155,10 @@ template <int depth, int columns, int groups, int keys, int stages, bool ahead, 
           typename Element, typename Mask>
 void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, blocks, access, Element>, Mask,
             const Arguments& arguments, void* stream);
+
+template <int depth, int columns, int groups, int keys, int stages, int blocks, int access, typename Element, typename Mask>
+void launch(ResidentTile<depth, columns, groups, keys, stages, blocks, access, Element>, Mask, const Arguments& arguments,
+            void* stream);
 
 /// What plans call. Pointers in `shape` are not looked at.
 template <typename Tile, typename Mask>

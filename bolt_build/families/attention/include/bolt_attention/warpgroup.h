@@ -6,12 +6,11 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <utility>
 
 #include "bolt_attention/launch.h"
-#include "cute/arch/mma_sm90_gmma.hpp"
+#include "bolt_attention/wgmma.h"
 
-#if defined(__CUDA_ARCH__) && !defined(CUTE_ARCH_MMA_SM90A_ENABLED)
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "these kernels' instructions are those of sm_90a alone"
 #endif
 
@@ -61,6 +60,15 @@ struct Leavers {
                  : "r"(shared_address(this))
                  : "memory");
     return static_cast<int>(before % static_cast<std::uint32_t>(all)) == all - 1;
+  }
+  /// The same where their number changes from use to use: the last one begins a new count.
+  __device__ bool left_by_all(int all) {
+    std::uint32_t before;
+    asm volatile("atom.acq_rel.cta.shared::cta.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(shared_address(this)), "r"(all - 1)
+                 : "memory");
+    return static_cast<int>(before) == all - 1;
   }
 };
 
@@ -159,70 +167,21 @@ struct Descriptor {
   }
 };
 
-using Major = cute::SM90::GMMA::Major;
-/// CUTLASS's instructions: both factors in shared memory with the depth in a row; and the left one in registers, of the
-/// right one rows are the depth.
-template <int columns, typename Element>
-struct Instruction;
-#define BOLT_INSTRUCTION(columns)                                                                  \
-  template <>                                                                                      \
-  struct Instruction<columns, portable::f16> {                                                     \
-    using Shared = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_SS<Major::K, Major::K>;       \
-    using Registers = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_RS<Major::K, Major::MN>;   \
-  };                                                                                               \
-  template <>                                                                                      \
-  struct Instruction<columns, portable::bf16> {                                                    \
-    using Shared = cute::SM90::GMMA::MMA_64x##columns##x16_F32BF16BF16_SS<Major::K, Major::K>;     \
-    using Registers = cute::SM90::GMMA::MMA_64x##columns##x16_F32BF16BF16_RS<Major::K, Major::MN>; \
-  }
-BOLT_INSTRUCTION(16);
-BOLT_INSTRUCTION(32);
-BOLT_INSTRUCTION(64);
-BOLT_INSTRUCTION(96);
-BOLT_INSTRUCTION(128);
-BOLT_INSTRUCTION(192);
-BOLT_INSTRUCTION(256);
-#undef BOLT_INSTRUCTION
-
-/// The widest of them for so many columns, of which there may be more.
-constexpr int instruction_width(int columns) {
-  for (const int width : {256, 192, 128, 96, 64, 32})
-    if (columns >= width) return width;
-  return 16;
-}
-
-template <int columns, typename Element, int... i>
-__device__ inline void issue(std::uint64_t left, std::uint64_t right, bool fresh, float* sums,
-                             std::integer_sequence<int, i...>) {
-  using Scale = cute::SM90::GMMA::ScaleOut;
-  Instruction<columns, Element>::Shared::fma(left, right, sums[i]..., fresh ? Scale::Zero : Scale::One);
-}
-template <int columns, typename Element, int... i>
-__device__ inline void issue(const std::uint32_t (&left)[4], std::uint64_t right, bool fresh, float* sums,
-                             std::integer_sequence<int, i...>) {
-  using Scale = cute::SM90::GMMA::ScaleOut;
-  Instruction<columns, Element>::Registers::fma(left[0], left[1], left[2], left[3], right, sums[i]...,
-                                                fresh ? Scale::Zero : Scale::One);
-}
-
 /// sums[64, columns] += left[64, 16] * right[columns, 16]^T, or what is added if `fresh`. `right` has rows of `width` halves.
 template <int columns, int width, typename Element>
 __device__ inline void multiply_keys(std::uint64_t left, std::uint64_t right, bool fresh, float* sums) {
-  constexpr int now = instruction_width(columns);
-  issue<now, Element>(left, right, fresh, sums, std::make_integer_sequence<int, now / 2>{});
-  if constexpr (columns > now)
-    multiply_keys<columns - now, width, Element>(left, right + now * width * 2 / 16, fresh, sums + now / 2);
+  static_assert(columns <= 256, "keys of a step are those of one instruction");
+  Wgmma<columns, Element>::shared(left, right, fresh, sums);
 }
 
 /// sums[64, columns] += left[64, 16] * right[16, columns], the left factor in registers. Of `right` each `width` columns
-/// lie `apart` bytes behind the ones in front; `from` columns are done.
+/// lie `apart` bytes behind the ones in front: an instruction has whole parts of them, or some of one. `from` columns are done.
 template <int columns, int width, typename Element, int from = 0>
 __device__ inline void multiply_values(const std::uint32_t (&left)[4], std::uint64_t right, int apart, bool fresh,
                                        float* sums) {
-  constexpr int now = instruction_width(columns);
-  static_assert(from % width == 0 || from % width + now <= width, "columns of two parts begin with one");
-  issue<now, Element>(left, right + (from / width * (apart / 16) + from % width / 8), fresh, sums + from / 2,
-                      std::make_integer_sequence<int, now / 2>{});
+  static_assert(from + columns <= 256 && from % width == 0);
+  constexpr int now = columns <= width ? columns : columns / width * width;
+  Wgmma<now, Element>::registers(left, right + from / width * (apart / 16), fresh, sums + from / 2);
   if constexpr (columns > now) multiply_values<columns - now, width, Element, from + now>(left, right, apart, fresh, sums);
 }
 

@@ -1,0 +1,129 @@
+"""Kernels of WGMMA whose blocks keep a head's keys while their warpgroups go through its queries, each for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.families.attention.kind import POWERS, Kind, gpu_of, norm, registers_beside
+from bolt_build.families.attention.shape import SPACE, Shape, aligned
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+_ROWS = 64
+"""Queries of a warpgroup."""
+_MOST = 256
+"""Keys of the widest instruction."""
+_OTHERS = 28
+"""Registers of a thread beside scores, powers and results: those that nvcc took."""
+_BARRIERS = 256
+"""Bytes of barriers, at most."""
+_BOX = 64
+"""Elements of a box of heads that are longer than half of it."""
+_STAGES = (2, 3, 4)
+_BLOCKS = {2: (1, 2), 3: (1, 2), 4: (1,)}
+"""Blocks that a multiprocessor should hold, by warpgroups."""
+
+_FIRST, _TILE = 3.3e-6, 0.3e-6
+_PRODUCTS, _POWERS, _OTHER = 1.0, 0.5, 0.5
+_MEMORY = 0.85
+
+
+@dataclass(frozen=True)
+class ResidentTile:
+    """64 queries of a head for each of `groups` warpgroups, which take tiles in turn; all `keys` in one step. `stages`
+    heads have room, and a multiprocessor has room for `blocks`."""
+
+    groups: int
+    keys: int
+    stages: int
+    blocks: int
+
+    @property
+    def parameters(self) -> Named:
+        sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages), ("blocks", self.blocks))
+        return (("kind", "resident"), *sizes)
+
+    @classmethod
+    def read(cls, reader: Reader) -> ResidentTile:
+        reader.word("kind", {"resident": "resident"})
+        return cls(*map(reader.number, ("groups", "keys", "stages", "blocks")))
+
+    def __str__(self) -> str:
+        return f"{_ROWS}x{self.keys} for each of {self.groups} warpgroups, heads in turn for {self.blocks} blocks"
+
+    def _registers(self, shape: Shape) -> int:
+        """Scores in fp32, of which powers in half precision and results take the place."""
+        wide = shape.of_heads[1]
+        return max(self.keys // 2, self.keys // 4 + wide // 2) + _OTHERS
+
+    def room(self) -> int:
+        """Registers that a thread may have."""
+        return min(255, registers_beside(self.groups, self.blocks))
+
+    def shared_bytes(self, shape: Shape) -> int:
+        """Queries of two tiles for each warpgroup, and `stages` heads: `Resident` of resident_kernel.h."""
+        deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
+        queries = 2 * self.groups * aligned(2 * _ROWS * deep, 1024)
+        heads = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))
+        return queries + heads + 8 * (2 * self.groups + 2 * self.stages) + 4 * (2 * self.groups + 2 * self.stages)
+
+    def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
+        if (registers := self._registers(shape)) > self.room():
+            return Reason(
+                "takes {} registers of a thread, there are {} for {} blocks", registers, self.room(), self.blocks
+            )
+        # The system takes 1 KiB of a block.
+        most = (gpu.shared_memory + 1024) // self.blocks - 1024
+        if (shared := self.shared_bytes(shape)) > most:
+            return Reason("takes {} bytes of shared memory, one of {} blocks has {}", shared, self.blocks, most)
+        return None
+
+    def _tiles(self, shape: Shape) -> int:
+        return shape.pairs * ceil(shape.queries / _ROWS)
+
+    def seconds(self, shape: Shape, target: Target) -> float:
+        gpu, scores = gpu_of(target), _ROWS * self.keys
+        clock = target.rate("fp32") / (2 * 128 * gpu.sms)
+        products = 2 * scores * sum(shape.of_heads) * gpu.sms / target.rate("fp16")
+        powers, others = scores / (POWERS * clock), 6 * scores / (128 * clock)
+        tiles = ceil(self._tiles(shape) / min(gpu.sms * self.blocks, ceil(self._tiles(shape) / self.groups)))
+        busy = self.blocks * tiles * (_PRODUCTS * products + _POWERS * powers + _OTHER * others)
+        chain = ceil(tiles / self.groups) * (products + powers + others + _TILE)
+        moved = shape.nbytes / (_MEMORY * target.bandwidth)
+        return norm((moved, busy, chain)) + _FIRST + target.launch_seconds
+
+    def flops(self, shape: Shape) -> int:
+        return 2 * self._tiles(shape) * _ROWS * self.keys * sum(shape.of_heads)
+
+    def cxx(self, shape: Shape) -> str:
+        """`bolt::attention::ResidentTile<64, 64, 3, 208, 3, 1, 8>`"""
+        sizes = (shape.depth, shape.columns, self.groups, self.keys, self.stages, self.blocks, shape.widths[2])
+        return f"{SPACE}::ResidentTile<{', '.join(map(str, sizes))}{shape.element}>"
+
+
+def tiles(shape: Shape) -> Iterator[ResidentTile]:
+    """The tiles that may be some for a problem: of all keys."""
+    for groups, each in _BLOCKS.items():
+        for blocks in each:
+            for stages in _STAGES:
+                yield ResidentTile(groups, aligned(shape.keys), stages, blocks)
+
+
+def _serves(shape: Shape, gpu: Gpu) -> str | None:
+    if not gpu.warpgroup_mma:
+        return "the GPU has no WGMMA"
+    if shape.widths != (8, 8, 8):
+        return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
+    if aligned(shape.keys) > _MOST:
+        return Reason("has at most {} keys, those of one step, not {}", _MOST, shape.keys)
+    if shape.window or shape.capped:
+        return "has queries that read all keys, and scores without a cap"
+    if shape.mask and not (shape.of_keys or shape.prepared):
+        return "copies no computed masks whose queries have rows of their own"
+    return None
+
+
+KIND = Kind("resident", _serves, tiles, ResidentTile.read)
