@@ -68,7 +68,7 @@ class ResidentTile:
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
         queries = 2 * self.groups * aligned(2 * _ROWS * deep, 1024)
         heads = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))
-        return queries + heads + 8 * (2 * self.groups + 2 * self.stages) + 4 * (2 * self.groups + 2 * self.stages)
+        return queries + heads + 8 * (2 * self.groups + 2 * self.stages) + 4 * (2 * self.groups + self.stages)
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if (registers := self._registers(shape)) > self.room():

@@ -39,7 +39,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
 
   struct Barriers {
     Barrier q_full[groups][q_stages], k_full[stages], v_full[stages];
-    Leavers q_free[groups][q_stages], k_free[stages], v_free[stages];
+    Leavers q_free[groups][q_stages], free[stages];
   };
   static constexpr int shared_bytes = groups * q_stages * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
 
@@ -91,24 +91,28 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       for (int stage = 0; stage < stages; ++stage) {
         barriers.k_full[stage].init(1);
         barriers.v_full[stage].init(1);
-        barriers.k_free[stage].count = 0;
-        barriers.v_free[stage].count = 0;
+        barriers.free[stage].count = 0;
       }
       fence_barriers();
     }
     portable::await_earlier();
-    // One thread asks for keys or values of the block's n-th head, or for the queries of a warpgroup's n-th tile.
-    const auto load_heads = [&](int n, const CUtensorMap& map, Barrier& full, unsigned char* to, int bytes, int boxes_of_it, int step) {
-      const int pair = first_pair + n, image = a.by_heads.quotient(pair);
-      const int head = a.by_group.quotient(pair - image * a.heads);
-      full.expect(bytes);
-      for (int part = 0; part < boxes_of_it; ++part) copy_box(to + part * keys * step * 2, map, full, part * step, 0, head, image);
-    };
+    // One thread asks for keys and values of the block's n-th head, or for the queries of a warpgroup's n-th tile.
     const auto load_keys = [&](int n) {
-      load_heads(n, p.k, barriers.k_full[n % stages], k_memory + n % stages * k_bytes, k_boxes, parts, width);
+      const int pair = first_pair + n, image = a.by_heads.quotient(pair), stage = n % stages;
+      const int head = a.by_group.quotient(pair - image * a.heads);
+      barriers.k_full[stage].expect(k_boxes);
+#pragma unroll
+      for (int part = 0; part < parts; ++part)
+        copy_box(k_memory + stage * k_bytes + part * keys * width * 2, p.k, barriers.k_full[stage], part * width, 0, head, image);
     };
     const auto load_values = [&](int n) {
-      load_heads(n, p.v, barriers.v_full[n % stages], v_memory + n % stages * v_bytes, v_boxes, parts_v, width_v);
+      const int pair = first_pair + n, image = a.by_heads.quotient(pair), stage = n % stages;
+      const int head = a.by_group.quotient(pair - image * a.heads);
+      barriers.v_full[stage].expect(v_boxes);
+#pragma unroll
+      for (int part = 0; part < parts_v; ++part)
+        copy_box(v_memory + stage * v_bytes + part * keys * width_v * 2, p.v, barriers.v_full[stage], part * width_v, 0, head,
+                 image);
     };
     const auto load_queries = [&](int g, int n) {
       const int tile = first + g + n * groups;
@@ -140,13 +144,26 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
     Scores score;
     Results result;
     Powers power;
-    int n = 0;
+    int n = 0, left = 0;
+    // Warps leave all heads in front of the n-th, in their order and those too of which they have no tile: else they could not
+    // tell which of the heads that had a place one after the other is there. Who is last asks for what comes in its place.
+    const auto leave_until = [&](int n) {
+      for (; left < n; ++left) {
+        const int stage = left % stages;
+        if (lane != 0 || left + stages >= pairs) continue;
+        barriers.k_full[stage].wait(left / stages % 2);
+        if (!barriers.free[stage].last(4 * groups)) continue;
+        load_keys(left + stages);
+        load_values(left + stages);
+      }
+      __syncwarp();
+    };
+    const auto head_of = [&](int tile) { return tile < last ? a.by_tiles.quotient(tile) - first_pair : pairs; };
+    leave_until(head_of(first + group));
 #pragma unroll 1
     for (int tile = first + group; tile < last; tile += groups, ++n) {
       const int pair = a.by_tiles.quotient(tile), image = a.by_heads.quotient(pair), head = pair - image * a.heads;
       const int local = pair - first_pair, stage = local % stages, parity = local / stages % 2;
-      // Warps of the block that use the head.
-      const int users = 4 * (min(last, (pair + 1) * p.tiles) - max(first, pair * p.tiles));
       const int first_row = (tile - pair * p.tiles) * rows, query = first_row + 16 * (warp % 4) + lane / 4;
       const bool idle = first_row + 16 * (warp % 4) >= a.queries;
 
@@ -170,11 +187,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       hold(score);
       await_products<0>();
       hold(score);
-      // Who used something last asks for what comes in its place.
-      if (lane == 0) {
-        if (local + stages < pairs && barriers.k_free[stage].left_by_all(users)) load_keys(local + stages);
-        if (barriers.q_free[group][n % q_stages].left_by_all(4)) load_queries(group, n + q_stages);
-      }
+      if (lane == 0 && barriers.q_free[group][n % q_stages].last(4)) load_queries(group, n + q_stages);
       __syncwarp();
 
       TwoRows two_rows;
@@ -218,8 +231,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       hold(power);
       await_products<0>();
       hold(result);
-      if (lane == 0 && local + stages < pairs && barriers.v_free[stage].left_by_all(users)) load_values(local + stages);
-      __syncwarp();
+      leave_until(head_of(tile + groups));
       if (idle) continue;
       float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
       tie<Mask, Element, columns>(a, image, head, query, two_rows, result, share);

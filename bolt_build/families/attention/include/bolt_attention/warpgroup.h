@@ -61,15 +61,6 @@ struct Leavers {
                  : "memory");
     return static_cast<int>(before % static_cast<std::uint32_t>(all)) == all - 1;
   }
-  /// The same where their number changes from use to use: the last one begins a new count.
-  __device__ bool left_by_all(int all) {
-    std::uint32_t before;
-    asm volatile("atom.acq_rel.cta.shared::cta.inc.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "r"(shared_address(this)), "r"(all - 1)
-                 : "memory");
-    return static_cast<int>(before) == all - 1;
-  }
 };
 
 /// Barriers are there for TMA.
