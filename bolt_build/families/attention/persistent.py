@@ -132,7 +132,7 @@ class PersistentTile:
         return min(_COMPUTING, (launched * (self.groups + 1) - kept) // self.groups // 8 * 8)
 
     def shared_bytes(self, shape: Shape, gpu: Gpu) -> int:
-        """Queries of two tiles where there is room for them, else of one, and `stages` steps of keys and values:
+        """Queries of two tiles where there is room for them, else of one, results where there is, and `stages` steps of keys and values:
         `Persistent` of persistent_block.h."""
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
         queries = self.groups * aligned(_ROWS * 2 * deep, 1024)
@@ -142,7 +142,10 @@ class PersistentTile:
         if shape.of_keys:
             steps += self.stages * aligned(4 * self.keys + 4) + 16
         tiles = 2 if 2 * queries + steps + _BARRIERS <= self._most(gpu) else 1
-        return tiles * queries + steps + 8 * (2 * tiles * self.groups + 4 * self.stages)
+        results = 4 * self.groups * aligned(32 * wide, 1024)
+        held = tiles * queries + steps
+        held += results if held + results + _BARRIERS <= self._most(gpu) else 0
+        return held + 8 * (2 * tiles * self.groups + 4 * self.stages)
 
     def _most(self, gpu: Gpu) -> int:
         """Bytes that one of its blocks may have: the system takes 1 KiB of each."""

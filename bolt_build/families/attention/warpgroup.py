@@ -94,7 +94,7 @@ class WarpgroupTile:
     def shared_bytes(self, shape: Shape) -> int:
         """Queries, and `stages` steps of keys and values: `Warpgroups` of warpgroup_kernel.h."""
         deep, wide = shape.of_heads
-        queries = aligned(_ROWS * 2 * max(deep, wide + 8), 1024)
+        queries = aligned(_ROWS * 2 * max(deep, wide), 1024)
         step = aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
         mask = _ROWS * (self.keys + 8) * shape.mask_size if shape.staged else 0
         return self.groups * (queries + mask) + self.stages * step + 24 * (1 + self.stages)

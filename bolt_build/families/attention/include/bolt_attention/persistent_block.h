@@ -6,6 +6,7 @@
 #include <algorithm>
 #include "bolt_attention/kept_scores.h"
 #include "bolt_attention/key_masks.h"
+#include "bolt_attention/leaving_results.h"
 #include "bolt_attention/persistent_tiles.h"
 #include "bolt_attention/queue.h"
 #include "bolt_attention/tied.h"
@@ -54,11 +55,15 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   /// Two tiles' queries have room beside each other where keys and values leave it: those of the next are copied ahead.
   static constexpr int room = 228 * 1024 / blocks - 1024, loop_bytes = stages * (k_bytes + v_bytes) + mask_bytes;
   static constexpr int q_stages = 2 * groups * q_bytes + loop_bytes + 512 <= room ? 2 : 1;
+  /// Where there is room for results too, they leave through it.
+  static constexpr int y_bytes = up(leaving_bytes(parts_v, width_v)), y_all = 4 * groups * y_bytes;
+  static constexpr bool leaves = q_stages * groups * q_bytes + loop_bytes + y_all + 512 <= room;
+  static constexpr int held_bytes = q_stages * groups * q_bytes + loop_bytes + (leaves ? y_all : 0);
 
   struct Barriers {
     Barrier q_full[q_stages][groups], q_free[q_stages][groups], k_full[stages], k_free[stages], v_full[stages], v_free[stages];
   };
-  static constexpr int shared_bytes = q_stages * groups * q_bytes + loop_bytes + sizeof(Barriers);
+  static constexpr int shared_bytes = held_bytes + sizeof(Barriers);
 
   using Work = PersistentWork<rows, keys, Seen>;
   using Scores = float[scores][4];
@@ -71,9 +76,11 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     return windowed<Seen> ? end_of<Seen>(a, end - 1) : end;
   }
 
-  static __device__ unsigned char* mask_memory(unsigned char* memory) {
+  /// Results lie behind keys and values, which begin with whole kilobytes, and masks behind them.
+  static __device__ unsigned char* y_memory(unsigned char* memory) {
     return memory + q_stages * groups * q_bytes + stages * (k_bytes + v_bytes);
   }
+  static __device__ unsigned char* mask_memory(unsigned char* memory) { return y_memory(memory) + (leaves ? y_all : 0); }
   static __device__ Masks& masks_of(unsigned char* memory) { return *reinterpret_cast<Masks*>(mask_memory(memory)); }
 
   /// One thread asks for the queries, keys and values of all tiles.
@@ -351,24 +358,33 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       }
       float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
       tie<Mask, Element, columns>(a, work.image, work.head, query, two_rows, result, share);
-      times(result, share);
-      Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
-      store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
+      if constexpr (leaves) {
+        await_leaving();
+        if (first_row + 16 * (warp % 4) < a.queries)
+          leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(y_memory(memory) + warp * y_bytes),
+                                                   first_row + 16 * (warp % 4), work.head, work.image);
+      } else {
+        times(result, share);
+        Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
+        store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
+      }
       leave_rest();
     });
     // The first turn of all is ended by nobody.
     if (group == 0) await_turn<groups, turns>(group);
+    if constexpr (leaves) await_leaving();
   }
 
   static __device__ void compute(const PersistentArguments& p, const Arguments& a) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    Barriers& barriers = *reinterpret_cast<Barriers*>(memory + q_stages * groups * q_bytes + loop_bytes);
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory + held_bytes);
     // The same in all threads of a warp, which the compiler does not see.
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
     if (threadIdx.x == 0) {
       prefetch(p.q);
       prefetch(p.k);
       prefetch(p.v);
+      prefetch(p.y);
       if constexpr (by_rows) prefetch(p.mask);
       for (int stage = 0; stage < q_stages; ++stage)
         for (int group = 0; group < groups; ++group) {

@@ -36,6 +36,7 @@ void launch(PersistentTile<depth, columns, groups, keys, stages, ahead, turns, b
       divided(a, tiles, depth + columns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
       boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys),
+      boxes(a.y, a.y_rows, columns, a.queries, a.heads, a.batch, Kernel::width_v, 16),
       Kernel::by_rows ? pieces(a, keys) : CUtensorMap{}, static_cast<int>(tiles), static_cast<int>(count), shift % resident};
   queue(persistent_kernel<Tile, Mask>, resident, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
 }

@@ -13,7 +13,7 @@ namespace bolt::attention {
 /// images; and how many tiles a block goes on by from round to round.
 struct PersistentArguments {
   Arguments a;
-  CUtensorMap q, k, v, mask;
+  CUtensorMap q, k, v, y, mask;
   int tiles, all, shift;
 };
 

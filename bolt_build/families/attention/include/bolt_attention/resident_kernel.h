@@ -4,19 +4,24 @@
 
 #include <algorithm>
 
-#include "bolt_attention/kept_scores.h"
+#include "bolt_attention/leaving_results.h"
+#include "bolt_attention/persistent_tiles.h"
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
 #include "bolt_attention/tied.h"
 #include "bolt_attention/warpgroup.h"
 
+#ifndef BOLT_TURNS
+#define BOLT_TURNS true
+#define BOLT_HALVES true
+#endif
 namespace bolt::attention {
 
 /// A kernel's arguments, with TMA's views; how many tiles a head has; and how many each block has, the first `rest` of them
 /// one more.
 struct ResidentArguments {
   Arguments a;
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v, y;
   int tiles, each, rest;
 };
 
@@ -36,12 +41,17 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
   static constexpr int q_bytes = up(q_boxes), k_bytes = up(k_boxes), v_bytes = up(v_boxes);
   /// Queries of a warpgroup's tile, and of its next.
   static constexpr int q_stages = 2;
+  /// Results of a warp.
+  static constexpr int y_bytes = up(leaving_bytes(parts_v, width_v));
 
   struct Barriers {
     Barrier q_full[groups][q_stages], k_full[stages], v_full[stages];
     Leavers q_free[groups][q_stages], free[stages];
   };
-  static constexpr int shared_bytes = groups * q_stages * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
+  static constexpr int shared_bytes = groups * (q_stages * q_bytes + 4 * y_bytes) + stages * (k_bytes + v_bytes) + sizeof(Barriers);
+
+  /// Parts of the keys whose powers are multiplied while those of the next are computed.
+  static constexpr int halves = BOLT_HALVES && steps >= 6 ? 2 : 1;
 
   using Scores = float[scores][4];
   using Results = float[results][4];
@@ -67,7 +77,8 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
   static __device__ void compute(const ResidentArguments& p, const Arguments& a, Seen*) {
     using Mask = MaskIn<Seen>;
     extern __shared__ __align__(1024) unsigned char memory[];
-    unsigned char* const k_memory = memory + groups * q_stages * q_bytes;
+    unsigned char* const y_memory = memory + groups * q_stages * q_bytes;
+    unsigned char* const k_memory = y_memory + 4 * groups * y_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
     Barriers& barriers = *reinterpret_cast<Barriers*>(v_memory + stages * v_bytes);
 
@@ -83,6 +94,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       prefetch(p.q);
       prefetch(p.k);
       prefetch(p.v);
+      prefetch(p.y);
       for (int g = 0; g < groups; ++g)
         for (int stage = 0; stage < q_stages; ++stage) {
           barriers.q_full[g][stage].init(1);
@@ -191,9 +203,9 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       __syncwarp();
 
       TwoRows two_rows;
+      float less[2] = {}, share[2] = {};
       if (!idle) {
         if (!std::is_same_v<Mask, Prepared> && hides<Seen>(a, first_row, 64, 0, keys)) hide_behind<Seen>(a, query, score);
-        float less[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           float most[2] = {score[0][2 * r], score[0][2 * r + 1]};
@@ -204,41 +216,52 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
           two_rows.most[r] = largest_of_row(larger(most[0], most[1]), larger);
           less[r] = subtracted(two_rows.most[r]) * a.scale;
         }
-        float sum[2][2] = {};
-#pragma unroll
-        for (int j = 0; j < scores; ++j)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            score[j][i] = power_of_two(fmaf(score[j][i], a.scale, -less[i / 2]));
-            sum[i / 2][i % 2] += score[j][i];
-          }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) two_rows.sum[r] = sum[r][0] + sum[r][1];
       }
-#pragma unroll
-      for (int step = 0; step < steps; ++step) left_factor<Element>(score, step, power[step]);
-
+      // Warpgroups compute powers one after the other: together all of them would, and then all would multiply.
+      if (BOLT_TURNS && tile > first) await_turn<groups, true>(group);
       barriers.v_full[stage].wait(parity);
       hold(result);
-      hold(power);
-      begin_products();
 #pragma unroll
-      for (int step = 0; step < steps; ++step)
-        multiply_values<wide, width_v, Element>(power[step], v.at(stage * (v_bytes / 16) + step * 16 * width_v / 8),
-                                                keys * width_v * 2, step == 0, result[0]);
-      commit_products();
-      hold(result);
-      hold(power);
+      for (int part = 0; part < halves; ++part) {
+        constexpr int each = (steps + halves - 1) / halves;
+        if (!idle) {
+          float sum[2][2] = {};
+#pragma unroll
+          for (int j = 2 * each * part; j < 2 * each * (part + 1) && j < scores; ++j)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              score[j][i] = power_of_two(fmaf(score[j][i], a.scale, -less[i / 2]));
+              sum[i / 2][i % 2] += score[j][i];
+            }
+#pragma unroll
+          for (int r = 0; r < 2; ++r) two_rows.sum[r] += sum[r][0] + sum[r][1];
+        }
+#pragma unroll
+        for (int step = each * part; step < each * (part + 1) && step < steps; ++step) left_factor<Element>(score, step, power[step]);
+        hold(power);
+        if (BOLT_TURNS && part == halves - 1 && tile + 1 < last) end_turn<groups, true>(group);
+        begin_products();
+#pragma unroll
+        for (int step = each * part; step < each * (part + 1) && step < steps; ++step)
+          multiply_values<wide, width_v, Element>(power[step], v.at(stage * (v_bytes / 16) + step * 16 * width_v / 8),
+                                                  keys * width_v * 2, step == 0, result[0]);
+        commit_products();
+      }
+      if (!idle) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) share[r] = share_of(sum_of_row(two_rows.sum[r]), a.safe);
+      }
+      await_leaving();
       await_products<0>();
       hold(result);
+      hold(power);
       leave_until(head_of(tile + groups));
       if (idle) continue;
-      float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
       tie<Mask, Element, columns>(a, image, head, query, two_rows, result, share);
-      times(result, share);
-      Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
-      store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
+      leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(y_memory + warp * y_bytes),
+                                               first_row + 16 * (warp % 4), head, image);
     }
+    await_leaving();
   }
 };
 
@@ -264,7 +287,8 @@ void launch(ResidentTile<depth, columns, groups, keys, stages, blocks, access, E
   const ResidentArguments p{
       divided(a, tiles), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, Kernel::rows),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
-      boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys), static_cast<int>(tiles),
+      boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys),
+      boxes(a.y, a.y_rows, columns, a.queries, a.heads, a.batch, Kernel::width_v, 16), static_cast<int>(tiles),
       static_cast<int>(count / resident), static_cast<int>(count % resident)};
   queue(resident_kernel<Tile, Mask>, resident, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
 }

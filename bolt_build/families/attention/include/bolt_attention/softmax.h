@@ -69,8 +69,13 @@ __device__ inline float sum_of_row(float x) {
 /// zero and not NaN.
 __device__ inline float subtracted(float most) { return most == -INFINITY ? 0.0f : most; }
 
-/// What a row is divided by, inverted. Of a row of hidden keys the sum is zero and so are its products.
-__device__ inline float share_of(float sum, bool safe) { return safe && sum == 0.0f ? 0.0f : 1.0f / sum; }
+/// What a row is divided by, inverted: within a unit in the last place. Of a row of hidden keys the sum is zero and so are
+/// its products.
+__device__ inline float share_of(float sum, bool safe) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(sum));
+  return safe && sum == 0.0f ? 0.0f : inverse;
+}
 
 /// What a kernel computes where some keys may be padding: without a mask, over as many keys as there are.
 __device__ inline Arguments counted(const Arguments& a) {

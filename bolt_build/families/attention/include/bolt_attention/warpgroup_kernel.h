@@ -3,6 +3,7 @@
 // it does both itself (Shah and others: FlashAttention-3, 2024, without its producer warps).
 #pragma once
 
+#include "bolt_attention/leaving_results.h"
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
 #include "bolt_attention/tied.h"
@@ -13,7 +14,7 @@ namespace bolt::attention {
 /// A kernel's arguments, with TMA's views.
 struct WarpgroupArguments {
   Arguments a;
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v, y;
 };
 
 template <typename Tile>
@@ -32,8 +33,7 @@ struct Warpgroups<
   static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   /// Of a warpgroup: its queries, then its results.
-  static constexpr int pitch_y = wide + 8;
-  static constexpr int q_bytes = up(64 * 2 * (deep > pitch_y ? deep : pitch_y));
+  static constexpr int q_bytes = up(64 * 2 * (deep > wide ? deep : wide));
   static constexpr int k_bytes = up(keys * deep * 2), v_bytes = up(keys * wide * 2);
 
   struct Barriers {
@@ -100,6 +100,7 @@ struct Warpgroups<
       prefetch(p.q);
       prefetch(p.k);
       prefetch(p.v);
+      prefetch(p.y);
       barriers.q.init(1);
       for (int stage = 0; stage < stages; ++stage) {
         barriers.k_full[stage].init(1);
@@ -309,11 +310,13 @@ struct Warpgroups<
     }
     float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
     tie<Mask, Element, columns>(a, barriers.image, barriers.head, query, two_rows, result, share);
-    times(result, share);
     // All warps of the warpgroup have used its queries.
     together(group);
-    Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + barriers.image * a.y_rows.image + barriers.head * columns;
-    store_rows<Element, columns, access, pitch_y>(a, result, q_part(group) + warp % 4 * 16 * pitch_y, y, first_row + 16 * warp);
+    if (idle) return;
+    unsigned char* const own = reinterpret_cast<unsigned char*>(q_part(group)) + warp % 4 * leaving_bytes(parts_v, width_v);
+    leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(own), first_row + 16 * warp, barriers.head,
+                                             barriers.image);
+    await_leaving();
   }
 };
 
@@ -339,7 +342,8 @@ void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, bl
   const WarpgroupArguments p{
       divided(a, tiles, depth + columns), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
-      boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys)};
+      boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys),
+      boxes(a.y, a.y_rows, columns, a.queries, a.heads, a.batch, Kernel::width_v, 16)};
   queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::template shared_bytes<MaskIn<Mask>>, p, a.overlap, stream);
 }
 
