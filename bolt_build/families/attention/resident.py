@@ -64,9 +64,9 @@ class ResidentTile:
         return min(255, registers_beside(self.groups, self.blocks))
 
     def shared_bytes(self, shape: Shape) -> int:
-        """Queries of two tiles and results of one for each warpgroup, and `stages` heads: `Resident` of resident_kernel.h."""
+        """Queries, or results, of two tiles for each warpgroup, and `stages` heads: `Resident` of resident_kernel.h."""
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
-        queries = 2 * self.groups * aligned(2 * _ROWS * deep, 1024) + 4 * self.groups * aligned(32 * wide, 1024)
+        queries = 2 * self.groups * max(aligned(2 * _ROWS * deep, 1024), 4 * aligned(32 * wide, 1024))
         heads = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))
         return queries + heads + 8 * (2 * self.groups + 2 * self.stages) + 4 * (2 * self.groups + self.stages)
 

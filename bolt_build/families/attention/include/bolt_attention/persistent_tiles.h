@@ -17,6 +17,15 @@ struct PersistentArguments {
   int tiles, all, shift;
 };
 
+/// Waits for the four warps of a warpgroup. Barriers are named by constants, because all that there are count otherwise.
+template <int groups>
+__device__ inline void together(int group) {
+  if (group == 0) asm volatile("bar.sync 8, 128;" ::: "memory");
+  if (groups > 1 && group == 1) asm volatile("bar.sync 9, 128;" ::: "memory");
+  if (groups > 2 && group == 2) asm volatile("bar.sync 10, 128;" ::: "memory");
+  if (groups > 3 && group == 3) asm volatile("bar.sync 11, 128;" ::: "memory");
+}
+
 /// Waits until it is the warpgroup's turn to begin products; and ends its turn.
 template <int groups, bool turns>
 __device__ inline void await_turn(int group) {

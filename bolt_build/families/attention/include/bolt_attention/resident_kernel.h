@@ -38,17 +38,17 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
   static_assert(depth % 8 == 0 && columns % 8 == 0 && access == 8 && keys % 16 == 0 && keys <= 256);
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2, q_boxes = rows * parts * width * 2;
-  static constexpr int q_bytes = up(q_boxes), k_bytes = up(k_boxes), v_bytes = up(v_boxes);
+  static constexpr int k_bytes = up(k_boxes), v_bytes = up(v_boxes);
   /// Queries of a warpgroup's tile, and of its next.
   static constexpr int q_stages = 2;
-  /// Results of a warp.
-  static constexpr int y_bytes = up(leaving_bytes(parts_v, width_v));
+  /// Results of a warp. They leave through where the queries of their tile were.
+  static constexpr int y_bytes = up(leaving_bytes(parts_v, width_v)), q_bytes = std::max(up(q_boxes), 4 * y_bytes);
 
   struct Barriers {
     Barrier q_full[groups][q_stages], k_full[stages], v_full[stages];
     Leavers q_free[groups][q_stages], free[stages];
   };
-  static constexpr int shared_bytes = groups * (q_stages * q_bytes + 4 * y_bytes) + stages * (k_bytes + v_bytes) + sizeof(Barriers);
+  static constexpr int shared_bytes = groups * q_stages * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
 
   /// Parts of the keys whose powers are multiplied while those of the next are computed.
   static constexpr int halves = BOLT_HALVES && steps >= 6 ? 2 : 1;
@@ -77,8 +77,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
   static __device__ void compute(const ResidentArguments& p, const Arguments& a, Seen*) {
     using Mask = MaskIn<Seen>;
     extern __shared__ __align__(1024) unsigned char memory[];
-    unsigned char* const y_memory = memory + groups * q_stages * q_bytes;
-    unsigned char* const k_memory = y_memory + 4 * groups * y_bytes;
+    unsigned char* const k_memory = memory + groups * q_stages * q_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
     Barriers& barriers = *reinterpret_cast<Barriers*>(v_memory + stages * v_bytes);
 
@@ -199,8 +198,6 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       hold(score);
       await_products<0>();
       hold(score);
-      if (lane == 0 && barriers.q_free[group][n % q_stages].last(4)) load_queries(group, n + q_stages);
-      __syncwarp();
 
       TwoRows two_rows;
       float less[2] = {}, share[2] = {};
@@ -218,7 +215,12 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
         }
       }
       // Warpgroups compute powers one after the other: together all of them would, and then all would multiply.
-      if (BOLT_TURNS && tile > first) await_turn<groups, true>(group);
+      // All warps of the warpgroup have used its queries then.
+      if (BOLT_TURNS && tile > first) {
+        await_turn<groups, true>(group);
+      } else {
+        together<groups>(group);
+      }
       barriers.v_full[stage].wait(parity);
       hold(result);
 #pragma unroll
@@ -251,14 +253,17 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
 #pragma unroll
         for (int r = 0; r < 2; ++r) share[r] = share_of(sum_of_row(two_rows.sum[r]), a.safe);
       }
+      // Results of the tile in front were read: their place is that of the next tile's queries.
       await_leaving();
+      if (n > 0 && lane == 0 && barriers.q_free[group][(n - 1) % q_stages].last(4)) load_queries(group, n + 1);
+      __syncwarp();
       await_products<0>();
       hold(result);
       hold(power);
       leave_until(head_of(tile + groups));
       if (idle) continue;
       tie<Mask, Element, columns>(a, image, head, query, two_rows, result, share);
-      leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(y_memory + warp * y_bytes),
+      leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(memory + (group * q_stages + n % q_stages) * q_bytes + warp % 4 * y_bytes),
                                                first_row + 16 * (warp % 4), head, image);
     }
     await_leaving();
