@@ -88,6 +88,22 @@ def mean_behind(graph: Graph, first: Node) -> NodeChain | None:
     return NodeChain(first, mean, obstacle)
 
 
+def image_norm_behind(graph: Graph, first: Node) -> NodeChain | None:
+    """The normalisation of the images that a convolution leaves, of each channel or of groups of them; None where there
+    is none."""
+    (between,) = first.outputs
+    rank = graph.type(between).rank
+    axes = (tuple(range(1, rank)), tuple(range(2, rank)))
+    if not isinstance(first.op, Conv):
+        return None
+    readers = (each for each in graph.consumers(between) if isinstance(each.op, Norm) and each.op.axes in axes)
+    norm = next((each for each in readers if each.inputs[0] == between), None)
+    if norm is None:
+        return None
+    twice = norm.inputs.count(between) > 1
+    return NodeChain(first, norm, "the normalisation reads what lies between twice" if twice else None)
+
+
 def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     """The matrix product whose rows `norm` normalises; None where it is no such normalisation, or no product reads what
     it leaves as its left factor."""

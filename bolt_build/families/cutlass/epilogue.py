@@ -129,6 +129,10 @@ class EpilogueCode:
         how = boolean(keeps)
         return EpilogueCode(f"{_SPACE}::WithMeans<{self.type}, {how}>", f"{_SPACE}::with_means<{how}>({self.value})")
 
+    def with_moments(self) -> EpilogueCode:
+        """The same whose results' mean and squares over images are left beside them."""
+        return EpilogueCode(f"{_SPACE}::WithMoments<{self.type}>", f"{_SPACE}::with_moments({self.value})")
+
 
 def stages_type(stages: Sequence[EpilogueOp]) -> str:
     """The same of some stages."""

@@ -16,7 +16,14 @@ from bolt_build.families.cutlass.gated import gated_product, problem_of_gate
 from bolt_build.families.cutlass.kinds.kind import FAMILY
 from bolt_build.families.cutlass.node_problems import alone, in_rows, pitched, pitched_chain, problems_of
 from bolt_build.families.cutlass.offering import offered, reads_apart
-from bolt_build.graph.chains import NodeChain, activation_beside, chain_from, mean_behind, norm_behind
+from bolt_build.graph.chains import (
+    NodeChain,
+    activation_beside,
+    chain_from,
+    image_norm_behind,
+    mean_behind,
+    norm_behind,
+)
 from bolt_build.graph.gates import gated_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
@@ -52,6 +59,7 @@ def around(graph: Graph, node: Node, product: KernelProblem, target: Target, pre
         _with_gate(graph, node, target, precision),
         _with_numbers_of_images(graph, node, product, target, precision),
         _with_means(graph, node, product, target, precision),
+        _with_image_norm(graph, node, product, target, precision),
         _with_activation_beside(graph, node, product, target, precision),
     )
     return tuple(each for some, _ in found for each in some), tuple(each for _, why in found for each in why)
@@ -85,6 +93,22 @@ def _with_means(graph: Graph, node: Node, conv: KernelProblem, target: Target, p
     problem = averaged(conv, last) if stays else chained(conv, last)
     outputs, rows = (*(node.outputs if stays else ()), *mean.outputs), (0,) if stays else ()
     return _one_kernel(chain.region, ProposedStep(problem, node.inputs, outputs, pitched=rows), (conv, last), target)
+
+
+def _with_image_norm(graph: Graph, node: Node, conv: KernelProblem, target: Target, precision: DType) -> Proposed:
+    """The convolution and the normalisation of its images. What is normalised is stored as well where others read
+    it."""
+    chain = image_norm_behind(graph, node)
+    if chain is None:
+        return (), ()
+    if chain.obstacle is not None:
+        return _kept_apart(chain.region, chain.obstacle)
+    norm, stays = chain.second, _is_stored(graph, node)
+    second = alone(graph, norm, target, precision)
+    problem = kept(conv, second) if stays else chained(conv, second)
+    outputs, rows = (*(node.outputs if stays else ()), *norm.outputs), (0, 1) if stays else (0,)
+    step = ProposedStep(problem, (*node.inputs, *norm.inputs[1:]), outputs, pitched=rows)
+    return _one_kernel(chain.region, step, (conv, second), target)
 
 
 def _with_gate(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:

@@ -7,6 +7,7 @@ import functools
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.cutlass.kinds import (
     band,
+    normed_images,
     resident,
     resident_chain,
     rolling,
@@ -65,6 +66,7 @@ KINDS: tuple[Kind, ...] = (
     Volumes(),
     *wgmma_means.kinds(keeps=True),
     *wgmma_means.kinds(keeps=False),
+    *normed_images.kinds(),
     Shuffled(),
     KeptActivation(),
 )

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "bolt_cutlass/box_means.h"
+#include "bolt_cutlass/box_moments.h"
 #include "bolt_cutlass/image_numbers.h"
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
@@ -32,7 +33,8 @@ template <typename Sums>
 inline constexpr bool wants_bias = true;
 
 /// y = epilogue(sums + bias, residual), stored as `Element`. Sub-tiles go through shared memory to TMA, and the
-/// residual comes the same way. `Rows` says where those of a tile lie in both. Stages WithMeans leave means of images too.
+/// residual comes the same way. `Rows` says where those of a tile lie in both. Stages WithMeans leave means of images too,
+/// and those WithMoments their mean and squares.
 template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2,
           typename Element = portable::f16, typename Rows = DenseRows>
 struct TileStore
@@ -52,6 +54,8 @@ struct TileStore
   static constexpr int width = Boxes::width, warpgroups = Boxes::together;
   static constexpr int down = m / (64 * warpgroups), across = n / width, box = 64 * width;
   static_assert(m % (64 * warpgroups) == 0 && n % width == 0);
+  /// Rows of a part whose moments are left: those of a warpgroup's boxes, where they follow each other.
+  static constexpr int granule = warpgroups == 1 ? m : 64;
   /// Whether the residual of two tiles, if any, has room at once.
   static constexpr bool holds_two_tiles = !reads_residual || Boxes::loaded >= 2 * down * across;
 
@@ -86,6 +90,7 @@ struct TileStore
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
     if constexpr (leaves_means<Stages>) require_images(a.stages.means, m, warpgroups > 1);
+    if constexpr (leaves_moments<Stages>) require_granule(a.stages.moments, granule);
     const cute::TmaDescriptor y = keeps ? a.rows.template view<width>(a.y, rows, columns, a.y_row) : cute::TmaDescriptor{};
     return {y, reads_residual ? a.rows.template view<width>(a.residual, rows, columns, a.residual_row) : y, a.bias, a.stages,
             static_cast<std::uint32_t>(warpgroups * box * sizeof(Half)), a.rows};
@@ -185,6 +190,7 @@ struct TileStore
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       [[maybe_unused]] float2 open = make_float2(0.0f, 0.0f);
+      [[maybe_unused]] OpenMoments started;
       [[maybe_unused]] std::uint32_t numbers[reads_images<Stages> ? width / 8 : 1][2] = {};
       float2 loaded[width / 8];
       const int first = channel + j * width + fragment.column();
@@ -230,6 +236,9 @@ struct TileStore
           means_of(problem).template add_box<width>(place, thread % 128, row + i * warpgroups * 64, end, open);
         else if constexpr (leaves_means<Stages>)
           means_of(problem).template average_box<width>(place, thread % 128, row + i * 64, column + j * width, end, open);
+        else if constexpr (leaves_moments<Stages>)
+          moments_of(problem).template add_box<width>(place, thread % 128, row + i * warpgroups * 64, column + j * width,
+                                                      warpgroups > 1 || i + 1 == down, started);
       }
       if constexpr (leaves_means<Stages> && warpgroups > 1) {
         const int team = own / warpgroups;
@@ -298,6 +307,11 @@ struct TileStore
   template <typename Problem>
   CUTLASS_DEVICE BoxMeans<Element, Rows> means_of(const Problem& problem) const {
     return {params_.stages.means, params_.rows, cute::get<0>(problem), cute::get<1>(problem)};
+  }
+
+  template <typename Problem>
+  CUTLASS_DEVICE BoxMoments<Element, Rows> moments_of(const Problem& problem) const {
+    return {params_.stages.moments, params_.rows, cute::get<0>(problem), cute::get<1>(problem)};
   }
 
   const Params& params_;

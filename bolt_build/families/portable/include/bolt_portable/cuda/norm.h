@@ -5,6 +5,7 @@
 
 #include "bolt_portable/cuda/join_images.h"
 #include "bolt_portable/cuda/norm_ahead.h"
+#include "bolt_portable/cuda/norm_applied.h"
 #include "bolt_portable/cuda/norm_batches.h"
 #include "bolt_portable/cuda/norm_both.h"
 #include "bolt_portable/cuda/norm_columns.h"

@@ -1,0 +1,145 @@
+"""Kernels on Hopper for a convolution and the normalisation of its images: those of `wgmma.py` and `band.py` leave mean
+and squares of parts of images beside what they store, and one pass behind them normalises that in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
+from bolt_build.families.common.chains import parts
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.cutlass.epilogue import EpilogueCode, residual
+from bolt_build.families.cutlass.groups import has_groups
+from bolt_build.families.cutlass.image_norm import Applied, refuse
+from bolt_build.families.cutlass.kinds.kind import SPACE, Offers
+from bolt_build.families.cutlass.kinds.moment_tiles import (
+    MOMENT_BAND_TILES,
+    MOMENT_TILES,
+    MomentBandTile,
+    MomentWgmmaTile,
+)
+from bolt_build.families.cutlass.one_product import Kernel, ProductKind, ProductTile
+from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
+from bolt_build.families.cutlass.products import product_of, refuse_problem
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Target
+
+_MOMENTS = 8
+"""Bytes of mean and squares of a channel."""
+
+
+class MomentTile(ProductTile, Protocol):
+    """A tile of kernels for products with moments."""
+
+    @property
+    def granule(self) -> int:
+        """Rows of a part."""
+        ...
+
+    def image_rows(self, product: Product) -> tuple[int, int]:
+        """Of an image, and of all."""
+        ...
+
+
+T = TypeVar("T", bound=MomentTile)
+
+
+@dataclass(frozen=True)
+class NormedImages(ProductKind[T]):
+    """A kind of convolutions whose images are normalised. What is normalised is stored as well where others read it."""
+
+    def serves(self, problem: KernelProblem) -> bool:
+        first, *behind = problem.op.sequence
+        if not isinstance(first.op, Conv) or len(behind) != 1 or not isinstance(behind[0].op, Norm):
+            return False
+        return not has_groups(parts(problem)[0])
+
+    def refuse_problem(self, problem: KernelProblem) -> str | None:
+        first, norm = parts(problem)
+        (y,) = first.outputs
+        if (reason := refuse_problem(first) or refuse(norm)) is not None:
+            return reason
+        if (product := product_of(first)).n != y.row:
+            return Reason("a row of the product is {} pixels of an image", product.n // y.row)
+        return None
+
+    def product(self, problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
+        first = parts(problem)[0]
+        return replace(super().product(first, loads), images=first.outputs[0].shape[0])
+
+    def work(self, problem: KernelProblem, product: Product) -> Work:
+        return super().work(parts(problem)[0], product)
+
+    def offers(self, problem: KernelProblem, target: Target) -> Offers:
+        found = super().offers(problem, target)
+        added = tuple(
+            replace(each, seconds=each.seconds + self._behind(problem, each.candidate, target)) for each in found.found
+        )
+        return replace(found, found=added)
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return super().predict(problem, candidate, target) + self._behind(problem, candidate, target)
+
+    def _behind(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        """Seconds of the pass behind the convolution."""
+        norm, tile = parts(problem)[1], self.kernel_of(candidate).tile
+        rows, _ = tile.image_rows(self.product(problem))
+        return Applied.of(norm, target).seconds(norm, (rows + tile.granule - 2) // tile.granule + 1, target)
+
+    def epilogue(self, problem: KernelProblem, kernel: Kernel[T]) -> EpilogueCode:
+        return super().epilogue(problem, kernel).with_moments()
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        first, norm = parts(problem)
+        conv = super().expense(first, candidate)
+        return replace(conv, nbytes=conv.nbytes + norm.nbytes, flops=conv.flops + norm.flops)
+
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        return super().reads_apart(parts(problem)[0])
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        first, norm = parts(problem)
+        conv, tile = super().emit(first, candidate, target, at), self.kernel_of(candidate).tile
+        product, applied = self.product(problem), Applied.of(norm, target)
+        positions, rows = tile.image_rows(product)
+        moments = struct(
+            "bolt::portable::ImageMoments", images=applied.images, positions=positions, rows=rows, granule=tile.granule,
+            channels=applied.channels,
+        )  # fmt: skip
+        behind, constants = _behind(first, norm, at)
+        x, added = op_operands(first)[0], residual(first)
+        other = "nullptr" if added is None else at.inputs[added]
+        call = (
+            f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]}, "
+            f"[&](const bolt::portable::ImageMoments& moments, void* joined) {{ {applied.text(norm, behind)} }});"
+        )
+        arguments = f"{moments}, {{{', '.join(constants)}}}, {conv.member_arguments}"
+        return StepCode(("bolt_cutlass/normed_images.h",), f"{SPACE}::NormsImages<{conv.member_type}>", arguments, call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        return super().unit(parts(problem)[0], candidate, target)
+
+
+def _behind(first: KernelProblem, norm: KernelProblem, at: StepExpressions) -> tuple[StepExpressions, tuple[str, ...]]:
+    """Expressions of the pass, which reads what the convolution left, and the constants that the plan keeps for it."""
+    begin, inputs, constants = len(first.inputs), [at.outputs[0]], list[str]()
+    for index, operand in enumerate(norm.inputs[1:], begin):
+        if operand.constant:
+            expression = at.prepare_inputs[index]
+            inputs.append(f"kernel.constant({len(constants)})")
+            constants.append(f'bolt::portable::PassedConstant{{{expression}, "{expression}", {operand.nbytes}}}')
+        else:
+            inputs.append(at.inputs[index])
+    pitches = (at.pitch(0), *(at.input_pitch(begin + index) for index in range(len(norm.inputs) - 1)))
+    last = len(at.outputs) - 1
+    expressions = StepExpressions(tuple(inputs), at.outputs[-1:], (None,) * len(inputs), (at.pitch(last),), pitches)
+    return expressions, tuple(constants)
+
+
+def kinds() -> tuple[NormedImages[MomentWgmmaTile], NormedImages[MomentBandTile]]:
+    """Those of implicit GEMM, and those of bands."""
+    return NormedImages(MOMENT_TILES, MomentWgmmaTile.read), NormedImages(MOMENT_BAND_TILES, MomentBandTile.read)
