@@ -1,5 +1,6 @@
-"""Convolutions on WGMMA whose images are normalised behind them, as they are tried on a GPU: 1x1 ones, windows and bands;
-every schedule; images of many tiles and several of one; channels and groups; what is normalised stored too, or not."""
+"""Convolutions on WGMMA whose images are normalised behind them, as they are tried on a GPU: 1x1 ones, windows, bands,
+weights in registers and sums that roll; every schedule; images of many tiles and several of one; channels and groups;
+what is normalised stored too, or not."""
 
 from __future__ import annotations
 
@@ -19,13 +20,18 @@ from bolt_build.families.base import Candidate, KernelProblem, Operand, Proposed
 from bolt_build.families.common.chains import chained, kept
 from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.moment_tiles import with_moments
+from bolt_build.families.cutlass.kinds.resident import ResidentTile
+from bolt_build.families.cutlass.kinds.rolling import RollingTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.settings import Settings
 from bolt_build.graph.ir import EpilogueOp, Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.norm import Norm
 
-Tile = WgmmaTile | BandTile
+Tile = WgmmaTile | BandTile | ResidentTile | RollingTile
+STRIP = 5
+"""Rows of a strip."""
 LEAKY = (EpilogueOp(Activation("leaky_relu", 0.01)),)
 ADD_BEHIND = (EpilogueOp(Activation("relu")), EpilogueOp(Binary("add"), 3), EpilogueOp(Activation("relu")))
 """A residual behind the normalisation, and activations on both sides of it."""
@@ -34,9 +40,9 @@ ADD_BEHIND = (EpilogueOp(Activation("relu")), EpilogueOp(Binary("add"), 3), Epil
 def step_of(
     layer: Layer, groups: int, *, behind: tuple[EpilogueOp, ...] = (), keeps: bool = False
 ) -> tuple[Layer, ProposedStep]:
-    """The convolution of a layer and the normalisation of its images in one step, and as one layer. `groups` of channels
-    have a statistic each, 0: each channel. A stage `behind` with an operand reads input 3 of the normalisation. With
-    what is normalised if it `keeps` that."""
+    """The convolution of a layer and the normalisation of its images in one step, and as one layer. `groups` of
+    channels have a statistic each, 0: each channel. A stage `behind` with an operand reads input 3 of the
+    normalisation. With what is normalised if it `keeps` that."""
     graph, node = graph_with(layer)
     step = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps[0]
     (y,) = step.problem.outputs
@@ -62,7 +68,12 @@ def normed(
     if not asked([layer]):
         return []
     whole, step = step_of(layer, groups, behind=behind, keeps=keeps)
-    return [Trial(whole, step, Candidate("cutlass", with_moments(tile).parameters)) for tile in tiles]
+    return [Trial(whole, step, _candidate(tile)) for tile in tiles]
+
+
+def _candidate(tile: Tile) -> Candidate:
+    settings = Settings(strip=STRIP).named if isinstance(tile, RollingTile) else ()
+    return Candidate("cutlass", with_moments(tile).parameters, settings)
 
 
 def moment_trials() -> list[Trial]:
@@ -82,5 +93,13 @@ def moment_trials() -> list[Trial]:
                 band_turns(128, 96, cluster=2), band_together(256, 64), band_pairs(256, 64), behind=ADD_BEHIND),
         *normed(conv("moments-bands", (2, 64, 30, 27), 64, (3, 3), epilogue=RESIDUAL), 16, band_turns(128, 64),
                 band_together(256, 64), keeps=True),
+        *normed(conv("moments-resident", (2, 40, 21, 19), 72, (3, 3), epilogue=()), 0, ResidentTile(8, 3, False),
+                ResidentTile(14, 3, True), behind=LEAKY),
+        *normed(conv("moments-resident-8", (3, 16, 30, 33), 64, (3, 3), epilogue=RESIDUAL), 8,
+                ResidentTile(14, 1, False), keeps=True),
+        *normed(conv("moments-rolling", (3, 32, 17, 41), 32, (3, 3), epilogue=()), 0, RollingTile(32, 32, 2),
+                RollingTile(16, 32, 3), RollingTile(64, 32, 2), behind=ADD_BEHIND),
+        *normed(conv("moments-rolling-24", (2, 40, 12, 20), 24, (3, 3), epilogue=RESIDUAL), 3, RollingTile(16, 64, 1),
+                keeps=True),
     ]  # fmt: skip
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 96, between=24) for trial in found[-3:]]

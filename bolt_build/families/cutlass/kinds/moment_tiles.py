@@ -1,39 +1,62 @@
-"""Tiles of `wgmma.py` and `band.py` that leave mean and squares of each image and channel of what they store, of parts
-of the image."""
+"""Tiles of kernels that leave mean and squares of each image and channel of what they store, of parts of images:
+those of `wgmma.py`, `band.py`, `resident.py` and `rolling.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from math import ceil
 from typing import Any
 
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile, Numbering
+from bolt_build.families.cutlass.kinds.resident import RESIDENT_TILES, ResidentTile
+from bolt_build.families.cutlass.kinds.rolling import ROLLING_TILES, RollingTile
 from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
 from bolt_build.families.cutlass.product import Product, Work
+from bolt_build.families.cutlass.settings import Settings
 from bolt_build.targets import Gpu, Target
+
+Tile = WgmmaTile | BandTile | ResidentTile | RollingTile
 
 _MOMENTS: Named = (("sums", "moments"),)
 """How a candidate says that its kernel leaves them."""
-_WORDS = {"moments": "moments"}
-_BOX = 64
-"""Rows of a box, as warpgroups store them."""
+_BOX, _STRIP = 64, 16
+"""Rows of a box, as warpgroups store them, and pixels of a row of a strip that a warp has."""
 _ADDING = 5
 """A guess at the instructions that adding up takes of a result."""
-_SLICES = "slices of the depth leave sums that are no results yet"
 
 
-def _extents(tile: WgmmaTile | BandTile) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Parts:
+    """Of images whose moments are left: an image has so many of all `rows`, as a kernel counts them, and a part is what
+    it has of `granule` of them."""
+
+    positions: int
+    rows: int
+    granule: int
+
+    @property
+    def most(self) -> int:
+        """Parts of an image at most (`ImageMoments::most`)."""
+        return (self.positions + self.granule - 2) // self.granule + 1
+
+
+def _extents(tile: Tile) -> dict[str, Any]:
     """The fields of a tile without moments."""
     return {each.name: getattr(tile, each.name) for each in fields(tile)}
 
 
-def _granule(tile: WgmmaTile | BandTile) -> int:
-    """Rows of a part: of a warpgroup's boxes those that follow each other (`TileStore::granule`)."""
-    return tile.m if tile.warpgroups == 1 else _BOX
+def _read(reader: Reader) -> None:
+    reader.word("sums", {"moments": "moments"})
 
 
 def _work(work: Work) -> Work:
     return replace(work, functions=work.functions + _ADDING)
+
+
+def _granule(tile: WgmmaTile | BandTile) -> int:
+    """Of a warpgroup's boxes those that follow each other (`TileStore::granule`)."""
+    return tile.m if tile.warpgroups == 1 else _BOX
 
 
 @dataclass(frozen=True)
@@ -47,24 +70,14 @@ class MomentWgmmaTile(WgmmaTile):
     @classmethod
     def read(cls, reader: Reader) -> MomentWgmmaTile:
         tile = WgmmaTile.read(reader)
-        reader.word("sums", _WORDS)
-        return _of_wgmma(tile)
+        _read(reader)
+        return cls(**_extents(tile))
 
-    @property
-    def granule(self) -> int:
-        return _granule(self)
-
-    def image_rows(self, product: Product) -> tuple[int, int]:
-        """Of an image, and of all."""
-        return product.m // product.images, product.m
-
-    def refuse(self, gpu: Gpu, product: Product, *, again: bool = False) -> str | None:
-        if self.halved:
-            return "halves of tiles have no whole boxes of rows"
-        return super().refuse(gpu, product, again=again)
+    def parts(self, product: Product, settings: Settings) -> Parts:
+        return Parts(product.m // product.images, product.m, _granule(self))
 
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
-        return _SLICES
+        return "slices of the depth leave sums that are no results yet"
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         return super().seconds(product, _work(work), target)
@@ -84,17 +97,13 @@ class MomentBandTile(BandTile):
     @classmethod
     def read(cls, reader: Reader) -> MomentBandTile:
         tile = BandTile.read(reader)
-        reader.word("sums", _WORDS)
-        return _of_bands(tile)
+        _read(reader)
+        return cls(**_extents(tile))
 
-    @property
-    def granule(self) -> int:
-        return _granule(self)
-
-    def image_rows(self, product: Product) -> tuple[int, int]:
-        """With those that are no pixels."""
+    def parts(self, product: Product, settings: Settings) -> Parts:
+        """Of numbered positions, some of which are no pixels."""
         numbered = Numbering.of(product)
-        return numbered.image, numbered.positions
+        return Parts(numbered.image, numbered.positions, _granule(self))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         return super().seconds(product, _work(work), target)
@@ -103,18 +112,69 @@ class MomentBandTile(BandTile):
         return f"{super().__str__()}, with moments of images"
 
 
-def _of_wgmma(tile: WgmmaTile) -> MomentWgmmaTile:
-    return MomentWgmmaTile(**_extents(tile))
+@dataclass(frozen=True)
+class MomentResidentTile(ResidentTile):
+    """The same of weights in registers: a tile is a part of one image."""
+
+    @property
+    def parameters(self) -> Named:
+        return (*super().parameters, *_MOMENTS)
+
+    @classmethod
+    def read(cls, reader: Reader) -> MomentResidentTile:
+        tile = ResidentTile.read(reader)
+        _read(reader)
+        return cls(**_extents(tile))
+
+    def parts(self, product: Product, settings: Settings) -> Parts:
+        return Parts(self.tiles(product) // product.images, self.tiles(product), 1)
+
+    def seconds(self, product: Product, work: Work, target: Target) -> float:
+        return super().seconds(product, _work(work), target)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, with moments of images"
 
 
-def _of_bands(tile: BandTile) -> MomentBandTile:
-    return MomentBandTile(**_extents(tile))
+@dataclass(frozen=True)
+class MomentRollingTile(RollingTile):
+    """The same of sums that roll: a warp's pixels of a strip are a part."""
+
+    @property
+    def parameters(self) -> Named:
+        return (*super().parameters, *_MOMENTS)
+
+    @classmethod
+    def read(cls, reader: Reader) -> MomentRollingTile:
+        tile = RollingTile.read(reader)
+        _read(reader)
+        return cls(**_extents(tile))
+
+    def parts(self, product: Product, settings: Settings) -> Parts:
+        shape = dict(product.shape)
+        strips = ceil(shape["out_h"] / settings.strip) * ceil(shape["out_w"] / self.columns)
+        each = strips * (self.columns // _STRIP)
+        return Parts(each, each * product.images, 1)
+
+    def seconds(self, product: Product, work: Work, target: Target) -> float:
+        return super().seconds(product, _work(work), target)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, with moments of images"
 
 
-def with_moments(tile: WgmmaTile | BandTile) -> MomentWgmmaTile | MomentBandTile:
+def with_moments(tile: Tile) -> MomentWgmmaTile | MomentBandTile | MomentResidentTile | MomentRollingTile:
     """The tile, as it leaves moments."""
-    return _of_bands(tile) if isinstance(tile, BandTile) else _of_wgmma(tile)
+    if isinstance(tile, WgmmaTile):
+        return MomentWgmmaTile(**_extents(tile))
+    if isinstance(tile, BandTile):
+        return MomentBandTile(**_extents(tile))
+    if isinstance(tile, ResidentTile):
+        return MomentResidentTile(**_extents(tile))
+    return MomentRollingTile(**_extents(tile))
 
 
-MOMENT_TILES = tuple(_of_wgmma(tile) for tile in WGMMA_TILES if not tile.halved)
-MOMENT_BAND_TILES = tuple(_of_bands(tile) for tile in BAND_TILES)
+MOMENT_TILES = tuple(MomentWgmmaTile(**_extents(tile)) for tile in WGMMA_TILES if not tile.halved)
+MOMENT_BAND_TILES = tuple(MomentBandTile(**_extents(tile)) for tile in BAND_TILES)
+MOMENT_RESIDENT_TILES = tuple(MomentResidentTile(**_extents(tile)) for tile in RESIDENT_TILES)
+MOMENT_ROLLING_TILES = tuple(MomentRollingTile(**_extents(tile)) for tile in ROLLING_TILES if tile.columns >= _STRIP)

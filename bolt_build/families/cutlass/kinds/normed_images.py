@@ -1,5 +1,5 @@
-"""Kernels on Hopper for a convolution and the normalisation of its images: those of `wgmma.py` and `band.py` leave mean
-and squares of parts of images beside what they store, and one pass behind them normalises that in its place."""
+"""Kernels on Hopper for a convolution and the normalisation of its images: those of `moment_tiles.py` leave mean and
+squares of parts of images beside what they store, and one pass behind them normalises that in its place."""
 
 from __future__ import annotations
 
@@ -16,32 +16,30 @@ from bolt_build.families.cutlass.image_norm import Applied, refuse
 from bolt_build.families.cutlass.kinds.kind import SPACE, Offers
 from bolt_build.families.cutlass.kinds.moment_tiles import (
     MOMENT_BAND_TILES,
+    MOMENT_RESIDENT_TILES,
+    MOMENT_ROLLING_TILES,
     MOMENT_TILES,
     MomentBandTile,
+    MomentResidentTile,
+    MomentRollingTile,
     MomentWgmmaTile,
+    Parts,
 )
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind, ProductTile
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.products import product_of, refuse_problem
+from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Target
 
-_MOMENTS = 8
-"""Bytes of mean and squares of a channel."""
-
 
 class MomentTile(ProductTile, Protocol):
     """A tile of kernels for products with moments."""
 
-    @property
-    def granule(self) -> int:
-        """Rows of a part."""
-        ...
-
-    def image_rows(self, product: Product) -> tuple[int, int]:
-        """Of an image, and of all."""
+    def parts(self, product: Product, settings: Settings) -> Parts:
+        """That its kernel leaves of the images of a product."""
         ...
 
 
@@ -86,9 +84,12 @@ class NormedImages(ProductKind[T]):
 
     def _behind(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         """Seconds of the pass behind the convolution."""
-        norm, tile = parts(problem)[1], self.kernel_of(candidate).tile
-        rows, _ = tile.image_rows(self.product(problem))
-        return Applied.of(norm, target).seconds(norm, (rows + tile.granule - 2) // tile.granule + 1, target)
+        norm = parts(problem)[1]
+        return Applied.of(norm, target).seconds(norm, self._parts(problem, candidate).most, target)
+
+    def _parts(self, problem: KernelProblem, candidate: Candidate) -> Parts:
+        tile = self.kernel_of(candidate).tile
+        return tile.parts(self.product(problem), Settings.read(candidate.settings))
 
     def epilogue(self, problem: KernelProblem, kernel: Kernel[T]) -> EpilogueCode:
         return super().epilogue(problem, kernel).with_moments()
@@ -103,12 +104,11 @@ class NormedImages(ProductKind[T]):
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         first, norm = parts(problem)
-        conv, tile = super().emit(first, candidate, target, at), self.kernel_of(candidate).tile
-        product, applied = self.product(problem), Applied.of(norm, target)
-        positions, rows = tile.image_rows(product)
+        conv = super().emit(first, candidate, target, at)
+        applied, of = Applied.of(norm, target), self._parts(problem, candidate)
         moments = struct(
-            "bolt::portable::ImageMoments", images=applied.images, positions=positions, rows=rows, granule=tile.granule,
-            channels=applied.channels,
+            "bolt::portable::ImageMoments", images=applied.images, positions=of.positions, rows=of.rows,
+            granule=of.granule, channels=applied.channels,
         )  # fmt: skip
         behind, constants = _behind(first, norm, at)
         x, added = op_operands(first)[0], residual(first)
@@ -140,6 +140,16 @@ def _behind(first: KernelProblem, norm: KernelProblem, at: StepExpressions) -> t
     return expressions, tuple(constants)
 
 
-def kinds() -> tuple[NormedImages[MomentWgmmaTile], NormedImages[MomentBandTile]]:
-    """Those of implicit GEMM, and those of bands."""
-    return NormedImages(MOMENT_TILES, MomentWgmmaTile.read), NormedImages(MOMENT_BAND_TILES, MomentBandTile.read)
+def kinds() -> tuple[
+    NormedImages[MomentWgmmaTile],
+    NormedImages[MomentBandTile],
+    NormedImages[MomentResidentTile],
+    NormedImages[MomentRollingTile],
+]:
+    """Those of implicit GEMM, of bands, of weights in registers and of sums that roll."""
+    return (
+        NormedImages(MOMENT_TILES, MomentWgmmaTile.read),
+        NormedImages(MOMENT_BAND_TILES, MomentBandTile.read),
+        NormedImages(MOMENT_RESIDENT_TILES, MomentResidentTile.read),
+        NormedImages(MOMENT_ROLLING_TILES, MomentRollingTile.read),
+    )

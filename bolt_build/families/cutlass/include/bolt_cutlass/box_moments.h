@@ -19,13 +19,69 @@ namespace bolt::cutlass_kernels {
 inline void require_granule(const portable::ImageMoments& moments, int granule) {
   if (moments.granule != granule) throw std::runtime_error("could not launch a product with moments: its parts are of other rows");
 }
+/// The same where an image has other parts.
+inline void require_parts(const portable::ImageMoments& moments, int parts) {
+  if (moments.granule != 1 || moments.positions != parts)
+    throw std::runtime_error("could not launch a convolution with moments: its images have other parts");
+}
 
 /// What a lane has of an image that began in a box above: of one column of each of two matrices.
 struct OpenMoments {
   portable::Moments of[2] = {};
 };
 
-/// Moments of the images of a product of `rows` rows. `Rows` says which rows are pixels, as for TileStore.
+/// x / 2 + added, of two numbers.
+template <typename Element>
+CUTLASS_DEVICE std::uint32_t half_with(std::uint32_t x, std::uint32_t added) {
+  std::uint32_t found;
+  if constexpr (std::is_same_v<Element, portable::bf16>)
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(found) : "r"(x), "r"(0x3f003f00u), "r"(added));
+  else
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(found) : "r"(x), "r"(0x38003800u), "r"(added));
+  return found;
+}
+/// What is added to halves of results for their distance from `one`.
+template <typename Element>
+CUTLASS_DEVICE std::uint32_t pivot_off(std::uint32_t one) {
+  return half_with<Element>(one | one << 16, 0u) ^ 0x80008000u;
+}
+
+/// Adds 16 rows of eight columns, of which a lane has two words as `ldmatrix` transposes them, and which `there` has a bit for each.
+template <typename Element>
+CUTLASS_DEVICE void add_rows(float (&sums)[4], std::uint32_t low, std::uint32_t high, std::uint32_t off, std::uint32_t there, int lane) {
+  constexpr std::uint32_t ones = std::is_same_v<Element, portable::bf16> ? 0x3f803f80u : 0x3c003c00u;
+  std::uint32_t left[] = {half_with<Element>(low, off), half_with<Element>(high, off)};
+  if ((there & 0xffffu) != 0xffffu) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t own = there >> (i * 8 + lane % 4 * 2);
+      left[i] &= (own & 1u ? 0xffffu : 0u) | (own & 2u ? 0xffff0000u : 0u);
+    }
+  }
+  portable::multiply_halves<Element>(sums, {left[0], ones, left[1], ones}, left[0], left[1]);
+}
+
+/// Whether a lane has what such instructions left of a column: of the one that is its number by four.
+CUTLASS_DEVICE bool leads(int lane) { return lane % 4 == lane / 8; }
+
+/// What they left, of `many` rows.
+template <typename Element>
+CUTLASS_DEVICE portable::Moments found_moments(const float (&sums)[4], std::uint32_t one, int many, int lane) {
+  const bool odd = lane / 4 % 2 != 0;
+  const float count = static_cast<float>(many), sum = odd ? sums[3] : sums[2], squares = odd ? sums[1] : sums[0];
+  const float mean = sum * __fdividef(1.0f, count);
+  return {count, portable::unpaired<Element>(one).x + 2.0f * mean, 4.0f * fmaxf(squares - mean * sum, 0.0f)};
+}
+
+/// A bit for each of 64 rows of which is(row). All of a warp must call.
+template <typename Is>
+CUTLASS_DEVICE std::uint64_t rows_of(const Is& is, int lane) {
+  return static_cast<std::uint64_t>(__ballot_sync(~0u, is(lane))) |
+         static_cast<std::uint64_t>(__ballot_sync(~0u, is(32 + lane))) << 32;
+}
+
+/// A warpgroup's box of 64 rows by `width` columns in swizzled shared memory, of which a warp has some matrices of eight columns,
+/// and a lane two neighbouring rows, in every eight, of one column of each.
 ///
 /// A matrix of eight columns, times its own transpose, has the sums of squares in its diagonal; times ones, the sums. So one
 /// instruction adds up 16 rows of eight columns, of both. Products of halves are exact, and sums are in fp32.
@@ -34,6 +90,56 @@ struct OpenMoments {
 /// zero that is exact; elsewhere it rounds each distance once, as storing a result did. Halves of distances always have room in
 /// fp16. Squares around the mean are those of distances but for as many times the mean's own, which is one of 64 at most: so
 /// these lose as many roundings as there are rows at most. Boxes are put together by Chan's formula.
+template <typename Element, int width>
+struct ColumnMoments {
+  static constexpr int matrices = width == 64 ? 2 : 1, warps = width / (8 * matrices);
+  std::uint32_t x[matrices][8];
+
+  /// Behind the last of `rows` rows nothing is read.
+  CUTLASS_DEVICE ColumnMoments(const Half* box, int thread, int rows = 64) {
+    const int lane = thread % 32;
+#pragma unroll
+    for (int i = 0; i < matrices; ++i)
+#pragma unroll
+      for (int down = 0; down < 2; ++down) {
+        std::uint32_t found[4];
+        portable::load_matrices<true>(found, box + swizzled<width>(min(down * 32 + lane, rows - 1), chunk(thread, i)));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) x[i][down * 4 + j] = found[j];
+      }
+  }
+  CUTLASS_DEVICE static int chunk(int thread, int matrix) { return thread / 32 * matrices + matrix; }
+
+  /// Adds rows of a bit each. All of a warp must call.
+  CUTLASS_DEVICE void add(const Half* box, int thread, std::uint64_t there, OpenMoments& open) const {
+    if (there == 0) return;
+    const int lane = thread % 32, pivot = __ffsll(static_cast<long long>(there)) - 1;
+#pragma unroll
+    for (int i = 0; i < matrices; ++i) {
+      const std::uint32_t one = reinterpret_cast<const std::uint16_t*>(box)[swizzled<width>(pivot, chunk(thread, i)) + lane / 4];
+      const std::uint32_t off = pivot_off<Element>(one);
+      float sums[4] = {};
+#pragma unroll
+      for (int step = 0; step < 4; ++step)
+        add_rows<Element>(sums, x[i][step * 2], x[i][step * 2 + 1], off, static_cast<std::uint32_t>(there >> (step * 16)), lane);
+      open.of[i] = open.of[i].with(found_moments<Element>(sums, one, __popcll(there), lane));
+    }
+  }
+  /// Leaves what the warps have as one part of an image; `column` is the box's first.
+  CUTLASS_DEVICE static void store(const portable::ImageMoments& moments, portable::Index part, int thread, int column, int columns,
+                                   const OpenMoments& open) {
+    const int lane = thread % 32;
+    if (!leads(lane)) return;
+#pragma unroll
+    for (int i = 0; i < matrices; ++i) {
+      const int of = column + chunk(thread, i) * 8 + lane / 4;
+      if (of == 0) moments.many[part] = open.of[i].many;
+      if (of < columns) moments.to[part * moments.channels + of] = make_float2(open.of[i].mean, open.of[i].squares);
+    }
+  }
+};
+
+/// Moments of the images of a product of `rows` rows. `Rows` says which rows are pixels, as for TileStore.
 template <typename Element, typename Rows>
 struct BoxMoments {
   const portable::ImageMoments& moments;
@@ -44,102 +150,72 @@ struct BoxMoments {
   /// the `last` box of a granule.
   template <int width>
   CUTLASS_DEVICE void add_box(const Half* box, int thread, int row, int column, bool last, OpenMoments& open) const {
-    using Own = OwnColumns<width>;
+    using Own = ColumnMoments<Element, width>;
     if (thread / 32 >= Own::warps) return;
     const Own own(box, thread);
-    const int stop = min(row + 64, rows), lane = thread % 32;
-    const std::uint64_t pixels = static_cast<std::uint64_t>(__ballot_sync(~0u, at.is_pixel(row + lane))) |
-                                 static_cast<std::uint64_t>(__ballot_sync(~0u, at.is_pixel(row + 32 + lane))) << 32;
+    const int stop = min(row + 64, rows);
+    const std::uint64_t pixels = rows_of([&](int i) { return at.is_pixel(row + i); }, thread % 32);
 #pragma unroll 1
     for (int first = row; first < stop;) {
       const int image = first / moments.positions, next = moments.end(image), end = min(next, stop);
       own.add(box, thread, pixels & (~std::uint64_t{0} << (first - row)) & (~std::uint64_t{0} >> (row + 64 - end)), open);
       if (next <= stop || last) {
-        store<width>(image, row, thread, column, open);
+        Own::store(moments, moments.part(image, row), thread, column, columns, open);
         open = {};
       }
       first = end;
     }
   }
+};
 
- private:
-  /// A warp has some matrices of eight columns: a lane two neighbouring rows, in every eight, of one column of each.
-  template <int width>
-  struct OwnColumns {
-    static constexpr int matrices = width == 64 ? 2 : 1, warps = width / (8 * matrices);
-    static constexpr bool is_bf16 = std::is_same_v<Element, portable::bf16>;
-    static constexpr std::uint32_t ones = is_bf16 ? 0x3f803f80u : 0x3c003c00u, half = is_bf16 ? 0x3f003f00u : 0x38003800u;
-    std::uint32_t x[matrices][8];
+/// The same of a tile of `pixels` rows by 64 columns that is a part of one image: is_pixel(row) says which rows are some of it.
+template <typename Element, int pixels, typename IsPixel>
+CUTLASS_DEVICE void leave_tile(const portable::ImageMoments& moments, const Half* tile, int thread, portable::Index part, int column,
+                               int columns, const IsPixel& is_pixel) {
+  using Own = ColumnMoments<Element, 64>;
+  OpenMoments open;
+#pragma unroll
+  for (int first = 0; first < pixels; first += 64) {
+    const Half* const box = tile + first * 64;
+    const Own own(box, thread, pixels - first);
+    own.add(box, thread, rows_of([&](int i) { return first + i < pixels && is_pixel(first + i); }, thread % 32), open);
+  }
+  Own::store(moments, part, thread, column, columns, open);
+}
 
-    CUTLASS_DEVICE OwnColumns(const Half* box, int thread) {
-      const int lane = thread % 32;
-#pragma unroll
-      for (int i = 0; i < matrices; ++i)
-#pragma unroll
-        for (int down = 0; down < 2; ++down) {
-          std::uint32_t found[4];
-          portable::load_matrices<true>(found, box + swizzled<width>(down * 32 + lane, chunk(thread, i)));
-#pragma unroll
-          for (int j = 0; j < 4; ++j) x[i][down * 4 + j] = found[j];
-        }
-    }
-    CUTLASS_DEVICE static int chunk(int thread, int matrix) { return thread / 32 * matrices + matrix; }
-    /// Whether a lane has the sums of its column.
-    CUTLASS_DEVICE static bool leads(int lane) { return lane % 4 == lane / 8; }
+/// What a warp has of strips of 16 rows by `chunks` times eight columns, one below the other, which are a part of one image: sums
+/// of distances from the first result, and of their squares.
+template <typename Element, int chunks>
+struct StripMoments {
+  float sums[chunks][4] = {};
+  std::uint32_t one[chunks] = {};
+  int many = 0;
 
-    /// Adds rows of a bit each. All of a warp must call.
-    CUTLASS_DEVICE void add(const Half* box, int thread, std::uint64_t there, OpenMoments& open) const {
-      if (there == 0) return;
-      const int lane = thread % 32, pivot = __ffsll(static_cast<long long>(there)) - 1;
-      const float many = static_cast<float>(__popcll(there)), part = __fdividef(1.0f, many);
+  /// Adds rows of a bit each, whose columns are neighbours and which lie `pitch` apart in shared memory. All of the warp must call.
+  CUTLASS_DEVICE void add(const Half* strip, int pitch, std::uint32_t there, int lane) {
+    if (there == 0) return;
 #pragma unroll
-      for (int i = 0; i < matrices; ++i) {
-        const std::uint32_t one = reinterpret_cast<const std::uint16_t*>(box)[swizzled<width>(pivot, chunk(thread, i)) + lane / 4];
-        const std::uint32_t off = times_half(one | one << 16, 0u) ^ 0x80008000u;
-        float sums[4] = {};
+    for (int chunk = 0; chunk < chunks; chunk += 2) {
+      const bool both = chunk + 1 < chunks;
+      std::uint32_t x[4];
+      portable::load_matrices<true>(x, strip + lane % 16 * pitch + (chunk + (both ? lane / 16 : 0)) * 8);
 #pragma unroll
-        for (int step = 0; step < 4; ++step) {
-          std::uint32_t left[2];
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            left[j] = times_half(x[i][step * 2 + j], off);
-            if (there != ~std::uint64_t{0}) left[j] &= words(there >> ((step * 2 + j) * 8 + lane % 4 * 2));
-          }
-          portable::multiply_halves<Element>(sums, {left[0], ones, left[1], ones}, left[0], left[1]);
-        }
-        const bool odd = lane / 4 % 2 != 0;
-        const float sum = odd ? sums[3] : sums[2], squares = odd ? sums[1] : sums[0], mean = sum * part;
-        open.of[i] = open.of[i].with({many, portable::unpaired<Element>(one).x + 2.0f * mean,
-                                      4.0f * fmaxf(squares - mean * sum, 0.0f)});
+      for (int i = 0; i < 2; ++i) {
+        if (i > 0 && !both) continue;
+        if (many == 0) one[chunk + i] = reinterpret_cast<const std::uint16_t*>(strip)[(__ffs(there) - 1) * pitch + (chunk + i) * 8 + lane / 4];
+        add_rows<Element>(sums[chunk + i], x[i * 2], x[i * 2 + 1], pivot_off<Element>(one[chunk + i]), there, lane);
       }
     }
-    /// x / 2 + added, of two numbers.
-    CUTLASS_DEVICE static std::uint32_t times_half(std::uint32_t x, std::uint32_t added) {
-      std::uint32_t found;
-      if constexpr (is_bf16)
-        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(found) : "r"(x), "r"(half), "r"(added));
-      else
-        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(found) : "r"(x), "r"(half), "r"(added));
-      return found;
-    }
-    /// Both halves of a word whose bits are there.
-    CUTLASS_DEVICE static std::uint32_t words(std::uint64_t bits) {
-      const auto low = static_cast<std::uint32_t>(bits);
-      return (low & 1u ? 0xffffu : 0u) | (low & 2u ? 0xffff0000u : 0u);
-    }
-  };
-
-  template <int width>
-  CUTLASS_DEVICE void store(int image, int row, int thread, int column, const OpenMoments& found) const {
-    using Own = OwnColumns<width>;
-    const int lane = thread % 32;
-    if (!Own::leads(lane)) return;
-    const portable::Index part = moments.part(image, row);
+    many += __popc(there);
+  }
+  /// Leaves it as such a part.
+  CUTLASS_DEVICE void store(const portable::ImageMoments& moments, portable::Index part, int lane) const {
+    if (!leads(lane)) return;
+    if (lane == 0) moments.many[part] = static_cast<float>(many);
 #pragma unroll
-    for (int i = 0; i < Own::matrices; ++i) {
-      const int of = column + Own::chunk(thread, i) * 8 + lane / 4;
-      if (of == 0) moments.many[part] = found.of[i].many;
-      if (of < columns) moments.to[part * moments.channels + of] = make_float2(found.of[i].mean, found.of[i].squares);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const portable::Moments found = many > 0 ? found_moments<Element>(sums[chunk], one[chunk], many, lane) : portable::Moments{};
+      moments.to[part * moments.channels + chunk * 8 + lane / 4] = make_float2(found.mean, found.squares);
     }
   }
 };

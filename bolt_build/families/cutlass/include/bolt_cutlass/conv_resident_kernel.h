@@ -3,6 +3,7 @@
 // one of equal work reads where both factors lie there, and that was what such a convolution waited for.
 #pragma once
 
+#include "bolt_cutlass/box_moments.h"
 #include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/resident_windows.h"
 
@@ -31,7 +32,7 @@ struct ResidentWindows {
     cute::TmaDescriptor x, y, residual;
     const uint4* weights;
     const float* bias;
-    int out_channels, across, down, tiles, groups, blocks, left, above;
+    int out_channels, out_h, out_w, across, down, tiles, groups, blocks, left, above;
     Stages stages;
   };
   struct Shared {
@@ -52,6 +53,7 @@ struct ResidentWindows {
     };
     const auto y = out(a.y, a.y_row == 0 ? a.out_channels : a.y_row);
     const int across = tiles(a.out_w, width), down = tiles(a.out_h, rows), all = across * down * a.batch;
+    if constexpr (leaves_moments<Stages>) require_parts(arguments.stages.moments, across * down);
     // As many blocks for each group of channels, and one where there are more groups than multiprocessors.
     const int groups = tiles(a.out_channels, together ? 2 * channels : channels), each = hardware().sm_count / groups;
     return {image_boxes(a.x, a.batch, a.height, a.width, a.channels, a.x_image, a.x_row, a.x_column,
@@ -61,6 +63,8 @@ struct ResidentWindows {
             static_cast<const uint4*>(a.weights),
             a.bias,
             a.out_channels,
+            a.out_h,
+            a.out_w,
             across,
             down,
             all,
@@ -174,13 +178,20 @@ struct ResidentWindows {
       }
 #pragma unroll
       for (int pair = 0; pair < pixels / 16; ++pair)
-        finish_channels<Element>(params.stages, sums + pair * 8, bias, place + pair * 16 * channels, channel);
+        finish_channels<Element>(applied(params.stages), sums + pair * 8, bias, place + pair * 16 * channels, channel);
       // Before TMA reads what is staged.
       cute::tma_store_fence();
       ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
       if (leads) {
         cute::SM90_TMA_STORE_4D::copy(&params.y, shared.staged[own], first_channel, at.column, at.row, at.image);
         cute::tma_store_arrive();
+      }
+      if constexpr (leaves_moments<Stages>) {
+        leave_tile<Element, pixels>(
+            params.stages.moments, shared.staged[own], thread, tile, first_channel, params.out_channels,
+            [&](int pixel) { return at.row + pixel / width < params.out_h && at.column + pixel % width < params.out_w; });
+        // The residual of the next tile comes to the same place.
+        if constexpr (reads_residual) ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
       }
     }
     // No store may still read the block's shared memory when the block ends.

@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "bolt_cutlass/box_moments.h"
 #include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/factor_loads.h"
 #include "bolt_cutlass/resident_windows.h"
@@ -87,6 +88,10 @@ struct RollingWindows {
     const auto parts = [](int extent, int of) { return (extent + of - 1) / of; };
     const long long taps = taps_h * taps_w, channels = a.channels;
     const int across = parts(a.out_w, columns), down = parts(a.out_h, a.strip);
+    if constexpr (leaves_moments<Stages>) {
+      static_assert(columns >= 16, "a warp has pixels of one strip");
+      require_parts(arguments.stages.moments, across * down * (columns / 16));
+    }
     return {image_boxes(a.x, a.batch, a.height, a.width, a.channels, a.x_image, a.x_row, a.x_column, 1, wide, k),
             factor_boxes(a.weights, channels, taps, outputs, channels, taps * channels, k, 1, outputs),
             a.bias,
@@ -240,6 +245,7 @@ struct RollingWindows {
 #pragma unroll 1
     for (int tile = first(team); tile < params.tiles; tile += stride()) {
       const Items at(params, tile, warp, lane);
+      [[maybe_unused]] StripMoments<Element, leaves_moments<Stages> ? chunks : 1> found;
       Sums sums;
 #pragma unroll
       for (float& sum : sums) sum = 0.0f;
@@ -266,12 +272,28 @@ struct RollingWindows {
         cute::warpgroup_wait<0>();
         fence(sums);
         if (row >= 0) store(params, at, row, sums, bias, added, staged, lane);
+        if constexpr (leaves_moments<Stages>)
+          if (row >= 0) found.add(staged, staged_pitch, pixels_of(params, tile, warp, row, lane), lane);
         // The next row is part of one output less, and of a new one.
 #pragma unroll
         for (int i = 0; i < stacked / 2; ++i)
           sums[i] = i < (stacked - outputs) / 2 ? sums[i + outputs / 2] : 0.0f;
       }
+      if constexpr (leaves_moments<Stages>) {
+        // Of the warp's 16 pixels of each row of a strip.
+        const int strip = tile * strips + warp * 16 / columns;
+        if (strip < params.across * params.down * params.batch)
+          found.store(params.stages.moments, portable::Index{strip} * (columns / 16) + warp * 16 % columns / 16, lane);
+      }
     }
+  }
+
+  /// A bit for each of a warp's pixels of a row that is some of the image.
+  CUTLASS_DEVICE static std::uint32_t pixels_of(const Params& params, int tile, int warp, int row, int lane) {
+    const int position = warp * 16 + lane % 16;
+    const At at(params, tile * strips + position / columns);
+    return __ballot_sync(~0u, lane < 16 && at.image < params.batch && at.row + row < params.out_h &&
+                                  at.column + position % columns < params.out_w);
   }
 
   /// A row of a run of channels: its columns of taps one after the other. The last group is still under way at the end.
@@ -341,8 +363,8 @@ struct RollingWindows {
         const float2 more = bias[chunk + q / 2];
         const float* const sum = sums + chunk * 4 + q * 2;
         const int channel = (chunk + q / 2) * 8 + lane % 4 * 2;
-        words[q] = portable::paired<Element>(params.stages(sum[0] + more.x, wide.x, channel),
-                                             params.stages(sum[1] + more.y, wide.y, channel + 1));
+        words[q] = portable::paired<Element>(applied(params.stages)(sum[0] + more.x, wide.x, channel),
+                                             applied(params.stages)(sum[1] + more.y, wide.y, channel + 1));
       }
       if (both)
         cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3], matrices);
