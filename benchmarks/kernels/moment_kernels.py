@@ -80,6 +80,7 @@ class Shape:
 SHAPES = (
     Shape("nnU-Net", 8, (128, 128), 64, 64, 3, 0, LEAKY),
     Shape("nnU-Net", 8, (256, 256), 32, 64, 3, 0, LEAKY, 2),
+    Shape("nnU-Net", 8, (256, 256), 32, 32, 3, 0, LEAKY),
     Shape("RAFT", 4, (46, 62), 128, 128, 3, 0, ADD_BEHIND),
     Shape("ResNet-50 GN", 32, (56, 56), 64, 256, 1, 32, ADD_BEHIND),
     Shape("ResNet-50 GN", 32, (14, 14), 256, 1024, 1, 32, ADD_BEHIND),
@@ -97,7 +98,7 @@ def first(step: ProposedStep, family: str, count: int) -> list[Candidate]:
 def trials_of(shape: Shape, count: int) -> list[tuple[str, gpu_harness.Trial]]:
     """The first kernels of each way by prediction."""
     layer, norm = shape.layer(), shape.norm()
-    large = prod((shape.batch, shape.filters, *shape.extents)) > 1 << 23
+    large = prod((shape.batch, shape.filters, *shape.extents)) > 1 << 20
     found: list[tuple[str, gpu_harness.Trial]] = []
     one, other = alone(layer, "cutlass"), alone(norm, "portable")
     whole, step = step_of(layer, shape.groups, behind=shape.behind)

@@ -11,15 +11,17 @@ from bolt_build.graph.ir import Array, Graph, Node
 
 
 def evaluate_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The node's outputs, its epilogue applied, for arrays in the order of `node.inputs`."""
+    """The node's outputs, its epilogue applied to the first, for arrays in the order of `node.inputs`. Of several
+    operators whose first one's results are stored too, the epilogue is the last one's."""
+    at = -1 if node.op.keeps else 0
     operands = {stage.operand for stage in node.epilogue}
     outputs = list(node.op.evaluate([array for index, array in enumerate(inputs) if index not in operands]))
     for stage in node.epilogue:
         if stage.operand is None:
-            (outputs[0],) = stage.op.evaluate([outputs[0]])
+            (outputs[at],) = stage.op.evaluate([outputs[at]])
             continue
-        sides = [outputs[0], inputs[stage.operand]]
-        (outputs[0],) = stage.op.evaluate(sides[::-1] if stage.swapped else sides)
+        sides = [outputs[at], inputs[stage.operand]]
+        (outputs[at],) = stage.op.evaluate(sides[::-1] if stage.swapped else sides)
     return tuple(outputs)
 
 

@@ -17,8 +17,9 @@ from families_harness import NUMPY, Layer, expected, graph_with, in_memory, logi
 from bolt_build import runtime
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Operand, ProposedStep, StepExpressions, TensorFormat
-from bolt_build.graph.ir import Array
+from bolt_build.graph.ir import Array, Node
 from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.reference import evaluate_node
 from bolt_build.targets import target_named
 
 TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
@@ -263,7 +264,8 @@ class Library:
                 a.astype(np.float64) if given.dtype.is_float else a
                 for a, given in zip(stored, layer.inputs, strict=True)
             ]
-            self._wanted = (stored, layer.op.evaluate(wide) if several else (expected(layer, stored),))
+            node = Node("layer", layer.op, tuple(map(str, range(len(wide)))), ("y",), layer.epilogue)
+            self._wanted = (stored, evaluate_node(node, wide) if several else (expected(layer, stored),))
         return self._wanted[1]
 
     def run(self, index: int, seconds: float = 0.0) -> Outcome:

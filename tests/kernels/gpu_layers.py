@@ -45,6 +45,7 @@ from gpu_images import image_trials
 from gpu_kept import kept_trials
 from gpu_lines import line_trials
 from gpu_means import mean_trials
+from gpu_moments import moment_trials
 from gpu_moves import move_trials
 from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
@@ -353,6 +354,7 @@ def _of_small_layers() -> list[Trial]:
     for layer in asked((*SHAPES, *EPILOGUES[:4], *MATMULS)):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += band_trials() + grouped_band_trials() + group_trials() + mean_trials() + channel_trials() + volume_trials()
+    found += moment_trials()
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
     found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
     found += pair_sums() + pair_products() + channel_attention() + head_pairs() + permuted_trials()

@@ -26,6 +26,7 @@ from gpu_images import image_trials
 from gpu_kept import kept_trials
 from gpu_layers import forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
 from gpu_means import mean_trials
+from gpu_moments import moment_trials
 from gpu_pair_layers import pair_trials, pairs_with_resident_weights, thin_pairs
 from gpu_prologues import prologues
 from gpu_row_sums import row_sums
@@ -45,7 +46,8 @@ def main() -> int:
             "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues,
             "averages": lambda: [*averages(), *averaged_trials()],
             "row-sums": row_sums, "sliced": sliced_trials, "groups": group_trials,
-            "image-numbers": image_number_trials, "means": mean_trials, "shuffles": shuffle_trials,
+            "image-numbers": image_number_trials, "means": mean_trials, "moments": moment_trials,
+            "shuffles": shuffle_trials,
             "kept": kept_trials,
             "norms-in-both": lambda: [each for each in (*slabs(), *image_trials()) if "-bothx" in each.label],
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],

@@ -14,6 +14,8 @@ from gpu_depthwise_chains import step_of as step_of_chain
 from gpu_harness import TARGET, Trial
 from gpu_means import FAMILY as CUTLASS
 from gpu_means import step_of as step_of_products
+from gpu_moments import ADD_BEHIND, LEAKY
+from gpu_moments import step_of as step_of_norms
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate, ProposedStep
@@ -97,6 +99,30 @@ def product_means(seed: int) -> Trial:
         whole, step = step_of_products(layer, keeps=keeps)
         stated = [(each, dict(each.parameters)) for each in CUTLASS.candidates(step.problem, TARGET)[0]]
         if legal := [each for each, of in stated if form == "groups" or ("bands" in of) is (form == "bands")]:
+            found = Trial(whole, step, random.choice(legal))
+            return in_bf16(found) if random.random() < 0.2 else found
+
+
+def image_norms(seed: int) -> Trial:
+    """A kernel on WGMMA that leaves moments of images, and the pass behind it, for a random problem."""
+    random, keeps = Random(seed), seed % 2 == 1
+    form = ("windows", "rolling", "bands", "resident", "1x1")[seed % 5]
+    while True:
+        window = 1 if form == "1x1" else random.choice((2, 3, 3))
+        extent = (random.randint(3, 30), random.randint(9, 30))
+        channels, filters = 8 * random.randint(2, 8), 8 * random.randint(2, 6 if form == "rolling" else 12)
+        layer = conv(
+            f"norms-{seed}", (random.randint(1, 5), channels, *extent), filters, (window, window),
+            random.choice((1, 2)) if form in ("windows", "1x1") else 1, epilogue=random.choice(((), SILU, RESIDUAL)),
+        )  # fmt: skip
+        groups = random.choice([0, 0, *(each for each in (1, 2, 3, 4, 8) if filters % each == 0)])
+        behind = () if keeps else random.choice((LEAKY, ADD_BEHIND))
+        whole, step = step_of_norms(layer, groups, behind=behind, keeps=keeps)
+        stated = [(each, dict(each.parameters)) for each in CUTLASS.candidates(step.problem, TARGET)[0]]
+        kinds = ("bands", "resident", "rolling")
+        legal = [each for each, of in stated if next((kind for kind in kinds if kind in of), None) in (form, None)]
+        legal = [each for each in legal if form not in kinds or form in dict(each.parameters)]
+        if legal:
             found = Trial(whole, step, random.choice(legal))
             return in_bf16(found) if random.random() < 0.2 else found
 

@@ -6,14 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import emulated
-from emulated_draws import means, product_means, swished, windows_that_slide
+from emulated_draws import image_norms, means, product_means, swished, windows_that_slide
 from emulated_labels import IN_BF16, LABELS, OFTEN
 from gpu_bf16 import in_bf16
 from gpu_harness import Library, Trial
 from gpu_layers import small_trials
 from shared_folders import SharedFolder
 
-DRAWN: dict[Callable[[int], Trial], int] = {windows_that_slide: 1, means: 3, product_means: 1, swished: 1}
+DRAWN: dict[Callable[[int], Trial], int] = {
+    windows_that_slide: 1,
+    means: 3,
+    product_means: 1,
+    swished: 1,
+    image_norms: 2,
+}
 """How many of which draws stand behind the kernels that have labels; the longer run has those that follow."""
 
 

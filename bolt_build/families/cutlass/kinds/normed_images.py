@@ -52,13 +52,13 @@ class NormedImages(ProductKind[T]):
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *behind = problem.op.sequence
-        if not isinstance(first.op, Conv) or len(behind) != 1 or not isinstance(behind[0].op, Norm):
-            return False
-        return not has_groups(parts(problem)[0])
+        return isinstance(first.op, Conv) and len(behind) == 1 and isinstance(behind[0].op, Norm)
 
     def refuse_problem(self, problem: KernelProblem) -> str | None:
         first, norm = parts(problem)
         (y,) = first.outputs
+        if has_groups(first):
+            return "kernels of convolutions with groups leave no mean and squares of images"
         if (reason := refuse_problem(first) or refuse(norm)) is not None:
             return reason
         if (product := product_of(first)).n != y.row:

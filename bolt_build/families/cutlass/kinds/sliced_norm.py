@@ -22,11 +22,12 @@ from bolt_build.families.cutlass.kinds.wgmma import SINGLE, WgmmaTile
 from bolt_build.families.cutlass.kinds.wgmma_norm import STATISTICS, expense_of, keeps, norm_of, refuse_norm
 from bolt_build.families.cutlass.one_product import Kernel, best_slices, sliced_seconds, unit_of
 from bolt_build.families.cutlass.product import Product, work
-from bolt_build.families.cutlass.products import multiplies, product_of
+from bolt_build.families.cutlass.products import product_of
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import refuse
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
 
@@ -70,7 +71,7 @@ class SlicedNorm(TileKind[SlicedNormTile, Product]):
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *behind = problem.op.sequence
-        return multiplies(first.op) and len(behind) == 1 and isinstance(behind[0].op, Norm)
+        return isinstance(first.op, MatMul) and len(behind) == 1 and isinstance(behind[0].op, Norm)
 
     def read_tile(self, reader: Reader) -> SlicedNormTile:
         return SlicedNormTile.read(reader)

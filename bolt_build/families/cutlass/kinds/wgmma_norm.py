@@ -46,7 +46,7 @@ from bolt_build.families.cutlass.kinds.wgmma import (
 from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
-from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
+from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.chain import Kept
@@ -199,7 +199,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *behind = problem.op.sequence
-        return multiplies(first.op) and len(behind) == 1 and isinstance(behind[0].op, Norm)
+        return isinstance(first.op, MatMul) and len(behind) == 1 and isinstance(behind[0].op, Norm)
 
     def read_tile(self, reader: Reader) -> NormTile:
         return NormTile.read(reader)
@@ -307,8 +307,6 @@ def keeps(problem: KernelProblem) -> bool:
 def refuse_norm(problem: KernelProblem, gpu: Gpu) -> str | None:
     """Why no tile computes the problem, None where some may."""
     first, second = parts(problem)
-    if not isinstance(first.op, MatMul):
-        return f"normalises rows of matrix products, not of a {first.op.kind}"
     if (reason := refuse_problem(first) or refuse_channels(first)) is not None:
         return within("the product", reason)
     product, norm = product_of(first), norm_of(problem)
