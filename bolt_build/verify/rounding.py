@@ -82,7 +82,7 @@ class Work:
     `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
     has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them. `stored`
     says which inputs are floating-point constants. `careful`: no effort is spared. `apart`: of sums with constants, by
-    name, what emits the same without them."""
+    name, what emits the same without them. `floors` and `unscaled`: see `verify.small_weights`."""
 
     emit: Emitter
     node: NodeProto
@@ -96,6 +96,8 @@ class Work:
     stored: Sequence[bool] = ()
     careful: bool = False
     apart: dict[str, Callable[[], str]] = field(default_factory=dict)
+    floors: dict[str, Callable[[], str]] = field(default_factory=dict)
+    unscaled: dict[str, Callable[[], str]] = field(default_factory=dict)
 
     def again(self, inputs: Sequence[str], **changed: object) -> str:
         """The same operator on other inputs."""

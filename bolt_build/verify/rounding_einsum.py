@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bolt_build.verify import small_weights
 from bolt_build.verify.rounding import Variance, Work, additions
 
 
@@ -15,7 +16,7 @@ def einsum(work: Work) -> Variance:
     for index, variance in enumerate(work.variances):
         if variance is not None:
             spread = work.plus(spread, work.again([*squares[:index], variance, *squares[index + 1 :]]))
-    return work.summed(spread, count)
+    return work.summed(work.plus(spread, small_weights.of_einsum(work)), count)
 
 
 def _count(work: Work) -> str:

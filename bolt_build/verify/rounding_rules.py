@@ -8,7 +8,14 @@ from math import prod
 from onnx import NodeProto
 
 from bolt_build.graph.onnx_import import importer_table
-from bolt_build.verify import partial_sums, quantised_rules, rounding_functions, rounding_moves, rounding_norms
+from bolt_build.verify import (
+    partial_sums,
+    quantised_rules,
+    rounding_functions,
+    rounding_moves,
+    rounding_norms,
+    small_weights,
+)
 from bolt_build.verify.alike import of_means, of_positions, of_shares, of_sums
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 from bolt_build.verify.rounding_einsum import einsum
@@ -45,7 +52,8 @@ def _of_windows(work: Work, count: str, channels: str, axis: int) -> Variance:
         arriving = emit.sum(arriving, emit.product(work.variances[0], emit.quotient(window, share)))
     inputs = [arriving, emit.product(emit.square(weight), share)]
     inputs += [emit.product(emit.square(name), share) for name in bias if name]
-    spread = work.plus(work.again(inputs), behind, partial_sums.of_windows(work, count, axis))
+    small = small_weights.of_windows(work, count, 1 - axis)
+    spread = work.plus(work.again(inputs), behind, partial_sums.of_windows(work, count, axis), small)
     of_weight, *of_bias = work.variances[1:]
     if of_weight is not None or any(of_bias):
         carried = [
@@ -81,7 +89,7 @@ def _product(work: Work) -> Variance:
     (a2, of_a), (b2, of_b) = (_with_parts(work, index, count) for index in (0, 1))
     addends = [emit.product(emit.square(name), share) for name in rest if name]
     spread = work.plus(work.again([a2, emit.product(b2, share), *addends], **scales), of_a, of_b)
-    spread = work.plus(spread, partial_sums.of_rows(work, count, axis))
+    spread = work.plus(spread, partial_sums.of_rows(work, count, axis), small_weights.of_matrices(work, count))
     if work.means:
         spread = work.plus(spread, of_means(work, a, b))
     if work.variances[0] is not None:
@@ -111,7 +119,7 @@ def _batch_norm(work: Work) -> Variance:
     variance_in = work.variances[0]
     arriving = emit.scaled(emit.square(x), each) if variance_in is None else variance_in
     inputs = [arriving, emit.square(scale), emit.product(offset, factors), emit.zeros_like(scale), emit.square(shifted)]
-    return work.kept(work.again(inputs, epsilon=0.0))
+    return work.kept(work.plus(work.again(inputs, epsilon=0.0), small_weights.behind_scale(work)))
 
 
 def _sum(work: Work) -> Variance:
@@ -135,16 +143,19 @@ def _times(work: Work) -> Variance:
     terms = [emit.product(emit.square(b), va) if va is not None else None]
     terms.append(emit.product(emit.square(a), vb) if vb is not None else None)
     if list(work.fixed).count(True) == 1:
-        work.keep_apart(work.fixed.index(False))
+        moving = list(work.fixed).index(False)
+        work.keep_apart(moving)
+        terms.append(small_weights.behind_scale(work, moving))
     return work.rounded(work.plus(*terms), work.roundings.result + work.weight(0) + work.weight(1))
 
 
 def _divided(work: Work) -> Variance:
     emit, b, (va, vb) = work.emit, work.inputs[1], work.variances
-    if work.fixed[1]:
-        work.keep_apart()
     above = work.plus(va, emit.product(emit.square(work.outputs[0]), vb) if vb is not None else None)
     carried = None if above is None else emit.quotient(above, emit.square(b))
+    if work.fixed[1]:
+        work.keep_apart()
+        carried = work.plus(carried, small_weights.behind_scale(work))
     return work.rounded(carried, work.roundings.result + work.weight(0) + work.weight(1))
 
 
@@ -323,5 +334,6 @@ def variances_of(work: Work) -> tuple[Variance, ...]:
     first: Variance = None
     if work.outputs[0]:
         first = measured(work) if rule is None else rule(work)
+        small_weights.carry(work)
     rest = range(1, len(work.outputs))
     return (first, *(measured(work, output) if work.outputs[output] else None for output in rest))

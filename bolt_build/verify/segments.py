@@ -238,7 +238,8 @@ class _Segment:
         self._roundings = roundings
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
-        self._apart: dict[str, Callable[[], str]] = {}
+        self._apart = dict[str, Callable[[], str]]()
+        self._floors, self._unscaled = dict[str, Callable[[], str]](), dict[str, Callable[[], str]]()
         self.computed = False
         self.nodes: list[NodeProto] = []  # as they stand in the graph
 
@@ -346,7 +347,7 @@ class _Segment:
             self._shares.update(outputs)
         work = Work(
             self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means, stored, self._careful,
-            self._apart,
+            self._apart, self._floors, self._unscaled,
         )  # fmt: skip
         if own and node.op_type == "Split":
             self._split(node, inputs, outputs, variances[0])
