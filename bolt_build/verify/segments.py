@@ -22,7 +22,15 @@ from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
 from bolt_build.verify.piece import Care, Piece, Wanted
 from bolt_build.verify.real_numbers import REAL, in_fp32, is_own, is_real, makes_others, makes_real, whole_outputs
-from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
+from bolt_build.verify.rounding import (
+    OF_CONSTANTS,
+    Roundings,
+    Variance,
+    Work,
+    of_small_weights,
+    roundings_of,
+    variance_of,
+)
 from bolt_build.verify.rounding_rules import in_proportion, is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
@@ -172,17 +180,28 @@ class _Cut:
         real = {name for name, value in known.items() if is_real(self._held[value])}
         feeds = {name: self._feed(value) for name, value in known.items()}
         shares = {feed for name, feed in feeds.items() if self._of.is_of_shares(name)}
-        segment = _Segment(self, roundings_of(tap), feeds, real, by_rows, shares, self._care is not Care.FIRST_ROWS)
-        for source in tap.sources:
-            segment.read(source, tap.computed)
-        for node in nodes:
-            segment.add(node)
+
+        def made(roundings: Roundings) -> _Segment:
+            segment = _Segment(self, roundings, feeds, real, by_rows, shares, self._care is not Care.FIRST_ROWS)
+            for source in tap.sources:
+                segment.read(source, tap.computed)
+            for node in nodes:
+                segment.add(node)
+            return segment
+
+        segment = made(roundings_of(tap))
         tensor = segment.name(tap.tensor)
         if tensor in self._fed.values() or tensor == tap.tensor:  # inputs and constants are no outputs
             tensor = self._emit.add("Identity", [tensor])
         variance, roundings = segment.variances.get(segment.name(tap.tensor)), roundings_of(tap)
         if self._care is Care.TRIED and variance is not None:
             most = tried(self._emit, segment.nodes, segment.real, tensor, len(tap.shape), tap.computed)
+            if most is not None and roundings.least:
+                # Trying rounds weights as the model has them, without what an engine may have folded into them.
+                small = made(of_small_weights(roundings))
+                floor = small.variances[small.name(tap.tensor)]
+                assert floor is not None
+                most = self._emit.sum(most, floor)
             variance = variance if most is None else self._emit.add("Min", [variance, most])
         return Wanted(tap, tensor, variance, tuple(segment.counts), segment.computed, roundings)
 
