@@ -132,8 +132,8 @@ class PersistentTile:
         return min(_COMPUTING, (launched * (self.groups + 1) - kept) // self.groups // 8 * 8)
 
     def shared_bytes(self, shape: Shape, gpu: Gpu) -> int:
-        """Queries of two tiles where there is room for them, else of one, results where there is, and `stages` steps of keys and values:
-        `Persistent` of persistent_block.h."""
+        """Queries of two tiles where there is room for them, else of one, results where there is, and `stages` steps of
+        keys and values: `Persistent` of persistent_block.h."""
         deep, wide = (aligned(each, _BOX) if each > _BOX // 2 else each for each in shape.of_heads)
         queries = self.groups * aligned(_ROWS * 2 * deep, 1024)
         steps = self.stages * (aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024))

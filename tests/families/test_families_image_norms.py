@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from planner_checks import graph, random_inputs
+from planner_checks import compare, graph, random_inputs
 from planner_fakes import recipe
 from planner_interpreter import run_plan
-from test_planner_plans import compare
 
 from bolt_build.dtypes import DType
 from bolt_build.families import load
