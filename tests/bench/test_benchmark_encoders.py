@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import onnx
 import pytest
 
+from bolt_build.families.base import Candidate
 from bolt_build.graph import zoo
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.planner.engine_plan import Step
 from bolt_build.schema.load import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,14 +61,20 @@ def test_every_case_of_the_bandwidth_table_is_a_layer(tmp_path: Path) -> None:
 
 def test_the_bandwidth_table_takes_cases_that_were_measured_with_the_kernels_of_now() -> None:
     from benchmarks.kernels.bandwidth import joined
+    from benchmarks.planning.problem_texts import text_of
 
-    def row(case: str, kernel: str, us: float) -> dict[str, Any]:
-        return {"case": case, "step": f"{case}/0", "batch": 32, "candidate": kernel, "us": us}
+    def kernel(name: str) -> Candidate:
+        return Candidate("portable", (("algorithm", name),))
+
+    def row(case: str, name: str, us: float) -> dict[str, Any]:
+        problem, candidate = f"problem of {case}", text_of(kernel(name))
+        return {"case": case, "batch": 32, "problem": problem, "candidate": candidate, "us": us}
 
     now = [row("both", "new", 1.0), row("slower", "new", 2.0), row("neither", "new", 3.0)]
     before = [row("both", "old", 4.0), row("slower", "old", 5.0), row("neither", "older", 6.0), row("kept", "old", 7.0)]
-    chosen = {("both/0", 32): "new", ("slower/0", 32): "old", ("neither/0", 32): "third", ("kept/0", 32): "old"}
-    assert joined(now, before, chosen) == [
+    chosen = {"both": "new", "slower": "old", "neither": "third", "kept": "old"}
+    steps = {f"problem of {case}": cast(Step, SimpleNamespace(candidate=kernel(name))) for case, name in chosen.items()}
+    assert joined(now, before, steps) == [
         row("both", "new", 1.0), row("slower", "old", 5.0), row("neither", "new", 3.0) | {"other_kernel": True},
         row("kept", "old", 7.0),
     ]  # fmt: skip
