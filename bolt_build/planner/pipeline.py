@@ -75,6 +75,7 @@ from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
 from bolt_build.planner.passes.rows.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.passes.rows.projections import MERGE_PROJECTIONS
+from bolt_build.planner.passes.rows.shared_keys import SHARE_KEYS
 from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
 from bolt_build.planner.passes.rows.split_depths import SPLIT_DEPTHS
 from bolt_build.planner.passes.rows.turned_rows import TURN_ROWS
@@ -162,6 +163,7 @@ PIPELINE: tuple[Pass, ...] = (
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     ADD_PAIRS,  # attention has taken scores out of sums
+    SHARE_KEYS,  # no pass looks for heads of queries any more
     WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them
     PLACE_PRODUCTS,  # attention has taken those that it can

@@ -103,6 +103,7 @@ def test_the_order_is_this() -> None:
         "slice-gathers",
         "gather-rows",
         "add-pairs",
+        "share-keys",
         "multiply-wide-heads",
         "mix-heads",
         "place-products",
