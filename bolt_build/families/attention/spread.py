@@ -72,7 +72,7 @@ class SpreadTile:
 
 def tiles(shape: Shape) -> Iterator[SpreadTile]:
     """The tiles that may be some for a problem: of few queries."""
-    for down, across, keys, blocks in product((1, 2), (1, 2, 4), (32, 64, 128), (2, 4, 8)):
+    for down, across, keys, blocks in product((1, 2), (1, 2, 4, 8), (32, 64, 128, 256), (2, 4, 8)):
         if keys % (16 * across) == 0:
             yield SpreadTile(WarpTile(down, across, 1, keys), blocks)
 
