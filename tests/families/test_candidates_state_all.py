@@ -81,7 +81,7 @@ PLAIN = graph("""
       %s = softmax(%l) axis=1 // "softmax"
       %r = norm(%q, %scale, %scale) statistic=variance axes=[1] epsilon=1e-5 // "rows"
     }""")
-RULES = {"_FILLED", "e"}
+RULES = {"_FILLED", "_STILL", "e"}
 """Constants that decide what is legal, not what is fast; and the base of logarithms."""
 
 
