@@ -31,7 +31,7 @@ def said(program: Path, part: str, seed: int | None = None) -> str:
         ("exchange", "0 wrong\n"), ("ring", "0 wrong\n"), ("paths", "0 wrong\n"), ("arithmetic", "compared\n"),
         ("follow", "ended\n"), ("neighbour", "0 wrong\n"), ("copy", "0 wrong\n"), ("multiply", "0 wrong\n"),
         ("cluster", "0 wrong\n"), ("scalars", "0 wrong\n"), ("gather", "0 wrong\n"), ("generic", "0 wrong\n"),
-        ("displace", "0 wrong\n"), ("run", "0 wrong\n"), ("registers", "ended\n"),
+        ("displace", "0 wrong\n"), ("run", "0 wrong\n"), ("reduce", "0 wrong\n"), ("registers", "ended\n"),
         ("registers of two blocks", "ended\n"),
     ],
 )  # fmt: skip

@@ -1,4 +1,5 @@
 // Instructions at which lanes, warps, blocks and copies wait for each other.
+#include <algorithm>
 #include <bit>
 
 #include "decode.h"
@@ -89,6 +90,22 @@ bool vote(Warp& warp, const Instruction& i, Mask mask) {
   }
   Mask& p = warp.predicate(i.at[0]);
   p = (p & ~mask) | ((i.form == any ? of != 0 : of == mask) ? mask : 0);
+  return true;
+}
+
+enum Reduction : int { summed, lowest, highest };
+
+/// redux.sync of unsigned numbers.
+bool reduce(Warp& warp, const Instruction& i, Mask mask) {
+  const Mask wanted = warp.at<std::uint32_t>(i.at[2])[std::countr_zero(mask)];
+  if (!together(warp, mask, wanted)) return false;
+  const std::uint32_t* const a = warp.at<std::uint32_t>(i.at[1]);
+  std::uint32_t found = i.form == lowest ? ~0u : 0;
+  each(mask, [&](int lane) {
+    found = i.form == summed ? found + a[lane] : i.form == lowest ? std::min(found, a[lane]) : std::max(found, a[lane]);
+  });
+  std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
+  each(mask, [&](int lane) { d[lane] = found; });
   return true;
 }
 
@@ -278,6 +295,13 @@ bool decode_waiting(Reader& reader, const Statement& s, Instruction& i) {
     i.at[2] = reader.source(s.operands.at(2), {'u', 4});
     i.form = s.has("ballot") ? ballot : s.has("all") ? all : any;
     i.attempt = vote;
+    return true;
+  }
+  if (s.base == "redux" && s.type() == "u32" && (s.has("add") || s.has("min") || s.has("max"))) {
+    i.at[0] = reader.reg(s.operands.at(0)).offset;
+    for (int n = 1; n < 3; ++n) i.at[n] = reader.source(s.operands.at(static_cast<std::size_t>(n)), {'u', 4});
+    i.form = s.has("add") ? summed : s.has("min") ? lowest : highest;
+    i.attempt = reduce;
     return true;
   }
   if (s.base != "elect" && s.base != "shfl") return false;

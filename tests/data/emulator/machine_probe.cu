@@ -30,6 +30,13 @@ __global__ void displace(int* to) {
   asm volatile("ld.shared.s32 %0, [%1+65536];" : "=r"(to[threadIdx.x]) : "r"(at - 65536u) : "memory");
 }
 
+/// What all of a warp's numbers come to, and the least and greatest of them.
+__global__ void reduce(int* to) {
+  const unsigned own = threadIdx.x * 7 % 32 + threadIdx.x / 32;
+  const unsigned all = __reduce_add_sync(0xffffffffu, own), least = __reduce_min_sync(0xffffffffu, own);
+  to[threadIdx.x] = static_cast<int>(all * 10000 + least * 100 + __reduce_max_sync(0xffffffffu, own));
+}
+
 /// One thread fills a ring of two boxes, another warp empties it; without `waits` the ring is filled regardless.
 template <bool waits>
 __global__ void ring(int* to, int rounds) {
@@ -211,6 +218,8 @@ int main(int, char** arguments) {
   if (is("exchange")) exchanged<true>();
   if (is("exchange without a barrier")) exchanged<false>();
   if (is("displace")) compared(kThreads, [](int i) { return i; }, [](int* to) { displace<<<1, kThreads>>>(to); });
+  const auto reduced = [](int i) { return (496 + i / 32 * 32) * 10000 + i / 32 * 100 + 31 + i / 32; };
+  if (is("reduce")) compared(kThreads, reduced, [](int* to) { reduce<<<1, kThreads>>>(to); });
   if (is("ring")) ringed<true>();
   if (is("ring without waiting")) ringed<false>();
   if (is("alone")) alone<<<1, 32>>>(), finish("ended");
