@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.counted_places import CountTile
+from bolt_build.families.portable.kernels.few_places import FewTile
 from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.selected_places import SelectTile
+from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
 from bolt_build.graph.ir import Layout, Op, TensorType
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
@@ -44,6 +47,7 @@ HEADS, TOP = asked(Reduce("mean", (1,), False), 32, 12, 197, 197), asked(Places(
 DOWN, ALONG = asked(CumSum(1), 32, 512, 768), asked(CumProd(2, True), 32, 512, 1001)
 ROWS_DOWN = asked(Reduce("sum", (1,), False), 32, 197, 333)
 WIDE = asked(Places(1, 9), 4, 100, dtype=DType.I64)
+KNN, LONG = asked(Places(1, 16), 512, 1024), asked(Places(1, 50), 8, 1 << 17)
 U8_TOTALS = "clusters: totals of 1 bytes are no words that blocks read of each other"
 
 
@@ -88,6 +92,35 @@ U8_TOTALS = "clusters: totals of 1 bytes are no words that blocks read of each o
         (asked(Places(1, 1000), 4, 9000, dtype=DType.I32), SelectTile(512, 18, 33),
          "keys and elements take 137 registers of a thread, 512 threads have 128"),
         (TOP, SelectTile(32, 32, 9), "288 keys have no room for 300 elements"),
+        (KNN, FewTile(16, 16, 2, 8), None),
+        (KNN, FewTile(3, 16, 2, 8), "no line has 3 threads"),
+        (KNN, FewTile(16, 8, 2, 8), "keeps 16 keys for 16 elements, not 8"),
+        (asked(Places(1, 16), 40, 1001), FewTile(16, 16, 2, 8), "lines of 1001 elements are not loaded 8 at a time"),
+        (KNN, FewTile(16, 16, 1, 8), "8 elements at once are not sorted in runs of 16"),
+        (KNN, FewTile(1, 16, 2, 8), "a thread would ask 64 times, at most 16 are worth it"),
+        (KNN, SiftTile(32, 32, 4, 128, 128, 16), None),
+        (KNN, SiftTile(32, 24, 4, 128, 128, 16), "1024 elements are more than 32 threads hold"),
+        (KNN, SiftTile(32, 72, 4, 128, 128, 16), "32 threads do not hold 72 elements each"),
+        (KNN, SiftTile(96, 16, 4, 288, 512, 4), "no line has 96 threads"),
+        (KNN, SiftTile(32, 32, 6, 192, 128, 16), "threads do not sort 6 keys of 4 bytes each"),
+        (KNN, SiftTile(64, 16, 4, 256, 256, 4), "64 threads that sort 4 keys each have no room for 256"),
+        (KNN, SiftTile(64, 16, 4, 192, 128, 4), "64 threads do not add up 128 bins"),
+        (KNN, SiftTile(32, 32, 36, 1152, 1024, 16), "takes 53424 bytes of shared memory, a block has 49152"),
+        (KNN, SiftTile(32, 32, 4, 128, 128, 17), "no 17 elements of a thread are a group"),
+        (asked(Places(1, 200), 40, 1024), SiftTile(32, 32, 4, 128, 128, 2), "128 keys have no room for 200 elements"),
+        (LONG, PartTile(8192, 256, 32, 4, 256, 1024, 16, 256, 16, 4, 256, 1024, 8), None),
+        (LONG, PartTile(1 << 17, 256, 32, 4, 256, 1024, 16, 256, 16, 4, 256, 1024, 8),
+         "lines of 131072 elements have no parts of 131072"),
+        (LONG, PartTile(8200, 256, 32, 4, 256, 1024, 16, 256, 16, 4, 256, 1024, 8),
+         "8200 elements are more than 256 threads hold"),
+        (LONG, PartTile(8192, 256, 32, 4, 256, 1024, 16, 128, 16, 4, 128, 512, 8),
+         "128 threads do not hold 16 keys each of 4096"),
+        (LONG, PartTile(8192, 256, 32, 4, 256, 1024, 16, 256, 16, 4, 256, 512, 8),
+         "256 threads do not add up 512 bins"),
+        (LONG, PartTile(8192, 256, 32, 4, 256, 1024, 16, 256, 16, 4, 256, 1024, 17),
+         "no 17 elements of a thread are a group"),
+        (WIDE, CountTile(64), None),
+        (WIDE, CountTile(96), "no line has 96 threads"),
         (DOWN, ScanColumnsTile(8, 4), None),
         (DOWN, ScanColumnsTile(16, 4), "16 elements of 2 bytes are not one access"),
         (DOWN, ScanColumnsTile(8, 2), "no 2 threads have lines side by side"),
@@ -107,10 +140,23 @@ def test_a_cut_that_is_not_legal_has_a_reason(problem: KernelProblem, tile: Tile
     ("problem", "reasons"),
     [
         (ROWS, []),
-        (WIDE, [f"{form}: keys have no room for i64 and a place" for form in ("sorted", "selected")]),
+        (WIDE, [f"{form}: keys have no room for i64 and a place"
+                for form in ("sorted", "selected", "few", "sifted", "parted")]),
         (asked(Places(1, 5000), 4, 9000),
-         ["sorted: sorts up to 4096 elements, not 5000", "selected: a warp sorts up to 1056 elements, not 5000"]),
-        (asked(Places(1, 300), 4, 20000), ["selected: threads hold up to 16384 elements of a line, not 20000"]),
+         ["sorted: sorts up to 4096 elements, not 5000", "selected: a warp sorts up to 1056 elements, not 5000",
+          "few: threads keep up to 16 keys, not 5000",
+          "sifted: no threads hold 9000 elements and sift out most, where 5000 are wanted",
+          "parted: no parts of 9000 elements leave few enough to be put in order, where 5000 are wanted"]),
+        (asked(Places(1, 300), 4, 20000),
+         ["selected: threads hold up to 16384 elements of a line, not 20000",
+          "few: threads keep up to 16 keys, not 300"]),
+        (asked(Places(1, 9, True, True), 4, 9000),
+         [*(f"{form}: takes the first of equal elements, not the last"
+            for form in ("few", "sifted", "parted", "counted"))]),
+        (asked(Places(1, 9), 1 << 10, 1 << 17, dtype=DType.I64),
+         [*(f"{form}: keys have no room for i64 and a place"
+            for form in ("sorted", "selected", "few", "sifted", "parted")),
+          "counted: takes 3221225472 bytes beside its tensors, at most 1073741824 are kept"]),
         (asked(Reduce("sum", (1,)), 1 << 16, 1 << 16),
          ["runs: 4294967296 elements are more than the 2147483584 that it counts"]),
         (asked(CumSum(1), 1 << 16, 1 << 16),
@@ -138,7 +184,8 @@ def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelP
         (asked(Places(2, 1), 32, 512, 1001), RunsTile(16, 16, 1)),
         (asked(Places(1, 1), 32, 21, 256, 256), ColumnsTile(256, 1)),
         (TOP, SelectTile(32, 32, 11)),
-        (asked(Places(1, 300), 1, 24000), SortTile(1024, 1, 0)),
+        (asked(Places(1, 300), 1, 24000), None),
+        (asked(Places(1, 2), 9000, 8), FewTile(1, 2, 1, 8)),
         (DOWN, ScanColumnsTile(8, 16)),
         (ALONG, ScanRunsTile(32)),
         (asked(CumSum(1), 4, 100000), ScanRunsTile(256, 13)),

@@ -15,22 +15,29 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.counted_places import CountTile
+from bolt_build.families.portable.kernels.few_places import FewTile
 from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.selected_places import SelectTile
+from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.reduce import Reduce
 
 PORTABLE = Portable()
-Tile = RunsTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | ScanRunsTile | ScanColumnsTile
+Tile = (
+    RunsTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile | SiftTile | PartTile
+    | CountTile | ScanRunsTile | ScanColumnsTile
+)  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters", SortTile: "sorted",
-    SelectTile: "selected", ScanRunsTile: "runs", ScanColumnsTile: "columns",
+    SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted", CountTile: "counted",
+    ScanRunsTile: "runs", ScanColumnsTile: "columns",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -74,6 +81,18 @@ def clusters(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
 
 def sorts(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
     return tuple(SortTile(*each) for each in tiles)
+
+
+def fews(*tiles: tuple[int, int, int, int]) -> tuple[Tile, ...]:
+    return tuple(FewTile(*each) for each in tiles)
+
+
+def sifts(*tiles: tuple[int, int, int, int, int, int]) -> tuple[Tile, ...]:
+    return tuple(SiftTile(*each) for each in tiles)
+
+
+def counts(*threads: int) -> tuple[Tile, ...]:
+    return tuple(map(CountTile, threads))
 
 
 TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
@@ -134,6 +153,25 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("chosen-pairs-least", Places(1, 60, False), 7, 245, dtype=DType.BF16), selects((32, 8, 3), (64, 8, 3))),
     (hidden(folded("chosen-pairs-worst", Places(2, 60), 3, 7, 101)), selects((32, 8, 3),)),
     (hidden(folded("chosen-worst", Places(2, 60), 3, 7, 101)), selects((32, 4, 3),)),
+    (folded("few", Places(1, 5), 33, 96), fews((16, 8, 4, 2), (2, 8, 2, 8), (1, 8, 2, 8), (4, 8, 1, 8))),
+    (folded("few-apart", Places(1, 2, False), 2, 21, 67), fews((1, 2, 16, 1), (4, 2, 6, 1))),
+    (folded("few-wide", Places(1, 11), 5, 203, dtype=DType.I32, span=90), fews((8, 16, 16, 1), (32, 16, 16, 1))),
+    (hidden(folded("few-worst", Places(2, 3), 3, 7, 101)), fews((8, 4, 16, 1),)),
+    (folded("sifted", Places(1, 30), 5, 1000), sifts((32, 32, 4, 128, 128, 16), (128, 8, 4, 128, 512, 4))),
+    (folded("sifted-odd", Places(1, 20, False), 3, 1001, dtype=DType.BF16),
+     sifts((32, 40, 4, 128, 128, 16), (64, 16, 4, 64, 256, 8))),
+    (folded("sifted-apart", Places(1, 47), 2, 1700, 3, dtype=DType.I8, span=90), sifts((256, 7, 4, 256, 1024, 4),)),
+    (folded("sifted-wide", Places(1, 25, False), 3, 801, dtype=DType.I32, span=9000), sifts((32, 26, 4, 128, 128, 8),)),
+    (hidden(folded("sifted-worst", Places(2, 30), 3, 7, 301)), sifts((32, 10, 4, 128, 128, 4),)),
+    (folded("parted", Places(1, 50), 2, 9001),
+     (PartTile(2040, 64, 32, 4, 128, 256, 16, 128, 5, 4, 128, 512, 2),
+      PartTile(1000, 64, 16, 4, 128, 256, 8, 256, 5, 4, 256, 1024, 2))),
+    (folded("parted-apart", Places(1, 20, False), 2, 4001, 3, dtype=DType.I32, span=90000),
+     (PartTile(1024, 64, 16, 4, 128, 256, 16, 64, 8, 4, 64, 512, 2),)),
+    (folded("counted", Places(1, 700), 3, 900), counts(32, 256)),
+    (folded("counted-long", Places(1, 900, False), 3, 900, dtype=DType.I64, span=70000), counts(64, 1024)),
+    (folded("counted-doubles", Places(1, 150), 2, 301, 3, dtype=DType.F64), counts(128)),
+    (folded("counted-alike", Places(0, 9001), 9001, 1, dtype=DType.U16, span=3), counts(512)),
     (folded("class-even", Places(1, 1), 2, 37, 8, 24), columns((64, 1), (4, 3))),
     (folded("pixels", Reduce("mean", (1,), False), 3, 1999, 57), pixels((256, 7), (512, 1))),
     (folded("pixels-colours", Reduce("l2", (1,), False), 5, 701, 3), pixels((256, 1), (512, 1))),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.kernels import (
+    counted_places,
+    few_places,
     fold_clusters,
     fold_columns,
     fold_pixels,
     fold_runs,
     selected_places,
+    sifted_places,
     sorted_places,
 )
 from bolt_build.families.portable.kernels.line_extents import lines_text
@@ -37,6 +40,8 @@ _SCATTERED = 0.25
 _RANKED, _RANKS = 40 << 10, 1.25e10
 """Bytes of a line that a block ranks (`ranked_bytes`), and elements that a multiprocessor of an H100 compared each
 second."""
+_BLOCK, _BESIDE = 1.3e-6, 8
+"""A guess at the seconds of a block that ranks a short line, and how many of them a multiprocessor has at once."""
 
 
 def _seconds_of_places(problem: KernelProblem, target: Target) -> float:
@@ -48,6 +53,7 @@ def _seconds_of_places(problem: KernelProblem, target: Target) -> float:
     lines = x.type.elements // extent
     if op.count > 1 and extent * x.format.dtype.nbytes <= _RANKED:
         computing = lines * extent * extent / (_RANKS * min(max(lines, 1), gpu.sms))
+        computing = max(computing, _BLOCK * ceil(lines / (_BESIDE * gpu.sms)))
     else:
         neighbours = prod(x.shape[op.axis :]) > extent
         computing = op.count * extent * (_NEIGHBOUR if neighbours else _ELEMENT)
@@ -69,6 +75,10 @@ RULES = (
             fold_clusters.FORM,
             sorted_places.FORM,
             selected_places.FORM,
+            few_places.FORM,
+            sifted_places.FORM,
+            sifted_places.PARTS,
+            counted_places.FORM,
         ),
     ),
 )

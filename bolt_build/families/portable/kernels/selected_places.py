@@ -1,5 +1,5 @@
-"""How a GPU finds places of many elements of longer lines in order: it counts how elements' numbers begin, takes those
-that come first, and sorts these alone, four bits at a time."""
+"""How a GPU finds places of many elements of longer lines in order: a bound that a sample tells, or how elements'
+numbers begin, says which come first, and these alone are sorted: in bins, or four bits at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THREADS, _HOLDS, _EACH = (32, 64, 128, 256, 512), 32, 33
 _WORD = 8
 """Elements of half precision in a word of 16 bytes."""
 _BLOCK = 128
-"""Threads of a block, at least."""
+"""Threads of a block whose warps have lines of their own: else those of a line, which wait for each other."""
 _REGISTERS, _MOST = (38, 46), 200
 """Registers of a thread for all but what it holds and sorts, of single elements and of pairs; and those that it has at
 most."""
@@ -41,7 +41,7 @@ class SelectTile(NumberTile):
 
     @property
     def block(self) -> int:
-        return max(self.threads, _BLOCK)
+        return _BLOCK if self.threads == WARP else self.threads
 
 
 def _paired(problem: KernelProblem, tile: SelectTile) -> bool:

@@ -1,5 +1,5 @@
-// Places of the first elements of a line in order: those that come first are selected by how their numbers begin, and only these
-// are sorted, four bits of their numbers at a time.
+// Places of the first elements of a line in order: those that come first are selected by a bound that a sample tells, or by how
+// their numbers begin, and only these are sorted: in bins, or four bits of their numbers at a time.
 #pragma once
 
 #include "bolt_portable/cuda/held_ranks.h"
@@ -13,8 +13,12 @@ namespace bolt::portable {
 template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T, bool paired>
 struct SelectedPlaces {
   using Held = std::conditional_t<paired, PairedRanks<greatest, holds, threads, T>, SingleRanks<greatest, last, holds, threads, T>>;
-  static constexpr int block = threads < 128 ? 128 : threads, together = block / threads, warps = threads / 32;
+  static constexpr int block = threads == 32 ? 128 : threads, together = block / threads, warps = threads / 32;
   static constexpr int number_bits = 8 * sizeof(T), room = 32 * each;
+  static constexpr std::uint32_t all_bits = ~0u >> (32 - number_bits);
+  /// Neighbours of a lane in the last rounds of a sort, an even number; keys of a warp then; bins of it, and keys of one at most.
+  static constexpr int own_keys = each + 1, window = 32 * own_keys, sorting_bins = each <= 12 ? 256 : each <= 24 ? 512 : 1024;
+  static constexpr std::uint32_t most_rounds = 16;
   static constexpr std::uint32_t bins = 256, digits = 16, column = 33;  ///< a column more, so that lanes have banks of their own
   /// Registers of a thread for what it holds, for its keys and their ranks, and for all else; and blocks that they are for.
   static constexpr int keys = each * (static_cast<int>(sizeof(Key)) / 4 + 1), held_in = (paired ? 1 : 2) * holds;
@@ -24,9 +28,10 @@ struct SelectedPlaces {
 
   /// What the threads of a line share.
   struct Shared {
-    Key keys[room];
+    alignas(16) Key keys[window];
     union {
       alignas(16) std::uint32_t counts[bins];
+      alignas(16) std::uint32_t sorting[sorting_bins + 1];
       std::uint32_t before[holds * warps];  ///< in front of each warp's elements of each round, less ones in the low half
       std::uint32_t columns[digits * column];
     };
@@ -47,10 +52,39 @@ struct SelectedPlaces {
     Shared& own = all[threadIdx.x / threads];
     const std::uint32_t thread = threadIdx.x % threads, line = number * together + threadIdx.x / threads;
     if (line >= lines) return;  // whole warps
-    const Held held(from, line, extent, thread);
-    take(held, thread, bound_of(held, thread, own), own);
-    if (thread >= 32) return;
-    sort(thread, own);
+    if constexpr (warps == 1 && paired && pairs_compare<T>) {
+      FallingPairs<greatest, holds, T> held(from, line, extent, thread);
+      std::uint32_t many[Held::turns];
+      const auto count_up_to = [&](std::uint32_t most) {
+        held.count_turns(most, many);
+        std::uint32_t all = many[0];
+#pragma unroll
+        for (int turn = 1; turn < Held::turns; ++turn) all = held.joined(all, many[turn]);
+        return of_warp<OfWarp::sum>(held.both(all));
+      };
+      // Numbers between those of both infinities: NaN is not compared.
+      constexpr std::uint32_t infinite = 0x7fffu - (held.worst & 0x7fffu);
+      const auto sample = [&](int i) { return held.sample(i); };
+      Bound bound = sampled_bound<infinite, held.worst - 1>(sample, count_up_to, thread);
+      held.finished(extent, thread);
+      if (bound.taken == 0) bound = bound_of(held, thread, own);
+      const bool known = bound.all && bound.shift == 0;
+#pragma unroll
+      for (int turn = 0; turn < Held::turns; ++turn) many[turn] = held.both(many[turn]);
+      take(held, thread, bound, own, known ? many : nullptr);
+      if (!sort_in_bins(thread, bound, own)) sort(thread, own);
+    } else {
+      const Held held(from, line, extent, thread);
+      Bound bound{};
+      if constexpr (warps == 1) {
+        const auto sample = [&](int i) { return held.number(i); };
+        bound = sampled_bound<0, all_bits>(sample, [&](std::uint32_t most) { return counted_up_to(held, most); }, thread);
+      }
+      if (bound.taken == 0) bound = bound_of(held, thread, own);
+      take(held, thread, bound, own, nullptr);
+      if (thread >= 32) return;
+      if (!sort_in_bins(thread, bound, own)) sort(thread, own);
+    }
     if constexpr (paired) {
       store(own, to + static_cast<Index>(line) * count, 1, thread);
     } else {
@@ -77,6 +111,56 @@ struct SelectedPlaces {
       __syncthreads();
     else
       __syncwarp();
+  }
+
+  /// How many of a warp's numbers are at most `most`.
+  __device__ static std::uint32_t counted_up_to(const Held& held, std::uint32_t most) {
+    std::uint32_t many = 0;
+#pragma unroll
+    for (int i = 0; i < holds; ++i) many += held.number(i) <= most ? 1 : 0;
+    return of_warp<OfWarp::sum>(many);
+  }
+
+  /// Counts numbers up to those of a sorted sample, one of each lane, until those that are taken have room; at last up to others.
+  /// `number(i)` is that of a lane's element, `up_to(most)` counts. Takes none where that takes a bound that is less than `first` or
+  /// more than `end`.
+  template <std::uint32_t first, std::uint32_t end, typename Number, typename UpTo>
+  __device__ Bound sampled_bound(const Number& number, const UpTo& up_to, std::uint32_t lane) const {
+    constexpr int spread = holds < 4 ? 0 : holds / 4;
+    KeySort<std::uint32_t, 32, 1> sample;
+    std::uint32_t some[4] = {number(0), number(spread), number(2 * spread), number(3 * spread)};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(some[i]));  // else the compiler picks one of memory
+    const std::uint32_t one = lane & 1 ? some[1] : some[0], other = lane & 1 ? some[3] : some[2];
+    sample.keys[0] = lane & 2 ? other : one;
+    sample.sort(nullptr);
+    // Lanes whose numbers are known to be too small and too large, how many elements there are up to them, and numbers that are so.
+    int low = -1, high = 32;
+    std::uint32_t below = 0, above = extent, least = first - 1, most = end + 1;
+    const std::uint32_t wanted = min((count + room + 1) / 2, extent);
+#pragma unroll 1
+    while (true) {
+      const bool in_sample = high - low > 1;
+      int at = 0;
+      std::uint32_t tried;
+      if (in_sample) {
+        const float part = __fdividef(static_cast<float>(static_cast<int>(wanted - below)), static_cast<float>(static_cast<int>(above - below)));
+        at = min(max(low + static_cast<int>(part * static_cast<float>(high - low) + 0.5f), low + 1), high - 1);
+        tried = min(max(__shfl_sync(0xffffffffu, sample.keys[0], at), first), end);
+      } else {
+        // No number is between the two, or they are none that can be compared.
+        const std::uint32_t between = most - least;
+        if (between <= 1) return least == first - 1 || most == end + 1 ? Bound{} : Bound{most, count - below, count, 0, false};
+        tried = least + between / 2;
+      }
+      const std::uint32_t many = up_to(tried);
+      if (many >= count && many <= room) return Bound{tried, 0, many, 0, true};
+      if (many < count) {
+        low = in_sample ? at : low, below = many, least = tried;
+      } else {
+        high = in_sample ? at : high, above = many, most = tried;
+      }
+    }
   }
 
   /// Counts numbers by their leading bits, eight at a time, until those that are taken have room.
@@ -129,18 +213,19 @@ struct SelectedPlaces {
   }
 
   /// Leaves the keys that are taken in their order, and the greatest number there is behind them.
-  __device__ void take(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own) const {
+  /// `known`: how many numbers of each turn are taken; null where it is to be counted.
+  __device__ void take(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own, const std::uint32_t* known) const {
     if (bound.all)
-      take_some<true>(held, thread, bound, own);
+      take_some<true>(held, thread, bound, own, known);
     else
-      take_some<false>(held, thread, bound, own);
-    for (std::uint32_t i = bound.taken + thread; i < room; i += threads) own.keys[i] = ~Key{0};
+      take_some<false>(held, thread, bound, own, nullptr);
+    for (std::uint32_t i = bound.taken + thread; i < window; i += threads) own.keys[i] = ~Key{0};
     meet();
   }
   template <bool all>
-  __device__ static void take_some(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own) {
+  __device__ static void take_some(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own, const std::uint32_t* known) {
     if constexpr (paired)
-      take_neighbours<all>(held, thread, bound, own);
+      take_neighbours<all>(held, thread, bound, own, known);
     else
       take_apart<all>(held, thread, bound, own);
   }
@@ -174,16 +259,18 @@ struct SelectedPlaces {
 
   /// Of threads that have neighbours, `Held::wide` in each turn: a thread counts its own, and threads add up in front of each.
   template <bool all>
-  __device__ static void take_neighbours(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own) {
+  __device__ static void take_neighbours(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own,
+                                         const std::uint32_t* known) {
     constexpr int turns = holds / Held::wide;
     const std::uint32_t lane = threadIdx.x % 32, warp = thread / 32;
     const std::uint32_t most = ((bound.begin + 1) << bound.shift << 16) - 1;  // key of those that are less, or begin alike
     std::uint32_t before[turns], so_far = 0;
 #pragma unroll
     for (int turn = 0; turn < turns; ++turn) {
-      std::uint32_t both = 0;
+      std::uint32_t both = all && known != nullptr ? known[turn] : 0;
 #pragma unroll
       for (int i = turn * Held::wide; i < (turn + 1) * Held::wide; ++i) {
+        if (all && known != nullptr) break;
         if constexpr (all) {
           held.count(i, most, both);
         } else {
@@ -255,6 +342,112 @@ struct SelectedPlaces {
         own.before[lane * of_lane + i] = so_far;
         so_far += next;
       }
+  }
+
+  /// Puts keys in bins of equal width, and sorts each bin by exchanges of neighbours. False, and nothing is done, where a bin has
+  /// too many of them.
+  __device__ static bool sort_in_bins(std::uint32_t lane, const Bound& bound, Shared& own) {
+    constexpr int turns = sorting_bins / 128;
+    Key keys[each];
+    std::uint32_t least = ~0u;
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) reinterpret_cast<uint4*>(own.sorting)[turn * 32 + lane] = uint4{0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+      keys[i] = own.keys[i * 32 + lane];
+      least = min(least, static_cast<std::uint32_t>(keys[i] >> rank_bits<Key>));
+    }
+    least = of_warp<OfWarp::least>(least);
+    const std::uint32_t most = min(((bound.begin + 1) << bound.shift) - 1, all_bits);
+    const int shift = max(32 - __clz(static_cast<int>(most - least)) - (31 - __clz(sorting_bins)), 0);
+    __syncwarp();
+    // What is behind the last key has a counter of its own, for no lane to ask.
+#pragma unroll
+    for (int i = 0; i < each; ++i) atomicAdd(own.sorting + bin_of(keys[i], least, shift), 1u);
+    __syncwarp();
+    const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(own.keys));
+    uint4* const counts = reinterpret_cast<uint4*>(own.sorting) + lane;
+    std::uint32_t so_far = base, rounds = 0;
+    uint4 those[turns];
+    std::uint32_t sums[turns];
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      those[turn] = counts[turn * 32];
+      rounds = max(max(max(rounds, those[turn].x), max(those[turn].y, those[turn].z)), those[turn].w);
+      sums[turn] = those[turn].x + those[turn].y + those[turn].z + those[turn].w;
+    }
+    rounds = of_warp<OfWarp::greatest>(rounds);
+    if (rounds > most_rounds) {
+      __syncwarp();
+      return false;
+    }
+    constexpr std::uint32_t size = sizeof(Key);
+#pragma unroll
+    for (int turn = 0; turn < turns; turn += 2) {
+      const std::uint32_t both = scan_warp<typed::Add>(sums[turn] | sums[turn + 1] << 16);
+      const std::uint32_t all = __shfl_sync(0xffffffffu, both, 31);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4 many = those[turn + half];
+        const std::uint32_t end = half == 0 ? both & 0xffff : both >> 16;
+        const std::uint32_t at = so_far + (end - sums[turn + half]) * size, second = at + many.x * size, third = second + many.y * size;
+        counts[(turn + half) * 32] = uint4{at, second, third, third + many.z * size};
+        so_far += (half == 0 ? all & 0xffff : all >> 16) * size;
+      }
+    }
+    if (lane == 0) own.sorting[sorting_bins] = so_far;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+      const std::uint32_t to = atomicAdd(own.sorting + bin_of(keys[i], least, shift), size);
+      if constexpr (size == 4)
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(keys[i]) : "memory");
+      else
+        asm volatile("st.shared.u64 [%0], %1;" ::"r"(to), "l"(keys[i]) : "memory");
+    }
+    __syncwarp();
+    exchange_neighbours(rounds, lane, own);
+    return true;
+  }
+  __device__ static std::uint32_t bin_of(Key key, std::uint32_t least, int shift) {
+    return min((static_cast<std::uint32_t>(key >> rank_bits<Key>) - least) >> shift, static_cast<std::uint32_t>(sorting_bins));
+  }
+  /// Sorts keys that are less than `rounds` places from where they belong.
+  __device__ static void exchange_neighbours(std::uint32_t rounds, std::uint32_t lane, Shared& own) {
+    constexpr int wide = own_keys * sizeof(Key) % 16 == 0 ? 16 / sizeof(Key) : own_keys * sizeof(Key) % 8 == 0 ? 8 / sizeof(Key) : 1;
+    using Word = Lanes<Key, wide>;
+    Key keys[own_keys];
+    Word* const words = reinterpret_cast<Word*>(own.keys + lane * own_keys);
+#pragma unroll
+    for (int i = 0; i < own_keys / wide; ++i) {
+      const Word word = words[i];
+#pragma unroll
+      for (int k = 0; k < wide; ++k) keys[i * wide + k] = word.at[k];
+    }
+#pragma unroll 1
+    for (std::uint32_t round = 0; round < rounds; round += 2) {
+#pragma unroll
+      for (int i = 0; i < own_keys; i += 2) in_order(keys[i], keys[i + 1]);
+      const Key before = __shfl_up_sync(0xffffffffu, keys[own_keys - 1], 1), behind = __shfl_down_sync(0xffffffffu, keys[0], 1);
+#pragma unroll
+      for (int i = 1; i + 1 < own_keys; i += 2) in_order(keys[i], keys[i + 1]);
+      if (lane > 0) keys[0] = max(keys[0], before);
+      if (lane < 31) keys[own_keys - 1] = min(keys[own_keys - 1], behind);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < own_keys / wide; ++i) {
+      Word word;
+#pragma unroll
+      for (int k = 0; k < wide; ++k) word.at[k] = keys[i * wide + k];
+      words[i] = word;
+    }
+    __syncwarp();
+  }
+  __device__ static void in_order(Key& a, Key& b) {
+    const Key least = min(a, b);
+    b = max(a, b);
+    a = least;
   }
 
   /// Sorts keys by their numbers, the last four bits first: lanes have neighbouring keys, and columns of counters of their own.

@@ -27,6 +27,23 @@ __device__ inline std::uint32_t rank_of(const T& x) {
   return greatest ? ~own & all : own;
 }
 
+/// What all of a warp's numbers come to, in each of its threads.
+enum class OfWarp { sum, least, greatest };
+template <OfWarp function>
+__device__ inline std::uint32_t of_warp(std::uint32_t number) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (function == OfWarp::sum) return __reduce_add_sync(0xffffffffu, number);
+  return function == OfWarp::least ? __reduce_min_sync(0xffffffffu, number) : __reduce_max_sync(0xffffffffu, number);
+#else
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffu, number, distance);
+    number = function == OfWarp::sum ? number + other : function == OfWarp::least ? min(number, other) : max(number, other);
+  }
+  return number;
+#endif
+}
+
 /// Bits of a key that hold the element, in front of the place: half of them.
 template <typename Key>
 constexpr int rank_bits = 4 * sizeof(Key);
