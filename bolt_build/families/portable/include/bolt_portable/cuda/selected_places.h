@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/held_ranks.h"
+#include "bolt_portable/cuda/warp_sort.h"
 
 namespace bolt::portable {
 
@@ -16,26 +17,16 @@ struct SelectedPlaces {
   static constexpr int block = threads == 32 ? 128 : threads, together = block / threads, warps = threads / 32;
   static constexpr int number_bits = 8 * sizeof(T), room = 32 * each;
   static constexpr std::uint32_t all_bits = ~0u >> (32 - number_bits);
-  /// Neighbours of a lane in the last rounds of a sort, an even number; keys of a warp then; bins of it, and keys of one at most.
-  static constexpr int own_keys = each + 1, window = 32 * own_keys, sorting_bins = each <= 12 ? 256 : each <= 24 ? 512 : 1024;
-  static constexpr std::uint32_t most_rounds = 16;
-  static constexpr std::uint32_t bins = 256, digits = 16, column = 33;  ///< a column more, so that lanes have banks of their own
+  using Sort = WarpSort<each, number_bits, Key>;
+  static constexpr std::uint32_t bins = 256;
   /// Registers of a thread for what it holds, for its keys and their ranks, and for all else; and blocks that they are for.
   static constexpr int keys = each * (static_cast<int>(sizeof(Key)) / 4 + 1), held_in = (paired ? 1 : 2) * holds;
   static constexpr int registers = (paired ? 46 : 38) + (keys > held_in ? keys : held_in);
   static constexpr int resident = block * registers > 1 << 15 ? 1 : (1 << 16) / (block * registers);
-  static_assert(each % 2 == 1, "else lanes that read keys of their own share banks");
 
-  /// What the threads of a line share.
-  struct Shared {
-    alignas(16) Key keys[window];
-    union {
-      alignas(16) std::uint32_t counts[bins];
-      alignas(16) std::uint32_t sorting[sorting_bins + 1];
-      std::uint32_t before[holds * warps];  ///< in front of each warp's elements of each round, less ones in the low half
-      std::uint32_t columns[digits * column];
-    };
-  };
+  /// What the threads of a line share: keys; and counts, or how many of each warp's elements of each round are in front, less ones in
+  /// the low half.
+  using Shared = typename Sort::template MemoryOf<(static_cast<int>(bins) > holds * warps ? static_cast<int>(bins) : holds * warps)>;
   /// Elements that are taken: all whose leading bits are less than `begin`, and the first `equal` of those that begin so.
   struct Bound {
     std::uint32_t begin, equal, taken;
@@ -72,7 +63,7 @@ struct SelectedPlaces {
 #pragma unroll
       for (int turn = 0; turn < Held::turns; ++turn) many[turn] = held.both(many[turn]);
       take(held, thread, bound, own, known ? many : nullptr);
-      if (!sort_in_bins(thread, bound, own)) sort(thread, own);
+      Sort::sort(thread, min(((bound.begin + 1) << bound.shift) - 1, all_bits), own);
     } else {
       const Held held(from, line, extent, thread);
       Bound bound{};
@@ -83,7 +74,7 @@ struct SelectedPlaces {
       if (bound.taken == 0) bound = bound_of(held, thread, own);
       take(held, thread, bound, own, nullptr);
       if (thread >= 32) return;
-      if (!sort_in_bins(thread, bound, own)) sort(thread, own);
+      Sort::sort(thread, min(((bound.begin + 1) << bound.shift) - 1, all_bits), own);
     }
     if constexpr (paired) {
       store(own, to + static_cast<Index>(line) * count, 1, thread);
@@ -170,27 +161,27 @@ struct SelectedPlaces {
     while (true) {
       const int above = bound.shift;
       bound.shift -= 8;
-      for (std::uint32_t i = thread; i < bins; i += threads) own.counts[i] = 0;
+      for (std::uint32_t i = thread; i < bins; i += threads) own.words[i] = 0;
       meet();
       if (above == number_bits) {
 #pragma unroll
-        for (int i = 0; i < holds; ++i) atomicAdd(own.counts + (held.number(i) >> (number_bits - 8)), 1u);
+        for (int i = 0; i < holds; ++i) atomicAdd(own.words + (held.number(i) >> (number_bits - 8)), 1u);
       } else {
 #pragma unroll
         for (int i = 0; i < holds; ++i)
-          if (held.number(i) >> above == bound.begin) atomicAdd(own.counts + (held.number(i) >> bound.shift) % bins, 1u);
+          if (held.number(i) >> above == bound.begin) atomicAdd(own.words + (held.number(i) >> bound.shift) % bins, 1u);
       }
       meet();
       // Each warp looks for the bin of the last one that is wanted.
       constexpr std::uint32_t many = bins / 32;
       std::uint32_t sum = 0;
 #pragma unroll
-      for (std::uint32_t i = 0; i < many; ++i) sum += own.counts[threadIdx.x % 32 * many + i];
+      for (std::uint32_t i = 0; i < many; ++i) sum += own.words[threadIdx.x % 32 * many + i];
       std::uint32_t before = scan_warp<typed::Add>(sum) - sum;
       const bool has = before < bound.equal && before + sum >= bound.equal;
       const int those = __ffs(__ballot_sync(0xffffffffu, has)) - 1;
       // Of this lane's bins lanes side by side have one each.
-      const std::uint32_t lane = threadIdx.x % 32, own_count = own.counts[those * many + lane % many];
+      const std::uint32_t lane = threadIdx.x % 32, own_count = own.words[those * many + lane % many];
       std::uint32_t up_to = own_count;
 #pragma unroll
       for (std::uint32_t distance = 1; distance < many; distance *= 2) {
@@ -219,7 +210,7 @@ struct SelectedPlaces {
       take_some<true>(held, thread, bound, own, known);
     else
       take_some<false>(held, thread, bound, own, nullptr);
-    for (std::uint32_t i = bound.taken + thread; i < window; i += threads) own.keys[i] = ~Key{0};
+    for (std::uint32_t i = bound.taken + thread; i < Sort::window; i += threads) own.keys[i] = ~Key{0};
     meet();
   }
   template <bool all>
@@ -238,7 +229,7 @@ struct SelectedPlaces {
 #pragma unroll
       for (int i = 0; i < holds; ++i) {
         const std::uint32_t both = Among<all>(held.number(i) >> bound.shift, bound.begin).of(~0u);
-        if (lane == 0) own.before[i * warps + warp] = both;
+        if (lane == 0) own.words[i * warps + warp] = both;
       }
       meet();
       if (warp == 0) sum_before<holds>(lane, own);
@@ -248,7 +239,7 @@ struct SelectedPlaces {
 #pragma unroll
     for (int i = 0; i < holds; ++i) {
       const Among<all> among(held.number(i) >> bound.shift, bound.begin);
-      if constexpr (warps > 1) so_far = own.before[i * warps + warp];
+      if constexpr (warps > 1) so_far = own.words[i * warps + warp];
       const std::uint32_t both = so_far + among.of(in_front), equal = both >> 16;
       if (among.less || (!all && among.equal && equal < bound.equal))
         own.keys[all ? both : (both & 0xffff) + min(equal, bound.equal)] =
@@ -281,7 +272,7 @@ struct SelectedPlaces {
       const std::uint32_t sum = scan_warp<typed::Add>(both);
       before[turn] = so_far + sum - both;
       if constexpr (warps > 1) {
-        if (lane == 31) own.before[turn * warps + warp] = sum;
+        if (lane == 31) own.words[turn * warps + warp] = sum;
       } else {
         so_far += __shfl_sync(0xffffffffu, sum, 31);
       }
@@ -291,7 +282,7 @@ struct SelectedPlaces {
       if (warp == 0) sum_before<turns>(lane, own);
       meet();
 #pragma unroll
-      for (int turn = 0; turn < turns; ++turn) before[turn] += own.before[turn * warps + warp];
+      for (int turn = 0; turn < turns; ++turn) before[turn] += own.words[turn * warps + warp];
     }
     if constexpr (all) {
       const std::uint32_t keys = static_cast<std::uint32_t>(__cvta_generic_to_shared(own.keys));
@@ -334,181 +325,14 @@ struct SelectedPlaces {
     constexpr int counts = turns * warps, of_lane = (counts + 31) / 32;
     std::uint32_t sum = 0;
     for (int i = 0; i < of_lane; ++i)
-      if (lane * of_lane + i < counts) sum += own.before[lane * of_lane + i];
+      if (lane * of_lane + i < counts) sum += own.words[lane * of_lane + i];
     std::uint32_t so_far = scan_warp<typed::Add>(sum) - sum;
     for (int i = 0; i < of_lane; ++i)
       if (lane * of_lane + i < counts) {
-        const std::uint32_t next = own.before[lane * of_lane + i];
-        own.before[lane * of_lane + i] = so_far;
+        const std::uint32_t next = own.words[lane * of_lane + i];
+        own.words[lane * of_lane + i] = so_far;
         so_far += next;
       }
-  }
-
-  /// Puts keys in bins of equal width, and sorts each bin by exchanges of neighbours. False, and nothing is done, where a bin has
-  /// too many of them.
-  __device__ static bool sort_in_bins(std::uint32_t lane, const Bound& bound, Shared& own) {
-    constexpr int turns = sorting_bins / 128;
-    Key keys[each];
-    std::uint32_t least = ~0u;
-#pragma unroll
-    for (int turn = 0; turn < turns; ++turn) reinterpret_cast<uint4*>(own.sorting)[turn * 32 + lane] = uint4{0, 0, 0, 0};
-#pragma unroll
-    for (int i = 0; i < each; ++i) {
-      keys[i] = own.keys[i * 32 + lane];
-      least = min(least, static_cast<std::uint32_t>(keys[i] >> rank_bits<Key>));
-    }
-    least = of_warp<OfWarp::least>(least);
-    const std::uint32_t most = min(((bound.begin + 1) << bound.shift) - 1, all_bits);
-    const int shift = max(32 - __clz(static_cast<int>(most - least)) - (31 - __clz(sorting_bins)), 0);
-    __syncwarp();
-    // What is behind the last key has a counter of its own, for no lane to ask.
-#pragma unroll
-    for (int i = 0; i < each; ++i) atomicAdd(own.sorting + bin_of(keys[i], least, shift), 1u);
-    __syncwarp();
-    const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(own.keys));
-    uint4* const counts = reinterpret_cast<uint4*>(own.sorting) + lane;
-    std::uint32_t so_far = base, rounds = 0;
-    uint4 those[turns];
-    std::uint32_t sums[turns];
-#pragma unroll
-    for (int turn = 0; turn < turns; ++turn) {
-      those[turn] = counts[turn * 32];
-      rounds = max(max(max(rounds, those[turn].x), max(those[turn].y, those[turn].z)), those[turn].w);
-      sums[turn] = those[turn].x + those[turn].y + those[turn].z + those[turn].w;
-    }
-    rounds = of_warp<OfWarp::greatest>(rounds);
-    if (rounds > most_rounds) {
-      __syncwarp();
-      return false;
-    }
-    constexpr std::uint32_t size = sizeof(Key);
-#pragma unroll
-    for (int turn = 0; turn < turns; turn += 2) {
-      const std::uint32_t both = scan_warp<typed::Add>(sums[turn] | sums[turn + 1] << 16);
-      const std::uint32_t all = __shfl_sync(0xffffffffu, both, 31);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint4 many = those[turn + half];
-        const std::uint32_t end = half == 0 ? both & 0xffff : both >> 16;
-        const std::uint32_t at = so_far + (end - sums[turn + half]) * size, second = at + many.x * size, third = second + many.y * size;
-        counts[(turn + half) * 32] = uint4{at, second, third, third + many.z * size};
-        so_far += (half == 0 ? all & 0xffff : all >> 16) * size;
-      }
-    }
-    if (lane == 0) own.sorting[sorting_bins] = so_far;
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < each; ++i) {
-      const std::uint32_t to = atomicAdd(own.sorting + bin_of(keys[i], least, shift), size);
-      if constexpr (size == 4)
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(keys[i]) : "memory");
-      else
-        asm volatile("st.shared.u64 [%0], %1;" ::"r"(to), "l"(keys[i]) : "memory");
-    }
-    __syncwarp();
-    exchange_neighbours(rounds, lane, own);
-    return true;
-  }
-  __device__ static std::uint32_t bin_of(Key key, std::uint32_t least, int shift) {
-    return min((static_cast<std::uint32_t>(key >> rank_bits<Key>) - least) >> shift, static_cast<std::uint32_t>(sorting_bins));
-  }
-  /// Sorts keys that are less than `rounds` places from where they belong.
-  __device__ static void exchange_neighbours(std::uint32_t rounds, std::uint32_t lane, Shared& own) {
-    constexpr int wide = own_keys * sizeof(Key) % 16 == 0 ? 16 / sizeof(Key) : own_keys * sizeof(Key) % 8 == 0 ? 8 / sizeof(Key) : 1;
-    using Word = Lanes<Key, wide>;
-    Key keys[own_keys];
-    Word* const words = reinterpret_cast<Word*>(own.keys + lane * own_keys);
-#pragma unroll
-    for (int i = 0; i < own_keys / wide; ++i) {
-      const Word word = words[i];
-#pragma unroll
-      for (int k = 0; k < wide; ++k) keys[i * wide + k] = word.at[k];
-    }
-#pragma unroll 1
-    for (std::uint32_t round = 0; round < rounds; round += 2) {
-#pragma unroll
-      for (int i = 0; i < own_keys; i += 2) in_order(keys[i], keys[i + 1]);
-      const Key before = __shfl_up_sync(0xffffffffu, keys[own_keys - 1], 1), behind = __shfl_down_sync(0xffffffffu, keys[0], 1);
-#pragma unroll
-      for (int i = 1; i + 1 < own_keys; i += 2) in_order(keys[i], keys[i + 1]);
-      if (lane > 0) keys[0] = max(keys[0], before);
-      if (lane < 31) keys[own_keys - 1] = min(keys[own_keys - 1], behind);
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < own_keys / wide; ++i) {
-      Word word;
-#pragma unroll
-      for (int k = 0; k < wide; ++k) word.at[k] = keys[i * wide + k];
-      words[i] = word;
-    }
-    __syncwarp();
-  }
-  __device__ static void in_order(Key& a, Key& b) {
-    const Key least = min(a, b);
-    b = max(a, b);
-    a = least;
-  }
-
-  /// Sorts keys by their numbers, the last four bits first: lanes have neighbouring keys, and columns of counters of their own.
-  /// Numbers are counted from the least one, so that fewer bits differ; behind the last key all bits are ones.
-  __device__ static void sort(std::uint32_t lane, Shared& own) {
-    Key keys[each];
-    std::uint32_t rank[each], least = ~0u, differ = 0;
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < each; ++i) {
-      keys[i] = own.keys[lane * each + i];
-      least = min(least, static_cast<std::uint32_t>(keys[i] >> rank_bits<Key>));
-    }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, distance));
-#pragma unroll
-    for (int i = 0; i < each; ++i) {
-      if (keys[i] == ~Key{0}) continue;
-      keys[i] -= static_cast<Key>(least) << rank_bits<Key>;
-      differ |= static_cast<std::uint32_t>(keys[i] >> rank_bits<Key>);
-    }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) differ |= __shfl_xor_sync(0xffffffffu, differ, distance);
-    if (differ == 0) return;  // of all keys the same: they stand in order
-    std::uint32_t* const counters = own.columns + lane;
-#pragma unroll 1
-    for (int shift = 0; shift < number_bits; shift += 4) {
-      if ((differ >> shift) % digits == 0) continue;  // of all keys the same
-#pragma unroll
-      for (std::uint32_t digit = 0; digit < digits; ++digit) counters[digit * column] = 0;
-#pragma unroll
-      for (int i = 0; i < each; ++i) {
-        std::uint32_t& counter = counters[static_cast<std::uint32_t>(keys[i] >> (shift + rank_bits<Key>)) % digits * column];
-        rank[i] = counter;
-        counter = rank[i] + 1;
-      }
-      __syncwarp();
-      sum_columns(lane, own);
-#pragma unroll
-      for (int i = 0; i < each; ++i)
-        own.keys[counters[static_cast<std::uint32_t>(keys[i] >> (shift + rank_bits<Key>)) % digits * column] + rank[i]] = keys[i];
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < each; ++i) keys[i] = own.keys[lane * each + i];
-      __syncwarp();
-    }
-  }
-
-  /// Makes of each counter what all those of lesser digits, and of lanes before it, come to.
-  __device__ static void sum_columns(std::uint32_t lane, Shared& own) {
-    std::uint32_t* const first = own.columns + lane / 2 * column + lane % 2 * 16;
-    std::uint32_t many[16], sum = 0;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) sum += many[i] = first[i];
-    std::uint32_t so_far = scan_warp<typed::Add>(sum) - sum;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      first[i] = so_far;
-      so_far += many[i];
-    }
-    __syncwarp();
   }
 };
 
