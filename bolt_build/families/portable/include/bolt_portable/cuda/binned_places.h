@@ -12,7 +12,7 @@ namespace bolt::portable {
 ///
 /// Where more than there is room for begin as the last one that is wanted, and where too few are in front of the last bin, keys are
 /// selected by eight bits at a time and sorted by a network: such lines take longer.
-template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename Ranks>
+template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename Ranks, typename T>
 struct BinnedPlaces {
   using Bins = KeyBins<threads, each, room, bins, Key>;
   static constexpr int block = threads == 32 ? 128 : threads, together = block / threads;
@@ -22,8 +22,7 @@ struct BinnedPlaces {
   static constexpr int resident = block * registers > 1 << 15 ? 1 : (1 << 16) / (block * registers);
 
   typename Ranks::Lines from;
-  std::int64_t* to;
-  Divisor inner;  ///< lines that lie beside each other
+  FirstElements<T> to;
   std::uint32_t lines, extent, count;
 
   __device__ void operator()(std::uint32_t number) const {
@@ -41,7 +40,7 @@ struct BinnedPlaces {
     } else {
       own.sort_in_bins(own.largest, count, thread);
     }
-    own.store(to, inner, line, count, thread);
+    own.store(to.line(line), count, thread);
   }
 
  private:
@@ -69,26 +68,5 @@ struct BinnedPlaces {
     return true;
   }
 };
-
-/// Places of the first `count` of each line, as `sorted_places`. `paired`: numbers of neighbours are held in pairs, which have room
-/// for lines that begin inside of an access; where they have not, and lines do, elements are held one by one.
-template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename T, bool paired = false>
-void binned_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
-  const std::uint32_t lines = counted(p.outer * p.inner, "places"), extent = counted(p.extent * p.inner, "places") / p.inner;
-  const auto launched = [&](auto* ranks, const auto& from) {
-    using Binned = BinnedPlaces<greatest, holds, threads, each, room, bins, group, Key, std::remove_pointer_t<decltype(ranks)>>;
-    launch_blocks<Binned::block, Binned::resident>(
-        r, (static_cast<Index>(lines) + Binned::together - 1) / Binned::together,
-        Binned{from, static_cast<std::int64_t*>(output), Divisor(p.inner), lines, extent, static_cast<std::uint32_t>(count)}, "places");
-  };
-  if constexpr (paired) {
-    const Granules<T> from(input, p.outer * p.extent, "places");
-    const bool whole = from.skew == 0 && p.extent % from.lanes == 0;
-    if (whole || p.extent + from.lanes - 1 <= threads * holds)
-      return launched(static_cast<PairedRanks<greatest, holds, threads, T>*>(nullptr), from);
-  }
-  using Ranks = SingleRanks<greatest, false, holds, threads, T>;
-  launched(static_cast<Ranks*>(nullptr), typename Ranks::Lines{static_cast<const T*>(input), Divisor(p.inner)});
-}
 
 }  // namespace bolt::portable

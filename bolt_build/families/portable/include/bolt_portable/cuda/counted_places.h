@@ -36,7 +36,7 @@ struct CountedPlaces {
   static constexpr int warps = threads / 32, digits = 256, of_thread = threads >= digits ? 1 : digits / threads, at_once = 4;
 
   const T* from;
-  std::int64_t* to;
+  FirstElements<T> to;
   std::byte* memory;
   Divisor inner;
   std::uint32_t extent, count;
@@ -96,8 +96,8 @@ struct CountedPlaces {
       __syncthreads();
     }
     const std::uint32_t* const found = places + (half > 0 ? extent : 0);
-    std::int64_t* const results = to + static_cast<Index>(outside) * count * inner.by + inside;
-    for (std::uint32_t i = thread; i < count; i += threads) results[static_cast<Index>(i) * inner.by] = half < 0 ? i : found[i];
+    const auto results = to.line(line);
+    for (std::uint32_t i = thread; i < count; i += threads) results.put(i, half < 0 ? i : found[i]);
   }
 
  private:
@@ -148,9 +148,9 @@ struct CountedPlaces {
 
 /// Places of the first `count` of each line, as `sorted_places`. The run's scratch has room for each line's numbers and places, twice.
 template <bool greatest, int threads, typename T>
-void counted_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
+void counted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   launch_blocks<threads>(r, p.outer * p.inner,
-                         CountedPlaces<greatest, threads, T>{static_cast<const T*>(input), static_cast<std::int64_t*>(output),
+                         CountedPlaces<greatest, threads, T>{static_cast<const T*>(input), FirstElements<T>(p, count, input, places, values),
                                                              static_cast<std::byte*>(r.scratch()), Divisor(p.inner),
                                                              counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
                          "places");

@@ -191,14 +191,13 @@ struct KeyBins {
     meet();
   }
 
-  /// Stores the places of the first `count` keys of a line.
-  __device__ void store(std::int64_t* to, const Divisor& inner, std::uint32_t line, std::uint32_t count, std::uint32_t thread) const {
-    const std::uint32_t apart = inner.by, outside = inner.quotient(line), inside = line - outside * apart;
-    std::int64_t* found = to + (static_cast<Index>(outside) * count + thread) * apart + inside;
+  /// Stores the places of the first `count` keys of a line, and what stands there.
+  template <typename Line>
+  __device__ void store(const Line& found, std::uint32_t count, std::uint32_t thread) const {
 #pragma unroll
-    for (std::uint32_t i = 0; i < room; i += threads, found += static_cast<Index>(apart) * threads) {
+    for (std::uint32_t i = 0; i < room; i += threads) {
       if (i + thread >= count) return;
-      *found = static_cast<std::int64_t>(keys[i + thread] & places);
+      found.put(i + thread, static_cast<std::uint32_t>(keys[i + thread] & places));
     }
   }
 

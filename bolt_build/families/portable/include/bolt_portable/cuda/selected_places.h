@@ -35,7 +35,7 @@ struct SelectedPlaces {
   };
 
   typename Held::Lines from;
-  std::int64_t* to;
+  FirstElements<T> to;
   std::uint32_t lines, extent, count;
 
   __device__ void operator()(std::uint32_t number) const {
@@ -76,26 +76,16 @@ struct SelectedPlaces {
       if (thread >= 32) return;
       Sort::sort(thread, min(((bound.begin + 1) << bound.shift) - 1, all_bits), own);
     }
-    if constexpr (paired) {
-      store(own, to + static_cast<Index>(line) * count, 1, thread);
-    } else {
-      const std::uint32_t outside = from.inner.quotient(line), inside = line - outside * from.inner.by;
-      store(own, to + static_cast<Index>(outside) * count * from.inner.by + inside, from.inner.by, thread);
+    const auto found = to.line(line);
+#pragma unroll
+    for (std::uint32_t i = 0; i < room; i += 32) {
+      if (i + thread >= count) return;
+      const std::uint32_t place = static_cast<std::uint32_t>(own.keys[i + thread] & ((Key{1} << rank_bits<Key>) - 1));
+      found.put(i + thread, last ? extent - 1 - place : place);
     }
   }
 
  private:
-  /// Stores what has been sorted, each of which lies `apart` from the one before.
-  __device__ void store(const Shared& own, std::int64_t* found, std::uint32_t apart, std::uint32_t lane) const {
-    found += static_cast<Index>(lane) * apart;
-#pragma unroll
-    for (std::uint32_t i = 0; i < room; i += 32, found += static_cast<Index>(apart) * 32) {
-      if (i + lane >= count) return;
-      const std::uint32_t place = static_cast<std::uint32_t>(own.keys[i + lane] & ((Key{1} << rank_bits<Key>) - 1));
-      *found = last ? extent - 1 - place : place;
-    }
-  }
-
   /// Those that share a line wait for each other.
   __device__ static void meet() {
     if constexpr (threads > 32)
@@ -339,7 +329,7 @@ struct SelectedPlaces {
 /// Places of the first `count` of each line, as `sorted_places`. Pairs have room for lines that begin inside of an access; where
 /// they have not, and lines do, elements are held one by one.
 template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T, bool paired = false>
-void selected_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
+void selected_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   using Selected = SelectedPlaces<greatest, last, holds, threads, each, Key, T, paired>;
   const auto from = [&]() -> typename Selected::Held::Lines {
     if constexpr (paired)
@@ -350,13 +340,13 @@ void selected_places(const Run& r, const Lines& p, Index count, const void* inpu
   if constexpr (paired) {
     const bool whole = from.skew == 0 && p.extent % from.lanes == 0;
     if (!whole && p.extent + from.lanes - 1 > threads * holds)
-      return selected_places<greatest, last, holds, threads, each, Key, T>(r, p, count, input, output);
+      return selected_places<greatest, last, holds, threads, each, Key, T>(r, p, count, input, places, values);
   }
   const std::uint32_t lines = counted(p.outer * p.inner, "places");
   counted(p.extent * p.inner, "places");
   launch_blocks<Selected::block, Selected::resident>(
       r, (static_cast<Index>(lines) + Selected::together - 1) / Selected::together,
-      Selected{from, static_cast<std::int64_t*>(output), lines, counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
+      Selected{from, FirstElements<T>(p, count, input, places, values), lines, counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
       "places");
 }
 

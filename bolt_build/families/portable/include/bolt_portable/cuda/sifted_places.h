@@ -82,12 +82,11 @@ struct SiftedKeys {
   }
 };
 
-template <typename Sifted, typename Ranks>
+template <typename Sifted, typename Ranks, typename T>
 struct SiftedPlaces {
   static constexpr int block = Sifted::block, threads = block / Sifted::together;
   typename Ranks::Lines from;
-  std::int64_t* to;
-  Divisor inner;
+  FirstElements<T> to;
   std::uint32_t lines, extent, count;
 
   __device__ void operator()(std::uint32_t number) const {
@@ -104,7 +103,7 @@ struct SiftedPlaces {
     } else {
       Sifted::arrange(there, least, most, count, thread, own);
     }
-    own.store(to, inner, line, count, thread);
+    own.store(to.line(line), count, thread);
   }
 };
 
@@ -157,7 +156,7 @@ void held_elements(const Lines& p, Index extent, Index begin, const void* input,
 
 /// Places of the first `count` of each line, as `sorted_places`.
 template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename T, bool paired = false>
-void sifted_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
+void sifted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   const std::uint32_t lines = counted(p.outer * p.inner, "places");
   counted(p.extent * p.inner, "places");
   held_elements<greatest, holds, threads, T, paired>(p, p.extent, 0, input, [&](auto* ranks, const auto& from) {
@@ -165,8 +164,8 @@ void sifted_places(const Run& r, const Lines& p, Index count, const void* input,
     using Sifted = SiftedKeys<holds, threads, each, room, bins, group, Key, Ranks>;
     launch_blocks<Sifted::block, Sifted::resident>(
         r, (static_cast<Index>(lines) + Sifted::together - 1) / Sifted::together,
-        SiftedPlaces<Sifted, Ranks>{from, static_cast<std::int64_t*>(output), Divisor(p.inner), lines,
-                                    static_cast<std::uint32_t>(p.extent), static_cast<std::uint32_t>(count)},
+        SiftedPlaces<Sifted, Ranks, T>{from, FirstElements<T>(p, count, input, places, values), lines,
+                                       static_cast<std::uint32_t>(p.extent), static_cast<std::uint32_t>(count)},
         "places");
   });
 }
@@ -175,7 +174,8 @@ void sifted_places(const Run& r, const Lines& p, Index count, const void* input,
 /// bits, and a second kernel puts these in order. Its numbers are the last ones.
 template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename T, bool paired,
           int merged_holds, int merged_threads, int merged_each, int merged_room, int merged_bins, int merged_group>
-void parted_places(const Run& r, const Lines& p, Index of_part, Index count, const void* input, void* output) {
+void parted_places(const Run& r, const Lines& p, Index of_part, Index count, const void* input, void* places,
+                   void* values = nullptr) {
   const std::uint32_t lines = counted(p.outer * p.inner, "places");
   counted(p.extent * p.inner, "places");
   const Index parts = (p.extent + of_part - 1) / of_part, all = counted(lines * parts, "places");
@@ -190,10 +190,10 @@ void parted_places(const Run& r, const Lines& p, Index of_part, Index count, con
         "places");
   });
   using Kept = KeptRanks<merged_holds, merged_threads>;
-  using Merged = BinnedPlaces<greatest, merged_holds, merged_threads, merged_each, merged_room, merged_bins, merged_group, std::uint64_t, Kept>;
+  using Merged = BinnedPlaces<greatest, merged_holds, merged_threads, merged_each, merged_room, merged_bins, merged_group, std::uint64_t, Kept, T>;
   launch_blocks<Merged::block, Merged::resident>(
       r, (static_cast<Index>(lines) + Merged::together - 1) / Merged::together,
-      Merged{static_cast<const std::uint64_t*>(r.scratch()), static_cast<std::int64_t*>(output), Divisor(p.inner), lines,
+      Merged{static_cast<const std::uint64_t*>(r.scratch()), FirstElements<T>(p, count, input, places, values), lines,
              static_cast<std::uint32_t>(parts * room), static_cast<std::uint32_t>(count)},
       "places");
 }

@@ -27,6 +27,41 @@ __device__ inline std::uint32_t rank_of(const T& x) {
   return greatest ? ~own & all : own;
 }
 
+/// Where the first `count` elements of lines of [outer, extent, inner] go, to [outer, count, inner]: their places, and they
+/// themselves; null where nobody reads these.
+template <typename T>
+struct FirstElements {
+  const T* from;
+  std::int64_t* places;
+  T* values;
+  Divisor inner;
+  std::uint32_t extent, count;
+
+  FirstElements(const Lines& p, Index many, const void* input, void* to, void* elements)
+      : from(static_cast<const T*>(input)), places(static_cast<std::int64_t*>(to)), values(static_cast<T*>(elements)), inner(p.inner),
+        extent(counted(p.extent, "places")), count(static_cast<std::uint32_t>(many)) {}
+
+  struct Line {
+    const T* from;
+    std::int64_t* places;
+    T* values;
+    std::uint32_t apart;
+
+    /// Number `at` of them is the line's element `place`.
+    __device__ void put(std::uint32_t at, std::uint32_t place) const {
+      const Index to = static_cast<Index>(at) * apart;
+      if (places != nullptr) places[to] = place;
+      if (values != nullptr) values[to] = from[static_cast<Index>(place) * apart];
+    }
+  };
+  __device__ Line line(std::uint32_t number) const {
+    const std::uint32_t outside = inner.quotient(number), inside = number - outside * inner.by;
+    const Index to = static_cast<Index>(outside) * count * inner.by + inside;
+    return {from + static_cast<Index>(outside) * extent * inner.by + inside, places == nullptr ? nullptr : places + to,
+            values == nullptr ? nullptr : values + to, inner.by};
+  }
+};
+
 /// What all of a warp's numbers come to, in each of its threads.
 enum class OfWarp { sum, least, greatest };
 template <OfWarp function>
@@ -129,7 +164,7 @@ struct SortedPlaces {
   static constexpr int resident = block > 256 || bytes > 128 ? 1 : bytes > 64 ? 3 : 4;
 
   const T* from;
-  std::int64_t* to;
+  FirstElements<T> to;
   Divisor inner;
   std::uint32_t lines, extent, count;
 
@@ -159,13 +194,11 @@ struct SortedPlaces {
     }
     own.sort(memory);
     if constexpr (exchanges)
-      if (inner.by == 1) return store_run(own.keys, memory, to + static_cast<Index>(outside) * count);
-    std::int64_t* found = to + (static_cast<Index>(outside) * count + thread * each) * inner.by + inside;
+      if (inner.by == 1) return store_run(own.keys, memory, to.line(line));
+    const auto found = to.line(line);
 #pragma unroll
-    for (int i = 0; i < each; ++i) {
-      if (thread * each + i < count) *found = place(own.keys[i]);
-      found += inner.by;
-    }
+    for (int i = 0; i < each; ++i)
+      if (thread * each + i < count) found.put(thread * each + i, place(own.keys[i]));
   }
 
  private:
@@ -173,21 +206,21 @@ struct SortedPlaces {
     constexpr Key places = (Key{1} << rank_bits<Key>) - 1;
     return static_cast<Key>(rank_of<greatest>(x)) << rank_bits<Key> | (last ? ~static_cast<Key>(place) & places : place);
   }
-  __device__ static std::int64_t place(Key key) {
+  __device__ static std::uint32_t place(Key key) {
     constexpr Key places = (Key{1} << rank_bits<Key>) - 1;
-    return static_cast<std::int64_t>((last ? ~key : key) & places);
+    return static_cast<std::uint32_t>((last ? ~key : key) & places);
   }
 
   /// Stores the places of a line of neighbours. A thread's own ones lie side by side, so neighbouring threads exchange them first:
   /// then an access of a warp is a run of memory.
-  __device__ void store_run(const Key (&keys)[each], Key* memory, std::int64_t* found) const {
+  __device__ void store_run(const Key (&keys)[each], Key* memory, const typename FirstElements<T>::Line& found) const {
     const std::uint32_t thread = threadIdx.x % threads;
     meet();
 #pragma unroll
     for (int i = 0; i < each; ++i) memory[thread * each + i] = keys[i];
     meet();
 #pragma unroll 4
-    for (std::uint32_t i = thread; i < count; i += threads) found[i] = place(memory[i]);
+    for (std::uint32_t i = thread; i < count; i += threads) found.put(i, place(memory[i]));
   }
   /// Those that share a line wait for each other.
   __device__ static void meet() {
@@ -308,15 +341,15 @@ struct SortedPlaces {
   }
 };
 
-/// Places of the first `count` of each line, as `places` of lines.h. Raises std::runtime_error where there are too many lines,
+/// Places of the first `count` of each line, as `places` of lines.h, and what stands there; either null where nobody reads it. Raises std::runtime_error where there are too many lines,
 /// or the launch fails.
 template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T>
-void sorted_places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
+void sorted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   using Sorted = SortedPlaces<greatest, last, holds, threads, each, Key, T>;
   const std::uint32_t lines = counted(p.outer * p.inner, "places");
   launch_blocks<Sorted::block, Sorted::resident>(
       r, (static_cast<Index>(lines) + Sorted::together - 1) / Sorted::together,
-      Sorted{static_cast<const T*>(input), static_cast<std::int64_t*>(output), Divisor(p.inner), lines,
+      Sorted{static_cast<const T*>(input), FirstElements<T>(p, count, input, places, values), Divisor(p.inner), lines,
              counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
       "places");
 }

@@ -83,8 +83,10 @@ struct WarpSort {
     }
     if (lane == 0) own.words[sorting_bins] = so_far;
     __syncwarp();
+    // Lanes that take places of one counter wait for each other. So what is behind the last key stays where it is, mostly.
 #pragma unroll
     for (int i = 0; i < each; ++i) {
+      if (i + 4 > each && keys[i] == ~Key{0}) continue;
       const std::uint32_t to = atomicAdd(own.words + bin_of(keys[i], least, shift), size);
       if constexpr (size == 4)
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(keys[i]) : "memory");
