@@ -12,6 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.graph.ops.gated import Gated
+from bolt_build.graph.ops.lines import TopElements
 from bolt_build.graph.ops.row_sum import RowSum
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import BatchPlan
@@ -43,7 +44,7 @@ def layers_of(plan: BatchPlan) -> tuple[Layer, ...]:
         narrow = next((dtype for dtype in LARGEST if dtype in types), None)
         if narrow is not None and not step.view and not isinstance(step.problem.op, Convert):
             names = step.covers or (step.name,)
-            several = len(step.problem.op.sequence) > 1 or isinstance(step.problem.op, RowSum | Gated)
+            several = len(step.problem.op.sequence) > 1 or isinstance(step.problem.op, RowSum | Gated | TopElements)
             own = names[-1] if several else names[0]
             found.append(Layer(step.index, step.name, names, own, narrow))
     return tuple(found)

@@ -108,6 +108,28 @@ class Places(Op):
         return (np.ascontiguousarray(np.moveaxis(found[..., : self.count], -1, self.axis)).astype(np.int64),)
 
 
+@dataclass(frozen=True)
+class TopElements(Places):
+    """The elements that `Places` finds and, `with_places`, their places too: two outputs.
+
+    It stands in kernel problems; graphs hold the places and the elements there apart.
+    """
+
+    kind = "top_elements"
+    in_graphs = False
+    with_places: bool = True
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        (places,) = super().infer(inputs)
+        values = TensorType(inputs[0].dtype, places.shape)
+        return (values, places) if self.with_places else (values,)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        (places,) = super().evaluate(inputs)
+        values = np.take_along_axis(inputs[0], places, self.axis)
+        return (values, places) if self.with_places else (values,)
+
+
 def import_running(node: NodeImport) -> None:
     """CumSum and CumProd."""
     axis = node.axis(int(node.static_number(1, "the axis")), node.type(0).rank)

@@ -14,7 +14,7 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.rows import WARP
-from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, serves
+from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, results_text, serves
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -94,7 +94,7 @@ def _emit(problem: KernelProblem, tile: CountTile, at: StepExpressions) -> StepC
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, Places)
     how = f"{boolean(op.greatest)}, {tile.threads}, {ctype(x.format.dtype)}"
-    given = f"{lines_text(x, op.axis)}, {count_of(problem)}, {at.inputs[0]}, {at.outputs[0]}"
+    given = f"{lines_text(x, op.axis)}, {count_of(problem)}, {at.inputs[0]}, {results_text(problem, at)}"
     return StepCode(
         ("bolt_portable/cuda/counted_places.h",), "bolt::portable::SharedTotals", str(_scratch(problem)),
         f"bolt::portable::counted_places<{how}>(r, {given});",

@@ -13,7 +13,7 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.key_bins import neighbours, refuse_few, up
 from bolt_build.families.portable.kernels.line_extents import lines_text
-from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, key_bytes, serves
+from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, key_bytes, results_text, serves
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -123,7 +123,7 @@ def _emit(problem: KernelProblem, tile: FewTile, at: StepExpressions) -> StepCod
     key = "std::uint32_t" if key_bytes(problem) == 4 else "std::uint64_t"
     numbers = f"{tile.threads}, {tile.kept}, {tile.loads}, {tile.lanes}"
     how = f"{boolean(op.greatest)}, {numbers}, {key}, {ctype(x.format.dtype)}"
-    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
+    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
     return StepCode(("bolt_portable/cuda/few_places.h",), None, "", f"bolt::portable::few_places<{how}>(r, {given});")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, ProposedStep, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.problems import problem_of
 from bolt_build.families.portable.kernels import (
     counted_places,
     few_places,
@@ -19,9 +21,12 @@ from bolt_build.families.portable.kernels import (
     sorted_places,
 )
 from bolt_build.families.portable.kernels.line_extents import lines_text
+from bolt_build.families.portable.kernels.sorted_places import results_text
 from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
-from bolt_build.graph.ops.lines import Places
+from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ops.gather import GatherElements
+from bolt_build.graph.ops.lines import Places, TopElements
 from bolt_build.targets import Target
 
 
@@ -29,7 +34,8 @@ def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, Places)
     types = f"{boolean(op.greatest)}, {boolean(op.last)}, {ctype(x.format.dtype)}"
-    call = f"bolt::portable::places<{types}>(r, {lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]});"
+    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
+    call = f"bolt::portable::places<{types}>(r, {given});"
     return StepCode(("bolt_portable/lines.h",), None, "", call)
 
 
@@ -60,7 +66,52 @@ def _seconds_of_places(problem: KernelProblem, target: Target) -> float:
     return max(moved(problem.nbytes, target) / _SCATTERED, computing) + OVERLAPPED * target.launch_seconds
 
 
+def topped(
+    graph: Graph, node: Node, target: Target, precision: DType
+) -> tuple[tuple[str, ...], ProposedStep, tuple[KernelProblem, ...]] | None:
+    """The region of `node`, which finds places of several elements, and of the gather that takes these; the step that
+    does both, and the problems of either. On a GPU, where each costs a launch and reads the places."""
+    if target.gpu is None or type(node.op) is not Places or node.op.count == 1 or node.epilogue:
+        return None
+    op, (places,), (x,) = node.op, node.outputs, node.inputs
+    readers = graph.consumers(places)
+    takes = (each for each in readers if each.op == GatherElements(op.axis) and each.inputs == (x, places))
+    taker = next((each for each in takes if not each.epilogue), None)
+    if taker is None or graph.constant(x) is not None:
+        return None
+    found, taken = (
+        problem_of(graph, each, target, precision, (Layout.ROW,) * len(each.inputs), Layout.ROW)
+        for each in (node, taker)
+    )
+    if found.inputs[0] != taken.inputs[0]:
+        return None
+    keeps = places in graph.outputs or len(readers) > 1
+    both = TopElements(op.axis, op.count, op.greatest, op.last, keeps)
+    outputs, names = taken.outputs, taker.outputs
+    if keeps:
+        outputs, names = (*outputs, *found.outputs), (*names, places)
+    problem = KernelProblem(both, found.inputs, outputs, (), DType.F32, target.name)
+    return (node.name, taker.name), ProposedStep(problem, node.inputs, names), (found, taken)
+
+
+_SEVERAL = (
+    sorted_places.FORM,
+    selected_places.FORM,
+    few_places.FORM,
+    sifted_places.FORM,
+    sifted_places.PARTS,
+    counted_places.FORM,
+)
 RULES = (
+    Rule(
+        TopElements,
+        no_epilogue,
+        _emit_places,
+        lambda problem: 0.01,
+        gpu_seconds=_seconds_of_places,
+        layouts=row_major,
+        forms=_SEVERAL,
+    ),
     Rule(
         Places,
         no_epilogue,
@@ -73,12 +124,7 @@ RULES = (
             fold_columns.FORM,
             fold_pixels.FORM,
             fold_clusters.FORM,
-            sorted_places.FORM,
-            selected_places.FORM,
-            few_places.FORM,
-            sifted_places.FORM,
-            sifted_places.PARTS,
-            counted_places.FORM,
+            *_SEVERAL,
         ),
     ),
 )

@@ -28,7 +28,7 @@ from bolt_build.families.portable.kernels.key_bins import (
 )
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.rows import WARP
-from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, serves
+from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, results_text, serves
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -271,7 +271,7 @@ _HEADER = ("bolt_portable/cuda/sifted_places.h",)
 def _emit(problem: KernelProblem, tile: SiftTile, at: StepExpressions) -> StepCode:
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, Places)
-    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
+    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
     how = _how(problem, tile, extent_of(problem))
     return StepCode(_HEADER, None, "", f"bolt::portable::sifted_places<{how}>(r, {given});")
 
@@ -279,7 +279,7 @@ def _emit(problem: KernelProblem, tile: SiftTile, at: StepExpressions) -> StepCo
 def _emit_parts(problem: KernelProblem, tile: PartTile, at: StepExpressions) -> StepCode:
     op, x, merged = problem.op, problem.inputs[0], tile.merged
     assert isinstance(op, Places)
-    given = f"{lines_text(x, op.axis)}, {tile.part}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
+    given = f"{lines_text(x, op.axis)}, {tile.part}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
     second = f"{merged.holds}, {merged.threads}, {merged.each}, {merged.room}, {merged.bins}, {merged.group}"
     lines = x.type.elements // extent_of(problem)
     return StepCode(

@@ -16,7 +16,7 @@ from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.rows import BLOCK, WARP
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.lines import Places
+from bolt_build.graph.ops.lines import Places, TopElements
 from bolt_build.targets import Gpu, Target
 
 MOST = {WARP: 32, BLOCK: 16, 1024: 4}
@@ -66,6 +66,14 @@ def extent_of(problem: KernelProblem) -> int:
 def count_of(problem: KernelProblem) -> int:
     assert isinstance(problem.op, Places)
     return problem.op.count
+
+
+def results_text(problem: KernelProblem, at: StepExpressions) -> str:
+    """C++ arguments: where places go and, where the step leaves the elements there, where these go."""
+    op = problem.op
+    if not isinstance(op, TopElements):
+        return at.outputs[0]
+    return f"{at.outputs[1] if op.with_places else 'nullptr'}, {at.outputs[0]}"
 
 
 def key_bytes(problem: KernelProblem) -> int:
@@ -167,7 +175,7 @@ def ranking_code(
     assert isinstance(op, Places)
     types = f"{'std::uint32_t' if key_bytes(problem) == 4 else 'std::uint64_t'}, {ctype(x.format.dtype)}"
     how = f"{boolean(op.greatest)}, {boolean(op.last)}, {', '.join(map(str, cut))}, {types}{more}"
-    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]}"
+    given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
     call = f"bolt::portable::{function}<{how}>(r, {given});"
     return StepCode((f"bolt_portable/cuda/{function}.h",), None, "", call)
 

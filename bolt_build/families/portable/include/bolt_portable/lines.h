@@ -102,7 +102,7 @@ constexpr bool ranked(Index extent) {
 
 /// `places`, a block a line: how many stand before an element is its place in the result.
 template <bool greatest, bool last, typename T>
-void ranked_places(const Run& r, const Lines& p, Index count, const T* from, std::int64_t* to) {
+void ranked_places(const Run& r, const Lines& p, Index count, const T* from, std::int64_t* to, T* elements) {
   const std::uint32_t extent = counted(p.extent, "places");
   launch_blocks(
       r, p.outer * p.inner,
@@ -120,7 +120,8 @@ void ranked_places(const Run& r, const Lines& p, Index count, const T* from, std
             const bool first_of_equal = !precedes<greatest>(own, other) && (last ? j > i : j < i);
             before += precedes<greatest>(other, own) || first_of_equal ? 1 : 0;
           }
-          if (before < count) to[base + before * p.inner] = i;
+          if (before < count && to != nullptr) to[base + before * p.inner] = i;
+          if (before < count && elements != nullptr) elements[base + before * p.inner] = line[i];
         }
       },
       "places");
@@ -128,15 +129,16 @@ void ranked_places(const Run& r, const Lines& p, Index count, const T* from, std
 #endif
 
 /// Places of the first `count` of each line in that order, those of equal ones as they lie, the other way round where `last`:
-/// [outer, count, inner].
+/// [outer, count, inner]. On GPUs also the elements there, as `values`; either null where nobody reads it.
 template <bool greatest, bool last, typename T>
-void places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
+void places(const Run& r, const Lines& p, Index count, const void* input, void* output, void* values = nullptr) {
   const T* from = static_cast<const T*>(input);
   std::int64_t* to = static_cast<std::int64_t*>(output);
+  T* const elements = static_cast<T*>(values);
 #if !defined(__CUDACC__)
   if (count > 1) return sorted_places<greatest, last>(r, p, count, from, to);
 #else
-  if (count > 1 && ranked<T>(p.extent)) return ranked_places<greatest, last>(r, p, count, from, to);
+  if (count > 1 && ranked<T>(p.extent)) return ranked_places<greatest, last>(r, p, count, from, to, elements);
 #endif
   for_each_item(
       r, p.outer * p.inner, p.extent * count,
@@ -160,7 +162,9 @@ void places(const Run& r, const Lines& p, Index count, const void* input, void* 
             }
             best = i;
           }
-          to[line / p.inner * count * p.inner + k * p.inner + line % p.inner] = best;
+          const Index result = line / p.inner * count * p.inner + k * p.inner + line % p.inner;
+          if (to != nullptr) to[result] = best;
+          if (elements != nullptr) elements[result] = x[best * p.inner];
           before = best;
         }
       },
