@@ -48,6 +48,47 @@ __device__ inline void to_block(float2* own, int block, float2 value) {
 #endif
 }
 
+/// A barrier in shared memory that waits for bytes which blocks of the cluster write beside it: so they tell each other numbers
+/// without fences. One that is used once.
+struct ToldBytes {
+  std::uint64_t bits;
+
+  /// One thread of a block, before the block arrives at the cluster's barrier: others may write when they have waited there.
+  __device__ void begin(std::uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(this));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+#endif
+  }
+  /// Writes two numbers to the place of this block's `own` in a block of the cluster, whose barrier counts them.
+  __device__ void tell(float2* own, int block, float2 value) const {
+#if __CUDA_ARCH__ >= 900
+    const auto both = static_cast<std::uint64_t>(__float_as_uint(value.y)) << 32 | __float_as_uint(value.x);
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(place_in_block(own, block)),
+                 "l"(both), "r"(place_in_block(this, block))
+                 : "memory");
+#else
+    *own = value;
+#endif
+  }
+  /// All bytes have come. Behind __syncthreads() of the thread that began it.
+  __device__ void wait() {
+#if __CUDA_ARCH__ >= 900
+    std::uint32_t there = 0;
+    while (!there)
+      asm volatile(
+          "{\n.reg .pred there;\n"
+          "mbarrier.try_wait.parity.shared::cta.b64 there, [%1], 0;\n"
+          "selp.b32 %0, 1, 0, there;\n}"
+          : "=r"(there)
+          : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(this)))
+          : "memory");
+#endif
+  }
+};
+
 /// Says that this thread has read what it wants of the other blocks.
 __device__ inline void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900

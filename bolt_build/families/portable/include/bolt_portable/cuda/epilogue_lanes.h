@@ -128,6 +128,79 @@ __device__ inline void epilogue_flat(const Chain<First, Rest...>& chain, float (
   epilogue_flat<lanes>(chain.rest, x, base, last, channel, whole);
 }
 
+/// What a stage of neighbours reads from memory, asked for before the stage is: a thread that stores one access after the other
+/// would else wait for each, for the compiler brings no load in front of a store.
+template <int lanes, typename Stage>
+struct Fetched {
+  static constexpr bool any = false;
+  __device__ void fetch(const Stage&, Index) {}
+  __device__ void fetch_flat(const Stage&, Index, Index, bool) {}
+  __device__ void apply(const Stage& stage, float (&x)[lanes], Place at, bool along) const { stage_lanes<lanes>(stage, x, at, along); }
+  __device__ void apply_flat(const Stage& stage, float (&x)[lanes], Index base, Index last, const Index (&channel)[lanes],
+                             bool whole) const {
+    stage_flat<lanes>(stage, x, base, last, channel, whole);
+  }
+};
+template <int lanes, typename Function, typename T, bool operand_first>
+struct Fetched<lanes, Combine<Function, Same<T>, operand_first>> {
+  using Stage = Combine<Function, Same<T>, operand_first>;
+  static constexpr bool any = true;
+  Lanes<T, lanes> found;
+
+  __device__ void fetch(const Stage& stage, Index at) { found = *reinterpret_cast<const Lanes<T, lanes>*>(stage.operand.data + at); }
+  __device__ void fetch_flat(const Stage& stage, Index base, Index last, bool whole) {
+    const T* const from = stage.operand.data;
+    if (whole && reinterpret_cast<std::uintptr_t>(from) % alignof(Lanes<T, lanes>) == 0) return fetch(stage, base);
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) found.at[i] = from[base + i < last ? base + i : last];
+  }
+  __device__ void apply(const Stage&, float (&x)[lanes], Place, bool) const {
+    float y[lanes];
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) y[i] = load(&found.at[i]);
+    combine_lanes<operand_first, Function>(x, y);
+  }
+  __device__ void apply_flat(const Stage& stage, float (&x)[lanes], Index, Index, const Index (&)[lanes], bool) const {
+    apply(stage, x, {}, false);
+  }
+};
+/// The same of all stages.
+template <int lanes, typename Stages>
+struct FetchedChain;
+template <int lanes>
+struct FetchedChain<lanes, Chain<>> {
+  static constexpr bool any = false;
+  __device__ void fetch(const Chain<>&, Index) {}
+  __device__ void fetch_flat(const Chain<>&, Index, Index, bool) {}
+  __device__ void apply(const Chain<>&, float (&)[lanes], Place, bool) const {}
+  __device__ void apply_flat(const Chain<>&, float (&)[lanes], Index, Index, const Index (&)[lanes], bool) const {}
+};
+template <int lanes, typename First, typename... Rest>
+struct FetchedChain<lanes, Chain<First, Rest...>> {
+  Fetched<lanes, First> first;
+  FetchedChain<lanes, Chain<Rest...>> rest;
+  static constexpr bool any = Fetched<lanes, First>::any || FetchedChain<lanes, Chain<Rest...>>::any;
+
+  __device__ void fetch(const Chain<First, Rest...>& chain, Index at) {
+    first.fetch(chain.first, at);
+    rest.fetch(chain.rest, at);
+  }
+  /// As stage_flat.
+  __device__ void fetch_flat(const Chain<First, Rest...>& chain, Index base, Index last, bool whole) {
+    first.fetch_flat(chain.first, base, last, whole);
+    rest.fetch_flat(chain.rest, base, last, whole);
+  }
+  __device__ void apply(const Chain<First, Rest...>& chain, float (&x)[lanes], Place at, bool along) const {
+    first.apply(chain.first, x, at, along);
+    rest.apply(chain.rest, x, at, along);
+  }
+  __device__ void apply_flat(const Chain<First, Rest...>& chain, float (&x)[lanes], Index base, Index last,
+                             const Index (&channel)[lanes], bool whole) const {
+    first.apply_flat(chain.first, x, base, last, channel, whole);
+    rest.apply_flat(chain.rest, x, base, last, channel, whole);
+  }
+};
+
 /// Whether the operands of all stages begin where accesses of `lanes` neighbours may.
 template <typename Stage>
 bool stage_in_lanes(const Stage&, int) {

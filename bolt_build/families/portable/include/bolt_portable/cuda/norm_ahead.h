@@ -44,7 +44,7 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
       const bool more = item < items;
       if (more) fetch(this->share_of(item), next);
       // The others may write statistics of the next slab here: these have been read.
-      this->normalise(share, x, memory, turn, [&] {
+      this->template normalise<false, false>(share, x, memory, turn, [&] {
         if (cluster > 1 && more) cluster_arrive();
       });
       if (!more) return;

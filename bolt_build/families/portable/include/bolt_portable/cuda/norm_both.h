@@ -11,22 +11,6 @@ struct InShared {
   static constexpr int many = loads;
 };
 
-/// The sums that a group is waited for with: the compiler would else wait in front of them, and add up all loads when the last
-/// has come.
-template <int left, int apart>
-__device__ inline void settle_behind(float (&sums)[apart]) {
-#if __CUDA_ARCH__ >= 800
-  static_assert(apart == 2 || apart == 8);
-  if constexpr (apart == 2)
-    asm volatile("cp.async.wait_group %2;" : "+f"(sums[0]), "+f"(sums[1]) : "n"(left) : "memory");
-  else
-    asm volatile("cp.async.wait_group %8;"
-                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]), "+f"(sums[7])
-                 : "n"(left)
-                 : "memory");
-#endif
-}
-
 /// A multiprocessor has nearly as much shared memory as registers. With a part of the loads there more blocks are beside each
 /// other, of which some load while others exchange sums or store. A thread copies there what it reads itself, so threads wait
 /// for nobody else. It reads that twice, for sums and for results.
@@ -38,60 +22,49 @@ struct NormBoth : NormHeld<Shape, operands, Statistic, In, Out, End> {
   static constexpr int cluster = Shape::cluster, threads = Shape::threads, loads = Shape::loads, accesses = Held::accesses;
   static constexpr int own = loads - Kept::many;
   static constexpr int held = Kept::many * threads * accesses * 16, bytes = held + static_cast<int>(sizeof(Memory));
-  static_assert(own > 1 && Kept::many > 0, "what all sums begin with is in registers");
+  static_assert(own > 1 && Kept::many > 0);
 
-  /// Loads of a group of copies, and groups: of up to eight.
-  static constexpr int together = (Kept::many + 7) / 8, groups = (Kept::many + together - 1) / together;
+  /// A thread's loads, by number: those in shared memory are asked for first, come in groups, and are added up first.
+  struct Slab : ComesInGroups {
+    static constexpr int many = Kept::many, together = (many + 3) / 4, groups = (many + together - 1) / together;
 
-  /// A thread's loads, by number. Those in shared memory are waited for group by group.
-  struct Slab : ComesLater {
-    Lanes<In, wide> first[own];
-    const uint4* others;
+    const uint4* first;
+    Lanes<In, wide> others[own];
 
     __device__ Lanes<In, wide> operator[](int k) const {
-      if (k < own) return first[k];
+      if (k >= many) return others[k - many];
       Lanes<In, wide> x;
 #pragma unroll
-      for (int i = 0; i < accesses; ++i) reinterpret_cast<uint4*>(&x)[i] = others[((k - own) * accesses + i) * threads];
+      for (int i = 0; i < accesses; ++i) reinterpret_cast<uint4*>(&x)[i] = first[(k * accesses + i) * threads];
       return x;
     }
-    template <int apart>
-    __device__ void await(int k, float (&sums)[apart]) const {
-      if (k < own || (k - own) % together != 0) return;
-      switch (groups - 1 - (k - own) / together) {
-        case 0: return settle_behind<0>(sums);
-        case 1: return settle_behind<1>(sums);
-        case 2: return settle_behind<2>(sums);
-        case 3: return settle_behind<3>(sums);
-        case 4: return settle_behind<4>(sums);
-        case 5: return settle_behind<5>(sums);
-        case 6: return settle_behind<6>(sums);
-        default: return settle_behind<7>(sums);
-      }
+    template <int group>
+    __device__ static void await() {
+      settle<groups - 1 - group>();
     }
   };
 
   __device__ void operator()() const {
     extern __shared__ __align__(16) unsigned char norm_memory[];
     Memory& memory = *reinterpret_cast<Memory*>(norm_memory + held);
-    uint4* const others = reinterpret_cast<uint4*>(norm_memory) + threadIdx.x;
-    if (cluster > 1) cluster_arrive();
+    uint4* const first = reinterpret_cast<uint4*>(norm_memory) + threadIdx.x;
+    Held::begin(memory);
     await_earlier();
     const Share share = this->share_of(blockIdx.x / cluster);
     Slab x;
-    x.others = others;
+    x.first = first;
     if (Held::Sums::any(share.stop)) {
+      // Loads to registers wait for room in the L1 cache, of which shared memory leaves little: others do not wait behind them.
 #pragma unroll
-      for (int k = 0; k < own; ++k)
-        if (Held::Sums::there(k, share.stop)) this->read(first_of(share, k), x.first[k].at);
-#pragma unroll
-      for (int k = own; k < loads; ++k) {
-        if (Held::Sums::there(k, share.stop)) this->bring(first_of(share, k), others + (k - own) * accesses * threads);
-        if ((k - own + 1) % together == 0) commit();
+      for (int k = 0; k < Kept::many; ++k) {
+        if (Held::Sums::there(k, share.stop)) this->bring(first_of(share, k), first + k * accesses * threads);
+        if ((k + 1) % Slab::together == 0 || k + 1 == Kept::many) commit();
       }
-      if (Kept::many % together != 0) commit();
+#pragma unroll
+      for (int k = Kept::many; k < loads; ++k)
+        if (Held::Sums::there(k, share.stop)) this->read(first_of(share, k), x.others[k - Kept::many].at);
     }
-    this->template normalise<true>(share, x, memory, 0, [] {});
+    this->template normalise<true, true>(share, x, memory, 0, [] {});
   }
 
  private:

@@ -28,7 +28,7 @@ struct NormHeld {
 
   __device__ void operator()() const {
     __shared__ Memory memory;
-    if (cluster > 1) cluster_arrive();
+    begin(memory);
     await_earlier();
     const Share share = share_of(blockIdx.x / cluster);
     Lanes<In, wide> x[loads];
@@ -36,7 +36,7 @@ struct NormHeld {
 #pragma unroll
       for (int k = 0; k < loads; ++k)
         if (Sums::there(k, share.stop)) read(share.start.x + k * parts * Shape::step, x[k].at);
-    normalise(share, x, memory, 0, [] {});
+    normalise<false, true>(share, x, memory, 0, [] {});
   }
 
  protected:
@@ -45,7 +45,15 @@ struct NormHeld {
     float2 partial[Shape::rows * Shape::columns], blocks[cluster * statistics], all[statistics];
     float2 planes[2][Shape::planes > 0 ? Shape::planes : 1];
     float counts[Shape::rows * (Shape::counted ? Shape::columns : 1)];
+    ToldBytes told;
   };
+  /// What a block of one slab does first.
+  __device__ static void begin(Memory& memory) {
+    if constexpr (cluster > 1) {
+      if (threadIdx.x == 0) memory.told.begin(cluster * statistics * static_cast<int>(sizeof(float2)));
+      cluster_arrive();
+    }
+  }
   __device__ Share share_of(std::uint32_t item) const {
     const std::uint32_t image = slabs == 1 ? item : item / slabs;
     const std::uint32_t channel = ((slabs == 1 ? 0 : item - image * slabs) * across + Sums::lane()) * wide;
@@ -89,8 +97,8 @@ struct NormHeld {
 
   /// Normalises what threads have in registers, or where `x` finds it by its number. `turn`: of two slabs behind each other one has another number than the other.
   /// Calls with() as soon as all statistics are known, of threads that are together. Scale and bias are asked for before sums, or
-  /// `late` behind them, which leaves registers to what sums need.
-  template <bool late = false, typename Slab, typename With>
+  /// `late` behind them, which leaves registers to what sums need. `once`: the block has no other slab, and has begun as `begin` says.
+  template <bool late, bool once, typename Slab, typename With>
   __device__ void normalise(const Share& share, const Slab& x, Memory& memory, int turn, const With& with) const {
     Operands ahead;
     if constexpr (!late) ahead = operands_of(share.start, share.stop > 0, share.skew);
@@ -98,17 +106,32 @@ struct NormHeld {
       memory.planes[turn][c] = {load(end.scale + share.start.scale + c * channels.scale),
                                 load(end.bias + share.start.bias + c * channels.bias)};
     Sums::gather(x, share, memory.partial, memory.counts);
+    Ahead others[apart];
+#pragma unroll
+    for (int k = 0; k < apart && k < loads; ++k) fetch(share, k, others[k]);
     __syncthreads();
     if constexpr (late) ahead = operands_of(share.start, share.stop > 0, share.skew);
-    Sums::exchange(share.skew, Sums::rank(), memory.partial, memory.counts, memory.blocks);
+    Sums::exchange(share.skew, Sums::rank(), memory.partial, memory.counts, memory.blocks, once ? &memory.told : nullptr);
     for (int at = threadIdx.x; at < statistics; at += threads) memory.all[at] = joined(memory.blocks + at, share.skew, at);
     __syncthreads();
     with();
-    finish(x, share, memory.all, ahead, memory.planes[turn]);
+    finish(x, share, memory.all, ahead, memory.planes[turn], others);
   }
 
 
  private:
+
+  /// What stages behind read of a load, of so many loads at once.
+  using Ahead = FetchedChain<wide, decltype(End::epilogue)>;
+  static constexpr int apart = Ahead::any ? 4 : 1;
+  __device__ void fetch(const Share& share, int k, Ahead& to) const {
+    if (!Ahead::any || !Sums::any(share.stop) || !Sums::there(k, share.stop)) return;
+    const Index at = share.start.x + k * parts * Shape::step;
+    if constexpr (Shape::aligned)
+      to.fetch(end.epilogue, at);
+    else
+      to.fetch_flat(end.epilogue, at, total - 1, !Sums::shared(Sums::element(share, k)));
+  }
 
   /// Scale and bias of a load.
   struct Operands {
@@ -152,7 +175,7 @@ struct NormHeld {
 
   template <typename Slab>
   __device__ void finish(const Slab& x, const Share& share, const float2* all, Operands& ahead,
-                         const float2* planes) const {
+                         const float2* planes, Ahead (&others)[apart]) const {
     const NormAt& start = share.start;
     float mean[wide], factor[wide];
     float2 found{};
@@ -195,15 +218,17 @@ struct NormHeld {
           for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean[i]) * own.scale[i] + own.bias[i];
         }
         if constexpr (Shape::aligned) {
-          epilogue_lanes<wide>(end.epilogue, y, Place{start.x + k * parts * Shape::step, start.channel + k * parts * positions.channel},
-                               channels.channel == 1);
+          others[k % apart].apply(end.epilogue, y, Place{start.x + k * parts * Shape::step, start.channel + k * parts * positions.channel},
+                                  channels.channel == 1);
+          if (k + apart < loads) fetch(share, k + apart, others[k % apart]);
         } else {
           if constexpr (Shape::plane == 0)
 #pragma unroll
             for (int i = 0; i < wide; ++i) operand[i] = start.channel + (first + i) % Shape::channels * channels.channel;
           const Index at = start.x + k * parts * Shape::step;
           const int begin = Sums::element(share, k);
-          epilogue_flat<wide>(end.epilogue, y, at, total - 1, operand, !Sums::shared(begin));
+          others[k % apart].apply_flat(end.epilogue, y, at, total - 1, operand, !Sums::shared(begin));
+          if (k + apart < loads) fetch(share, k + apart, others[k % apart]);
           if (Sums::shared(begin)) {
 #pragma unroll
             for (int i = 0; i < wide; ++i)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/norm_held_shape.h"
@@ -9,9 +10,8 @@
 
 namespace bolt::portable {
 
-/// What holds loads of which some come later than others: `await(k, sums)` waits for load `k` when others have been added to
-/// the sums, and not before.
-struct ComesLater {};
+/// What holds loads of which the first ones come in `groups` of so many `together`: `await<g>()` waits for group `g`.
+struct ComesInGroups {};
 
 /// A thread sums distances from the first element that it has of a statistic, and their squares: that element is part of the
 /// sum, so squares around the mean lose at most as many roundings as the thread has elements. Sums of threads are put together
@@ -62,6 +62,23 @@ struct HeldSums {
     return span == 1 ? wide : span == wide ? 1.0f : static_cast<float>(j == 0 ? own : wide - own);
   }
 
+  template <typename Slab>
+  static constexpr int in_groups_of() {
+    if constexpr (std::is_base_of_v<ComesInGroups, Slab>) return Slab::many;
+    return 0;
+  }
+  /// Loops, of which none begins before the one in front has ended: unrolled, all would wait for the last group.
+  template <typename Slab, typename Add, int... group>
+  __device__ static void each_in_groups(const Slab& x, const Add& add, std::integer_sequence<int, group...>) {
+    const auto each = [&](auto number) {
+      constexpr int g = decltype(number)::value, end = (g + 1) * Slab::together < Slab::many ? (g + 1) * Slab::together : Slab::many;
+      Slab::template await<g>();
+#pragma unroll 1
+      for (int k = g * Slab::together; k < end; ++k) add(k);
+    };
+    (each(std::integral_constant<int, group>()), ...);
+  }
+
   /// Sums of the elements that this thread has of each statistic. `x`: its loads, by number.
   template <typename Slab>
   __device__ static void sums(const Slab& x, const Share& share, const float (&many)[span], int own,
@@ -69,8 +86,10 @@ struct HeldSums {
     const int stop = share.stop;
     constexpr int apart = span == 1 ? 2 : wide;  // sums that do not wait for each other
     float sum[apart] = {}, squares[apart] = {}, pivot[wide] = {}, y[wide];
+    constexpr bool in_groups = std::is_base_of_v<ComesInGroups, Slab>;
     const bool has = any(stop);
     if (centred && has) {
+      if constexpr (in_groups) Slab::template await<(Slab::together == 1 && Slab::groups > 1 ? 1 : 0)>();  // of two loads, where one is shared
       const auto& first = x[0];
       load_wide(first.at, y);
       if (shared(share.at)) {
@@ -86,25 +105,27 @@ struct HeldSums {
 #pragma unroll
       for (int i = 0; i < wide; ++i) pivot[i] = span == wide ? y[i] : span == 1 || i < own ? y[0] : y[wide - 1];
     }
-    if (has)
+    const auto add = [&](int k) {
+      if (!there(k, stop)) return;
+      const auto& each = x[k];
+      load_wide(each.at, y);
+      if (const int at = element(share, k); shared(at)) hide(at, y, pivot);
 #pragma unroll
-      for (int k = 0; k < loads; ++k) {
-        if constexpr (std::is_base_of_v<ComesLater, Slab>) x.await(k, squares);
-        if (!there(k, stop)) continue;
-        const auto& each = x[k];
-        load_wide(each.at, y);
-        if (const int at = element(share, k); shared(at)) hide(at, y, pivot);
-#pragma unroll
-        for (int i = 0; i < wide; ++i) {
-          if constexpr (centred) {
-            const float distance = y[i] - pivot[i];
-            sum[i % apart] += distance;
-            squares[i % apart] += distance * distance;
-          } else {
-            squares[i % apart] += Statistic::term(y[i]);
-          }
+      for (int i = 0; i < wide; ++i) {
+        if constexpr (centred) {
+          const float distance = y[i] - pivot[i];
+          sum[i % apart] += distance;
+          squares[i % apart] += distance * distance;
+        } else {
+          squares[i % apart] += Statistic::term(y[i]);
         }
       }
+    };
+    if (has) {
+      if constexpr (in_groups) each_in_groups(x, add, std::make_integer_sequence<int, Slab::groups>());
+#pragma unroll
+      for (int k = in_groups_of<Slab>(); k < loads; ++k) add(k);
+    }
 #pragma unroll
     for (int j = 0; j < span; ++j) {
       float all = 0.0f, of_squares = 0.0f;
@@ -210,7 +231,8 @@ struct HeldSums {
   }
 
   /// Statistics of this block's share, at its place in `blocks` of all blocks of the cluster, which then have those of all.
-  __device__ static void exchange(int skew, int rank, const float2* partial, const float* counts, float2* blocks) {
+  /// `told` waits for these, where a block has one slab: else the cluster's barrier does, null.
+  __device__ static void exchange(int skew, int rank, const float2* partial, const float* counts, float2* blocks, ToldBytes* told) {
     constexpr int teams = threads / team;
     const int member = threadIdx.x % team;
     if (cluster > 1) cluster_wait();  // all of its blocks have begun
@@ -237,11 +259,18 @@ struct HeldSums {
       } else {
 #pragma unroll
         for (int other = 0; other < cluster; other += team)
-          if (any && member + other < cluster) to_block(to, member + other, found);
+          if (any && member + other < cluster) {
+            if (told)
+              told->tell(to, member + other, found);
+            else
+              to_block(to, member + other, found);
+          }
       }
     }
     if constexpr (cluster == 1) {
       __syncthreads();
+    } else if (told) {
+      told->wait();
     } else {
       if (static_cast<int>(threadIdx.x / 32 * 32) < statistics * team)
         cluster_release();
