@@ -1,5 +1,6 @@
 """Kernels whose cut follows from extents agree with NumPy on the emulated GPU: elements along lines,
-planes of nearest pixels, and clusters that reduce an image. Random shapes, axes, types, tiles."""
+planes of nearest pixels, clusters that reduce an image, and softmax of whole groups of lines. Random shapes, axes,
+types, tiles."""
 
 from __future__ import annotations
 
@@ -22,12 +23,16 @@ from bolt_build.families.portable.form import Tile, candidate_of
 from bolt_build.families.portable.kernels.flat_rows import RowTile
 from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.gathered_lines import GatherTile
+from bolt_build.families.portable.kernels.line_groups import GroupTile, least_loads
+from bolt_build.families.portable.kernels.staged import Lines
 from bolt_build.graph.ops.gather import GatherElements
+from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.lines import Places
 from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.softmax import Softmax
 
 pytestmark = pytest.mark.large
-COUNT = 18
+COUNT = 24
 FLOATS = (DType.F16, DType.F16, DType.BF16, DType.F32)
 Drawn = tuple[Layer, str, Tile]
 
@@ -56,10 +61,21 @@ def _reduced(random: Random) -> Drawn:
     return layer, "clusters", ClusterTile(random.choice((256, 512)), random.choice((2, 4, 8)))
 
 
+def _softmax(random: Random) -> Drawn:
+    groups, count, inner = random.randint(1, 7), random.randint(1, 70), random.choice((2, 3, 5, 8, 16, 21, 30, 49, 52))
+    op = random.choice((Softmax(2), Softmax(2), Line("log_softmax", 2)))
+    shape = (*random.choice(((1, groups), (groups, 1))), count, inner)
+    precision, threads = random.choice((DType.F16, DType.BF16)), random.choice(range(64, 257, 32))
+    values = Input(shape, low=-8.0, high=8.0, dtype=precision)
+    loads = least_loads(threads, Lines(groups, count, inner, 2, 2))
+    tile = GroupTile(threads, max(loads, 1), random.choice((1, 2)), random.choice((1, 2)), random.randint(1, groups))
+    return Layer("groups", op, (values,), (), precision, TOLERANCE), "groups", tile
+
+
 def drawn(seed: int) -> Trial:
-    """Of each form one in three. Of a draw that no kernel serves another one."""
+    """Of each form one in four. Of a draw that no kernel serves another one."""
     random, family = Random(seed), Portable()
-    draw: Callable[[Random], Drawn] = (_gathered, _nearest, _reduced)[seed % 3]
+    draw: Callable[[Random], Drawn] = (_gathered, _nearest, _reduced, _softmax)[seed % 4]
     while True:
         layer, algorithm, tile = draw(random)
         layer = replace(layer, label=f"drawn-{seed}-{layer.label}")

@@ -1,6 +1,6 @@
-"""Lines of odd extents in shared memory, and side by side in registers: normalisations, softmax and its logarithm, and
-local response normalisation; of neighbours and side by side, of one thread and of many, with ragged ends, in place, in
-and out of single precision."""
+"""Lines of odd extents in shared memory, side by side in registers, and in groups that a block holds: normalisations,
+softmax and its logarithm, and local response normalisation; of neighbours and side by side, of one thread and of many,
+with ragged ends, in place, in and out of single precision."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import Tile
+from bolt_build.families.portable.kernels.line_groups import GroupTile
 from bolt_build.families.portable.kernels.long_lines import TwiceTile
 from bolt_build.families.portable.kernels.register_lines import RegisterTile
 from bolt_build.families.portable.kernels.staged import StagedTile
@@ -64,7 +65,7 @@ LAYERS: tuple[tuple[Layer, tuple[StagedTile, ...]], ...] = (
 """And kernels that prediction would not put first."""
 SINGLE = ("staged-333", "staged-across", "staged-softmax-197", "staged-log-21", "staged-lrn-even")
 
-BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile, ...]], ...] = (
+BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile | GroupTile, ...]], ...] = (
     (norm("beside-norm", CHANNELS, (2, 96, 7, 9), (96, 1, 1)), (RegisterTile(4, 64), RegisterTile(32, 32))),
     (
         Layer("beside-chain", CHANNELS, (Input((2, 31, 5, 19)), Input((31, 1, 1)), Input((31, 1, 1)),
@@ -79,6 +80,8 @@ BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile, ...]], ...] = (
     (logits("beside-log", Line("log_softmax", 2), 2, 3, 21, 77), (RegisterTile(1, 256), RegisterTile(2, 128))),
     (logits("beside-long", Softmax(1), 2, 1201, 21), (TwiceTile(8, 32), TwiceTile(32, 32))),
     (logits("beside-long-log", Line("log_softmax", 1), 1, 1409, 50), (TwiceTile(4, 64), TwiceTile(16, 64))),
+    (logits("groups-softmax", Softmax(1), 5, 61, 35), (GroupTile(96, 4, 2, 2, 2), GroupTile(128, 3, 1, 1, 3))),
+    (logits("groups-log", Line("log_softmax", 2), 2, 3, 24, 48), (GroupTile(64, 3, 2, 1, 4),)),
     (one("beside-lrn", Lrn(5, 1e-2, 0.75, 1.0), (2, 97, 5, 11)), (RegisterTile(4, 32), RegisterTile(16, 32))),
     (one("beside-lrn-even", Lrn(4, 0.3, 0.5, 2.0), (2, 19, 4, 8)), (RegisterTile(1, 128), RegisterTile(2, 64))),
 )  # fmt: skip
@@ -88,7 +91,9 @@ BESIDE_SINGLE = ("beside-chain", "beside-long", "beside-softmax-197", "beside-lr
 
 def staged_trials() -> list[Trial]:
     """What prediction puts first of each layout, and kernels that are stated."""
-    in_registers = stated_trials(BESIDE, BESIDE_SINGLE, {RegisterTile: "registers", TwiceTile: "twice"})
+    in_registers = stated_trials(
+        BESIDE, BESIDE_SINGLE, {RegisterTile: "registers", TwiceTile: "twice", GroupTile: "groups"}
+    )
     return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"}) + in_registers
 
 

@@ -117,6 +117,8 @@ FURTHER = (
     "staged-lrn-even-portable-stagedx8x32x256-f16/channels_last-f16",
     "beside-chain-portable-registersx8x64-f16/row-f16/row",
     "beside-softmax-197-portable-registersx16x64-f16/row-f16/row",
+    "groups-softmax-portable-groupsx128x3x1x1x3-f16/row-f16/row",
+    "groups-log-portable-groupsx64x3x2x1x4-f16/row-f16/row",
     "images-33-portable-imagesx8x256x66-f16",
     "images-chain-portable-gatheredx2x256-f16",
     "images-parts-portable-gatheredx130x256-f16",

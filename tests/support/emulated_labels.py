@@ -55,6 +55,7 @@ LABELS = (
     "staged-softmax-197-portable-stagedx8x32x128-f16/row-f16/row",
     "staged-lrn-portable-stagedx4x32x128-f16/row-f16/row",
     "beside-lrn-portable-registersx4x32-f16/row-f16/row",
+    "groups-softmax-portable-groupsx96x4x2x2x2-f16/row-f16/row",
     "images-odd-portable-imagesx2x256x189-f16",
     "registers-33-portable-aheadx128x12x33x2x1x3-f16",
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",

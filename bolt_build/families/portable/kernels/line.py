@@ -9,6 +9,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
+from bolt_build.families.portable.kernels.line_groups import GroupTile, groups
 from bolt_build.families.portable.kernels.long_lines import TwiceTile, twice
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
@@ -107,13 +108,16 @@ def _bandwidth(problem: KernelProblem) -> float:
     return _COLUMNS if across else _READ_AGAIN
 
 
-def _softmax(problem: KernelProblem, at: StepExpressions, name: str, how: tuple[object, ...]) -> StepCode:
-    """A call of a kernel whose template arguments after the ending are `how`."""
+def _softmax(
+    problem: KernelProblem, at: StepExpressions, name: str, how: tuple[object, ...], more: str = ""
+) -> StepCode:
+    """A call of a kernel whose template arguments after the ending are `how`, with `more` arguments in front of the
+    pointers."""
     outer, axis, inner = _line(problem)
     parameters = struct("bolt::portable::Softmax", outer=outer, axis=axis, inner=inner)
     ending = f"bolt::portable::{_ENDINGS[_function(problem)]}"
     arguments = ", ".join(map(str, (ending, *how, *_types(problem))))
-    call = f"bolt::portable::{name}<{arguments}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    call = f"bolt::portable::{name}<{arguments}>(r, {parameters}, {more}{at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/softmax.h",), None, "", call)
 
 
@@ -162,6 +166,10 @@ def _emit_twice(problem: KernelProblem, tile: TwiceTile, at: StepExpressions) ->
     return _softmax(problem, at, "softmax_twice", (tile.threads, tile.across))
 
 
+def _emit_groups(problem: KernelProblem, tile: GroupTile, at: StepExpressions) -> StepCode:
+    return _softmax(problem, at, "softmax_groups", (tile.text(_lines(problem)),), f"{tile.blocks}, ")
+
+
 def _has_shares(problem: KernelProblem) -> bool:
     return isinstance(problem.op, Line | Softmax) and _function(problem) in _ENDINGS
 
@@ -169,6 +177,7 @@ def _has_shares(problem: KernelProblem) -> bool:
 _STAGED = staged(_serves_staged, _lines, lambda problem: None, _emit_staged)
 _REGISTERS = registers(_has_shares, _lines, lambda problem: None, _emit_staged)
 _TWICE = twice(_has_shares, _lines, _emit_twice)
+_GROUPS = groups(_has_shares, _lines, _emit_groups)
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = tuple(
     Rule(
@@ -180,7 +189,7 @@ RULES = tuple(
         gpu_latency=lambda problem: _LINE,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(_STAGED, _REGISTERS, _TWICE),
+        forms=(_STAGED, _REGISTERS, _TWICE, _GROUPS),
     )
     for op in (Softmax, Line)
 )

@@ -1,6 +1,7 @@
 // Accesses of whole loads, and the planes that moves go through.
 #pragma once
 
+#include "bolt_portable/cuda/put_lanes.h"
 #include "bolt_portable/cuda/walk.h"
 
 namespace bolt::portable {
@@ -10,30 +11,6 @@ template <int bytes>
 struct alignas(bytes) Moved {
   unsigned char at[bytes];
 };
-
-/// One instruction each, in the memory of the whole GPU.
-__device__ inline void put_word(void* to, const uint4& word) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x), "r"(word.y),
-               "r"(word.z), "r"(word.w)
-               : "memory");
-}
-__device__ inline void put_word(void* to, const uint2& word) {
-  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x), "r"(word.y) : "memory");
-}
-__device__ inline void put_word(void* to, std::uint32_t word) { *static_cast<std::uint32_t*>(to) = word; }
-
-/// Stores neighbours in accesses as wide as they are aligned. Of blocks that a thread turns the compiler would store many an
-/// element by itself: it takes what is stored apart, and puts only some of it together again.
-template <int lanes, typename T>
-__device__ inline void put_lanes(T* to, const Lanes<T, lanes>& values) {
-  constexpr int bytes = alignof(Lanes<T, lanes>);
-  using Word = std::conditional_t<bytes == 16, uint4, std::conditional_t<bytes == 8, uint2, std::uint32_t>>;
-  constexpr int words = sizeof(Lanes<T, lanes>) / sizeof(Word);
-  Word found[words];
-  memcpy(found, &values, sizeof found);
-#pragma unroll
-  for (int i = 0; i < words; ++i) put_word(reinterpret_cast<Word*>(to) + i, found[i]);
-}
 
 /// Steps of both sides along the axes before the last `inner` ones.
 inline Walk<2> outer_walk(const StridedCopy& p, int inner) {
