@@ -31,8 +31,9 @@ struct NormBoth : NormHeld<Shape, operands, Statistic, In, Out, End> {
     const uint4* first;
     Lanes<In, wide> others[own];
 
-    __device__ Lanes<In, wide> operator[](int k) const {
-      if (k >= many) return others[k - many];
+    __device__ Lanes<In, wide> operator[](int k) const { return k < many ? shared(k) : others[k - many]; }
+    /// One that is in shared memory.
+    __device__ Lanes<In, wide> shared(int k) const {
       Lanes<In, wide> x;
 #pragma unroll
       for (int i = 0; i < accesses; ++i) reinterpret_cast<uint4*>(&x)[i] = first[(k * accesses + i) * threads];

@@ -197,47 +197,53 @@ struct NormHeld {
       for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
     Out* const to = out + start.x;
     if (!Sums::any(share.stop)) return;
+    const auto put = [&](int k, const Lanes<In, wide>& each, Ahead& other) {
+      if (!Sums::there(k, share.stop)) return;
+      if constexpr (operands != NormOperands::fixed) {
+        own = ahead;
+        // Asked for before the store, which the compiler would not bring them in front of.
+        if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), Sums::there(k + 1, share.stop), 0);
 #pragma unroll
-    for (int k = 0; k < loads; ++k)
-      if (Sums::there(k, share.stop)) {
-        if constexpr (operands != NormOperands::fixed) {
-          own = ahead;
-          // Asked for before the store, which the compiler would not bring them in front of.
-          if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), Sums::there(k + 1, share.stop), 0);
-#pragma unroll
-          for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
-        }
-        float y[wide];
-        const auto& each = x[k];
-        load_wide(each.at, y);
-        [[maybe_unused]] Index operand[wide];
-        if constexpr (Shape::plane > 0) {
-          scale_planes(Sums::element(share, k), mean[0], factor[0], planes, start.channel, y, operand);
-        } else {
-#pragma unroll
-          for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean[i]) * own.scale[i] + own.bias[i];
-        }
-        if constexpr (Shape::aligned) {
-          others[k % apart].apply(end.epilogue, y, Place{start.x + k * parts * Shape::step, start.channel + k * parts * positions.channel},
-                                  channels.channel == 1);
-          if (k + apart < loads) fetch(share, k + apart, others[k % apart]);
-        } else {
-          if constexpr (Shape::plane == 0)
-#pragma unroll
-            for (int i = 0; i < wide; ++i) operand[i] = start.channel + (first + i) % Shape::channels * channels.channel;
-          const Index at = start.x + k * parts * Shape::step;
-          const int begin = Sums::element(share, k);
-          others[k % apart].apply_flat(end.epilogue, y, at, total - 1, operand, !Sums::shared(begin));
-          if (k + apart < loads) fetch(share, k + apart, others[k % apart]);
-          if (Sums::shared(begin)) {
-#pragma unroll
-            for (int i = 0; i < wide; ++i)
-              if (begin + i >= 0 && begin + i < Shape::length) store(to + k * parts * Shape::step + i, y[i]);
-            continue;
-          }
-        }
-        store_wide(to + k * parts * Shape::step, y);
+        for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
       }
+      float y[wide];
+      load_wide(each.at, y);
+      [[maybe_unused]] Index operand[wide];
+      if constexpr (Shape::plane > 0) {
+        scale_planes(Sums::element(share, k), mean[0], factor[0], planes, start.channel, y, operand);
+      } else {
+#pragma unroll
+        for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean[i]) * own.scale[i] + own.bias[i];
+      }
+      const Index at = start.x + k * parts * Shape::step;
+      if constexpr (Shape::aligned) {
+        other.apply(end.epilogue, y, Place{at, start.channel + k * parts * positions.channel}, channels.channel == 1);
+        if (k + apart < loads) fetch(share, k + apart, other);
+      } else {
+        if constexpr (Shape::plane == 0)
+#pragma unroll
+          for (int i = 0; i < wide; ++i) operand[i] = start.channel + (first + i) % Shape::channels * channels.channel;
+        const int begin = Sums::element(share, k);
+        other.apply_flat(end.epilogue, y, at, total - 1, operand, !Sums::shared(begin));
+        if (k + apart < loads) fetch(share, k + apart, other);
+        if (Sums::shared(begin)) {
+#pragma unroll
+          for (int i = 0; i < wide; ++i)
+            if (begin + i >= 0 && begin + i < Shape::length) store(to + k * parts * Shape::step + i, y[i]);
+          return;
+        }
+      }
+      store_wide(to + k * parts * Shape::step, y);
+    };
+    // Unrolled, loads in shared memory would be some thousands of instructions that each warp has once.
+    constexpr int together = Ahead::any ? apart : 2, rolled = Sums::template in_groups_of<Slab>() / together * together;
+    if constexpr (rolled > 0)
+#pragma unroll 1
+      for (int base = 0; base < rolled; base += together)
+#pragma unroll
+        for (int k = 0; k < together; ++k) put(base + k, x.shared(base + k), others[k % apart]);
+#pragma unroll
+    for (int k = rolled; k < loads; ++k) put(k, x[k], others[k % apart]);
   }
 
   /// Elements of a load in planes, whose first one is `at` of the image: mostly all are of one plane.

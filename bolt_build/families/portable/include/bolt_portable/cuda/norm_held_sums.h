@@ -74,7 +74,7 @@ struct HeldSums {
       constexpr int g = decltype(number)::value, end = (g + 1) * Slab::together < Slab::many ? (g + 1) * Slab::together : Slab::many;
       Slab::template await<g>();
 #pragma unroll 1
-      for (int k = g * Slab::together; k < end; ++k) add(k);
+      for (int k = g * Slab::together; k < end; ++k) add(k, x.shared(k));
     };
     (each(std::integral_constant<int, group>()), ...);
   }
@@ -105,9 +105,8 @@ struct HeldSums {
 #pragma unroll
       for (int i = 0; i < wide; ++i) pivot[i] = span == wide ? y[i] : span == 1 || i < own ? y[0] : y[wide - 1];
     }
-    const auto add = [&](int k) {
+    const auto add = [&](int k, const Lanes<In, wide>& each) {
       if (!there(k, stop)) return;
-      const auto& each = x[k];
       load_wide(each.at, y);
       if (const int at = element(share, k); shared(at)) hide(at, y, pivot);
 #pragma unroll
@@ -124,7 +123,7 @@ struct HeldSums {
     if (has) {
       if constexpr (in_groups) each_in_groups(x, add, std::make_integer_sequence<int, Slab::groups>());
 #pragma unroll
-      for (int k = in_groups_of<Slab>(); k < loads; ++k) add(k);
+      for (int k = in_groups_of<Slab>(); k < loads; ++k) add(k, x[k]);
     }
 #pragma unroll
     for (int j = 0; j < span; ++j) {
