@@ -71,6 +71,7 @@ from gpu_sliced import sliced_trials
 from gpu_squeezes import squeezes
 from gpu_staged import staged_trials
 from gpu_stems import stem_trials
+from gpu_thin import thin_trials
 from gpu_tiled import tiled_trials
 from gpu_volumes import volume_trials
 from shared_folders import entered
@@ -356,6 +357,7 @@ def _of_small_layers() -> list[Trial]:
     found += band_trials() + grouped_band_trials() + group_trials() + mean_trials() + channel_trials() + volume_trials()
     found += moment_trials()
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
+    found += thin_trials()
     found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
     found += pair_sums() + pair_products() + channel_attention() + head_pairs() + permuted_trials()
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()

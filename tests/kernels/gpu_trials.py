@@ -33,6 +33,7 @@ from gpu_row_sums import row_sums
 from gpu_shuffles import shuffle_trials
 from gpu_slabs import slabs
 from gpu_sliced import sliced_trials
+from gpu_thin import thin_trials
 
 
 def main() -> int:
@@ -47,8 +48,7 @@ def main() -> int:
             "averages": lambda: [*averages(), *averaged_trials()],
             "row-sums": row_sums, "sliced": sliced_trials, "groups": group_trials,
             "image-numbers": image_number_trials, "means": mean_trials, "moments": moment_trials,
-            "shuffles": shuffle_trials,
-            "kept": kept_trials,
+            "shuffles": shuffle_trials, "kept": kept_trials, "thin": thin_trials,
             "norms-in-both": lambda: [each for each in (*slabs(), *image_trials()) if "-bothx" in each.label],
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip

@@ -94,6 +94,8 @@ LABELS = (
     "scatter-rows-portable-linesx2x72",
     "scatter-many-portable-staged_linesx8x4x48-f16/row-f16/row",
     "sliced-residual-cutlass-64x64x8-f16/channels_last-f16/channels_last",
+    "thin-residual-cutlass-32x8xahead-f16/channels_last-f16/channels_last-shares3",
+    "thin-cutlass-16x8xwhole-f16/channels_last-f16/channels_last",
     "image-13-cutlass-64x64x64xpingpong-f16/channels_last-f16/channels_last",
     "rows-band-cutlass-64x64x64xpingpongx2-f16/channels_last-f16/channels_last-rows160-between24",
     "pair-few-56+72-cutlass-56x32x72x16x8-f16/channels_last-f16/channels_last",

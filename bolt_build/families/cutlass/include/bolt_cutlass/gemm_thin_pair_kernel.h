@@ -12,65 +12,11 @@
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/paired_stages.h"
+#include "bolt_cutlass/thin_rows.h"
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_portable/cuda/halves.h"
 
 namespace bolt::cutlass_kernels {
-
-/// `body(begin, size)` of runs of 32 columns, then of 16 and of 8, with both as constants. Of a run, lane t of four has
-/// columns t * size / 4 to (t + 1) * size / 4, one load of 16, 8 or 4 bytes. Depths and columns of products may be in any
-/// order, so long as both factors have the same.
-template <int columns, int begin = 0, typename Body>
-__device__ __forceinline__ void in_runs(const Body& body) {
-  if constexpr (begin < columns) {
-    constexpr int left = columns - begin, size = left >= 32 ? 32 : left >= 16 ? 16 : 8;
-    body(std::integral_constant<int, begin>{}, std::integral_constant<int, size>{});
-    in_runs<columns, begin + size>(body);
-  }
-}
-
-/// As many words in one access.
-template <int words>
-__device__ __forceinline__ void copy_words(std::uint32_t* to, const std::uint32_t* from) {
-  using Access = std::conditional_t<words == 4, uint4, std::conditional_t<words == 2, uint2, std::uint32_t>>;
-  static_assert(sizeof(Access) == words * 4);
-  const Access loaded = *reinterpret_cast<const Access*>(from);
-  __builtin_memcpy(to, &loaded, sizeof loaded);
-}
-template <int words>
-__device__ __forceinline__ void store_words(std::uint32_t* to, const std::uint32_t* from) {
-  using Access = std::conditional_t<words == 4, uint4, std::conditional_t<words == 2, uint2, std::uint32_t>>;
-  Access stored;
-  __builtin_memcpy(&stored, from, sizeof stored);
-  *reinterpret_cast<Access*>(to) = stored;
-}
-
-/// sums[16, 8] = left[16, size] * right[size, 8] + begin, of `size` 16 or 8. `begin` may be other registers than the sums,
-/// which saves copies.
-template <int size, typename Element>
-__device__ __forceinline__ void multiply_from(float (&sums)[4], const std::uint32_t* left, const std::uint32_t* right,
-                                              const float* begin) {
-#define BOLT_MULTIPLY_16(type)                                                                                          \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                                                   \
-               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                               \
-               : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])                                             \
-               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]), "f"(begin[0]), \
-                 "f"(begin[1]), "f"(begin[2]), "f"(begin[3]))
-#define BOLT_MULTIPLY_8(type)                                                                                           \
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32." type "." type                                                    \
-               ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"                                              \
-               : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])                                             \
-               : "r"(left[0]), "r"(left[1]), "r"(right[0]), "f"(begin[0]), "f"(begin[1]), "f"(begin[2]), "f"(begin[3]))
-  if constexpr (std::is_same_v<Element, portable::bf16>) {
-    if constexpr (size == 16) BOLT_MULTIPLY_16("bf16");
-    if constexpr (size == 8) BOLT_MULTIPLY_8("bf16");
-  } else {
-    if constexpr (size == 16) BOLT_MULTIPLY_16("f16");
-    if constexpr (size == 8) BOLT_MULTIPLY_8("f16");
-  }
-#undef BOLT_MULTIPLY_16
-#undef BOLT_MULTIPLY_8
-}
 
 /// y = after(rounded(between(x * w1 + b1)) * w2 + b2, residual) of `k`, `n0` and `n1` columns. A warp takes `rows` rows at a
 /// time: it loads them in words that are its left factor already, and 32 or 16 columns between the products go from the sums of
@@ -134,17 +80,15 @@ struct ThinPairKernel {
     // Tiles are dealt out over multiprocessors first.
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x) + warp * params.blocks; tile < params.tiles; tile += warps * params.blocks) {
-      ask_for_rows<k>(params, params.x, params.x_row, tile + warps * params.blocks, lane);
-      if constexpr (After::reads_residual) ask_for_rows<n1>(params, params.residual, params.residual_row, tile, lane);
+      const std::int64_t row = static_cast<std::int64_t>(tile) * rows, next = row + warps * params.blocks * rows;
+      ask_for_rows<k, rows>(params.x, params.x_row, next, params.m, lane);
+      if constexpr (After::reads_residual)
+        ask_for_rows<n1, rows>(params.residual, params.residual_row, row, params.m, lane);
       compute(params, shared, tile * rows + lane / 4, lane);
     }
   }
 
  private:
-  /// Of eight rows of a fragment the one that belongs to column `own` of a run of so many, in the `fragment`-th of its
-  /// fragments: lane t's two sums of each are neighbours in the run.
-  static __device__ int row_of(int fragment, int own, int size) { return own / 2 * (size / 4) + fragment * 2 + own % 2; }
-
   /// All threads: weights and biases, which no kernel in front has written.
   static __device__ void load_weights(const Params& params, Shared& shared) {
     const int thread = static_cast<int>(threadIdx.x);
@@ -171,17 +115,6 @@ struct ThinPairKernel {
           params.first_bias == nullptr ? 0.0f : params.first_bias[i];
     for (int i = thread; i < n1; i += MaxThreadsPerBlock)
       shared.second_bias[i] = params.second_bias == nullptr ? 0.0f : params.second_bias[i];
-  }
-
-  /// A warp: the rows of a tile are asked for from memory, a sector of each 64 bytes, while the warp still computes.
-  template <int columns>
-  static __device__ __forceinline__ void ask_for_rows(const Params& params, const std::uint32_t* from, int row_words, int tile,
-                                                      int lane) {
-    static_assert(rows <= 32, "a lane asks for a row");
-    const std::int64_t row = static_cast<std::int64_t>(tile) * rows + lane;
-    if (lane >= rows || row >= params.m) return;
-#pragma unroll
-    for (int at = 0; at < columns / 2; at += 16) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + row * row_words + at));
   }
 
   /// A warp's rows, of which this lane has `row` and each eighth below it.

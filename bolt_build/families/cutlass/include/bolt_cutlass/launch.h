@@ -86,6 +86,10 @@ template <int m, int n, int k, bool cooperative, typename Element = portable::f1
           int deep = 1>
 struct WarpgroupPrologue {};
 
+/// A SlicedTile whose left factor is transformed as it is loaded.
+template <int n, int k, int slices, typename Element = portable::f16>
+struct SlicedPrologue {};
+
 /// A transformation: function(x * scale + shift), one scale and one shift a column. `Function` is an Epilogue without a
 /// residual.
 template <typename Function>
@@ -107,6 +111,15 @@ struct WarpgroupPair {};
 template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
           int instruction_k, typename Element = portable::f16>
 struct Pair {};
+
+/// How a warp of a ThinTile loads its rows: whole, before it computes them; whole, while it computes those in front of them; or in
+/// runs of 32 channels, some of them ahead.
+enum class ThinLoads { whole, ahead, runs };
+
+/// A matrix product of exactly `k` and `n` columns (weights packed as ThinFilter), a warp `rows` rows at a time beside the weights
+/// in shared memory: thin enough that `warps` warps have room.
+template <int k, int n, int rows, int warps, ThinLoads loads, typename Element = portable::f16>
+struct ThinTile {};
 
 /// A pair of matrix products of exactly `k`, `n0` and `n1` columns, a warp `rows` rows at a time beside both weights in shared
 /// memory: thin enough that `warps` warps have room.
@@ -304,11 +317,18 @@ template <int n, int k, int slices, typename Element, typename Epilogue>
 void launch_gemm(SlicedTile<n, k, slices, Element>, const GemmArguments& arguments, const Epilogue& epilogue,
                  void* stream);
 
+template <int k, int n, int rows, int warps, ThinLoads loads, typename Element, typename Epilogue>
+void launch_gemm(ThinTile<k, n, rows, warps, loads, Element>, const GemmArguments& arguments, const Epilogue& epilogue,
+                 void* stream);
+
 /// `prologue` is an Affine or a Gate.
 template <int m, int n, int k, bool cooperative, typename Element, int teams, int deep, typename Prologue,
           typename Epilogue>
 void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Element, teams, deep>, const GemmArguments& arguments,
                  const PrologueArguments& before, const Prologue& prologue, const Epilogue& epilogue, void* stream);
+template <int n, int k, int slices, typename Element, typename Prologue, typename Epilogue>
+void launch_gemm(SlicedPrologue<n, k, slices, Element>, const GemmArguments& arguments, const PrologueArguments& before,
+                 const Prologue& prologue, const Epilogue& epilogue, void* stream);
 
 /// `epilogue` comes before the pooling.
 template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Element, typename Epilogue>

@@ -161,6 +161,38 @@ struct ResidentFilter {
   }
 };
 
+/// Weights as a layout packs them, [n, k] to a kernel, and then as ThinTile's lanes read them: runs of 32 columns, then of 16 and
+/// of 8; in each such runs of the depth; eights of columns; lanes, of which each has a fourth of the run of the depth in its row.
+template <typename Layout>
+struct ThinFilter {
+  Layout layout;
+  int n, k;
+
+  ThinFilter(const Layout& packed, int columns, int depth) : layout(packed), n(columns), k(depth) {}
+  std::string key() const { return layout.key() + "/thin" + in_key(n, k); }
+  std::size_t count() const { return static_cast<std::size_t>(n) * k; }
+  /// Throws std::length_error where the layout has not as many weights.
+  void write(const std::uint16_t* from, std::uint16_t* to) const {
+    if (layout.count() != count()) throw std::length_error("could not pack weights for thin rows: their layout has others");
+    std::vector<std::uint16_t> packed(count());
+    layout.write(from, packed.data());
+    const auto run = [](int left) { return left >= 32 ? 32 : left >= 16 ? 16 : 8; };
+    for (int first = 0, columns = 0; first < n; first += columns) {
+      columns = run(n - first);
+      for (int begin = 0, size = 0; begin < k; begin += size) {
+        size = run(k - begin);
+        for (int eight = 0; eight < columns / 8; ++eight)
+          for (int lane = 0; lane < 32; ++lane) {
+            // A lane's sums of neighbouring eights are neighbours in the run.
+            const int row = first + lane / 8 * (columns / 4) + eight * 2 + lane / 4 % 2;
+            for (int i = 0; i < size / 4; ++i)
+              *to++ = packed[static_cast<std::size_t>(row) * k + begin + lane % 4 * (size / 4) + i];
+          }
+      }
+    }
+  }
+};
+
 /// Weights [outputs, channels, rows, taps] as a lane's two registers of a right factor: steps of eight words, eights of outputs,
 /// lanes. A word is two neighbours of a row of the window, pixel after pixel or, in `planes`, of one channel after the other,
 /// behind `lead` zeros; zeros fill a row's last word. Of `neighbours` eights a lane's outputs lie beside each other.

@@ -1,0 +1,37 @@
+"""Products of few channels, of which warps compute whole rows by themselves, as they are tried on a GPU: every run of
+channels and columns, rows of both sizes, loaded ahead or not, odd numbers of rows, rows apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu_forms import with_tiles
+from gpu_harness import Trial
+from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
+
+from bolt_build.families.cutlass.kinds.thin import ThinTile
+
+
+def tile(rows: int, warps: int, x: str = "whole") -> ThinTile:
+    return ThinTile(rows, warps, x)
+
+
+def thin_trials() -> list[Trial]:
+    """In the order in which they run."""
+    found = []
+    for layer, tiles in (
+        (conv("thin", (2, 24, 13, 11), 144, (1, 1)), (tile(16, 8), tile(32, 12), tile(16, 24, "ahead"))),
+        (conv("thin-residual", (3, 72, 9, 7), 56, (1, 1), epilogue=RESIDUAL), (tile(16, 12), tile(32, 8, "ahead"))),
+        (conv("thin-8", (1, 8, 15, 5), 8, (1, 1), epilogue=SILU), (tile(32, 16, "ahead"),)),
+        (conv("thin-narrows", (2, 104, 6, 7), 16, (1, 1), bias=False, epilogue=()), (tile(32, 8), tile(32, 8, "runs"))),
+        (
+            conv("thin-runs", (2, 184, 13, 11), 56, (1, 1), epilogue=RESIDUAL),
+            (tile(16, 16, "runs"), tile(32, 12, "runs")),
+        ),
+        (conv("thin-odd", (2, 21, 7, 9), 40, (1, 1)), (tile(16, 8),)),
+        (matmul("thin-rows", (777, 40), 24, True, GELU), (tile(16, 16, "ahead"),)),
+        (matmul("thin-deep", (333, 256), 96, False, (RESIDUAL[1],)), (tile(16, 12), tile(16, 8, "runs"))),
+    ):
+        found += with_tiles(layer, tiles)
+    apart = with_tiles(conv("rows-thin", (3, 48, 9, 7), 32, (1, 1), epilogue=RESIDUAL), (tile(16, 8, "ahead"),))
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None]
