@@ -12,7 +12,8 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
-from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile, images_of
+from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile
+from bolt_build.families.cutlass.prologue_kind import images_of
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
@@ -174,6 +175,26 @@ def test_a_tile_says_who_shares_it(parameters: str, tile: str) -> None:
     (candidate,) = [c for c in FAMILY.candidates(step.problem, H200)[0] if str(c) == f"cutlass {parameters}"]
     (unit,) = FAMILY.units([(step.problem, candidate)], H200)
     assert f"{SPACE}::WarpgroupPrologue<{tile}>" in unit.text
+
+
+def test_the_blocks_of_a_cluster_share_the_depth_of_few_tiles() -> None:
+    """One image of 28 x 28 pixels is 13 tiles of 64 rows."""
+    (alternative,), _ = proposed(normalized(992, 128, batch=1))
+    problem = alternative.steps[0].problem
+    found = FAMILY.candidates(problem, H200)[0]
+    candidate = next(c for c in found if str(c) == "cutlass n=64 k=64 deep_cluster=4 prologue=affine")
+    assert FAMILY.refuse(problem, candidate, H200) is None
+    (unit,) = FAMILY.units([(problem, candidate)], H200)
+    assert '#include "bolt_cutlass/gemm_sliced_prologue_kernel.h"' in unit.text
+    assert f"{SPACE}::SlicedPrologue<64, 64, 4>" in unit.text
+
+
+def test_a_depth_of_few_steps_is_not_shared() -> None:
+    (alternative,), _ = proposed(gated())
+    stated = (("n", 128), ("k", 64), ("deep_cluster", 2), ("prologue", "gate"), ("images", 2))
+    assert FAMILY.refuse(alternative.steps[0].problem, Candidate("cutlass", stated), H200) == (
+        "3 steps are fewer than 2 for each of 2 blocks of a cluster"
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ from gpu_products import RESIDUAL, SILU, TOLERANCE, conv
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
+from bolt_build.families.cutlass.kinds.sliced_prologue import SlicedPrologueTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
-from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile, images_of
+from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile
+from bolt_build.families.cutlass.kinds.wgmma_sliced import SlicedTile
+from bolt_build.families.cutlass.prologue_kind import images_of
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.arithmetic import Binary
 
@@ -59,12 +62,14 @@ EVERY = (
 )  # fmt: skip
 PAIRS = (pairs(128, 128, 64), pairs(256, 32, 64), pairs(256, 64, 32), pairs(128, 16, 32))
 THREE = (together(192, 128, 64), together(192, 192, 64), together(192, 32, 32))
+SLICED = (SlicedTile(64, 64, 2), SlicedTile(128, 64, 3), SlicedTile(32, 128, 2), SlicedTile(64, 64, 4))
+"""Whose depth the blocks of a cluster share."""
 DEEP = (turns(64, 64, 128), turns(64, 128, 64), turns(64, 32, 64), turns(64, 96, 128))
 """Whose depth two warpgroups share."""
 SOME = (turns(64, 64, 64), turns(128, 64, 32), together(256, 64, 64), together(128, 96, 128))
 
 
-def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0, deep: int = 1) -> list[Trial]:
+def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile | SlicedTile], between: int = 0, deep: int = 1) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not, with memory shared where it may be. `deep`
     warpgroups share its depth."""
     (step,) = steps_of(layer)
@@ -76,7 +81,11 @@ def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0, deep:
     found = []
     for tile in tiles:
         images = next(count for count in (2, 4, 8) if count >= images_of(tile.m, pixels)) if gated else 0
-        trial = Trial(layer, step, Candidate("cutlass", PrologueTile(tile, images, deep).parameters), between=between)
+        if isinstance(tile, SlicedTile):
+            stated = SlicedPrologueTile(tile, images).parameters
+        else:
+            stated = PrologueTile(tile, images, deep).parameters
+        trial = Trial(layer, step, Candidate("cutlass", stated), between=between)
         found += [trial, *(replace(trial, shared=index) for index, _ in step.may_share if not between)]
     return found
 
@@ -85,6 +94,12 @@ def prologues() -> list[Trial]:
     """Depths that are no whole steps, images that end within a tile, residuals, rows of the input and output apart."""
     of_three = product("prologue", affine((3, 136, 13, 11)), 72)
     found = with_tiles(of_three, (*EVERY, *THREE, *PAIRS)) + with_tiles(of_three, DEEP, deep=2)
+    for layer in (
+        product("sliced", affine((3, 328, 13, 11)), 136, epilogue=RESIDUAL),
+        product("sliced-gate", gate((9, 264, 7, 7), first=True), 72),
+        product("sliced-many", affine((2, 1032, 9, 9)), 64, bias=False),
+    ):
+        found += with_tiles(layer, SLICED)
     for layer in (
         product("deep-residual", affine((3, 200, 13, 11)), 136, epilogue=RESIDUAL),
         product("deep-many", affine((9, 136, 40, 31)), 104),
@@ -108,6 +123,7 @@ def prologues() -> list[Trial]:
     ):
         found += with_tiles(layer, tiles)
     apart = with_tiles(product("rows-prologue", affine((3, 72, 13, 11)), 72, epilogue=RESIDUAL), SOME, between=24)
+    apart += with_tiles(product("rows-slices", affine((3, 264, 13, 11)), 72, epilogue=RESIDUAL), SLICED[:2], 24)
     apart += with_tiles(product("rows-deep", affine((3, 136, 13, 11)), 72, epilogue=RESIDUAL), DEEP[:2], 24, deep=2)
     apart += with_tiles(product("rows-gate", gate((9, 72, 7, 7), first=True), 72), SOME, between=8)
     found += apart

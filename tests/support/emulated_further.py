@@ -63,6 +63,8 @@ FURTHER = (
     "thin-narrows-cutlass-",
     "thin-deep-cutlass-",
     "rows-thin-cutlass-",
+    "sliced-cutlass-128x64x3xaffine-f16/channels_last-f16/channels_last",
+    "rows-slices-cutlass-64x64x2xaffine-f16/channels_last-f16/channels_last-rows80-between24",
     "sliced-1x1-cutlass-32x64x4-f16/channels_last-f16/channels_last",
     "rows-sliced-cutlass-",
     "channels-columns-cutlass-64x96x32xpingpong",

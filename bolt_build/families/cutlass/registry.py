@@ -11,6 +11,7 @@ from bolt_build.families.cutlass.kinds import (
     resident,
     resident_chain,
     rolling,
+    sliced_prologue,
     thin,
     thin_chain,
     warp,
@@ -18,6 +19,7 @@ from bolt_build.families.cutlass.kinds import (
     wgmma,
     wgmma_chain,
     wgmma_means,
+    wgmma_prologue,
     wgmma_sliced,
 )
 from bolt_build.families.cutlass.kinds.gated import (
@@ -38,9 +40,9 @@ from bolt_build.families.cutlass.kinds.stem import Stem
 from bolt_build.families.cutlass.kinds.volume import Volumes
 from bolt_build.families.cutlass.kinds.wgmma_norm import WgmmaNorm
 from bolt_build.families.cutlass.kinds.wgmma_prenorm import WgmmaPrenorm
-from bolt_build.families.cutlass.kinds.wgmma_prologue import WgmmaPrologue
 from bolt_build.families.cutlass.one_product import ProductKind
 from bolt_build.families.cutlass.product_chain import ChainKind
+from bolt_build.families.cutlass.prologue_kind import PrologueKind
 
 KINDS: tuple[Kind, ...] = (
     GroupedBands(),
@@ -61,7 +63,8 @@ KINDS: tuple[Kind, ...] = (
     GatedKind(GATED_WARP_TILES, GatedWarpTile.read),
     Stem(),
     Pooled(),
-    WgmmaPrologue(),
+    PrologueKind(wgmma_prologue.tiles, wgmma_prologue.PrologueTile.read),
+    PrologueKind(sliced_prologue.tiles, sliced_prologue.SlicedPrologueTile.read),
     WgmmaNorm(),
     SlicedNorm(),
     WgmmaPrenorm(),

@@ -63,10 +63,11 @@ class SlicedTile(WholeTile, OneOrderTile):
         """Tiles of a product of so many rows and columns."""
         return ceil(m / self.m) * ceil(n / self.n)
 
-    def stages(self, gpu: Gpu) -> int:
-        """Of the pipeline, beside the sums that other blocks leave: `SlicedKernelOf`."""
+    def stages(self, gpu: Gpu, beside: int = 0) -> int:
+        """Of the pipeline, beside the sums that other blocks leave: `SlicedKernelOf`. A stage has so many more bytes
+        `beside` its factors."""
         told = self.slices * ceil(self.m / self.slices) * (self.n + 8) * 4
-        return stages(shared_of(gpu.shared_memory, single=True), (self.m + self.n) * self.k * 2, told)
+        return stages(shared_of(gpu.shared_memory, single=True), (self.m + self.n) * self.k * 2 + beside, told)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::SlicedTile<64, 64, 4>`"""
@@ -101,12 +102,13 @@ class SlicedTile(WholeTile, OneOrderTile):
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
         return "its clusters add up their slices themselves"
 
-    def seconds(self, product: Product, work: Work, target: Target) -> float:
+    def seconds(self, product: Product, work: Work, target: Target, before: float = 0.0) -> float:
+        """`before`: seconds in which the left factor of a step is transformed."""
         sliced = Work(
             work.m, work.n, work.depth, work.taps, work.windowed, work.nbytes, self.slices, work.stride, work.functions
         )
         told = min(self.m, product.m) * self.n / (64 * 128)
-        return _BEGINS + _SLOWER * (seconds(self, sliced, target) - LAUNCH) + _TOLD * told
+        return _BEGINS + _SLOWER * (seconds(self, sliced, target, before=before) - LAUNCH) + _TOLD * told
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}, its depth shared by {self.slices} blocks"

@@ -76,7 +76,13 @@ struct PrologueLoads {
                                    static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL), to,
                                    depth_ * Step::across, first_);
     }
+    /// Asks for the weights to be brought to L2.
+    CUTLASS_DEVICE void weights_ahead(int part) const {
+      cute::SM90_TMA_LOAD_3D::PREFETCH::copy(&params_.weights, depth_ + part, column_, 0);
+    }
     CUTLASS_DEVICE void next() { depth_ += k; }
+    /// At the first step: goes on to the one that is so many further.
+    CUTLASS_DEVICE void skip(int steps) { depth_ += steps * k; }
 
    private:
     const Params& params_;

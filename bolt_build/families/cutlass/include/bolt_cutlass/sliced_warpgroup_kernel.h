@@ -34,11 +34,11 @@ struct SlicedResult {
 /// part of the rows: the others write what they have of these into its shared memory, where a barrier counts the bytes. It
 /// adds slices up in their order.
 ///
-/// One warp loads, one warpgroup multiplies, and two blocks share a multiprocessor.
-template <typename Loads, int n, int k, int slices, int stages, typename Element, typename Stages>
+/// One warp loads, one warpgroup multiplies as `Products` says, and two blocks share a multiprocessor.
+template <typename Loads, int n, int k, int slices, int stages, typename Element, typename Stages,
+          typename Products = SharedProducts<64, n, k, false, Element>>
 struct SlicedKernel {
   static constexpr int m = 64, together = 8;  // columns that a thread stores at once
-  using Products = SharedProducts<m, n, k, false, Element>;
   using Pipeline = ::cutlass::PipelineTransactionAsync<stages>;
   using PipelineState = ::cutlass::PipelineState<stages>;
   using Sums = typename Products::Sums;
@@ -103,7 +103,7 @@ struct SlicedKernel {
       Registers::compute();
       Sums sums;
       const PipelineState state;
-      Products::multiply(params.loads, own.row, own.steps, shared.factors, pipeline, state, sums, 0);
+      Products::multiply(params.loads, own.row / m, own.steps, shared.factors, pipeline, state, sums, 0);
       Products::finish(pipeline, state, own.steps, sums);
       const int thread = static_cast<int>(threadIdx.x) - 128;
       tell(params, sums, shared, own, thread);
@@ -177,6 +177,8 @@ struct SlicedKernel {
       for (int part = 0; part < parts; ++part)
         steps.template x<false>(pipeline.producer_get_barrier(state), 0, shared.factors.x[state.index()][part][0],
                                 part * width);
+      if constexpr (Products::has_table)
+        steps.table(pipeline.producer_get_barrier(state), &shared.factors.tables[state.index()]);
     }
   }
 
@@ -241,10 +243,12 @@ struct SlicedKernel {
 };
 
 /// The kernel of a tile, with as many stages as half of a multiprocessor's shared memory has room for.
-template <typename Loads, int n, int k, int slices, typename Element, typename Stages>
+template <typename Loads, int n, int k, int slices, typename Element, typename Stages,
+          typename Products = SharedProducts<64, n, k, false, Element>>
 struct SlicedKernelOf {
-  static constexpr int stage_bytes = (64 + n) * k * 2, told = slices * ((64 + slices - 1) / slices) * (n + 8) * 4;
-  using Type = SlicedKernel<Loads, n, k, slices, (shared_bytes_of(2) - told - 2048) / (stage_bytes + 16), Element, Stages>;
+  static constexpr int told = slices * ((64 + slices - 1) / slices) * (n + 8) * 4;
+  static constexpr int stages = (shared_bytes_of(2) - told - 2048) / (Products::stage_bytes + 16);
+  using Type = SlicedKernel<Loads, n, k, slices, stages, Element, Stages, Products>;
 };
 
 }  // namespace bolt::cutlass_kernels
