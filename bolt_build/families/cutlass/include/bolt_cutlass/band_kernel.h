@@ -125,8 +125,10 @@ struct BandKernel {
   static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = 1;
   static constexpr unsigned cluster_x = cluster_m, cluster_y = 1;
   static constexpr int multiplying = warpgroups * teams;
-  using Registers = DividedRegisters<multiplying, (multiplying > 2 ? 32 : 40),
-                                     (multiplying == 4 ? 112 : multiplying == 3 ? 160 : 232)>;
+  static constexpr int registers = multiplying == 4 ? 112 : multiplying == 3 ? 160 : 232;
+  using Registers = DividedRegisters<multiplying, (multiplying > 2 ? 32 : 40), registers>;
+  // Whether the bias of a tile is loaded in front of its products.
+  static constexpr bool early = has_room_for_bias<Store, n>(m * n / (128 * warpgroups), 24, registers);
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
 
   struct Arguments {
@@ -316,6 +318,7 @@ struct BandKernel {
     }
     for (; tile < params.order.tiles; tile += teams * blocks()) {
       Sums sums;
+      if constexpr (early) store.prepare(params.columns, Roles::place(params.order.place(tile)), thread);
       turns.wait();
       Products::multiply(params.taps, shared.factors, pipeline, state, loaded, band, sums, part);
       turns.arrive();
@@ -324,7 +327,8 @@ struct BandKernel {
       band.advance(bands_of_tile * teams);
       if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
-                                        Roles::place(params.order.place(tile)), sums, 0, thread, shared.store);
+                                        Roles::place(params.order.place(tile)), sums, std::bool_constant<early>{}, thread,
+                                        shared.store);
       residual = next;
       if (teams == 2) residual.advance(loads);
       if constexpr (stores_in_turns) turns.arrive();

@@ -50,6 +50,7 @@ struct PrenormProducts {
   static constexpr int half = k / 32 * down * 4, statistics = (centred ? 6 : 2) * down;
   static constexpr bool ahead =
       centred && fetches_ahead(down * n / 2 + 2 * half + statistics, half, warpgroups * (cooperative ? 1 : 2));
+  static constexpr int taken = 2 * half + statistics + (ahead ? half : 0);
 
   /// And of a thread's two rows in each 64 what it has seen of them.
   struct Sums : Shared::Sums {

@@ -142,6 +142,7 @@ struct PrologueProducts {
   static constexpr int depths = k / deep / 32, half = depths * down * 4;
   static constexpr int operands = depths * static_cast<int>(sizeof(typename Step::template Operands<down>)) / 4;
   static constexpr bool ahead = fetches_ahead(down * n / 2 + 2 * half, half + operands, warpgroups * teams);
+  static constexpr int taken = 2 * half + (ahead ? half + operands : 0);
   using Sums = typename Shared::Sums;
   using Rows = typename Step::template Rows<down, 64 * of_rows>;
 

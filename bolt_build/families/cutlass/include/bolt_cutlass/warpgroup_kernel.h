@@ -56,6 +56,9 @@ struct WarpgroupKernel {
   static constexpr int loading_registers = multiplying > 2 ? 32 : 40;
   static constexpr int registers = multiplying == 4 ? 112 : multiplying == 3 ? 160 : single ? 216 : 232;
   using Registers = DividedRegisters<multiplying, loading_registers, registers, MinBlocksPerMultiprocessor>;
+  // Whether the bias of a tile is loaded in front of its products.
+  static constexpr bool early = single || (deep == 1 && has_room_for_bias<Store, n>(m * n / (128 * warpgroups),
+                                                                                    Products::taken, registers));
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
   static_assert(!halved || (m / (64 * warpgroups) == 2 && cluster_m * cluster_n == 1),
@@ -287,7 +290,7 @@ struct WarpgroupKernel {
     for (TileJob job = job_of(params, round); job.there; job = job_of(params, round += teams)) {
       const unsigned tile = job.tile;
       Sums sums;
-      if constexpr (single) store.prepare(params.columns, Roles::place(params.order.place(tile)), thread);
+      if constexpr (early) store.prepare(params.columns, Roles::place(params.order.place(tile)), thread);
       turns.wait();
       if (halved && job.half >= 0) {
         if constexpr (halved)
@@ -306,7 +309,8 @@ struct WarpgroupKernel {
       const auto leave = [&](auto& of, int of_tile, int own) {
         auto [next, unused] =
             store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
-                        Roles::place(params.order.place(tile), of_tile), of, 0, own, shared.store, job.half);
+                        Roles::place(params.order.place(tile), of_tile), of, std::bool_constant<early>{}, own,
+                        shared.store, job.half);
         residual = next;
       };
       if constexpr (deep > 1) {

@@ -47,6 +47,7 @@ struct SharedProducts {
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static constexpr int stage_bytes = (m + n) * k * static_cast<int>(sizeof(Half));
   static constexpr int deep = 1;  // warpgroups that share the depth of a tile
+  static constexpr int taken = 0;  // registers of a thread beside the sums
   static constexpr bool has_table = false, completes = false;
   static_assert(m % (64 * warpgroups) == 0);
   using Sums = TileSums<down, n>;

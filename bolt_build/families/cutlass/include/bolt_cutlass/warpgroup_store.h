@@ -158,24 +158,23 @@ struct TileStore
     return state;
   }
 
-  /// The threads of a warpgroup that is alone in its block: the bias of a tile, before its products. It comes from memory
-  /// where an engine's weights exceed L2, and would be waited for behind them.
+  /// The threads of a warpgroup: the bias of a tile, before its products. It comes from L2, or from memory where an engine's
+  /// weights exceed that, and would be waited for behind them.
   template <typename At>
   CUTLASS_DEVICE void prepare(int columns, const At& at, int thread) {
-    if constexpr (Boxes::single) {
 #pragma unroll
-      for (int j = 0; j < across; ++j)
-        load_bias(params_.rows.channels(columns), params_.rows.channel(cute::get<1>(at) * n) + j * width, Fragment(thread),
-                  early_[j]);
-    }
+    for (int j = 0; j < across; ++j)
+      load_bias(params_.rows.channels(columns), params_.rows.channel(cute::get<1>(at) * n) + j * width, Fragment(thread),
+                early_[j]);
   }
 
   /// The threads of a warpgroup (cooperative: of all that share it): a tile from registers to memory, or the upper (`half` is
-  /// 0) or the lower half of its rows, whose sums come first.
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
+  /// 0) or the lower half of its rows, whose sums come first. `Early` is std::true_type where they have called `prepare`.
+  template <typename Problem, typename Tile, typename At, typename Sums, typename Early>
   CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
       LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem& problem,
-      Tile, const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int half = -1) {
+      Tile, const At& at, const Sums& sums, const Early&, int thread, TensorStorage& storage, int half = -1) {
+    constexpr bool early = std::is_same_v<Early, std::true_type>;
     const Fragment fragment(thread);
     // Of the block: warpgroups that take turns have both a `fragment.warpgroup` of 0. The first one only loads.
     const int own = Boxes::single ? 0 : static_cast<int>(threadIdx.x) / 128 - 1;
@@ -194,9 +193,9 @@ struct TileStore
       [[maybe_unused]] std::uint32_t numbers[reads_images<Stages> ? width / 8 : 1][2] = {};
       float2 loaded[width / 8];
       const int first = channel + j * width + fragment.column();
-      if constexpr (!Boxes::single && wants_bias<Sums>)
+      if constexpr (!early && wants_bias<Sums>)
         load_bias(params_.rows.channels(columns), channel + j * width, fragment, loaded);
-      const float2* const bias = Boxes::single ? early_[Boxes::single ? j : 0] : loaded;
+      const float2* const bias = early ? early_[j] : loaded;
 #pragma unroll
       for (int i = 0; i < down; ++i) {
         if (half >= 0 && i > 0) continue;
@@ -315,7 +314,19 @@ struct TileStore
   }
 
   const Params& params_;
-  float2 early_[Boxes::single ? across : 1][width / 8];
+  float2 early_[across][width / 8];
 };
+
+template <typename Store>
+inline constexpr bool is_tile_store = false;
+template <int m, int n, bool cooperative, typename Stages, int stage, int taken, int teams, typename Element, typename Rows>
+inline constexpr bool is_tile_store<TileStore<m, n, cooperative, Stages, stage, taken, teams, Element, Rows>> = true;
+
+/// Whether a thread of so many `registers` has room for the bias of n columns beside its `sums`, what else is `taken`, and
+/// addresses: then `prepare` is called in front of the products.
+template <typename Store, int n>
+constexpr bool has_room_for_bias(int sums, int taken, int registers) {
+  return is_tile_store<Store> && sums + n / 4 + taken <= registers - 72;
+}
 
 }  // namespace bolt::cutlass_kernels
