@@ -282,3 +282,32 @@ def test_thin_pairs_stand_beside_both_kernels(tmp_path: Path, monkeypatch: pytes
     assert "n1=" not in first + second
     assert "warps=" in thin
     assert "warps=" not in first + second + shared
+
+
+@pytest.mark.usefixtures("scripts")
+def test_thin_products_stand_beside_tiles_and_sliced_ones_beside_whole_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.kernels import thin_products as script
+    from benchmarks.rendered.thin_products import thin_products
+
+    monkeypatch.setattr(script.kernel_trials, "ALIKE", 1.0)
+    monkeypatch.setattr(script, "SHAPES", script.SHAPES[3:5])
+    monkeypatch.setattr(script, "PROLOGUES", script.PROLOGUES[1:2])
+    monkeypatch.setattr(script, "cudnn", lambda shape: 12.0)
+    monkeypatch.setattr(script, "warm", lambda library, index: 9.0)
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["thin_products.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    assert script.main() == 1
+    found = json.loads(out.read_text())
+    first, second, sliced = found["shapes"].values()
+    assert second["gain"] is None  # its first kernel was wrong
+    assert "x=" in first["thin"][0]["candidate"]
+    assert "warpgroups=" in first["tiles"][0]["candidate"]
+    assert first["gain"] == 10 / 11
+    assert "deep_cluster=" in sliced["sliced"][0]["candidate"]
+    assert "deep_cluster=" not in sliced["whole"][0]["candidate"]
+    figures = thin_products({**found, "gpu": "NVIDIA H200"})
+    assert figures["thin_rows.cudnn"] == "1.33"
+    assert figures["sliced_prologues.faster"] == "0 of 1"

@@ -220,6 +220,11 @@ class Given(ctypes.Structure):
     )  # fmt: skip
 
 
+def sets_of(moved: int) -> int:
+    """Sets of buffers that are timed in turns, where a launch moves so many bytes: they exceed L2."""
+    return min(24, max(2, _L2_BYTES // moved + 1))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """`error` is the largest difference relative to the tolerance, or of a large trial the relative norm."""
@@ -281,7 +286,7 @@ class Library:
         sizes = (ctypes.c_size_t * len(memories))(*(m.nbytes for m in memories))
         time_found, message = ctypes.c_float(0), ctypes.create_string_buffer(1024)
         moved = sum(m.nbytes for m in memories) + output.nbytes
-        sets = min(24, max(2, _L2_BYTES // moved + 1)) if trial.timed else 0
+        sets = sets_of(moved) if trial.timed else 0
         left = sum(1 << i for i, operand in enumerate(problem.inputs) if not operand.constant)
         given = Given(
             ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
