@@ -69,9 +69,10 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int shared_bytes = held_bytes + sizeof(Barriers);
 
   using Work = PersistentWork<rows, keys, Seen>;
-  /// A warpgroup's part of a tile: its first query, and of all steps those that it needs.
+  /// A warpgroup's part of a tile: its first query, the first key, and of all steps those that it needs. What is asked for
+  /// once is found out anew: registers are few.
   struct Own {
-    int head, image, first_row, begin, all, steps;
+    int index, first_row, begin, all, steps;
   };
   /// Whether the next tile's queries are there before this one's were all used.
   static constexpr bool joins = q_stages > 1 && BOLT_JOINS;
@@ -242,8 +243,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       }
       const int first_row = work.first_row + 64 * group;
       const int needed = first_row < a.queries ? (own_end(a, first_row) - work.begin + keys - 1) / keys : 0;
-      return Own{work.head, work.image, first_row, work.begin, work.steps,
-                 a.causal || windowed<Seen> || needed == 0 ? min(there, needed) : there};
+      return Own{index, first_row, work.begin, work.steps, a.causal || windowed<Seen> || needed == 0 ? min(there, needed) : there};
     };
     const auto query_of = [&](const Own& own) { return own.first_row + 16 * (warp % 4) + lane / 4; };
     const auto key_of = [&](const Own& own, int step) { return own.begin + step * keys; };
@@ -299,16 +299,17 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
     };
     const auto store = [&](const Own& own) {
       float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
-      tie<Mask, Element, columns>(a, own.image, own.head, query_of(own), two_rows, result, share);
+      const Place place(a, own.index, p.tiles);
+      tie<Mask, Element, columns>(a, place.image, place.head, query_of(own), two_rows, result, share);
       const int row = own.first_row + 16 * (warp % 4);
       if constexpr (leaves) {
         await_leaving();
         if (row < a.queries)
           leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(y_memory(memory) + warp * y_bytes),
-                                                   row, own.head, own.image);
+                                                   row, place.head, place.image);
       } else {
         times(result, share);
-        Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + own.image * a.y_rows.image + own.head * columns;
+        Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + place.image * a.y_rows.image + place.head * columns;
         store_quads<Element, columns>(a, result, y, row);
       }
     };
