@@ -16,7 +16,7 @@ _ROWS = 64
 """Queries of a warpgroup."""
 _MOST = 256
 """Keys of the widest instruction."""
-_OTHERS = 28
+_OTHERS = 47
 """Registers of a thread beside scores, powers and results: those that nvcc took."""
 _BARRIERS = 256
 """Bytes of barriers, at most."""

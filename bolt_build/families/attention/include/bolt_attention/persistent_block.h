@@ -11,9 +11,6 @@
 #include "bolt_attention/queue.h"
 #include "bolt_attention/tied.h"
 
-#ifndef BOLT_JOINS
-#define BOLT_JOINS true
-#endif
 namespace bolt::attention {
 
 template <typename Tile, typename Seen>
@@ -69,13 +66,6 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr int shared_bytes = held_bytes + sizeof(Barriers);
 
   using Work = PersistentWork<rows, keys, Seen>;
-  /// A warpgroup's part of a tile: its first query, the first key, and of all steps those that it needs. What is asked for
-  /// once is found out anew: registers are few.
-  struct Own {
-    int index, first_row, begin, all, steps;
-  };
-  /// Whether the next tile's queries are there before this one's were all used.
-  static constexpr bool joins = q_stages > 1 && BOLT_JOINS;
   using Scores = float[scores][4];
   using Results = float[results][4];
   using Powers = std::uint32_t[keys / 16][4];
@@ -229,114 +219,97 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
     };
 
-    TwoRows two_rows;
-    float shrink[2];
-    // The warpgroup's part of a tile, whose queries are there. Keys behind its last query are others', and those of a step
-    // that its queries do not need.
-    const auto begin_tile = [&](int index) {
-      const Work work(p, a, index);
+    each_tile<Work>(p, a, [&](const Work& work) {
+      const int first_row = work.first_row + 64 * group, query = first_row + 16 * (warp % 4) + lane / 4;
       barriers.q_full[tile % q_stages][group].wait(tile / q_stages % 2);
       int there = work.steps;
       if constexpr (by_keys) {
         barriers.k_full[of_k.stage].wait(of_k.parity);
         there = min(there, masks_of(memory).steps[tile % in_flight]);
       }
-      const int first_row = work.first_row + 64 * group;
+      // Keys behind its last query are others', and those of a step that its queries do not need.
       const int needed = first_row < a.queries ? (own_end(a, first_row) - work.begin + keys - 1) / keys : 0;
-      return Own{index, first_row, work.begin, work.steps, a.causal || windowed<Seen> || needed == 0 ? min(there, needed) : there};
-    };
-    const auto query_of = [&](const Own& own) { return own.first_row + 16 * (warp % 4) + lane / 4; };
-    const auto key_of = [&](const Own& own, int step) { return own.begin + step * keys; };
-    // Of a step, before its keys are waited for.
-    const auto load_mask = [&](const Own& own, int step) {
-      const int key = key_of(own, step) + lane % 4 * 2;
-      // It comes with the step's keys.
-      if constexpr (masked<Mask>) barriers.k_full[of_k.stage].wait(of_k.parity);
-      if constexpr (by_rows) {
-        begin_with_pieces(reinterpret_cast<const Half*>(mask_memory(memory) + of_k.stage * step_bytes + warp * part_bytes), score);
-      } else if constexpr (by_keys && begins_masked<Seen>) {
-        const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
-        const bool hides_some =
-            (a.causal || windowed<Seen>) && hides<Seen>(a, own.first_row, 64, key_of(own, step), key_of(own, step + 1));
-        fresh = !part.counts && !hides_some;
-        if (!fresh) part.begin(lane, score);
-        if (hides_some) hide<Seen>(a, query_of(own), key, score);
+      const int steps = a.causal || windowed<Seen> || needed == 0 ? min(there, needed) : there;
+      const auto leave_rest = [&] {
+#pragma unroll 1
+        for (int step = steps; step < work.steps; ++step) {
+          await_turn<groups, turns>(group);
+          end_turn<groups, turns>(group);
+          barriers.k_full[of_k.stage].wait(of_k.parity);
+          free_keys();
+          barriers.v_full[of_v.stage].wait(of_v.parity);
+          free_values();
+        }
+      };
+      if (steps == 0) {
+        free_queries();
+        await_turn<groups, turns>(group);
+        end_turn<groups, turns>(group);
+        leave_rest();
+        return;
       }
-    };
-    const auto hidden = [&](const Own& own, int step) {
-      return !begins_masked<Seen> && hides<Seen>(a, own.first_row, 64, key_of(own, step), key_of(own, step + 1));
-    };
-    // Scores are capped, and then masked, while their keys are there.
-    const auto bound = [&] {
-      cap<Seen>(a, score);
-      if constexpr (late) {
-        const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
-        if (part.counts) part.add(lane, score);
-      }
-    };
-    const auto exact_powers = [&](const Own& own, int step) {
-      bound();
-      if (hidden(own, step)) {
-        hide<Seen>(a, query_of(own), key_of(own, step) + lane % 4 * 2, score);
-        return soften_where_grown<true>(a.scale, score, two_rows, shrink);
-      }
-      return soften_where_grown<false>(a.scale, score, two_rows, shrink);
-    };
-    // Whether what was summed up before must be multiplied with `shrink`.
-    const auto powers = [&](const Own& own, int step) {
-      if (step > 0 && !hidden(own, step)) {
+      TwoRows two_rows;
+      float shrink[2];
+      const auto key_of = [&](int step) { return work.begin + step * keys; };
+      // Of a step, before its keys are waited for.
+      const auto load_mask = [&](int step) {
+        const int key = key_of(step) + lane % 4 * 2;
+        // It comes with the step's keys.
+        if constexpr (masked<Mask>) barriers.k_full[of_k.stage].wait(of_k.parity);
+        if constexpr (by_rows) {
+          begin_with_pieces(reinterpret_cast<const Half*>(mask_memory(memory) + of_k.stage * step_bytes + warp * part_bytes), score);
+        } else if constexpr (by_keys && begins_masked<Seen>) {
+          const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
+          const bool hides_some = (a.causal || windowed<Seen>) && hides<Seen>(a, first_row, 64, key_of(step), key_of(step + 1));
+          fresh = !part.counts && !hides_some;
+          if (!fresh) part.begin(lane, score);
+          if (hides_some) hide<Seen>(a, query, key, score);
+        }
+      };
+      const auto hidden = [&](int step) {
+        return !begins_masked<Seen> && hides<Seen>(a, first_row, 64, key_of(step), key_of(step + 1));
+      };
+      // Scores are capped, and then masked, while their keys are there.
+      const auto bound = [&] {
+        cap<Seen>(a, score);
+        if constexpr (late) {
+          const KeyMask<keys>& part = masks_of(memory).parts[of_k.stage];
+          if (part.counts) part.add(lane, score);
+        }
+      };
+      const auto exact_powers = [&](int step) {
         bound();
-        if (soften_as_before(a.scale, score, two_rows)) return false;
-        if constexpr (begins_masked<Seen>) load_mask(own, step);
-        if (fresh)
+        if (hidden(step)) {
+          hide<Seen>(a, query, key_of(step) + lane % 4 * 2, score);
+          return soften_where_grown<true>(a.scale, score, two_rows, shrink);
+        }
+        return soften_where_grown<false>(a.scale, score, two_rows, shrink);
+      };
+      // Whether what was summed up before must be multiplied with `shrink`.
+      const auto powers = [&](int step) {
+        if (step > 0 && !hidden(step)) {
+          bound();
+          if (soften_as_before(a.scale, score, two_rows)) return false;
+          if constexpr (begins_masked<Seen>) load_mask(step);
+          if (fresh)
 #pragma unroll
-          for (int j = 0; j < scores; ++j) score[j][0] = score[j][1] = score[j][2] = score[j][3] = 0.0f;
-        const auto halves = [](unsigned char* at) { return reinterpret_cast<const Half*>(at); };
-        multiply_again<deep, width, Element>(halves(memory + (tile % q_stages * groups + group) * q_bytes),
-                                             halves(k_memory + of_k.stage * k_bytes), warp % 4, score);
-      }
-      return exact_powers(own, step);
-    };
-    const auto store = [&](const Own& own) {
-      float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
-      const Place place(a, own.index, p.tiles);
-      tie<Mask, Element, columns>(a, place.image, place.head, query_of(own), two_rows, result, share);
-      const int row = own.first_row + 16 * (warp % 4);
-      if constexpr (leaves) {
-        await_leaving();
-        if (row < a.queries)
-          leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(y_memory(memory) + warp * y_bytes),
-                                                   row, place.head, place.image);
-      } else {
-        times(result, share);
-        Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + place.image * a.y_rows.image + place.head * columns;
-        store_quads<Element, columns>(a, result, y, row);
-      }
-    };
-    // Of a step that the queries do not need.
-    const auto leave_step = [&] {
-      barriers.k_full[of_k.stage].wait(of_k.parity);
-      free_keys();
-      barriers.v_full[of_v.stage].wait(of_v.parity);
-      free_values();
-    };
-
-    BlockTiles tiles(p, a);
-    int index = tiles.next();
-    if constexpr (!ahead) {
+            for (int j = 0; j < scores; ++j) score[j][0] = score[j][1] = score[j][2] = score[j][3] = 0.0f;
+          const auto halves = [](unsigned char* at) { return reinterpret_cast<const Half*>(at); };
+          multiply_again<deep, width, Element>(halves(memory + (tile % q_stages * groups + group) * q_bytes),
+                                               halves(k_memory + of_k.stage * k_bytes), warp % 4, score);
+        }
+        return exact_powers(step);
+      };
+      if constexpr (!ahead) {
 #pragma unroll 1
-      for (; index >= 0; index = tiles.next()) {
-        const Own own = begin_tile(index);
-        two_rows = TwoRows();
-#pragma unroll 1
-        for (int step = 0; step < own.steps; ++step) {
-          load_mask(own, step);
+        for (int step = 0; step < steps; ++step) {
+          load_mask(step);
           begin_scores();
           await_products<0>();
           hold(score);
-          const bool grown = powers(own, step);
+          const bool grown = powers(step);
           free_keys();
-          if (step + 1 == own.steps) free_queries();
+          if (step + 1 == steps) free_queries();
           if (grown) times(result, shrink);
           take_powers();
           begin_results(step == 0);
@@ -345,48 +318,27 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           hold(power);
           free_values();
         }
-        if (own.steps == 0) free_queries();
-        if (own.steps > 0) store(own);
-#pragma unroll 1
-        for (int step = own.steps; step < own.all; ++step) leave_step();
-      }
-    } else {
-      // The first scores of a tile are computed with the last results of the one in front: while those are stored.
-      Own own = begin_tile(index);
-      // Those of a tile by themselves.
-      const auto first_scores = [&](const Own& of) {
-        if (of.steps == 0) {
-          await_turn<groups, turns>(group);
-          end_turn<groups, turns>(group);
-          return;
-        }
-        load_mask(of, 0);
+      } else {
+        load_mask(0);
         await_turn<groups, turns>(group);
         begin_scores();
         end_turn<groups, turns>(group);
         await_products<0>();
         hold(score);
-      };
-      first_scores(own);
+        if constexpr (!late) free_keys();
+        powers(0);
+        if constexpr (late) free_keys();
+        take_powers();
+        if (steps > 1) load_mask(1);
 #pragma unroll 1
-      while (true) {
-        two_rows = TwoRows();
-        if (own.steps > 0) {
-          if constexpr (!late) free_keys();
-          powers(own, 0);
-          if constexpr (late) free_keys();
-          take_powers();
-          if (own.steps > 1) load_mask(own, 1);
-        }
-#pragma unroll 1
-        for (int step = 1; step < own.steps; ++step) {
+        for (int step = 1; step < steps; ++step) {
           await_turn<groups, turns>(group);
           begin_scores();
           begin_results(step == 1);
           end_turn<groups, turns>(group);
           await_products<1>();
           hold(score);
-          const bool grown = powers(own, step);
+          const bool grown = powers(step);
           free_keys();
           await_products<0>();
           hold(result);
@@ -394,58 +346,30 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
           free_values();
           if (grown) times(result, shrink);
           take_powers();
-          if (step + 1 < own.steps) load_mask(own, step + 1);
+          if (step + 1 < steps) load_mask(step + 1);
         }
         free_queries();
-        index = tiles.next();
-        Own next{};
-        const bool goes_on = joins && index >= 0, whole = own.steps == own.all;
-        // Turns of a tile are as many for all warpgroups: one behind each step.
-        if (goes_on && whole) next = begin_tile(index);
-        if (next.steps > 0) {
-          load_mask(next, 0);
-          await_turn<groups, turns>(group);
-          begin_results(own.steps == 1);
-          begin_scores();
-          end_turn<groups, turns>(group);
-          await_products<1>();
-          hold(result);
-          hold(power);
-          free_values();
-          store(own);
-          await_products<0>();
-          hold(score);
-        } else {
-          if (own.steps > 0) {
-            await_turn<groups, turns>(group);
-            begin_results(own.steps == 1);
-            end_turn<groups, turns>(group);
-            await_products<0>();
-            hold(result);
-            hold(power);
-            free_values();
-            store(own);
-          }
-          if (!whole) {
-#pragma unroll 1
-            for (int step = own.steps + 1; step < own.all; ++step) {
-              leave_step();
-              await_turn<groups, turns>(group);
-              end_turn<groups, turns>(group);
-            }
-            leave_step();
-            if (goes_on) next = begin_tile(index);
-            first_scores(next);
-          }
-        }
-        if (index < 0) break;
-        if constexpr (!joins) {
-          next = begin_tile(index);
-          first_scores(next);
-        }
-        own = next;
+        await_turn<groups, turns>(group);
+        begin_results(steps == 1);
+        end_turn<groups, turns>(group);
+        await_products<0>();
+        hold(result);
+        free_values();
       }
-    }
+      float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+      tie<Mask, Element, columns>(a, work.image, work.head, query, two_rows, result, share);
+      if constexpr (leaves) {
+        await_leaving();
+        if (first_row + 16 * (warp % 4) < a.queries)
+          leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(y_memory(memory) + warp * y_bytes),
+                                                   first_row + 16 * (warp % 4), work.head, work.image);
+      } else {
+        times(result, share);
+        Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
+        store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
+      }
+      leave_rest();
+    });
     // The first turn of all is ended by nobody.
     if (group == 0) await_turn<groups, turns>(group);
     if constexpr (leaves) await_leaving();

@@ -60,38 +60,19 @@ struct PersistentWork {
   }
 };
 
-/// The tiles of a block, one of each round of all blocks. Causal ones are the shorter the later they are: blocks take them
-/// from both ends of a round in turn. Of others the last of a head may be shorter: from round to round a block goes on by
-/// `p.shift` more, so that none has these alone and none all others. So all have about as much to do.
-class BlockTiles {
- public:
-  __device__ BlockTiles(const PersistentArguments& p, const Arguments& a) : p_(p), a_(a), place_(static_cast<int>(blockIdx.x)) {}
-
-  /// The next one, or -1 behind the last.
-  __device__ int next() {
-    const int all = static_cast<int>(gridDim.x);
-    while (first_ < p_.all) {
-      const int found = first_ + place_;
-      first_ += all;
-      place_ = a_.causal ? all - 1 - place_ : place_ + p_.shift;
-      if (place_ >= all) place_ -= all;
-      if (found < p_.all) return found;
-    }
-    return -1;
-  }
-
- private:
-  const PersistentArguments& p_;
-  const Arguments& a_;
-  int first_ = 0, place_;
-};
-
-/// Calls `body` with the tiles of the block.
+/// Calls `body` with the tiles of the block, one of each round of all blocks. Causal ones are the shorter the later they
+/// are: blocks take them from both ends of a round in turn. Of others the last of a head may be shorter: from round to round
+/// a block goes on by `p.shift` more, so that none has these alone and none all others. So all have about as much to do.
 template <typename Work, typename Body>
 __device__ inline void each_tile(const PersistentArguments& p, const Arguments& a, const Body& body) {
-  BlockTiles tiles(p, a);
+  const int all = static_cast<int>(gridDim.x);
+  int place = static_cast<int>(blockIdx.x);
 #pragma unroll 1
-  for (int tile = tiles.next(); tile >= 0; tile = tiles.next()) body(Work(p, a, tile));
+  for (int first = 0; first < p.all; first += all) {
+    if (first + place < p.all) body(Work(p, a, first + place));
+    place = a.causal ? all - 1 - place : place + p.shift;
+    if (place >= all) place -= all;
+  }
 }
 
 /// Which of `count` places a step or a tile has, and the parity of its phase there.

@@ -11,10 +11,6 @@
 #include "bolt_attention/tied.h"
 #include "bolt_attention/warpgroup.h"
 
-#ifndef BOLT_TURNS
-#define BOLT_TURNS true
-#define BOLT_HALVES true
-#endif
 namespace bolt::attention {
 
 /// A kernel's arguments, with TMA's views; how many tiles a head has; and how many each block has, the first `rest` of them
@@ -49,9 +45,6 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
     Leavers q_free[groups][q_stages], free[stages];
   };
   static constexpr int shared_bytes = groups * q_stages * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
-
-  /// Parts of the keys whose powers are multiplied while those of the next are computed.
-  static constexpr int halves = BOLT_HALVES && steps >= 6 ? 2 : 1;
 
   using Scores = float[scores][4];
   using Results = float[results][4];
@@ -181,7 +174,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       if constexpr (std::is_same_v<Mask, Prepared>) {
         begin_with_prepared(a, mask_of(a, image, head), first_row + 16 * (warp % 4), 0, score);
       } else if constexpr (begins_masked<Seen>) {
-        begin_with_mask<Mask>(a, mask_of(a, image, head), query, lane % 4 * 2, score);
+        begin_with_keys<Mask>(a, mask_of(a, image, head), score);
       }
       barriers.q_full[group][n % q_stages].wait(n / q_stages % 2);
       barriers.k_full[stage].wait(parity);
@@ -216,39 +209,40 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       }
       // Warpgroups compute powers one after the other: together all of them would, and then all would multiply.
       // All warps of the warpgroup have used its queries then.
-      if (BOLT_TURNS && tile > first) {
+      if (tile > first) {
         await_turn<groups, true>(group);
       } else {
         together<groups>(group);
       }
+      if (!idle) {
+#pragma unroll
+        for (int j = 0; j < scores; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) score[j][i] = power_of_two(fmaf(score[j][i], a.scale, -less[i / 2]));
+      }
+      if (tile + 1 < last) end_turn<groups, true>(group);
+      if (!idle) {
+        float sum[2][2] = {};
+#pragma unroll
+        for (int j = 0; j < scores; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sum[i / 2][i % 2] += score[j][i];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) two_rows.sum[r] = sum[r][0] + sum[r][1];
+      }
+#pragma unroll
+      for (int step = 0; step < steps; ++step) left_factor<Element>(score, step, power[step]);
       barriers.v_full[stage].wait(parity);
       hold(result);
+      hold(power);
+      begin_products();
 #pragma unroll
-      for (int part = 0; part < halves; ++part) {
-        constexpr int each = (steps + halves - 1) / halves;
-        if (!idle) {
-          float sum[2][2] = {};
-#pragma unroll
-          for (int j = 2 * each * part; j < 2 * each * (part + 1) && j < scores; ++j)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              score[j][i] = power_of_two(fmaf(score[j][i], a.scale, -less[i / 2]));
-              sum[i / 2][i % 2] += score[j][i];
-            }
-#pragma unroll
-          for (int r = 0; r < 2; ++r) two_rows.sum[r] += sum[r][0] + sum[r][1];
-        }
-#pragma unroll
-        for (int step = each * part; step < each * (part + 1) && step < steps; ++step) left_factor<Element>(score, step, power[step]);
-        hold(power);
-        if (BOLT_TURNS && part == halves - 1 && tile + 1 < last) end_turn<groups, true>(group);
-        begin_products();
-#pragma unroll
-        for (int step = each * part; step < each * (part + 1) && step < steps; ++step)
-          multiply_values<wide, width_v, Element>(power[step], v.at(stage * (v_bytes / 16) + step * 16 * width_v / 8),
-                                                  keys * width_v * 2, step == 0, result[0]);
-        commit_products();
-      }
+      for (int step = 0; step < steps; ++step)
+        multiply_values<wide, width_v, Element>(power[step], v.at(stage * (v_bytes / 16) + step * 16 * width_v / 8),
+                                                keys * width_v * 2, step == 0, result[0]);
+      commit_products();
+      hold(result);
+      hold(power);
       if (!idle) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) share[r] = share_of(sum_of_row(two_rows.sum[r]), a.safe);

@@ -192,6 +192,25 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
     for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
 }
 
+/// `begin_with_mask` of a mask that all queries of a head share: loads have no branches, which would wait for each of them.
+template <typename Mask, int scores>
+__device__ inline void begin_with_keys(const Arguments& a, int of_head, float (&score)[scores][4]) {
+  const Mask* const own = static_cast<const Mask*>(a.mask) + of_head;
+  const int key = static_cast<int>(threadIdx.x) % 4 * 2, step = static_cast<int>(a.mask_steps[3]);
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) score[j][i] = static_cast<float>(own[min(key + 8 * j + i, a.keys - 1) * step]);
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      // What all keys share changes no softmax, unless it hides them; large ones would round scores.
+      const float x = score[j][i];
+      score[j][i] = score[j][2 + i] = step == 0 && fabsf(x) < INFINITY ? 0.0f : x * a.mask_scale;
+    }
+}
+
 /// Where a warp's 16 rows of a mask that lies as scores do begin.
 __device__ inline const Half* prepared_rows(const Arguments& a, int of_head, int query, int key) {
   const int band = min(query, a.queries - 1) / 16;
