@@ -13,6 +13,7 @@ from gpu_bands import together as band_together
 from gpu_bands import turns as band_turns
 from gpu_forms import FAMILY, pairs, single, together, turns
 from gpu_harness import TARGET, Trial
+from gpu_image_numbers import ADDED, GATED_SUM, gated
 from gpu_products import GELU, RESIDUAL, SILU, conv
 
 from bolt_build.dtypes import DType
@@ -101,5 +102,8 @@ def moment_trials() -> list[Trial]:
                 RollingTile(16, 32, 3), RollingTile(64, 32, 2), behind=ADD_BEHIND),
         *normed(conv("moments-rolling-24", (2, 40, 12, 20), 24, (3, 3), epilogue=RESIDUAL), 3, RollingTile(16, 64, 1),
                 keeps=True),
+        *normed(gated("moments-time", (3, 40, 19, 10), 72, (ADDED,), 3), 8, turns(128, 96, 64), together(256, 32, 64),
+                band_turns(128, 96), behind=SILU),
+        *normed(gated("moments-gate", (5, 64, 7, 9), 64, GATED_SUM, 3), 0, band_pairs(128, 64), keeps=True),
     ]  # fmt: skip
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 96, between=24) for trial in found[-3:]]

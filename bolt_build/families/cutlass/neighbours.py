@@ -96,19 +96,43 @@ def _with_means(graph: Graph, node: Node, conv: KernelProblem, target: Target, p
 
 
 def _with_image_norm(graph: Graph, node: Node, conv: KernelProblem, target: Target, precision: DType) -> Proposed:
-    """The convolution and the normalisation of its images. What is normalised is stored as well where others read
-    it."""
-    chain = image_norm_behind(graph, node)
+    """The convolution and the normalisation of its images; and both with what combines the convolution's result with
+    numbers of images in between."""
+    found = _image_norm_of(graph, node, node, (node.name,), conv, (conv,), target, precision)
+    chain = of_images.combined(graph, node)
+    if chain is None or chain.obstacle is not None:
+        return found
+    both = of_images.joined(graph, node, chain.second)
+    problem = of_images.problem(graph, both, target, precision)
+    apart = (conv, alone(graph, chain.second, target, precision))
+    more = _image_norm_of(graph, both, chain.second, chain.region, problem, apart, target, precision)
+    return (*found[0], *more[0]), (*found[1], *more[1])
+
+
+def _image_norm_of(
+    graph: Graph,
+    made: Node,
+    last: Node,
+    region: tuple[str, ...],
+    problem: KernelProblem,
+    apart: tuple[KernelProblem, ...],
+    target: Target,
+    precision: DType,
+) -> Proposed:
+    """What nodes of a `region` leave, the `last` of them, and its normalisation. What is normalised is stored as well
+    where others read it. `made` is all of them as one node, whose `problem` it is; `apart` are theirs one by one."""
+    chain = image_norm_behind(graph, made)
     if chain is None:
         return (), ()
+    region = (*region, chain.second.name)
     if chain.obstacle is not None:
-        return _kept_apart(chain.region, chain.obstacle)
-    norm, stays = chain.second, _is_stored(graph, node)
+        return _kept_apart(region, chain.obstacle)
+    norm, stays = chain.second, _is_stored(graph, last)
     second = alone(graph, norm, target, precision)
-    problem = kept(conv, second) if stays else chained(conv, second)
-    outputs, rows = (*(node.outputs if stays else ()), *norm.outputs), (0, 1) if stays else (0,)
-    step = ProposedStep(problem, (*node.inputs, *norm.inputs[1:]), outputs, pitched=rows)
-    return _one_kernel(chain.region, step, (conv, second), target)
+    whole = kept(problem, second) if stays else chained(problem, second)
+    outputs, rows = (*(last.outputs if stays else ()), *norm.outputs), (0, 1) if stays else (0,)
+    step = ProposedStep(whole, (*made.inputs, *norm.inputs[1:]), outputs, pitched=rows)
+    return _one_kernel(region, step, (*apart, second), target)
 
 
 def _with_gate(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:

@@ -174,6 +174,10 @@ class ProductKind(Generic[T]):
         """Why no tile computes the problem, None where some may."""
         return refuse_problem(without_images(problem)) or refuse_images(problem)
 
+    def alone(self, problem: KernelProblem) -> KernelProblem:
+        """The product's part of a problem, with what is applied as it is stored."""
+        return problem
+
     def product(self, problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
         """How a problem that is not refused is computed by kernels that load so many elements at once."""
         return product_of(problem, loads)
@@ -188,7 +192,7 @@ class ProductKind(Generic[T]):
         loads = narrow_loads_of(problem) if self.narrow else ALIGNMENT
         if loads is None:
             return Offers()
-        product, gpu = self.product(problem, loads), gpu_of(target)
+        own, product, gpu = self.alone(problem), self.product(problem, loads), gpu_of(target)
         if (reason := refuse_padding(problem, product, loads)) is not None:
             return Offers(none=(reason,))
         needed, copy = self.work(problem, product), copy_seconds(problem, product, target)
@@ -199,7 +203,7 @@ class ProductKind(Generic[T]):
                 continue
             none = tile.refuse(gpu, product) or refuse_half(tile.halves, product.dtype)
             for kernel in kernels[: 2 if none is None and not self.narrow else 1]:
-                reason = none or self._refuse_use(kernel, gpu, product) or _refuse_images(problem, kernel, product)
+                reason = none or self._refuse_use(kernel, gpu, product) or _refuse_images(own, kernel, product)
                 if reason is None:
                     group = _group(kernel, product)
                     whole = tile.usual(product, gpu)
@@ -217,10 +221,10 @@ class ProductKind(Generic[T]):
         tile, wanted = kernel.tile, narrow_loads_of(problem) if self.narrow else ALIGNMENT
         if tile not in self.tiles or tile.loads != wanted:
             return f"{candidate} is none of its candidates"
-        product = self.product(problem, tile.loads)
+        own, product = self.alone(problem), self.product(problem, tile.loads)
         reason = refuse_padding(problem, product, tile.loads) or tile.refuse(gpu, product)
         reason = reason or refuse_half(tile.halves, product.dtype)
-        reason = reason or self._refuse_use(kernel, gpu, product) or _refuse_images(problem, kernel, product)
+        reason = reason or self._refuse_use(kernel, gpu, product) or _refuse_images(own, kernel, product)
         return reason or _refuse_settings(kernel, product, candidate, gpu)
 
     def _refuse_use(self, kernel: Kernel[T], gpu: Gpu, product: Product) -> str | None:

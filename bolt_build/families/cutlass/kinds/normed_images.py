@@ -10,7 +10,13 @@ from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUn
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.cutlass.epilogue import EpilogueCode, residual
+from bolt_build.families.cutlass.epilogue import (
+    EpilogueCode,
+    image_numbers,
+    refuse_images,
+    residual,
+    without_images,
+)
 from bolt_build.families.cutlass.groups import has_groups
 from bolt_build.families.cutlass.image_norm import Applied, refuse
 from bolt_build.families.cutlass.kinds.kind import SPACE, Offers
@@ -59,11 +65,14 @@ class NormedImages(ProductKind[T]):
         (y,) = first.outputs
         if has_groups(first):
             return "kernels of convolutions with groups leave no mean and squares of images"
-        if (reason := refuse_problem(first) or refuse(norm)) is not None:
+        if (reason := refuse_problem(without_images(first)) or refuse_images(first) or refuse(norm)) is not None:
             return reason
         if (product := product_of(first)).n != y.row:
             return Reason("a row of the product is {} pixels of an image", product.n // y.row)
         return None
+
+    def alone(self, problem: KernelProblem) -> KernelProblem:
+        return parts(problem)[0]
 
     def product(self, problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
         first = parts(problem)[0]
@@ -112,9 +121,11 @@ class NormedImages(ProductKind[T]):
         )  # fmt: skip
         behind, constants = _behind(first, norm, at)
         x, added = op_operands(first)[0], residual(first)
-        other = "nullptr" if added is None else at.inputs[added]
+        others = ["nullptr" if added is None else at.inputs[added]]
+        if (numbers := image_numbers(first)) is not None:
+            others.append(at.inputs[numbers])
         call = (
-            f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]}, "
+            f"kernel.run(r, {', '.join((at.inputs[x], *others, at.outputs[0]))}, "
             f"[&](const bolt::portable::ImageMoments& moments, void* joined) {{ {applied.text(norm, behind)} }});"
         )
         arguments = f"{moments}, {{{', '.join(constants)}}}, {conv.member_arguments}"

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "bolt_cutlass/epilogue.h"
+#include "bolt_cutlass/with_moments.h"
 #include "bolt_portable/cuda/halves.h"
 
 namespace bolt::cutlass_kernels {
@@ -56,6 +56,13 @@ struct ImageNumbers<OfImages<Stages>, down> {
       }
     }
   }
+};
+
+template <typename Stages, int down>
+struct ImageNumbers<WithMoments<Stages>, down> : ImageNumbers<Stages, down> {
+  template <typename Rows>
+  __device__ ImageNumbers(const WithMoments<Stages>& of, const Rows& order, int row, int apart, int rows, int columns)
+      : ImageNumbers<Stages, down>(of.stages, order, row, apart, rows, columns) {}
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -35,14 +35,24 @@ class NormsImages : public Of {
   /// images.
   template <typename Normalise>
   void run(const Run& r, const void* x, const void* residual, void* y, const Normalise& normalise) const {
-    auto* const scratch = static_cast<std::byte*>(r.scratch());
+    run_with_moments(this->epilogue(), r, x, residual, y, normalise);
+  }
+  /// The same with the numbers of images that a stage reads.
+  template <typename Normalise>
+  void run(const Run& r, const void* x, const void* residual, const void* numbers, void* y, const Normalise& normalise) const {
     auto epilogue = this->epilogue();
+    epilogue.stages = epilogue.stages.with(numbers);
+    run_with_moments(epilogue, r, x, residual, y, normalise);
+  }
+
+ private:
+  template <typename Epilogue, typename Normalise>
+  void run_with_moments(Epilogue epilogue, const Run& r, const void* x, const void* residual, void* y, const Normalise& normalise) const {
+    auto* const scratch = static_cast<std::byte*>(r.scratch());
     epilogue.moments = moments_.in(scratch + before_moments());
     this->run_with(epilogue, r, x, residual, y);
     normalise(epilogue.moments, scratch + before_joined());
   }
-
- private:
   static constexpr std::size_t whole(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
   std::size_t before_moments() const { return whole(Of::scratch_bytes()); }
   std::size_t before_joined() const { return before_moments() + whole(moments_.bytes()); }

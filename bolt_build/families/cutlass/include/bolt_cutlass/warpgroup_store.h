@@ -291,7 +291,7 @@ struct TileStore
       const int c = column + q / 2 * 8;
       if constexpr (reads_images<Stages>) {
         const std::uint32_t number = q % 2 == 0 || one ? numbers[q / 2][0] : numbers[q / 2][1];
-        words[q] = paired_result<Element>(params_.stages, sum, wide, c, portable::unpaired<Element>(number));
+        words[q] = paired_result<Element>(applied(params_.stages), sum, wide, c, portable::unpaired<Element>(number));
       } else {
         words[q] = paired_result<Element>(applied(params_.stages), sum, wide, c);
       }

@@ -29,5 +29,7 @@ template <typename Stages>
 inline constexpr bool leaves_moments = false;
 template <typename Stages>
 inline constexpr bool leaves_moments<WithMoments<Stages>> = true;
+template <typename Stages>
+inline constexpr bool reads_images<WithMoments<Stages>> = reads_images<Stages>;
 
 }  // namespace bolt::cutlass_kernels
