@@ -16,6 +16,7 @@ from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Transpose
+from bolt_build.graph.ops.stack import UnfoldDepth
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,27 @@ def image_norm_behind(graph: Graph, first: Node) -> NodeChain | None:
         return None
     twice = norm.inputs.count(between) > 1
     return NodeChain(first, norm, "the normalisation reads what lies between twice" if twice else None)
+
+
+def volume_norm_behind(graph: Graph, first: Node) -> Expanded | None:
+    """The same of volumes, whose depths a convolution has as images, with the node that makes them depths again; None
+    where there is none."""
+    if not isinstance(first.op, Conv):
+        return None
+    unfold = next((each for each in graph.consumers(first.outputs[0]) if isinstance(each.op, UnfoldDepth)), None)
+    if unfold is None:
+        return None
+    (between,) = unfold.outputs
+    rank = graph.type(between).rank
+    axes = (tuple(range(1, rank)), tuple(range(2, rank)))
+    readers = (each for each in graph.consumers(between) if isinstance(each.op, Norm) and each.op.axes in axes)
+    norm = next((each for each in readers if each.inputs[0] == between), None)
+    if norm is None:
+        return None
+    obstacle = _obstacle_between(graph, first) or _obstacle_between(graph, unfold)
+    if obstacle is None and norm.inputs.count(between) > 1:
+        obstacle = "the normalisation reads what lies between twice"
+    return Expanded((first, unfold, norm), obstacle)
 
 
 def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:

@@ -11,6 +11,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.chain import Averaged, Chain, Kept, Normed
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Transpose
+from bolt_build.graph.ops.stack import UnfoldDepth
 
 
 def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
@@ -39,9 +40,9 @@ def averaged(first: KernelProblem, mean: KernelProblem) -> KernelProblem:
     return KernelProblem(op, first.inputs, outputs, (), first.accumulate, first.target, first.padding)
 
 
-def normed(first: KernelProblem, norm: KernelProblem, move: Transpose | None) -> KernelProblem:
+def normed(first: KernelProblem, norm: KernelProblem, move: Transpose | UnfoldDepth | None) -> KernelProblem:
     """One problem of `first` and the normalisation of what it leaves, whose axes a `move` brings into the order of
-    memory: what `norm` reads are the same bytes."""
+    memory, or whose images are depths of volumes: what `norm` reads are the same bytes."""
     both = chained(first, norm)
     op = Normed(first.op, len(first.inputs), first.epilogue, norm.op, move)
     return replace(both, op=op)
@@ -55,9 +56,16 @@ def kept(first: KernelProblem, second: KernelProblem) -> KernelProblem:
 def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
     """The problems of single operators that one stands for, one behind the other, with what lies between stored like
     the output: itself where it is no chain. Moves of axes that leave all bytes where they are, are none of them."""
-    op = problem.op
-    if not isinstance(op, Chain):
+    if not isinstance(problem.op, Chain):
         return (problem,)
+    first, second = halves(problem)
+    return (*parts(first), *parts(second))
+
+
+def halves(problem: KernelProblem) -> tuple[KernelProblem, KernelProblem]:
+    """What a chain is made of: the problem in front of its last operator, and that one's."""
+    op = problem.op
+    assert isinstance(op, Chain), op
     own = [problem.inputs[index].type for index in op_operands(problem)]
     format = read = problem.outputs[0].format
     rows = isinstance(op.second, Reduce) and not op.second.keepdims and not op.keeps
@@ -75,7 +83,7 @@ def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
         problem, op=op.second, inputs=(between, *problem.inputs[op.operands :]), outputs=problem.outputs[-1:],
         epilogue=tuple(_moved(stage, 1 - op.operands) for stage in problem.epilogue), padding=None,
     )  # fmt: skip
-    return (*parts(first), *parts(second))
+    return first, second
 
 
 def _moved(stage: EpilogueOp, by: int) -> EpilogueOp:

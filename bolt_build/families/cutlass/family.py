@@ -23,7 +23,7 @@ from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.units import distinct
 from bolt_build.families.cutlass import flatten, stacked
 from bolt_build.families.cutlass.kinds.kind import FAMILY
-from bolt_build.families.cutlass.neighbours import around, behind_prologue, with_chain
+from bolt_build.families.cutlass.neighbours import around, behind_prologue, volume_norm_of, with_chain
 from bolt_build.families.cutlass.node_problems import alone, in_rows, pitched, problems_of
 from bolt_build.families.cutlass.offering import kind_for, offered, reads_apart, refusal_of
 from bolt_build.families.cutlass.products import multiplies
@@ -117,11 +117,13 @@ class Cutlass:
         if not offers:
             return (), refused(self.name, (node.name,), refusals)
         last = behind[1]
+        region = (node.name, *(each.name for each in behind))
         names = (*node.inputs, *(name for name in last.inputs if name != behind[0].outputs[0]))
         share, apart = may_share(problem, names, ()), reads_apart(problem, target)
         step = ProposedStep(problem, names, last.outputs, share, pitched=(0,), reads_apart=apart)
-        region = (node.name, *(each.name for each in behind))
-        return (Alternative(region, self.name, (step,), offers[0].seconds),), ()
+        more = volume_norm_of(graph, last, region, names, problem, target, precision)
+        together, apart_why = more or ((), ())
+        return (Alternative(region, self.name, (step,), offers[0].seconds), *together), apart_why
 
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target

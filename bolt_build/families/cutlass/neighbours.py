@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, ProposedStep, Refusal
-from bolt_build.families.common.chains import averaged, chained, kept
+from bolt_build.families.common.chains import averaged, chained, kept, normed
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.stages import may_share
@@ -23,11 +23,13 @@ from bolt_build.graph.chains import (
     image_norm_behind,
     mean_behind,
     norm_behind,
+    volume_norm_behind,
 )
 from bolt_build.graph.gates import gated_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.stack import UnfoldDepth
 from bolt_build.targets import Target
 
 Proposed = tuple[tuple[Alternative, ...], tuple[Refusal, ...]]
@@ -99,6 +101,8 @@ def _with_image_norm(graph: Graph, node: Node, conv: KernelProblem, target: Targ
     """The convolution and the normalisation of its images; and both with what combines the convolution's result with
     numbers of images in between."""
     found = _image_norm_of(graph, node, node, (node.name,), conv, (conv,), target, precision)
+    if (of_volume := volume_norm_of(graph, node, (node.name,), node.inputs, conv, target, precision)) is not None:
+        found = of_volume
     chain = of_images.combined(graph, node)
     if chain is None or chain.obstacle is not None:
         return found
@@ -133,6 +137,30 @@ def _image_norm_of(
     outputs, rows = (*(last.outputs if stays else ()), *norm.outputs), (0, 1) if stays else (0,)
     step = ProposedStep(whole, (*made.inputs, *norm.inputs[1:]), outputs, pitched=rows)
     return _one_kernel(region, step, (*apart, second), target)
+
+
+def volume_norm_of(
+    graph: Graph,
+    last: Node,
+    region: tuple[str, ...],
+    names: tuple[str, ...],
+    problem: KernelProblem,
+    target: Target,
+    precision: DType,
+) -> Proposed | None:
+    """What nodes of a `region` leave, a convolution the `last` of them, and the normalisation of it as volumes; None
+    where there is none. They read the values `names`, and their problem is `problem`."""
+    behind = volume_norm_behind(graph, last)
+    if behind is None:
+        return None
+    _, unfold, norm = behind.nodes
+    region = (*region, unfold.name, norm.name)
+    if behind.obstacle is not None:
+        return _kept_apart(region, behind.obstacle)
+    assert isinstance(unfold.op, UnfoldDepth), unfold
+    whole = normed(problem, alone(graph, norm, target, precision), unfold.op)
+    step = ProposedStep(whole, (*names, *norm.inputs[1:]), norm.outputs, pitched=(0,))
+    return _one_kernel(region, step, (), target)
 
 
 def _with_gate(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:

@@ -33,6 +33,7 @@ from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupedWgmma
 from bolt_build.families.cutlass.kinds.kept import KeptActivation
 from bolt_build.families.cutlass.kinds.kind import Kind
+from bolt_build.families.cutlass.kinds.normed_volumes import NormedVolumes
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.shuffled import Shuffled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
@@ -72,6 +73,7 @@ KINDS: tuple[Kind, ...] = (
     *wgmma_means.kinds(keeps=True),
     *wgmma_means.kinds(keeps=False),
     *normed_images.kinds(),
+    NormedVolumes(),
     Shuffled(),
     KeptActivation(),
 )

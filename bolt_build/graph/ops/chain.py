@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, EpilogueOp, Member, Op, TensorType
 from bolt_build.graph.ops.shape import Transpose
+from bolt_build.graph.ops.stack import UnfoldDepth
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,10 @@ class Averaged(Kept):
 @dataclass(frozen=True)
 class Normed(Chain):
     """A chain of an operator and the normalisation of what it leaves, whose axes are moved in between where there is a
-    `move`."""
+    `move`, or whose images become depths of a volume."""
 
     kind = "normed"
-    move: Transpose | None = None
+    move: Transpose | UnfoldDepth | None = None
 
     @property
     def sequence(self) -> tuple[Member, ...]:

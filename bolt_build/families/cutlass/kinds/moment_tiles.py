@@ -54,6 +54,11 @@ def _work(work: Work) -> Work:
     return replace(work, functions=work.functions + _ADDING)
 
 
+def _depths(product: Product) -> int:
+    """Images of the product that are one of those that are normalised: depths of a volume."""
+    return dict(product.shape)["batch"] // product.images
+
+
 def _granule(tile: WgmmaTile | BandTile) -> int:
     """Of a warpgroup's boxes those that follow each other (`TileStore::granule`)."""
     return tile.m if tile.warpgroups == 1 else _BOX
@@ -103,7 +108,7 @@ class MomentBandTile(BandTile):
     def parts(self, product: Product, settings: Settings) -> Parts:
         """Of numbered positions, some of which are no pixels."""
         numbered = Numbering.of(product)
-        return Parts(numbered.image, numbered.positions, _granule(self))
+        return Parts(numbered.image * _depths(product), numbered.positions, _granule(self))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         return super().seconds(product, _work(work), target)
@@ -153,7 +158,7 @@ class MomentRollingTile(RollingTile):
     def parts(self, product: Product, settings: Settings) -> Parts:
         shape = dict(product.shape)
         strips = ceil(shape["out_h"] / settings.strip) * ceil(shape["out_w"] / self.columns)
-        each = strips * (self.columns // _STRIP)
+        each = strips * (self.columns // _STRIP) * _depths(product)
         return Parts(each, each * product.images, 1)
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:

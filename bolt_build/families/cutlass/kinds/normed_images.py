@@ -38,6 +38,7 @@ from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.stack import UnfoldDepth
 from bolt_build.targets import Target
 
 
@@ -57,8 +58,7 @@ class NormedImages(ProductKind[T]):
     """A kind of convolutions whose images are normalised. What is normalised is stored as well where others read it."""
 
     def serves(self, problem: KernelProblem) -> bool:
-        first, *behind = problem.op.sequence
-        return isinstance(first.op, Conv) and len(behind) == 1 and isinstance(behind[0].op, Norm)
+        return [type(each.op) for each in problem.op.sequence] in ([Conv, Norm], [Conv, UnfoldDepth, Norm])
 
     def refuse_problem(self, problem: KernelProblem) -> str | None:
         first, norm = parts(problem)
@@ -75,8 +75,8 @@ class NormedImages(ProductKind[T]):
         return parts(problem)[0]
 
     def product(self, problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
-        first = parts(problem)[0]
-        return replace(super().product(first, loads), images=first.outputs[0].shape[0])
+        first, norm = parts(problem)
+        return replace(super().product(first, loads), images=norm.outputs[0].shape[0])
 
     def work(self, problem: KernelProblem, product: Product) -> Work:
         return super().work(parts(problem)[0], product)
@@ -114,25 +114,33 @@ class NormedImages(ProductKind[T]):
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         first, norm = parts(problem)
         conv = super().emit(first, candidate, target, at)
-        applied, of = Applied.of(norm, target), self._parts(problem, candidate)
-        moments = struct(
-            "bolt::portable::ImageMoments", images=applied.images, positions=of.positions, rows=of.rows,
-            granule=of.granule, channels=applied.channels,
-        )  # fmt: skip
-        behind, constants = _behind(first, norm, at)
-        x, added = op_operands(first)[0], residual(first)
-        others = ["nullptr" if added is None else at.inputs[added]]
-        if (numbers := image_numbers(first)) is not None:
-            others.append(at.inputs[numbers])
-        call = (
-            f"kernel.run(r, {', '.join((at.inputs[x], *others, at.outputs[0]))}, "
-            f"[&](const bolt::portable::ImageMoments& moments, void* joined) {{ {applied.text(norm, behind)} }});"
-        )
-        arguments = f"{moments}, {{{', '.join(constants)}}}, {conv.member_arguments}"
-        return StepCode(("bolt_cutlass/normed_images.h",), f"{SPACE}::NormsImages<{conv.member_type}>", arguments, call)
+        return normed_step(first, norm, conv, self._parts(problem, candidate), target, at)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         return super().unit(parts(problem)[0], candidate, target)
+
+
+def normed_step(
+    first: KernelProblem, norm: KernelProblem, conv: StepCode, of: Parts, target: Target, at: StepExpressions
+) -> StepCode:
+    """The convolution's code, `conv`, with the pass behind it, for what its kernel leaves of parts."""
+    applied = Applied.of(norm, target)
+    moments = struct(
+        "bolt::portable::ImageMoments", images=applied.images, positions=of.positions, rows=of.rows, granule=of.granule,
+        channels=applied.channels,
+    )  # fmt: skip
+    behind, constants = _behind(first, norm, at)
+    x, added = op_operands(first)[0], residual(first)
+    others = ["nullptr" if added is None else at.inputs[added]]
+    if (numbers := image_numbers(first)) is not None:
+        others.append(at.inputs[numbers])
+    call = (
+        f"kernel.run(r, {', '.join((at.inputs[x], *others, at.outputs[0]))}, "
+        f"[&](const bolt::portable::ImageMoments& moments, void* joined) {{ {applied.text(norm, behind)} }});"
+    )
+    arguments = f"{moments}, {{{', '.join(constants)}}}, {conv.member_arguments}"
+    member = f"{SPACE}::NormsImages<{conv.member_type}>"
+    return StepCode(("bolt_cutlass/normed_images.h", *conv.includes[1:]), member, arguments, call)
 
 
 def _behind(first: KernelProblem, norm: KernelProblem, at: StepExpressions) -> tuple[StepExpressions, tuple[str, ...]]:

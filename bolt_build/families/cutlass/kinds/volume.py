@@ -17,7 +17,7 @@ from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
-from bolt_build.families.cutlass.epilogue import residual
+from bolt_build.families.cutlass.epilogue import EpilogueCode, residual
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
@@ -141,12 +141,18 @@ class Volumes(TileKind[VolumeTile, VolumeProduct]):
             outputs=product.n, channels=problem.inputs[0].shape[1], depths=stack.count, taps=product.taps,
         )  # fmt: skip
         fields = (_depths(problem, stack, at.input_pitch(0)),)
-        return conv_step(problem, product, tile.cxx(product, gpu_of(target)), packed, at, fields)
+        cxx = tile.cxx(product, gpu_of(target))
+        return conv_step(problem, product, cxx, packed, at, fields, self.epilogue(problem))
+
+    def epilogue(self, problem: KernelProblem) -> EpilogueCode:
+        """What follows the convolution."""
+        return EpilogueCode.of(problem)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
         cxx = tile.cxx(self.computed(problem).product, gpu_of(target))
-        return conv_unit(problem, "conv_volume_kernel.h", cxx, tile.tile.memory_mb, str(tile))
+        epilogue = self.epilogue(problem)
+        return conv_unit(problem, "conv_volume_kernel.h", cxx, tile.tile.memory_mb, str(tile), epilogue=epilogue)
 
 
 def _refuse_reach(op: Stack, depths: int, product: Product) -> str | None:
@@ -184,7 +190,14 @@ def _depths(problem: KernelProblem, op: Stack, pitch: int) -> tuple[str, str]:
     return "depths", value
 
 
+def suits(tile: WgmmaTile | BandTile) -> bool:
+    """Whether there are kernels of volumes with such a tile: of blocks that read by themselves."""
+    if isinstance(tile, BandTile):
+        return tile.cluster == 1
+    return tile.cluster == (1, 1) and not (tile.single or tile.halved)
+
+
 _TILES = (
-    *(VolumeTile(tile) for tile in WGMMA_TILES if tile.cluster == (1, 1) and not (tile.single or tile.halved)),
-    *(VolumeTile(tile) for tile in BAND_TILES if tile.cluster == 1),
+    *(VolumeTile(tile) for tile in WGMMA_TILES if suits(tile)),
+    *(VolumeTile(tile) for tile in BAND_TILES if suits(tile)),
 )
