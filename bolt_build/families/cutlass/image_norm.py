@@ -20,15 +20,17 @@ from bolt_build.targets import Target
 LANES = 8
 """Neighbouring channels of a thread."""
 THREADS = 256
-_LOADS = (8, 4, 2, 1)
-_FILLED = 2
+_LOADS = (4, 2, 1)
+_FILLED = 4
 """Blocks of a multiprocessor that there are at least where a thread has several loads."""
-_MOST_PARTS = 4
-"""Parts of an image that a block puts together by itself (`most_parts_read`)."""
+_JOINING = (1024, 512, 256, 128)
+"""Threads of blocks that put parts together."""
+_AT_ONCE = 8
+"""Parts that a thread of them asks for at once."""
 _REACHED = 0.9
 """A guess at the part of a GPU's bandwidth that the pass reaches."""
 _JOIN = 1.0e-6
-"""A guess at the seconds in which a kernel puts parts together, beside its launch."""
+"""A guess at the seconds in which blocks put together what their threads ask for at once, beside a launch."""
 
 
 def refuse(norm: KernelProblem) -> str | None:
@@ -53,17 +55,21 @@ def refuse(norm: KernelProblem) -> str | None:
 
 @dataclass(frozen=True)
 class Applied:
-    """`images` of so many pixels and `channels`, of which `group` have one statistic. A thread has so many `loads`."""
+    """`images` of so many pixels and `channels`, of which `group` have one statistic, and so many parts each. Blocks of
+    `joining` threads put these together, and a thread of the pass has so many `loads`."""
 
     images: int
     pixels: int
     channels: int
     group: int
+    parts: int
+    joining: int
     loads: int
 
     @classmethod
-    def of(cls, norm: KernelProblem, target: Target) -> Applied:
-        """Of a problem that is not refused: as many loads as leave each multiprocessor some blocks."""
+    def of(cls, norm: KernelProblem, parts: int, target: Target) -> Applied:
+        """Of a problem that is not refused: as many loads as leave each multiprocessor some blocks, and threads that
+        have a part each."""
         op, (images, channels, *extents) = norm.op, norm.outputs[0].shape
         assert isinstance(op, Norm), op
         assert target.gpu is not None, "kernels that leave moments are for GPUs"
@@ -71,13 +77,23 @@ class Applied:
         group = channels // op.groups if 1 in op.axes else 1
         least = _FILLED * target.gpu.sms
         loads = next((each for each in _LOADS if images * ceil(pixels / (beside * each)) >= least), _LOADS[-1])
-        return cls(images, pixels, channels, group, loads)
+        items = parts * (LANES if LANES % group == 0 else group)
+        joining = next((each for each in _JOINING if each <= items), _JOINING[-1])
+        return cls(images, pixels, channels, group, parts, joining, loads)
 
-    def seconds(self, norm: KernelProblem, parts: int, target: Target) -> float:
-        """Predicted time behind the convolution, whose kernel leaves so many parts of an image."""
-        launches = OVERLAPPED * target.launch_seconds
-        joining = launches + _JOIN if parts > _MOST_PARTS else 0.0
-        return moved(norm.nbytes, target) / _REACHED + launches + joining
+    @property
+    def covered(self) -> int:
+        """Channels of a block that puts parts together."""
+        return LANES if LANES % self.group == 0 else self.group
+
+    def seconds(self, norm: KernelProblem, target: Target) -> float:
+        """Predicted time behind the convolution."""
+        gpu = target.gpu
+        assert gpu is not None, "kernels that leave moments are for GPUs"
+        rounds = ceil(self.parts * self.covered / (self.joining * _AT_ONCE))
+        blocks = self.images * (self.channels // self.covered)
+        joining = _JOIN * rounds * ceil(blocks / (gpu.sms * (2048 // self.joining)))
+        return moved(norm.nbytes, target) / _REACHED + 2 * OVERLAPPED * target.launch_seconds + joining
 
     def text(self, norm: KernelProblem, at: StepExpressions) -> str:
         """The call of `norm_applied` for `moments` and `joined`."""
@@ -90,7 +106,7 @@ class Applied:
         along = f"{{{self.channels}, 1, {steps[0]}, {steps[1]}, {int(channel_axis(norm) == 1)}}}"
         given, made = at.input_pitch(0) or self.channels, at.pitch(0) or self.channels
         pointers = (*(at.inputs[index] for index in own), *("nullptr",) * (3 - len(own)), at.outputs[0])
-        shape = f"bolt::portable::AppliedShape<{self.channels}, {self.group}, {self.loads}>"
+        shape = f"bolt::portable::AppliedShape<{self.channels}, {self.group}, {self.joining}, {self.loads}>"
         types = ", ".join((shape, "bolt::portable::NormVariance", *kinds, COMPUTED[norm.outputs[0].format.dtype]))
         return (
             f"bolt::portable::norm_applied<{types}>(r, moments, joined, {{{self.pixels}, {given}, {made}}}, {along}, "

@@ -75,8 +75,9 @@ class NormedImages(ProductKind[T]):
         return parts(problem)[0]
 
     def product(self, problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
-        first, norm = parts(problem)
-        return replace(super().product(first, loads), images=norm.outputs[0].shape[0])
+        first, *behind = parts(problem)
+        images = (behind or [first])[-1].outputs[0].shape[0]
+        return replace(super().product(first, loads), images=images)
 
     def work(self, problem: KernelProblem, product: Product) -> Work:
         return super().work(parts(problem)[0], product)
@@ -94,7 +95,7 @@ class NormedImages(ProductKind[T]):
     def _behind(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         """Seconds of the pass behind the convolution."""
         norm = parts(problem)[1]
-        return Applied.of(norm, target).seconds(norm, self._parts(problem, candidate).most, target)
+        return Applied.of(norm, self._parts(problem, candidate).most, target).seconds(norm, target)
 
     def _parts(self, problem: KernelProblem, candidate: Candidate) -> Parts:
         tile = self.kernel_of(candidate).tile
@@ -124,7 +125,7 @@ def normed_step(
     first: KernelProblem, norm: KernelProblem, conv: StepCode, of: Parts, target: Target, at: StepExpressions
 ) -> StepCode:
     """The convolution's code, `conv`, with the pass behind it, for what its kernel leaves of parts."""
-    applied = Applied.of(norm, target)
+    applied = Applied.of(norm, of.most, target)
     moments = struct(
         "bolt::portable::ImageMoments", images=applied.images, positions=of.positions, rows=of.rows, granule=of.granule,
         channels=applied.channels,

@@ -51,7 +51,7 @@ class NormedVolumes(Volumes):
 
     def seconds(self, problem: KernelProblem, what: VolumeProduct, candidate: Candidate, target: Target) -> float:
         first, norm = halves(problem)
-        behind = Applied.of(norm, target).seconds(norm, self._parts(what, candidate).most, target)
+        behind = Applied.of(norm, self._parts(what, candidate).most, target).seconds(norm, target)
         return super().seconds(first, what, candidate, target) + behind
 
     def _parts(self, what: VolumeProduct, candidate: Candidate) -> Parts:

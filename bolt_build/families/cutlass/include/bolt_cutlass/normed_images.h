@@ -28,7 +28,7 @@ class NormsImages : public Of {
                                     [&](void* memory) { std::memcpy(memory, each.data, each.bytes); }));
   }
 
-  std::size_t scratch_bytes() const { return before_joined() + portable::joined_bytes(moments_); }
+  std::size_t scratch_bytes() const { return before_joined() + portable::found_bytes(moments_); }
   const void* constant(int index) const { return constants_[index].get(); }
 
   /// Stores what the convolution leaves in `y`. Calls normalise(moments, joined) then: moments of parts, and room for those of
