@@ -25,11 +25,6 @@ inline void require_parts(const portable::ImageMoments& moments, int parts) {
     throw std::runtime_error("could not launch a convolution with moments: its images have other parts");
 }
 
-/// What a lane has of an image that began in a box above: of one column of each of two matrices.
-struct OpenMoments {
-  portable::Moments of[2] = {};
-};
-
 /// x / 2 + added, of two numbers.
 template <typename Element>
 CUTLASS_DEVICE std::uint32_t half_with(std::uint32_t x, std::uint32_t added) {
@@ -80,24 +75,30 @@ CUTLASS_DEVICE std::uint64_t rows_of(const Is& is, int lane) {
          static_cast<std::uint64_t>(__ballot_sync(~0u, is(32 + lane))) << 32;
 }
 
-/// A warpgroup's box of 64 rows by `width` columns in swizzled shared memory, of which a warp has some matrices of eight columns,
-/// and a lane two neighbouring rows, in every eight, of one column of each.
+/// What a lane has of part of an image, of a warpgroup's boxes of 64 rows by `width` columns in swizzled shared memory. A warp has
+/// some matrices of eight columns, and a lane two neighbouring rows, in every eight, of one column of each.
 ///
 /// A matrix of eight columns, times its own transpose, has the sums of squares in its diagonal; times ones, the sums. So one
 /// instruction adds up 16 rows of eight columns, of both. Products of halves are exact, and sums are in fp32.
 ///
-/// One of an image's results in the box is taken off all others first, in half precision. Near the mean of what lies far from
-/// zero that is exact; elsewhere it rounds each distance once, as storing a result did. Halves of distances always have room in
-/// fp16. Squares around the mean are those of distances but for as many times the mean's own, which is one of 64 at most: so
-/// these lose as many roundings as there are rows at most. Boxes are put together by Chan's formula.
+/// The first result of the part is taken off all others, in half precision. Near the mean of what lies far from zero that is
+/// exact; elsewhere it rounds each distance once, as storing a result did. Halves of distances always have room in fp16. Squares
+/// around the mean are those of distances but for as many times the mean's own, which is one of the distances at most: so
+/// these lose as many roundings as the part has rows at most.
 template <typename Element, int width>
-struct ColumnMoments {
+struct OpenColumns {
   static constexpr int matrices = width == 64 ? 2 : 1, warps = width / (8 * matrices);
-  std::uint32_t x[matrices][8];
+  float sums[matrices][4] = {};
+  std::uint32_t one[matrices] = {};
+  int many = 0;
 
-  /// Behind the last of `rows` rows nothing is read.
-  CUTLASS_DEVICE ColumnMoments(const Half* box, int thread, int rows = 64) {
+  CUTLASS_DEVICE static int chunk(int thread, int matrix) { return thread / 32 * matrices + matrix; }
+
+  /// Adds rows of a box, of a bit each, of which there are `rows`. All of a warp must call.
+  CUTLASS_DEVICE void add(const Half* box, int thread, std::uint64_t there, int rows = 64) {
+    if (there == 0) return;
     const int lane = thread % 32;
+    std::uint32_t x[matrices][8];
 #pragma unroll
     for (int i = 0; i < matrices; ++i)
 #pragma unroll
@@ -107,40 +108,37 @@ struct ColumnMoments {
 #pragma unroll
         for (int j = 0; j < 4; ++j) x[i][down * 4 + j] = found[j];
       }
-  }
-  CUTLASS_DEVICE static int chunk(int thread, int matrix) { return thread / 32 * matrices + matrix; }
-
-  /// Adds rows of a bit each. All of a warp must call.
-  CUTLASS_DEVICE void add(const Half* box, int thread, std::uint64_t there, OpenMoments& open) const {
-    if (there == 0) return;
-    const int lane = thread % 32, pivot = __ffsll(static_cast<long long>(there)) - 1;
+    if (many == 0) {
+      const int first = __ffsll(static_cast<long long>(there)) - 1;
 #pragma unroll
-    for (int i = 0; i < matrices; ++i) {
-      const std::uint32_t one = reinterpret_cast<const std::uint16_t*>(box)[swizzled<width>(pivot, chunk(thread, i)) + lane / 4];
-      const std::uint32_t off = pivot_off<Element>(one);
-      float sums[4] = {};
-#pragma unroll
-      for (int step = 0; step < 4; ++step)
-        add_rows<Element>(sums, x[i][step * 2], x[i][step * 2 + 1], off, static_cast<std::uint32_t>(there >> (step * 16)), lane);
-      open.of[i] = open.of[i].with(found_moments<Element>(sums, one, __popcll(there), lane));
+      for (int i = 0; i < matrices; ++i)
+        one[i] = reinterpret_cast<const std::uint16_t*>(box)[swizzled<width>(first, chunk(thread, i)) + lane / 4];
     }
+#pragma unroll
+    for (int step = 0; step < 4; ++step)
+#pragma unroll
+      for (int i = 0; i < matrices; ++i)
+        add_rows<Element>(sums[i], x[i][step * 2], x[i][step * 2 + 1], pivot_off<Element>(one[i]),
+                          static_cast<std::uint32_t>(there >> (step * 16)), lane);
+    many += __popcll(there);
   }
-  /// Leaves what the warps have as one part of an image; `column` is the box's first.
-  CUTLASS_DEVICE static void store(const portable::ImageMoments& moments, portable::Index part, int thread, int column, int columns,
-                                   const OpenMoments& open) {
+  /// Leaves it as one part; `column` is the boxes' first.
+  CUTLASS_DEVICE void store(const portable::ImageMoments& moments, portable::Index part, int thread, int column, int columns) const {
     const int lane = thread % 32;
     if (!leads(lane)) return;
 #pragma unroll
     for (int i = 0; i < matrices; ++i) {
       const int of = column + chunk(thread, i) * 8 + lane / 4;
-      if (of == 0) moments.many[part] = open.of[i].many;
-      if (of < columns) moments.to[part * moments.channels + of] = make_float2(open.of[i].mean, open.of[i].squares);
+      const portable::Moments found = many > 0 ? found_moments<Element>(sums[i], one[i], many, lane) : portable::Moments{};
+      if (of == 0) moments.many[part] = found.many;
+      if (of < columns) moments.to[part * moments.channels + of] = make_float2(found.mean, found.squares);
     }
   }
 };
 
-/// Moments of the images of a product of `rows` rows. `Rows` says which rows are pixels, as for TileStore.
-template <typename Element, typename Rows>
+/// Moments of the images of a product of `rows` rows, of which `granule` are a part's. `Rows` says which rows are pixels, as for
+/// TileStore.
+template <typename Element, typename Rows, int granule>
 struct BoxMoments {
   const portable::ImageMoments& moments;
   const Rows& at;
@@ -149,18 +147,19 @@ struct BoxMoments {
   /// The 128 threads of a warpgroup: a box of 64 rows by `width` columns. What is `open` is left where an image ends, and behind
   /// the `last` box of a granule.
   template <int width>
-  CUTLASS_DEVICE void add_box(const Half* box, int thread, int row, int column, bool last, OpenMoments& open) const {
-    using Own = ColumnMoments<Element, width>;
-    if (thread / 32 >= Own::warps) return;
-    const Own own(box, thread);
+  CUTLASS_DEVICE void add_box(const Half* box, int thread, int row, int column, bool last, OpenColumns<Element, width>& open) const {
+    if (thread / 32 >= OpenColumns<Element, width>::warps) return;
     const int stop = min(row + 64, rows);
-    const std::uint64_t pixels = rows_of([&](int i) { return at.is_pixel(row + i); }, thread % 32);
+    std::uint64_t pixels = ~std::uint64_t{0};
+    if constexpr (!std::is_same_v<Rows, DenseRows>) pixels = rows_of([&](int i) { return at.is_pixel(row + i); }, thread % 32);
 #pragma unroll 1
     for (int first = row; first < stop;) {
-      const int image = first / moments.positions, next = moments.end(image), end = min(next, stop);
-      own.add(box, thread, pixels & (~std::uint64_t{0} << (first - row)) & (~std::uint64_t{0} >> (row + 64 - end)), open);
+      const int image = static_cast<int>(moments.image.quotient(static_cast<std::uint32_t>(first)));
+      const int next = moments.end(image), end = min(next, stop);
+      open.add(box, thread, pixels & (~std::uint64_t{0} << (first - row)) & (~std::uint64_t{0} >> (row + 64 - end)));
       if (next <= stop || last) {
-        Own::store(moments, moments.part(image, row), thread, column, columns, open);
+        const portable::Index part = portable::Index{image} * moments.most() + row / granule - moments.begin(image) / granule;
+        open.store(moments, part, thread, column, columns);
         open = {};
       }
       first = end;
@@ -172,15 +171,12 @@ struct BoxMoments {
 template <typename Element, int pixels, typename IsPixel>
 CUTLASS_DEVICE void leave_tile(const portable::ImageMoments& moments, const Half* tile, int thread, portable::Index part, int column,
                                int columns, const IsPixel& is_pixel) {
-  using Own = ColumnMoments<Element, 64>;
-  OpenMoments open;
+  OpenColumns<Element, 64> open;
 #pragma unroll
-  for (int first = 0; first < pixels; first += 64) {
-    const Half* const box = tile + first * 64;
-    const Own own(box, thread, pixels - first);
-    own.add(box, thread, rows_of([&](int i) { return first + i < pixels && is_pixel(first + i); }, thread % 32), open);
-  }
-  Own::store(moments, part, thread, column, columns, open);
+  for (int first = 0; first < pixels; first += 64)
+    open.add(tile + first * 64, thread, rows_of([&](int i) { return first + i < pixels && is_pixel(first + i); }, thread % 32),
+             pixels - first);
+  open.store(moments, part, thread, column, columns);
 }
 
 /// What a warp has of strips of 16 rows by `chunks` times eight columns, one below the other, which are a part of one image: sums

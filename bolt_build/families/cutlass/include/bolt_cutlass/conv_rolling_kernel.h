@@ -246,6 +246,9 @@ struct RollingWindows {
     for (int tile = first(team); tile < params.tiles; tile += stride()) {
       const Items at(params, tile, warp, lane);
       [[maybe_unused]] StripMoments<Element, leaves_moments<Stages> ? chunks : 1> found;
+      [[maybe_unused]] int below = 0;
+      [[maybe_unused]] std::uint32_t pixels = 0;
+      if constexpr (leaves_moments<Stages>) pixels = pixels_of(params, tile, warp, lane, below);
       Sums sums;
 #pragma unroll
       for (float& sum : sums) sum = 0.0f;
@@ -273,7 +276,7 @@ struct RollingWindows {
         fence(sums);
         if (row >= 0) store(params, at, row, sums, bias, added, staged, lane);
         if constexpr (leaves_moments<Stages>)
-          if (row >= 0) found.add(staged, staged_pitch, pixels_of(params, tile, warp, row, lane), lane);
+          if (row >= 0 && row < below) found.add(staged, staged_pitch, pixels, lane);
         // The next row is part of one output less, and of a new one.
 #pragma unroll
         for (int i = 0; i < stacked / 2; ++i)
@@ -288,12 +291,12 @@ struct RollingWindows {
     }
   }
 
-  /// A bit for each of a warp's pixels of a row that is some of the image.
-  CUTLASS_DEVICE static std::uint32_t pixels_of(const Params& params, int tile, int warp, int row, int lane) {
+  /// A bit for each of a warp's pixels of a row that is some of the image, which has so many rows `below` the strip's first.
+  CUTLASS_DEVICE static std::uint32_t pixels_of(const Params& params, int tile, int warp, int lane, int& below) {
     const int position = warp * 16 + lane % 16;
     const At at(params, tile * strips + position / columns);
-    return __ballot_sync(~0u, lane < 16 && at.image < params.batch && at.row + row < params.out_h &&
-                                  at.column + position % columns < params.out_w);
+    below = at.image < params.batch ? params.out_h - at.row : 0;
+    return __ballot_sync(~0u, lane < 16 && at.column + position % columns < params.out_w);
   }
 
   /// A row of a run of channels: its columns of taps one after the other. The last group is still under way at the end.

@@ -189,7 +189,7 @@ struct TileStore
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       [[maybe_unused]] float2 open = make_float2(0.0f, 0.0f);
-      [[maybe_unused]] OpenMoments started;
+      [[maybe_unused]] OpenColumns<Element, leaves_moments<Stages> ? width : 16> started;
       [[maybe_unused]] std::uint32_t numbers[reads_images<Stages> ? width / 8 : 1][2] = {};
       float2 loaded[width / 8];
       const int first = channel + j * width + fragment.column();
@@ -309,7 +309,7 @@ struct TileStore
   }
 
   template <typename Problem>
-  CUTLASS_DEVICE BoxMoments<Element, Rows> moments_of(const Problem& problem) const {
+  CUTLASS_DEVICE BoxMoments<Element, Rows, granule> moments_of(const Problem& problem) const {
     return {params_.stages.moments, params_.rows, cute::get<0>(problem), cute::get<1>(problem)};
   }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "bolt_portable/divisor.h"
 #include "bolt_portable/element.h"
 
 namespace bolt::portable {
@@ -38,18 +39,17 @@ struct ImageMoments {
   int images, positions, rows, granule, channels;
   float* many = nullptr;  ///< [image][part]: pixels
   float2* to = nullptr;   ///< [image][part][channel]: mean and squares
+  Divisor image = Divisor(1);  ///< divides a row by `positions`
 
   BOLT_HD int most() const { return (positions + granule - 2) / granule + 1; }
   BOLT_HD int begin(int image) const { return image * positions; }
   BOLT_HD int end(int image) const { return image + 1 < images ? (image + 1) * positions : rows; }
   BOLT_HD int parts(int image) const { return (end(image) - 1) / granule - begin(image) / granule + 1; }
-  /// Which part of all the rows of a granule from `row` on are, of an image that has some of them.
-  BOLT_HD Index part(int image, int row) const { return Index{image} * most() + row / granule - begin(image) / granule; }
-
   std::size_t parts_bytes() const { return sizeof(float2) * static_cast<std::size_t>(images) * most() * channels; }
   std::size_t bytes() const { return parts_bytes() + sizeof(float) * static_cast<std::size_t>(images) * most(); }
   ImageMoments in(void* memory) const {
     ImageMoments placed = *this;
+    placed.image = Divisor(positions);
     placed.to = static_cast<float2*>(memory);
     placed.many = reinterpret_cast<float*>(static_cast<std::byte*>(memory) + parts_bytes());
     return placed;
