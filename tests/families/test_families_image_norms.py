@@ -97,18 +97,18 @@ def test_what_others_read_is_stored_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tile", "kernel", "moments"),
+    ("tile", "kernel", "moments", "joining"),
     [
-        (WGMMA, "WarpgroupTile<128, 64, 64, false, 1, 1>", (3136, 25088, 128)),
-        (WgmmaTile(256, 64, 64, True), "WarpgroupTile<256, 64, 64, true, 1, 1>", (3136, 25088, 64)),
+        (WGMMA, "WarpgroupTile<128, 64, 64, false, 1, 1>", (3136, 25088, 128), 128),
+        (WgmmaTile(256, 64, 64, True), "WarpgroupTile<256, 64, 64, true, 1, 1>", (3136, 25088, 64), 256),
         (BandTile(128, 64, 64, False, 2), "BandTile<128, 64, 64, false, 2, 1, 248, 2, 4, 3, 3, 1, 64, 1>",
-         (57 * 57, 8 * 57 * 57 - 58, 128)),
-        (ResidentTile(8, 4, False), "ResidentTile<8, 4, false, 3, 3, 8>", (49, 392, 1)),
-        (RollingTile(16, 64, 2), "RollingTile<64, 64, 1, 3, 3, 16, 2>", (28, 224, 1)),
+         (57 * 57, 8 * 57 * 57 - 58, 128), 128),
+        (ResidentTile(8, 4, False), "ResidentTile<8, 4, false, 3, 3, 8>", (49, 392, 1), 256),
+        (RollingTile(16, 64, 2), "RollingTile<64, 64, 1, 3, 3, 16, 2>", (28, 224, 1), 128),
     ],
 )  # fmt: skip
 def test_the_code_is_that_of_the_convolution_and_of_the_pass(
-    tile: Tile, kernel: str, moments: tuple[int, int, int]
+    tile: Tile, kernel: str, moments: tuple[int, int, int], joining: int
 ) -> None:
     at = StepExpressions(("x", "w", "b", "s", "t"), ("z",), (None, "pw", "pb", "ps", "pt"), (96,), (0,) * 5)
     code = FAMILY.emit(problem_of_both(normed()), stated(tile), H200, at)
@@ -124,8 +124,9 @@ def test_the_code_is_that_of_the_convolution_and_of_the_pass(
     assert (code.includes, code.counts) == (("bolt_cutlass/normed_images.h",), False)
     assert code.call == (
         "kernel.run(r, x, nullptr, z, [&](const bolt::portable::ImageMoments& moments, void* joined) { "
-        "bolt::portable::norm_applied<bolt::portable::AppliedShape<64, 1, 2>, bolt::portable::NormVariance, "
-        "bolt::portable::f16, float, float, bolt::portable::f16>(r, moments, joined, {3136, 96, 96}, {64, 1, 1, 1, 0}, "
+        f"bolt::portable::norm_applied<bolt::portable::AppliedShape<64, 1, {joining}, 1>, "
+        "bolt::portable::NormVariance, bolt::portable::f16, float, float, bolt::portable::f16>(r, moments, joined, "
+        "{3136, 96, 96}, {64, 1, 1, 1, 0}, "
         "1e-05f, z, kernel.constant(0), kernel.constant(1), z, "
         "bolt::portable::chain(bolt::portable::apply(bolt::portable::Relu{}))); });"
     )

@@ -15,10 +15,12 @@ from gpu_forms import FAMILY, pairs, single, together, turns
 from gpu_harness import TARGET, Trial
 from gpu_image_numbers import ADDED, GATED_SUM, gated
 from gpu_products import GELU, RESIDUAL, SILU, conv
+from gpu_volumes import of_volume, volume
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import chained, kept
+from bolt_build.families.common.chains import normed as of_norm
 from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.moment_tiles import with_moments
 from bolt_build.families.cutlass.kinds.resident import ResidentTile
@@ -29,6 +31,7 @@ from bolt_build.graph.ir import EpilogueOp, Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.stack import UnfoldDepth
 
 Tile = WgmmaTile | BandTile | ResidentTile | RollingTile
 STRIP = 5
@@ -77,6 +80,25 @@ def _candidate(tile: Tile) -> Candidate:
     return Candidate("cutlass", with_moments(tile).parameters, settings)
 
 
+def normed_volume(
+    made: tuple[Layer, ProposedStep], groups: int, behind: tuple[EpilogueOp, ...] = ()
+) -> tuple[Layer, ProposedStep]:
+    """A convolution of volumes, as `volume` makes it, and the normalisation of what it leaves."""
+    layer, step = made
+    (y,), depths = step.problem.outputs, step.problem.outputs[0].shape[0] // layer.inputs[0].shape[0]
+    move = UnfoldDepth(depths)
+    (shape,) = (each.shape for each in move.infer([y.type]))
+    op = Norm("variance", tuple(range(1 if groups else 2, 5)), 1e-5, groups or 1)
+    of_channels = Operand((shape[1], 1, 1, 1), TensorFormat(DType.F32, Layout.ROW), constant=True)
+    z = replace(y, shape=shape)
+    norm = KernelProblem(op, (z, of_channels, of_channels), (z,), behind, DType.F32, TARGET.name)
+    both = of_norm(step.problem, norm, move)
+    inputs = (*layer.inputs, Input(of_channels.shape, True, 0.5, 1.5), Input(of_channels.shape, True, -0.5, 0.5))
+    names = tuple(f"x{index}" for index in range(len(inputs)))
+    found = ProposedStep(both, names, ("z",), reads_apart=step.reads_apart)
+    return replace(layer, op=both.op, inputs=inputs, epilogue=both.epilogue), found
+
+
 def moment_trials() -> list[Trial]:
     """In the order in which they run."""
     found = [
@@ -105,5 +127,10 @@ def moment_trials() -> list[Trial]:
         *normed(gated("moments-time", (3, 40, 19, 10), 72, (ADDED,), 3), 8, turns(128, 96, 64), together(256, 32, 64),
                 band_turns(128, 96), behind=SILU),
         *normed(gated("moments-gate", (5, 64, 7, 9), 64, GATED_SUM, 3), 0, band_pairs(128, 64), keeps=True),
+        *of_volume(normed_volume(volume("moments-volume", (2, 64, 5, 13, 11), 64, (3, 3, 3), epilogue=()), 0, LEAKY),
+                   ("m=64", "warpgroups=pingpong"), ("bands", "warpgroups=pingpong"),
+                   ("bands", "warpgroups=cooperative")),
+        *of_volume(normed_volume(volume("moments-volume-2", (2, 32, 7, 14, 15), 40, (3, 3, 3), (2, 2), epilogue=()), 8),
+                   ("bands", "warpgroups=pingpong")),
     ]  # fmt: skip
     return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 96, between=24) for trial in found[-3:]]

@@ -150,7 +150,7 @@ class Volumes(TileKind[VolumeTile, VolumeProduct]):
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
-        cxx = tile.cxx(self.computed(problem).product, gpu_of(target))
+        cxx = tile.cxx(conv.product_of(parts(problem)[-1]), gpu_of(target))
         epilogue = self.epilogue(problem)
         return conv_unit(problem, "conv_volume_kernel.h", cxx, tile.tile.memory_mb, str(tile), epilogue=epilogue)
 
