@@ -131,13 +131,20 @@ class Work:
         """`variance` and that of storing the result of a linear node."""
         return variance if self.roundings.once else self.rounded(variance, self.roundings.result)
 
+    def between(self, variance: Variance) -> Variance:
+        """`variance` of a product or scale and, where its result may be stored in between, that of numbers below the
+        normal ones."""
+        if variance is None or self.roundings.once or not self.roundings.least:
+            return variance
+        return self.emit.affine(variance, 1.0, self.roundings.least)
+
     def summed(self, variance: Variance, count: str) -> Variance:
         """`variance` and that of partial sums as large as the result, of `count` products."""
         self.counts.append(count)
         if self.roundings.once:
             return variance
         each = self.emit.affine(count, self.roundings.addition / 3.0, self.roundings.result)
-        return self.plus(variance, self.emit.product(self.emit.square(self.outputs[0]), each))
+        return self.plus(self.between(variance), self.emit.product(self.emit.square(self.outputs[0]), each))
 
     def settled(self) -> tuple[Variance, ...]:
         """The variances of inputs with the roundings that are relative to these: at the end only those would count that

@@ -119,7 +119,8 @@ def _batch_norm(work: Work) -> Variance:
     variance_in = work.variances[0]
     arriving = emit.scaled(emit.square(x), each) if variance_in is None else variance_in
     inputs = [arriving, emit.square(scale), emit.product(offset, factors), emit.zeros_like(scale), emit.square(shifted)]
-    return work.kept(work.plus(work.again(inputs, epsilon=0.0), small_weights.behind_scale(work)))
+    spread = work.plus(work.again(inputs, epsilon=0.0), small_weights.behind_scale(work))
+    return work.between(work.kept(spread))
 
 
 def _sum(work: Work) -> Variance:
@@ -142,11 +143,13 @@ def _times(work: Work) -> Variance:
     emit, (a, b), (va, vb) = work.emit, work.inputs, work.variances
     terms = [emit.product(emit.square(b), va) if va is not None else None]
     terms.append(emit.product(emit.square(a), vb) if vb is not None else None)
-    if list(work.fixed).count(True) == 1:
+    scales = list(work.fixed).count(True) == 1
+    if scales:
         moving = list(work.fixed).index(False)
         work.keep_apart(moving)
         terms.append(small_weights.behind_scale(work, moving))
-    return work.rounded(work.plus(*terms), work.roundings.result + work.weight(0) + work.weight(1))
+    spread = work.rounded(work.plus(*terms), work.roundings.result + work.weight(0) + work.weight(1))
+    return work.between(spread) if scales else spread
 
 
 def _divided(work: Work) -> Variance:
@@ -156,7 +159,8 @@ def _divided(work: Work) -> Variance:
     if work.fixed[1]:
         work.keep_apart()
         carried = work.plus(carried, small_weights.behind_scale(work))
-    return work.rounded(carried, work.roundings.result + work.weight(0) + work.weight(1))
+    spread = work.rounded(carried, work.roundings.result + work.weight(0) + work.weight(1))
+    return work.between(spread) if work.fixed[1] else spread
 
 
 def _power(work: Work) -> Variance:

@@ -27,7 +27,6 @@ from bolt_build.verify.rounding import (
     Roundings,
     Variance,
     Work,
-    of_small_weights,
     roundings_of,
     variance_of,
 )
@@ -180,28 +179,17 @@ class _Cut:
         real = {name for name, value in known.items() if is_real(self._held[value])}
         feeds = {name: self._feed(value) for name, value in known.items()}
         shares = {feed for name, feed in feeds.items() if self._of.is_of_shares(name)}
-
-        def made(roundings: Roundings) -> _Segment:
-            segment = _Segment(self, roundings, feeds, real, by_rows, shares, self._care is not Care.FIRST_ROWS)
-            for source in tap.sources:
-                segment.read(source, tap.computed)
-            for node in nodes:
-                segment.add(node)
-            return segment
-
-        segment = made(roundings_of(tap))
+        segment = _Segment(self, roundings_of(tap), feeds, real, by_rows, shares, self._care is not Care.FIRST_ROWS)
+        for source in tap.sources:
+            segment.read(source, tap.computed)
+        for node in nodes:
+            segment.add(node)
         tensor = segment.name(tap.tensor)
         if tensor in self._fed.values() or tensor == tap.tensor:  # inputs and constants are no outputs
             tensor = self._emit.add("Identity", [tensor])
         variance, roundings = segment.variances.get(segment.name(tap.tensor)), roundings_of(tap)
         if self._care is Care.TRIED and variance is not None:
-            most = tried(self._emit, segment.nodes, segment.real, tensor, len(tap.shape), tap.computed)
-            if most is not None and roundings.least:
-                # Trying rounds weights as the model has them, without what an engine may have folded into them.
-                small = made(of_small_weights(roundings))
-                floor = small.variances[small.name(tap.tensor)]
-                assert floor is not None
-                most = self._emit.sum(most, floor)
+            most = tried(self._emit, segment.nodes, segment.real, tensor, len(tap.shape), tap.computed, segment.floors)
             variance = variance if most is None else self._emit.add("Min", [variance, most])
         return Wanted(tap, tensor, variance, tuple(segment.counts), segment.computed, roundings)
 
@@ -258,7 +246,7 @@ class _Segment:
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
         self._apart = dict[str, Callable[[], str]]()
-        self._floors, self._unscaled = dict[str, Callable[[], str]](), dict[str, Callable[[], str]]()
+        self.floors, self._unscaled = dict[str, Callable[[], str]](), dict[str, Callable[[], str]]()
         self.computed = False
         self.nodes: list[NodeProto] = []  # as they stand in the graph
 
@@ -366,7 +354,7 @@ class _Segment:
             self._shares.update(outputs)
         work = Work(
             self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means, stored, self._careful,
-            self._apart, self._floors, self._unscaled,
+            self._apart, self.floors, self._unscaled,
         )  # fmt: skip
         if own and node.op_type == "Split":
             self._split(node, inputs, outputs, variances[0])

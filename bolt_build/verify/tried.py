@@ -7,7 +7,7 @@ positions as one. Then the difference that roundings make on the engine's own in
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from onnx import NodeProto, TensorProto, helper
 
@@ -22,22 +22,42 @@ every node and an engine where it stores."""
 _USUAL = 4.0
 """The largest of normal differences over their root mean square. What decides, as attention that is torn between two
 keys does, moves few elements far: others than in the trial, and as far."""
+_SMALL = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "Mul", "Div", "BatchNormalization")
+"""Products and scales."""
 _HALF = {DType.F16: TensorProto.FLOAT16, DType.BF16: TensorProto.BFLOAT16}
 
 
 def tried(
-    emit: Emitter, nodes: Sequence[NodeProto], real: Set[str], tensor: str, rank: int, computed: DType
-) -> Variance:
+    emit: Emitter, nodes: Sequence[NodeProto], real: Set[str], tensor: str, rank: int, computed: DType,
+    floors: Mapping[str, Callable[[], str]],
+) -> Variance:  # fmt: skip
     """The mean square, over all but the channels, of what roundings to `computed` do to `tensor` of this rank, which
     `nodes` of the graph make, or a part of the largest. Names that are `real` hold floating-point numbers. None where
     it cannot be tried: a node is neither one of those whose roundings are known nor one that only moves, or nothing is
-    rounded."""
+    rounded.
+
+    Weights are rounded as the model has them. Where an engine may have folded constants into them, what products and
+    scales leave is off by its `floors` besides (`verify.small_weights`): all up, as the error of one weight may be, and
+    in another trial each further from 0, where sums of what goes up alike would cancel it.
+    """
     if computed not in _HALF or emit.opset < 13 or not all(map(_is_known, nodes)):
         return None
+    ways = (None, "Sign") if floors else (None,)
+    found = [_trial(emit, nodes, real, tensor, rank, _HALF[computed], floors, way) for way in ways]
+    most = [each for each in found if each is not None]
+    return None if not most else emit.add("Max", most) if len(most) > 1 else most[0]
 
+
+def _trial(
+    emit: Emitter, nodes: Sequence[NodeProto], real: Set[str], tensor: str, rank: int, half: int,
+    floors: Mapping[str, Callable[[], str]], way: str | None,
+) -> Variance:  # fmt: skip
     def rounded(name: str) -> str:
-        half = emit.add("Cast", [name], to=_HALF[computed])
-        return emit.add("Cast", [half], to=TensorProto.FLOAT)
+        return emit.add("Cast", [emit.add("Cast", [name], to=half)], to=TensorProto.FLOAT)
+
+    def off(name: str, result: str) -> str:
+        most = emit.scaled(emit.add("Sqrt", [floors[name]()]), UNIT)
+        return emit.sum(result, most if way is None else emit.product(emit.add(way, [result]), most))
 
     seen: dict[str, str] = {}
     for node in nodes:
@@ -53,6 +73,8 @@ def tried(
         for name, result in zip(node.output, made, strict=True):
             if name in real:
                 seen[name] = result if is_exact(node) else rounded(result)
+                if name in floors and node.op_type in _SMALL:
+                    seen[name] = off(name, seen[name])
     if tensor not in seen:
         return None
     difference = emit.scaled(emit.add("Sub", [seen[tensor], tensor]), 1.0 / UNIT)
