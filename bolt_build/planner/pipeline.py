@@ -242,7 +242,9 @@ def _misplaced(added: Plugged[Pass], own: list[str]) -> str | None:
 
 
 def _guarded(added: Plugged[Pass]) -> Pass:
-    return replace(added.thing, run=guarded_call(added.offer, added.thing.run))
+    run, in_fp16 = added.thing.run, added.thing.in_fp16
+    guarded = None if in_fp16 is None else guarded_call(added.offer, in_fp16)
+    return replace(added.thing, run=guarded_call(added.offer, run), in_fp16=guarded)
 
 
 def optimize(graph: Graph, policy: Policy, target: Target | None = None, precision: str = "") -> PassResult:
@@ -268,7 +270,7 @@ def _run(graph: Graph, policy: Policy, target: Target | None, precision: str, or
             continue
         if each.pays_on is not None and (target is None or not each.pays_on(target, precision)):
             continue
-        result = each.run(graph, policy)
+        result = each.made_for(precision)(graph, policy)
         try:
             invariants.check(result.graph, checked)
         except invariants.InvariantError as error:

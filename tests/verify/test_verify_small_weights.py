@@ -119,3 +119,12 @@ def test_what_weights_lose_almost_wholly_is_not_judged(tmp_path: Path) -> None:
     found = {layer.name: layer for layer in layers(path)}
     assert all(layer.ok for layer in found.values())
     assert not found["y"].tells
+
+
+def test_a_single_small_constant_is_no_part_of_weights_in_fp16(tmp_path: Path) -> None:
+    """Images of 16 bits are divided by 65535, say."""
+    net, convolved = image_net()
+    image = net.node("Relu", "image", times(net, "bright", "x", 8000.0))
+    scaled = net.node("Div", "scaled", image, net.constant("c", np.float32(65535)))
+    path = net.saved(tmp_path / "net.onnx", convolved("y", scaled, 96), [2, 96, 14, 14])
+    assert {layer.name: layer.error < 4e-3 for layer in layers(path)}["y"]

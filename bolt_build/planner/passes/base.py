@@ -25,13 +25,19 @@ class Pass:
 
     No decision may rest on the values of a constant with more than one element: weights can be swapped without a
     rebuild. `before` is the built-in pass in front of which a pass from another package runs. `pays_on` says for which
-    target and precision the pass runs, None that it pays everywhere.
+    target and precision the pass runs, None that it pays everywhere. `in_fp16` runs in the place of `run` where the
+    precision is fp16, whose weights lose digits below its normal numbers; None: there is no difference.
     """
 
     name: str
     run: Callable[[Graph, Policy], PassResult]
     before: str = "fuse-epilogues"
     pays_on: Callable[[Target, str], bool] | None = None
+    in_fp16: Callable[[Graph, Policy], PassResult] | None = None
+
+    def made_for(self, precision: str) -> Callable[[Graph, Policy], PassResult]:
+        """What runs in this precision."""
+        return self.in_fp16 if precision == "fp16" and self.in_fp16 is not None else self.run
 
 
 def on_tensor_cores(target: Target, precision: str) -> bool:

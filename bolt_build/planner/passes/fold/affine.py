@@ -8,6 +8,7 @@ product of [images, rows, columns] is flattened for it, and LeViT's blocks would
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -19,26 +20,32 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
-from bolt_build.planner.passes.fold.channels import channel_axis, channel_vector, fold_into, weight_obstacle
+from bolt_build.planner.passes.fold.channels import (
+    channel_axis,
+    channel_vector,
+    fold_into,
+    scale_obstacle,
+    weight_obstacle,
+)
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
 FUNCTIONS = ("add", "sub", "mul", "div")
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, policy: Policy, *, fp16: bool) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_AFFINE.name)
     for old in editor.nodes():
         node = editor.node(old.name)
         while node is not None and isinstance(node.op, Conv | MatMul) and not node.epilogue:
             _compute_before_reshape(editor, journal, node)
-            node = _fold_reader(editor, journal, node)
+            node = _fold_reader(editor, journal, node, fp16=fp16)
         while node is not None and isinstance(node.op, Norm) and not node.epilogue:
             node = _fold_behind_norm(editor, journal, node)
     return journal.result(editor.finish())
 
 
-def _fold_reader(editor: GraphEditor, journal: Journal, node: Node) -> Node | None:
+def _fold_reader(editor: GraphEditor, journal: Journal, node: Node, *, fp16: bool) -> Node | None:
     """The node with the arithmetic behind it taken in; None where there is none, or it stays."""
     out = editor.type(node.outputs[0])
     for reader in editor.readers(node.outputs[0]):
@@ -48,15 +55,17 @@ def _fold_reader(editor: GraphEditor, journal: Journal, node: Node) -> Node | No
         other = reader.inputs[1 if left else 0]
         array = editor.constant(other)
         vector = None if array is None else channel_vector(array, out, channel_axis(node, out))
-        if vector is None or editor.type(reader.outputs[0]) != out:
+        if array is None or vector is None or editor.type(reader.outputs[0]) != out:
             continue
         obstacle = editor.not_private(node.outputs[0]) or weight_obstacle(editor, node)
         if reader.op.function == "div" and not left:
             obstacle = f"'{node.outputs[0]}' is the divisor"
+        scale, shift = scale_and_shift(reader.op.function, vector, left)
+        if obstacle is None and fp16:
+            obstacle = scale_obstacle(array, scale)
         if obstacle is not None:
             journal.declined(reader.name, obstacle)
             continue
-        scale, shift = scale_and_shift(reader.op.function, vector, left)
         merged = fold_into(editor, node, reader, scale, shift)
         journal.did(reader.name, "folded", f"into the weights of '{node.name}'")
         return merged
@@ -141,4 +150,4 @@ def scale_and_shift(function: str, c: Array, left: bool) -> tuple[Array | None, 
         return 1 / c, None
 
 
-FOLD_AFFINE = Pass("fold-affine", _run)
+FOLD_AFFINE = Pass("fold-affine", partial(_run, fp16=False), in_fp16=partial(_run, fp16=True))

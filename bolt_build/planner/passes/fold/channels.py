@@ -19,6 +19,18 @@ SUFFIX = ".folded"
 """Behind the name of a weight that a pass has changed."""
 
 
+_LEAST_SCALE = 2.0**-10
+"""Weights are some 2^-3 to 2^-6: by less than this, half precision would hold most of them as subnormal numbers."""
+
+
+def scale_obstacle(constant: Array, scale: Array | None) -> str | None:
+    """Why weights in fp16 should not be scaled by a constant, from which the `scale` of each channel follows; None
+    where they may be. It is decided by single numbers alone: others may be swapped without a rebuild."""
+    if scale is None or constant.size != 1 or not 0.0 < abs(float(scale[0])) < _LEAST_SCALE:
+        return None
+    return f"fp16 would hold weights times {float(scale[0]):.3g} to fewer digits"
+
+
 def channel_axis(node: Node, out: TensorType) -> int:
     """The axis of the output along which the rows of the weight count."""
     return 1 if isinstance(node.op, Conv) else out.rank - 1

@@ -7,6 +7,7 @@ networks without normalisation scale what an activation leaves, and StarReLU end
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -17,14 +18,14 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.affine import scale_and_shift
-from bolt_build.planner.passes.fold.channels import SUFFIX, channel_vector, weight_obstacle
+from bolt_build.planner.passes.fold.channels import SUFFIX, channel_vector, scale_obstacle, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
 FUNCTIONS = ("add", "sub", "mul", "div")
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, policy: Policy, *, fp16: bool) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_FORWARD.name)
     # The last of several first: what is in front of it then is read by the product.
     for old in reversed(editor.nodes()):
@@ -33,11 +34,11 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         source = next((at for at, name in enumerate(node.inputs) if editor.constant(name) is None), None)
         if source is not None and len(node.inputs) == 2 and editor.constant(node.inputs[1 - source]) is not None:
-            _fold(editor, journal, node, source)
+            _fold(editor, journal, node, source, fp16=fp16)
     return journal.result(editor.finish())
 
 
-def _fold(editor: GraphEditor, journal: Journal, node: Node, source: int) -> None:
+def _fold(editor: GraphEditor, journal: Journal, node: Node, source: int, *, fp16: bool) -> None:
     (value,), x = node.outputs, node.inputs[source]
     readers, type_ = editor.readers(value), editor.type(value)
     products = [each for each in readers if isinstance(each.op, Conv | MatMul)]
@@ -45,6 +46,10 @@ def _fold(editor: GraphEditor, journal: Journal, node: Node, source: int) -> Non
         return
     obstacle = f"'{value}' is a graph output" if editor.is_output(value) else None
     obstacle = obstacle or next((why for each in products if (why := _obstacle(editor, node, each, source))), None)
+    if obstacle is None and fp16:
+        constant = editor.constant(node.inputs[1 - source])
+        assert constant is not None
+        obstacle = scale_obstacle(constant, _affine(editor, node, products[0], source)[0])
     if obstacle is not None:
         journal.declined(node.name, obstacle)
         return
@@ -124,4 +129,4 @@ def _name(name: str) -> str:
     return f"{name.removesuffix(SUFFIX)}{SUFFIX}"
 
 
-FOLD_FORWARD = Pass("fold-forward", _run)
+FOLD_FORWARD = Pass("fold-forward", partial(_run, fp16=False), in_fp16=partial(_run, fp16=True))
