@@ -76,12 +76,6 @@ def roundings_of(tap: Tap) -> Roundings:
     return Roundings(coarse + own, stored + own, addition + own, tap.roundings <= 1, least)
 
 
-def of_small_weights(roundings: Roundings) -> Roundings:
-    """As in fp32 but for what weights below the normal numbers lose."""
-    each = 2.0 * variance_of(DType.F32)
-    return Roundings(each, each, each, roundings.once, roundings.least)
-
-
 @dataclass(frozen=True)
 class Work:
     """One node of a segment under its rule: its inputs, their variances and its outputs as the graph names them.
