@@ -99,7 +99,10 @@ def test_what_no_kernel_resamples_has_a_reason() -> None:
     graph, node = graph_with(resampled("one", (2, 8, 5, 5), (1, 10, 2)))
     found, refused = FAMILY.propose(graph, node, H100, DType.F32)
     assert [each.steps[0].problem.outputs[0].format.layout for each in found] == [Layout.ROW]
-    assert [each.reason for each in refused] == ["resamples channels row-major"]
+    assert [each.reason for each in refused] == [
+        "tensor_cores: tensor cores multiply planes of half precision, which stay so",
+        "resamples channels row-major",
+    ]
 
 
 def test_a_call_has_both_axes_with_their_tables() -> None:

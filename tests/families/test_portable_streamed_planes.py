@@ -62,7 +62,9 @@ def test_all_blocks_are_there_at_once_or_in_a_few_waves(problem: KernelProblem) 
 
 
 def test_planes_that_become_larger_have_it_without_a_lock() -> None:
-    assert dict(FAMILY.candidates(CUBIC, H200)[0][0].parameters)["algorithm"] == "streamed"
+    """Of those without tensor cores."""
+    offered = [dict(each.parameters)["algorithm"] for each in FAMILY.candidates(CUBIC, H200)[0]]
+    assert next(name for name in offered if name != "tensor_cores") == "streamed"
 
 
 def test_a_call_has_parts_of_a_block_and_pixels_of_a_store() -> None:

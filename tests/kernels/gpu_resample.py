@@ -14,6 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, TensorFormat
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.flat_rows import RowTile
+from bolt_build.families.portable.kernels.half_planes import HalfPlanesTile
 from bolt_build.families.portable.kernels.resample import ResampleTile
 from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
@@ -109,12 +110,39 @@ NEAREST: tuple[tuple[Layer, tuple[tuple[int, int], ...]], ...] = (
 """Of planes whose results have one neighbour along an axis: pixels of an access, and accesses of a thread."""
 
 
+BANDS: tuple[tuple[Layer, tuple[tuple[int, int, int, int, int], ...]], ...] = (
+    (resampled("linear-planes", (3, 5, 9, 13), (2, 18, 2), (3, 26, 2), even=True), ((4, 3, 2, 1, 2), (1, 1, 4, 2, 7))),
+    (
+        resampled("cubic-planes", (2, 3, 17, 23), (2, 35, 4), (3, 47, 4), even=True),
+        ((1, 5, 4, 1, 2), (2, 5, 2, 2, 1), (1, 2, 4, 2, 5)),
+    ),
+    (resampled("nearest-planes", (2, 5, 7, 9), (2, 21, 1), (3, 31, 1), even=True), ((8, 3, 8, 1, 1),)),
+    (
+        resampled("smaller-planes", (1, 3, 34, 71), (2, 17, 2), (3, 35, 2), even=True),
+        ((1, 1, 4, 1, 3), (1, 3, 2, 2, 1)),
+    ),
+    (
+        resampled("antialias-planes", (1, 3, 33, 40), (2, 9, 8), (3, 10, 8), even=True),
+        ((1, 1, 2, 1, 2), (2, 2, 16, 2, 1)),
+    ),
+    (resampled("planes-far-apart", (1, 3, 40, 70), (2, 30, 2), (3, 40, 2)), ((1, 2, 2, 1, 2),)),
+    (resampled("whole-rows", (2, 3, 20, 32), (2, 41, 2), (3, 64, 2), even=True), ((1, 2, 4, 1, 4), (2, 6, 4, 2, 2))),
+    (resampled("rows-apart", (2, 3, 12, 33), (2, 23, 2), (3, 65, 2), even=True), ((1, 2, 4, 1, 4), (2, 3, 4, 2, 2))),
+    (
+        resampled("planes-in-bf16", (1, 12, 5, 8), (2, 10, 2), (3, 13, 4), precision=DType.BF16, even=True),
+        ((4, 2, 2, 1, 2),),
+    ),
+)
+"""The same on tensor cores: planes, tiles of rows and warps of a block, tiles of columns of a warp, and parts."""
+
+
 def staged_resample_trials() -> list[Trial]:
     found = []
     staged = [(layer, "staged", StagedPlanesTile, tiles) for layer, tiles in STAGED]
     streamed = [(layer, "streamed", StreamedPlanesTile, tiles) for layer, tiles in STREAMED]
     nearest = [(layer, "flat_rows", RowTile, tiles) for layer, tiles in NEAREST]
-    for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest):
+    bands = [(layer, "tensor_cores", HalfPlanesTile, tiles) for layer, tiles in BANDS]
+    for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest, *bands):
         if not asked([layer]):
             continue
         offered = trials_of(layer, "portable")
