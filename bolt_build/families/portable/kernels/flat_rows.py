@@ -23,6 +23,8 @@ _WORDS, _TURNS = (1, 2, 4, 8, 16), (1, 2, 4, 8)
 _ACCESS, _SECTOR, _HELD = 16, 32, 16
 """Bytes of an access at most, bytes that memory has at least, and elements that a thread has at once at most: more
 would leave registers, with their addresses."""
+_LINE = 128
+"""Bytes of a line of memory, as the L1 cache has them."""
 _LARGEST = 1 << 31
 """Elements that 32 bits count."""
 _BEGIN, _WORD, _ELEMENT = 30, 10, 4.5
@@ -37,7 +39,8 @@ class FlatRows:
     """Rows of an output, and the C++ of a source of `flat_rows.h` that says where their elements are. Instructions of a
     thread are for each of its columns, each row, and each element. Offsets count `reach` elements of a tensor, `wasted`
     are bytes of sectors that are read for nothing, less those of the tensors that are not read; `driver` is what
-    launches it, `header` has the source."""
+    launches it, `header` has the source. Neighbours of a row are loaded from `apart` bytes apart (0: beside each other,
+    or said in `element`)."""
 
     rows: int
     width: int
@@ -51,6 +54,7 @@ class FlatRows:
     driver: str = "flat_rows"
     header: str = "bolt_portable/cuda/flat_rows.h"
     element: float = _ELEMENT
+    apart: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -144,9 +148,10 @@ def _refuse_tile(rows: FlatRows, tile: RowTile) -> str | None:
 
 
 def _instructions(rows: FlatRows, tile: RowTile) -> float:
-    """Of all threads of a block."""
+    """Of all threads of a block. A load of a warp takes the place of an instruction for each line of memory."""
     broken = 2 if rows.width % tile.words else 1
-    turn = broken * rows.row + _WORD + tile.words * rows.element
+    lines = max(1.0, WARP * tile.words * rows.apart / _LINE) if rows.apart else 0.0
+    turn = broken * rows.row + _WORD + tile.words * (rows.element + lines)
     return _Cut.of(rows, tile).threads * (_BEGIN + tile.words * rows.column + tile.turns * turn)
 
 
