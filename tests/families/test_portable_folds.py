@@ -156,7 +156,7 @@ def test_a_cut_that_is_not_legal_has_a_reason(problem: KernelProblem, tile: Tile
         (asked(Places(1, 9), 1 << 10, 1 << 17, dtype=DType.I64),
          [*(f"{form}: keys have no room for i64 and a place"
             for form in ("sorted", "selected", "few", "sifted", "parted")),
-          "counted: takes 3221225472 bytes beside its tensors, at most 1073741824 are kept"]),
+          "counted: takes 4294967296 bytes beside its tensors, at most 1073741824 are kept"]),
         (asked(Reduce("sum", (1,)), 1 << 16, 1 << 16),
          ["runs: 4294967296 elements are more than the 2147483584 that it counts"]),
         (asked(CumSum(1), 1 << 16, 1 << 16),
@@ -185,7 +185,7 @@ def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelP
         (asked(Places(1, 1), 32, 21, 256, 256), ColumnsTile(256, 1)),
         (TOP, SelectTile(32, 32, 11)),
         (asked(Places(1, 300), 1, 24000), None),
-        (asked(Places(1, 2), 9000, 8), FewTile(1, 2, 1, 8)),
+        (asked(Places(1, 2), 1 << 17, 8), FewTile(1, 2, 1, 8)),
         (DOWN, ScanColumnsTile(8, 16)),
         (ALONG, ScanRunsTile(32)),
         (asked(CumSum(1), 4, 100000), ScanRunsTile(256, 13)),

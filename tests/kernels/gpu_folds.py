@@ -26,7 +26,7 @@ from bolt_build.families.portable.kernels.selected_places import SelectTile
 from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
 from bolt_build.graph.ir import EpilogueOp, Op
-from bolt_build.graph.ops.lines import CumProd, CumSum, Places
+from bolt_build.graph.ops.lines import CumProd, CumSum, Places, TopElements
 from bolt_build.graph.ops.reduce import Reduce
 
 PORTABLE = Portable()
@@ -168,6 +168,12 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
       PartTile(1000, 64, 16, 4, 128, 256, 8, 256, 5, 4, 256, 1024, 2))),
     (folded("parted-apart", Places(1, 20, False), 2, 4001, 3, dtype=DType.I32, span=90000),
      (PartTile(1024, 64, 16, 4, 128, 256, 16, 64, 8, 4, 64, 512, 2),)),
+    (folded("values", TopElements(2, 30, with_places=False), 2, 3, 300),
+     (*selects((32, 16, 1)), *sorts((32, 1, 10)), *counts(64), *sifts((32, 16, 4, 128, 128, 4)))),
+    (folded("values-apart", TopElements(1, 5, False, with_places=False), 3, 77, 4),
+     (*fews((4, 8, 16, 1)), *sorts((256, 1, 1)))),
+    (folded("values-of-parts", TopElements(1, 50, with_places=False), 2, 9001),
+     (PartTile(2040, 64, 32, 4, 128, 256, 16, 128, 5, 4, 128, 512, 2),)),
     (folded("counted", Places(1, 700), 3, 900), counts(32, 256)),
     (folded("counted-long", Places(1, 900, False), 3, 900, dtype=DType.I64, span=70000), counts(64, 1024)),
     (folded("counted-doubles", Places(1, 150), 2, 301, 3, dtype=DType.F64), counts(128)),

@@ -18,6 +18,8 @@ _ROUNDS = 16
 """Keys of a bin that are sorted by exchanges of neighbours, and so those of other warps at either end of a warp's."""
 _STATIC = 48 << 10
 """Bytes of shared memory that a block has without asking for more."""
+_HELD_REGISTERS = 16 << 10
+"""Registers of a block that hold elements: others are for all else that its threads do."""
 WORD = 8
 """Elements of half precision in a word of 16 bytes."""
 
@@ -53,7 +55,7 @@ def paired(problem: KernelProblem, threads: int, holds: int, extent: int) -> boo
 
 def holds_for(problem: KernelProblem, threads: int, extent: int, most: int) -> int | None:
     """Elements that each thread holds of so many: in pairs, where that is less than half more. None where it cannot."""
-    single = ceil(extent / threads)
+    single, most = ceil(extent / threads), min(most, _HELD_REGISTERS // threads)
     whole = extent % WORD == 0 and extent_of(problem) % WORD == 0
     more = up((extent if whole else extent + WORD - 1) / threads, WORD)
     if paired(problem, threads, more, extent) and more <= 2 * most and (2 * more < 3 * single or more == WORD):

@@ -94,6 +94,13 @@ def topped(
     return (node.name, taker.name), ProposedStep(problem, node.inputs, names), (found, taken)
 
 
+def _refuse_top(problem: KernelProblem) -> str | None:
+    source, output = problem.inputs[0].format.dtype, problem.outputs[0].format.dtype
+    if source is not output:
+        return f"takes elements of {source.value} as they are, not as {output.value}"
+    return no_epilogue(problem)
+
+
 _SEVERAL = (
     sorted_places.FORM,
     selected_places.FORM,
@@ -105,7 +112,7 @@ _SEVERAL = (
 RULES = (
     Rule(
         TopElements,
-        no_epilogue,
+        _refuse_top,
         _emit_places,
         lambda problem: 0.01,
         gpu_seconds=_seconds_of_places,

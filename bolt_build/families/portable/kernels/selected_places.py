@@ -105,19 +105,23 @@ def _refuse_tile(problem: KernelProblem, tile: SelectTile, gpu: Gpu) -> str | No
     return Reason("{} keys have no room for {} elements", WARP * tile.each, count) if WARP * tile.each < count else None
 
 
-_HELD, _COUNTED, _PASSES, _TAKEN, _BEGIN = (24.0, 6.0), (5.0, 3.5), 1.4, (14.0, 12.0), 250.0
-"""Instructions of an element until its number is there, until that is counted, how often that is expected, until its
-key is taken, each of single elements and of pairs; and of a thread for all else. They and the following are counted
-in the code, or guesses: an H200 has timed one problem since, and they are not fitted to it."""
-_DIGITS, _SORTED, _STORED = 85.0, 10.0, 10.0
-"""The same of a lane for four bits, of each of its keys for these, and of a place that it stores."""
-_WIDE = 1.5
+_HELD, _TRIED, _COUNTED, _TAKEN, _BEGIN = (9.0, 6.5), (5.0, 2.3), 7.0, (9.0, 7.0), 100.0
+"""Instructions of an element until its number is there; until a sample's bound is found, by the tries that it is
+expected to take; until it is counted by how its number begins; until its key is taken, each of single elements and of
+pairs; and of a thread for all else. They are counted in the code."""
+_SORTED, _BINS, _STORED = 30.0, 60.0, 7.0
+"""The same of a lane for each of its keys in bins, for all bins, and for a place that it stores."""
+_DIGITS, _DIGIT_KEYS, _MANY, _FULL = 85.0, 10.0, 0.5, 1.7
+"""The same for four bits, and of each of its keys for these: what sorts keys where a bin has too many, as one is
+expected to where more than so large a part of a line is wanted; and what the whole takes then, in this."""
+_WIDE = 1.8
 """What keys of 64 bits take, in those of 32."""
 _ISSUED = 128 * 1.6e9 * 0.5
-"""Instructions of threads that a multiprocessor begins in a second."""
-_ASKED, _DIGIT_WAITS, _KEY_WAITS, _MET = 1.5e-6, 0.25e-6, 0.022e-6, 0.8e-6
-"""Seconds until a line is there, of four bits of its keys and of each of them that follow one another, and of threads
-of several warps that meet."""
+"""Instructions of threads that a multiprocessor begins in a second. This and the following are fitted to 25 times of an
+H200."""
+_ASKED, _KEY_WAITS, _MET = 2.6e-6, 0.03e-6, 0.8e-6
+"""Seconds until a line is there and its keys are sorted, of each of a lane's keys beside that, and of threads of
+several warps that meet."""
 _REACHED = 0.7
 
 
@@ -125,18 +129,18 @@ def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
     """What the instructions take, or what each line waits for."""
     gpu, dtype = target.gpu, problem.inputs[0].format.dtype
     assert gpu is not None, "forms are for GPUs"
-    lines, key, digits = problem.inputs[0].type.elements // extent_of(problem), key_bytes(problem), 2 * dtype.nbytes
-    wide = _WIDE if key == 8 else 1.0
-    meets = tile.threads > WARP
-    paired = _paired(problem, tile)
-    taken = _TAKEN[paired] * (1.7 if meets and not paired else 1.0)
-    own = _BEGIN + tile.holds * (_HELD[paired] + _COUNTED[paired] * _PASSES + taken)
-    of_warp = digits * (_DIGITS + tile.each * _SORTED) * wide + ceil(count_of(problem) / WARP) * _STORED
+    extent, count, key = extent_of(problem), count_of(problem), key_bytes(problem)
+    lines, wide = problem.inputs[0].type.elements // extent, _WIDE if key == 8 else 1.0
+    meets, paired = tile.threads > WARP, _paired(problem, tile)
+    own = _BEGIN + tile.holds * (_HELD[paired] + (_COUNTED if meets else _TRIED[paired]) + _TAKEN[paired])
+    of_warp = wide * (tile.each * _SORTED + _BINS) + ceil(count / WARP) * _STORED
+    if count > _MANY * extent:
+        of_warp += _FULL * 2 * dtype.nbytes * (_DIGITS + tile.each * _DIGIT_KEYS)
     issue = lines * (tile.threads * own + WARP * of_warp) / (_ISSUED * gpu.sms)
     blocks = ceil(lines * tile.threads / tile.block)
-    shared = (tile.block // tile.threads) * (WARP * tile.each * key + 2112)
+    shared = (tile.block // tile.threads) * (WARP * (tile.each + 1) * key + 2112)
     rounds = ceil(blocks / (gpu.sms * beside(tile.block, _registers(problem, tile), shared, gpu)))
-    waits = rounds * (_ASKED + digits * (_DIGIT_WAITS + tile.each * _KEY_WAITS) + (_MET if meets else 0.0))
+    waits = rounds * (_ASKED + tile.each * _KEY_WAITS + (_MET if meets else 0.0))
     busy = min(1.0, blocks / gpu.sms)
     return float(
         max(moved(problem.nbytes, target) / _REACHED, issue / busy, waits) + OVERLAPPED * target.launch_seconds

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside
 from bolt_build.families.common.cost import OVERLAPPED, moved
@@ -121,12 +122,14 @@ def _cuts(problem: KernelProblem, extent: int) -> Iterator[SiftTile]:
         group = group_for(count, extent, groups_of(problem, threads, holds, extent))
         if group is None:
             continue
-        need = int(expected_sifted(count, extent, group) * 1.3) + 40
+        # Of bf16 few numbers lie between two of them, and bins are to be narrow enough.
+        coarse = problem.inputs[0].format.dtype is DType.BF16
+        need = int(expected_sifted(count, extent, group) * (1.6 if coarse else 1.3)) + 40
         if (found := room_for(threads, need, size)) is None:
             continue
         each, room = found
         if 5 * room <= 3 * extent:
-            yield SiftTile(threads, holds, each, room, bins_for(threads, 2 * need), group)
+            yield SiftTile(threads, holds, each, room, bins_for(threads, 1024 if coarse else 2 * need), group)
 
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[SiftTile]:
@@ -208,9 +211,12 @@ _WIDE = 1.6
 """What keys of 64 bits take, in those of 32."""
 _ISSUED = 128 * 1.6e9 * 0.5
 """Instructions of threads that a multiprocessor begins in a second."""
-_ASKED, _MET, _MERGED = 1.3e-6, 0.25e-6, 1.0e-6
-"""Seconds until a line is there and what remains is sorted, of warps that meet, and until a second kernel begins."""
-_MEETINGS = 12
+_ASKED, _MET, _ARRANGED = 1.2e-6, 0.8e-6, 1.3e-6
+"""Seconds until what remains of a line is there, of warps that meet beside that, and until it is sorted. This and the
+following are fitted to 40 times of an H200."""
+_MERGED, _MERGED_KEY, _MERGED_COUNT = 1.5e-6, 0.15e-6, 0.009e-6
+"""The same until a second kernel has begun and ended, of each key that a thread of it holds, and of an element that it
+puts in order."""
 _REACHED = 0.7
 
 
@@ -223,20 +229,18 @@ def _cut_seconds(problem: KernelProblem, tile: SiftTile, lines: int, extent: int
     own = _BEGIN + tile.holds * (_HELD[pairs] + _SIFTED[pairs]) + tile.holds / tile.group * _GROUPED
     own += wide * kept / tile.threads * _KEY + 2 * tile.bins / tile.threads * _BIN
     issue = lines * tile.threads * own / (_ISSUED * gpu.sms * min(1.0, lines * tile.threads / (gpu.sms * 512)))
-    block = max(tile.threads, 128) if tile.threads == WARP else tile.threads
+    block = 128 if tile.threads == WARP else tile.threads
     shared = (block // tile.threads) * (bins_bytes(tile.threads, tile.room, tile.bins, size) + tile.room * size)
-    held = tile.holds // 2 if pairs else tile.holds
+    held = tile.holds // 2 if pairs else tile.holds + 16
     rounds = ceil(lines * tile.threads / block / (gpu.sms * beside(block, max(64, held + 48), shared, gpu)))
-    met = _MET * (_MEETINGS if tile.threads > WARP else 1)
-    return float(max(issue, rounds * (_ASKED + met)))
+    waits = _ASKED + (_MET if tile.threads > WARP else 0.0) + (_ARRANGED if kept else 0.0)
+    return float(max(issue, rounds * waits))
 
 
 def _seconds(problem: KernelProblem, tile: SiftTile, target: Target) -> float:
     extent = extent_of(problem)
-    lines, remain = (
-        problem.inputs[0].type.elements // extent,
-        int(expected_sifted(count_of(problem), extent, tile.group)),
-    )
+    lines = problem.inputs[0].type.elements // extent
+    remain = int(expected_sifted(count_of(problem), extent, tile.group))
     computing = _cut_seconds(problem, tile, lines, extent, remain, target)
     return max(moved(problem.nbytes, target) / _REACHED, computing) + OVERLAPPED * target.launch_seconds
 
@@ -247,13 +251,16 @@ def _left(problem: KernelProblem, tile: PartTile) -> int:
 
 
 def _part_seconds(problem: KernelProblem, tile: PartTile, target: Target) -> float:
-    extent = extent_of(problem)
+    gpu, extent, merged = target.gpu, extent_of(problem), tile.merged
+    assert gpu is not None, "forms are for GPUs"
     lines, parts = problem.inputs[0].type.elements // extent, ceil(extent / tile.part)
     first = _cut_seconds(problem, tile.of_part, lines * parts, tile.part, 0, target)
     left = _left(problem, tile)
-    second = _cut_seconds(problem, tile.merged, lines, left, count_of(problem), target)
+    resident = beside(merged.threads, 64, bins_bytes(merged.threads, merged.room, merged.bins, _LEFT), gpu)
+    second = _MERGED_KEY * merged.holds + _MERGED_COUNT * count_of(problem)
+    second = _MERGED + ceil(lines / (gpu.sms * resident)) * second
     memory = moved(problem.nbytes + 2 * _LEFT * lines * left, target) / _REACHED
-    return max(memory, first) + second + _MERGED + OVERLAPPED * target.launch_seconds
+    return max(memory, first) + second + OVERLAPPED * target.launch_seconds
 
 
 def _how(problem: KernelProblem, tile: SiftTile, extent: int) -> str:

@@ -125,11 +125,14 @@ _COMPARED, _SHUFFLED, _EXCHANGED, _LOADED = 2.0, 4.0, 14.0, 14.0
 """Guesses at the instructions of a key of 32 bits that is compared with another one in a thread, in its warp and in its
 block, and until it is there; those of 64 bits take `_WIDE` times as many."""
 _WIDE = 2.5
+_FULL = 2.0
+"""What those of a warp whose registers are all keys take, in them: some go to memory meanwhile."""
 _BITS, _BIT, _MET = 10, 2.5, 25.0
 """How many bits of a bound are expected to be tried, and the same of a key that is compared with it and of a thread
 whose warp counts those that are less."""
-_PASS, _PASSES = 10.0, 3.5
-"""The same of an element of a line that is counted or taken, and how often that is expected."""
+_PASS, _PASSES, _WIDE_PASS = 7.5, 3.5, 2.0
+"""The same of an element of a line that is counted or taken, how often that is expected, and what keys of 64 bits take
+there."""
 _ISSUED = 128 * 1.6e9 * 0.6
 """A guess at the instructions of threads that a multiprocessor begins in a second."""
 _STEP, _ASKED = 30e-9, 0.7e-6
@@ -151,11 +154,12 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
     all_steps, of_threads, of_warps = (_steps(many) for many in (tile.room, tile.threads, tile.threads // WARP))
     key = _COMPARED * (all_steps - of_threads) + _SHUFFLED * (of_threads - of_warps) + _EXCHANGED * of_warps + _LOADED
     instructions, waits = tile.room * key * wide, all_steps * _STEP
+    instructions *= _FULL if tile.threads == WARP and tile.each == MOST[WARP] else 1.0
     if tile.holds > tile.each:
         instructions += WARP * (tile.holds * (_BITS * _BIT + _LOADED) * wide + _BITS * _MET)
         waits += _BITS * _STEP
     if not tile.holds:
-        instructions += extent * _PASS * _PASSES
+        instructions += extent * _PASS * _PASSES * (_WIDE_PASS if wide > 1 else 1.0)
         waits += _PASSES * _ASKED * ceil(extent / (4 * _SELECTS))
     block = max(tile.threads, BLOCK)
     blocks = ceil(lines * tile.threads / block)

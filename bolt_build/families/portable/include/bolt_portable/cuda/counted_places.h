@@ -27,43 +27,47 @@ __device__ inline auto long_rank_of(const T& x) {
   }
 }
 
+/// A number and its place, which are stored at once: neighbours go to places that lie apart.
+template <typename Number>
+struct alignas(2 * sizeof(Number)) NumberedPlace {
+  Number number;
+  std::uint32_t place;
+};
+
 /// A line's numbers and places go from one half of its memory to the other in the order of eight bits, the last of the numbers
 /// first, and keep their order where these are the same. Each warp has a part of the line, and counters of its own. Bits that are
 /// those of all numbers are left out.
 template <bool greatest, int threads, typename T>
 struct CountedPlaces {
   using Number = decltype(long_rank_of<greatest>(T{}));
+  using Kept = NumberedPlace<Number>;
   static constexpr int warps = threads / 32, digits = 256, of_thread = threads >= digits ? 1 : digits / threads, at_once = 4;
 
   const T* from;
   FirstElements<T> to;
-  std::byte* memory;
+  Kept* memory;
   Divisor inner;
   std::uint32_t extent, count;
-
-  __device__ static Index bytes(Index extent) { return (extent * 2 * (sizeof(Number) + 4) + 15) / 16 * 16; }
 
   __device__ void operator()(std::uint32_t line) const {
     __shared__ std::uint32_t counts[warps * digits], totals[digits], sums[warps], same;
     const std::uint32_t thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const std::uint32_t outside = inner.quotient(line), inside = line - outside * inner.by;
     const T* const x = from + static_cast<Index>(outside) * extent * inner.by + inside;
-    Number* const numbers = reinterpret_cast<Number*>(memory + bytes(extent) * line);
-    std::uint32_t* const places = reinterpret_cast<std::uint32_t*>(numbers + 2 * static_cast<Index>(extent));
+    Kept* const own = memory + 2 * static_cast<Index>(extent) * line;
     const std::uint32_t part = (extent + threads - 1) / threads * 32, begin = min(warp * part, extent), end = min(begin + part, extent);
     int half = -1;  // of the line's memory, where its keys are; -1: none yet, they are the line's elements
 #pragma unroll 1
     for (int shift = 0; shift < static_cast<int>(8 * sizeof(T)); shift += 8) {
-      const Number* const old = numbers + (half > 0 ? extent : 0);
-      const std::uint32_t* const old_places = places + (half > 0 ? extent : 0);
-      const auto number_at = [&](std::uint32_t i) {
-        return half < 0 ? long_rank_of<greatest>(x[static_cast<Index>(i) * inner.by]) : old[i];
+      const Kept* const old = own + (half > 0 ? extent : 0);
+      const auto at = [&](std::uint32_t i) {
+        return half < 0 ? Kept{long_rank_of<greatest>(x[static_cast<Index>(i) * inner.by]), i} : old[i];
       };
       for (std::uint32_t i = thread; i < warps * digits; i += threads) counts[i] = 0;
       if (thread == 0) same = 0;
       __syncthreads();
-      each_number(begin, end, lane, number_at, [&](std::uint32_t i, Number number) {
-        if (i < end) atomicAdd(counts + warp * digits + static_cast<std::uint32_t>(number >> shift) % digits, 1u);
+      each_of_warp(begin, end, lane, at, [&](std::uint32_t i, const Kept& kept) {
+        if (i < end) atomicAdd(counts + warp * digits + static_cast<std::uint32_t>(kept.number >> shift) % digits, 1u);
       });
       __syncthreads();
       add_up(counts, totals, sums, same);
@@ -71,10 +75,9 @@ struct CountedPlaces {
         __syncthreads();
         continue;
       }
-      Number* const next = numbers + (half == 0 ? extent : 0);
-      std::uint32_t* const next_places = places + (half == 0 ? extent : 0);
-      each_number(begin, end, lane, number_at, [&](std::uint32_t i, Number number) {
-        const std::uint32_t digit = static_cast<std::uint32_t>(number >> shift) % digits;
+      Kept* const next = own + (half == 0 ? extent : 0);
+      each_of_warp(begin, end, lane, at, [&](std::uint32_t i, const Kept& kept) {
+        const std::uint32_t digit = static_cast<std::uint32_t>(kept.number >> shift) % digits;
         std::uint32_t alike = __ballot_sync(0xffffffffu, i < end);
 #pragma unroll
         for (int bit = 0; bit < 8; ++bit) {
@@ -87,27 +90,26 @@ struct CountedPlaces {
         __syncwarp();
         if (i < end) {
           if (before == 0) *counter = first + __popc(alike);
-          next[first + before] = number;
-          next_places[first + before] = half < 0 ? i : old_places[i];
+          next[first + before] = kept;
         }
         __syncwarp();
       });
       half = half == 0 ? 1 : 0;
       __syncthreads();
     }
-    const std::uint32_t* const found = places + (half > 0 ? extent : 0);
+    const Kept* const found = own + (half > 0 ? extent : 0);
     const auto results = to.line(line);
-    for (std::uint32_t i = thread; i < count; i += threads) results.put(i, half < 0 ? i : found[i]);
+    for (std::uint32_t i = thread; i < count; i += threads) results.put(i, half < 0 ? i : found[i].place);
   }
 
  private:
-  /// Calls with(i, number) for a warp's part of a line, 32 neighbours at a time; behind its end too, with any number.
+  /// Calls with(i, kept) for a warp's part of a line, 32 neighbours at a time; behind its end too, with anything.
   template <typename At, typename With>
-  __device__ static void each_number(std::uint32_t begin, std::uint32_t end, std::uint32_t lane, const At& at, const With& with) {
+  __device__ static void each_of_warp(std::uint32_t begin, std::uint32_t end, std::uint32_t lane, const At& at, const With& with) {
     for (std::uint32_t first = begin; first < end; first += 32 * at_once) {
-      Number read[at_once];
+      Kept read[at_once];
 #pragma unroll
-      for (int k = 0; k < at_once; ++k) read[k] = first + k * 32 + lane < end ? at(first + k * 32 + lane) : Number{0};
+      for (int k = 0; k < at_once; ++k) read[k] = first + k * 32 + lane < end ? at(first + k * 32 + lane) : Kept{0, 0};
 #pragma unroll
       for (int k = 0; k < at_once; ++k)
         if (first + k * 32 < end) with(first + k * 32 + lane, read[k]);
@@ -151,7 +153,7 @@ template <bool greatest, int threads, typename T>
 void counted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   launch_blocks<threads>(r, p.outer * p.inner,
                          CountedPlaces<greatest, threads, T>{static_cast<const T*>(input), FirstElements<T>(p, count, input, places, values),
-                                                             static_cast<std::byte*>(r.scratch()), Divisor(p.inner),
+                                                             static_cast<NumberedPlace<decltype(long_rank_of<greatest>(T{}))>*>(r.scratch()), Divisor(p.inner),
                                                              counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
                          "places");
 }
