@@ -194,11 +194,8 @@ struct KeyBins {
   /// Stores the places of the first `count` keys of a line, and what stands there.
   template <typename Line>
   __device__ void store(const Line& found, std::uint32_t count, std::uint32_t thread) const {
-#pragma unroll
-    for (std::uint32_t i = 0; i < room; i += threads) {
-      if (i + thread >= count) return;
-      found.put(i + thread, static_cast<std::uint32_t>(keys[i + thread] & places));
-    }
+    found.template put_each<false, threads, (room + threads - 1) / threads>(
+        thread, count, [&](std::uint32_t i) { return static_cast<std::uint32_t>(keys[i] & places); });
   }
 
   /// Leaves the `count` least keys of those that threads hold, maybe some more, and the greatest number there is behind them.

@@ -76,13 +76,10 @@ struct SelectedPlaces {
       if (thread >= 32) return;
       Sort::sort(thread, min(((bound.begin + 1) << bound.shift) - 1, all_bits), own);
     }
-    const auto found = to.line(line);
-#pragma unroll
-    for (std::uint32_t i = 0; i < room; i += 32) {
-      if (i + thread >= count) return;
-      const std::uint32_t place = static_cast<std::uint32_t>(own.keys[i + thread] & ((Key{1} << rank_bits<Key>) - 1));
-      found.put(i + thread, last ? extent - 1 - place : place);
-    }
+    to.line(line).template put_each<paired, 32, each>(thread, count, [&](std::uint32_t i) {
+      const std::uint32_t place = static_cast<std::uint32_t>(own.keys[i] & ((Key{1} << rank_bits<Key>) - 1));
+      return last ? extent - 1 - place : place;
+    });
   }
 
  private:
@@ -118,6 +115,7 @@ struct SelectedPlaces {
     // Lanes whose numbers are known to be too small and too large, how many elements there are up to them, and numbers that are so.
     int low = -1, high = 32;
     std::uint32_t below = 0, above = extent, least = first - 1, most = end + 1;
+    bool alike = true;
     const std::uint32_t wanted = min((count + room + 1) / 2, extent);
 #pragma unroll 1
     while (true) {
@@ -132,7 +130,9 @@ struct SelectedPlaces {
         // No number is between the two, or they are none that can be compared.
         const std::uint32_t between = most - least;
         if (between <= 1) return least == first - 1 || most == end + 1 ? Bound{} : Bound{most, count - below, count, 0, false};
-        tried = least + between / 2;
+        // Many elements may be alike: those that a number of the sample is of.
+        tried = alike && most != end + 1 ? most - 1 : least + between / 2;
+        alike = false;
       }
       const std::uint32_t many = up_to(tried);
       if (many >= count && many <= room) return Bound{tried, 0, many, 0, true};

@@ -53,6 +53,24 @@ struct FirstElements {
       if (places != nullptr) places[to] = place;
       if (values != nullptr) values[to] = from[static_cast<Index>(place) * apart];
     }
+    /// The same of numbers from `first` on that are `step` apart, up to `most` of them that are less than `count`; `place(at)` tells
+    /// the element. Of lines of `neighbours` every address is a constant beside one.
+    template <bool neighbours, std::uint32_t step, int most, typename Place>
+    __device__ void put_each(std::uint32_t first, std::uint32_t count, const Place& place) const {
+      const std::uint32_t beside = neighbours ? 1 : apart;
+      if (places != nullptr) {
+        std::int64_t* to = places + static_cast<Index>(first) * beside;
+#pragma unroll
+        for (int i = 0; i < most; ++i, to += static_cast<Index>(step) * beside)
+          if (first + i * step < count) *to = place(first + i * step);
+      }
+      if (values != nullptr) {
+        T* to = values + static_cast<Index>(first) * beside;
+#pragma unroll
+        for (int i = 0; i < most; ++i, to += static_cast<Index>(step) * beside)
+          if (first + i * step < count) *to = from[static_cast<Index>(place(first + i * step)) * beside];
+      }
+    }
   };
   __device__ Line line(std::uint32_t number) const {
     const std::uint32_t outside = inner.quotient(number), inside = number - outside * inner.by;
