@@ -53,8 +53,8 @@ REFUSED = [
     ((1024, 6, 2, 1, 132), NO_BLOCK),
     ((416, 13, 3, 1, 132), NO_BLOCK),
     ((192, 13, 2, 1, 132), "lines repeat after 197 accesses, a block has 192 threads"),
-    ((416, 12, 2, 1, 132), "4852 accesses of a group are 13 of each of 416 threads, of 20 at most, not 12"),
-    ((224, 25, 1, 1, 132), "4852 accesses of a group are 25 of each of 224 threads, of 20 at most, not 25"),
+    ((416, 12, 2, 1, 132), "4852 accesses of a group are 13 of each of 416 threads, of 16 at most, not 12"),
+    ((224, 25, 1, 1, 132), "4852 accesses of a group are 25 of each of 224 threads, of 16 at most, not 25"),
     ((416, 13, 2, 2, 264), "a multiprocessor has room for 1 such blocks, not 2"),
 ]  # fmt: skip
 
@@ -73,8 +73,11 @@ def test_lines_that_no_block_holds() -> None:
     assert reasons(of(Softmax(1), 2, 21, 257, 257)) == [
         "groups: lines repeat after 66049 accesses, a block has 640 threads at most"
     ]
-    assert reasons(of(Softmax(1), 2, 1025, 256)) == [
-        "groups: groups of 262400 elements are more than the 102400 that a block's threads hold"
+    assert reasons(of(Softmax(1), 2, 1025, 255)) == [
+        "groups: groups of 261375 elements are more than the 81920 that a block's threads hold"
+    ]
+    assert reasons(of(Softmax(1), 2, 64, 256)) == [
+        "groups: 256 elements side by side are whole sectors, which registers read as fast"
     ]
     assert reasons(of(Softmax(1), 64, 64, 49, precision=DType.F32)) == [
         "groups: elements of 4 and 4 bytes are not those of half precision"

@@ -4,6 +4,7 @@ normalised."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import emulated
 import pytest
@@ -17,9 +18,11 @@ from test_portable_norm_ahead import AT, FAMILY, H200, problem
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.norm_both import FORM, BothTile, reserved, tiles, turns
+from bolt_build.families.portable.kernels.norm_both import FORM, ROOM, BothTile, tiles, turns
 from bolt_build.families.portable.kernels.norm_held import HeldTile, resident, room
 from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest, held_nest_for
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
 from bolt_build.targets import Gpu, target_named
 
 
@@ -48,25 +51,31 @@ def test_32_images_that_registers_do_not_hold_are_there_at_once() -> None:
     asked = problem(32, 33, 112, 112, groups=3)
     nest = held_nest_for(asked)
     found = [each for each in tiles(nest, 2, gpu()) if turns(each.held, nest, gpu()) <= 1]
-    assert BothTile(HeldTile(33, 7, 384, 21, 2), 16) in found
+    assert BothTile(HeldTile(33, 7, 256, 32, 2), 17) in found
     first = min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200))
     assert "algorithm=both" in str(first)
 
 
-def test_slabs_of_single_blocks_need_no_cluster_and_are_left_to_registers_where_those_were_faster() -> None:
-    """Of 256 slabs of 80 channels at 32 x 32 positions an H200 has two on each multiprocessor, and took 31 us; clusters
-    whose registers hold all took 29."""
+def test_what_is_offered_leaves_registers_enough_and_room_in_the_l1_cache() -> None:
+    """Of 256 slabs of 80 channels at 32 x 32 positions an H200 took 25 us in pairs of blocks. With so many threads and
+    loads that some wait in memory, or that shared memory is full, it took up to 32."""
     asked = problem(32, 640, 32, 32, groups=32)
-    assert BothTile(HeldTile(10, 1, 320, 32, 2), 21) in list(tiles(held_nest_for(asked), 2, gpu()))
+    nest = held_nest_for(asked)
+    found = {(each.held.across, each.held.cluster, each.held.resident): each for each in tiles(nest, 2, gpu())}
+    assert found[10, 2, 2] == BothTile(HeldTile(10, 2, 256, 21, 2), 6)
     first = min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200))
-    assert "algorithm=held" in str(first)
+    assert first == candidate(found[10, 2, 2])
+    full = BothTile(HeldTile(10, 1, 320, 32, 2), 21)
+    assert FAMILY.refuse(asked, candidate(full), H200) is None
+    assert FAMILY.predict(asked, candidate(full), H200) > 1.1 * FAMILY.predict(asked, first, H200)
 
 
-def test_kernels_of_registers_alone_are_preferred_where_they_are_predicted_to_take_as_long() -> None:
-    for channels, side, groups in ((64, 64, 0), (1280, 16, 32)):
-        asked = problem(32, channels, side, side, groups=groups)
-        first = min(FAMILY.candidates(asked, H200)[0], key=lambda each: FAMILY.predict(asked, each, H200))
-        assert "algorithm=both" not in str(first)
+def test_functions_behind_take_instructions() -> None:
+    plain = problem(32, 640, 32, 32, groups=32)
+    other = replace(plain, epilogue=(EpilogueOp(Activation("silu")),))
+    for each in FAMILY.candidates(plain, H200)[0]:
+        if dict(each.parameters)["algorithm"] in ("both", "held"):
+            assert FAMILY.predict(other, each, H200) > 1.1 * FAMILY.predict(plain, each, H200)
 
 
 def test_slabs_that_registers_hold_all_at_once_are_left_to_held() -> None:
@@ -122,7 +131,7 @@ def test_what_is_offered_is_legal_and_has_room_for_each_element(each: int, group
         assert held.threads // held.across * held.loads * held.cluster >= nest.many
         assert held.resident * (tile.shared(nest, 2) + 1024) <= 228 << 10
         assert held.resident * held.threads * (4 * tile.own + 52) <= 65536
-        assert tile.own == room(held.threads, held.resident, 2, gpu(), reserved(nest))
+        assert tile.own == room(held.threads, held.resident, 2, gpu(), ROOM)
 
 
 @given(st.integers(1, 16), st.integers(2, 6), st.sampled_from((2, 4)), st.sampled_from((48, 60)))

@@ -105,7 +105,8 @@ def _seconds(problem: KernelProblem, tile: AheadTile, target: Target) -> float:
     waits = tile.slabs * ceil(rounds) * log2(tile.held.cluster) * _EXCHANGE
     reached = norm_held.lines(tile.held, nest, element) * operands_share(nest) * min(1.0, rounds / ceil(rounds))
     memory = moved(bytes_of(problem), target) / reached * (_MEMORY + (_SINGLE if tile.held.resident == 1 else 0.0))
-    return float(_BEGIN + waits + memory + _ISSUED * norm_held.issued(tile.held, nest, gpu))
+    issued = norm_held.issued(tile.held, nest, gpu, tile.held.loads * norm_held.behind(problem))
+    return float(_BEGIN + waits + memory + _ISSUED * issued)
 
 
 def _emit(problem: KernelProblem, tile: AheadTile, at: StepExpressions) -> StepCode:

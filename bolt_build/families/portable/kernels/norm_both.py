@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.clusters import clusters_at_once
+from bolt_build.families.common.cost import moved
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels import norm_held
 from bolt_build.families.portable.kernels.norm_held import HeldTile, emit_held, resident
 from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest_for
-from bolt_build.families.portable.kernels.norm_nest import element_bytes, serves
+from bolt_build.families.portable.kernels.norm_nest import bytes_of, element_bytes, operands_share, serves
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -26,8 +27,13 @@ _BESIDE, _LOADS = range(2, 7), 48
 _RESERVED, _LEAST = 1 << 10, 4
 """Bytes of shared memory that a block costs beside its own; loads of a thread that registers hold at least."""
 _REGISTERS, _PIXELS = 52, 60
-"""Registers of a thread beside those that hold elements, and where a load is of several pixels: as many as leave
-compiled kernels few that wait in memory."""
+"""Registers of a thread beside those that hold elements, and where a load is of several pixels: the fewest for which a
+kernel is legal."""
+ROOM = 68
+"""The same of kernels that are offered: so many leave compiled ones none that wait in memory."""
+_WARM, _CACHED = 512, 196 << 10
+"""Threads of a multiprocessor beyond which more of them are not better; and bytes of shared memory beyond which the L1
+cache, which is of the same memory, has little room for loads to registers that are under way."""
 
 
 def reserved(nest: HeldNest) -> int:
@@ -87,19 +93,20 @@ def _tiles_of(held: HeldTile, nest: HeldNest, element: int, gpu: Gpu) -> Iterato
         fewer = replace(held, resident=count - 1)
         if turns(fewer, nest, gpu) <= 1:
             return  # all are there at once already
-        own = norm_held.room(held.threads, count, element, gpu, reserved(nest))
+        own = norm_held.room(held.threads, count, element, gpu, ROOM)
         tile = BothTile(replace(held, resident=count), held.loads - own)
         if own >= _LEAST and tile.kept > 0 and tile.refuse_room(nest, element, gpu) is None:
             yield tile
 
 
 def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[BothTile]:
-    """Of each width of slabs, size of clusters and number of blocks beside each other the kernel whose threads wait
-    least for each other, and of those that wait as long the one that keeps most in registers."""
+    """Of each width of slabs, size of clusters and number of blocks beside each other the kernel with threads enough
+    that keeps least in shared memory."""
     least = dict[tuple[int, int, int], BothTile]()
 
-    def rank(tile: BothTile) -> tuple[float, int]:
-        return norm_held.waits(tile.held), -tile.own * tile.held.threads
+    def rank(tile: BothTile) -> tuple[int, int, int]:
+        missing = max(0, _WARM - tile.held.threads * tile.held.resident)
+        return missing, tile.shared(nest, element), tile.held.loads
 
     for across in norm_held.widths(nest):
         for cluster in CLUSTERS if gpu.warpgroup_mma else (1,):
@@ -137,17 +144,40 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None if gpu.async_copies else "copies to shared memory run beside a block's work from sm_80 on"
 
 
+_BEGIN, _CLUSTER, _ISSUED, _LOAD = 2.4e-6, 1.1e-6, 1.09, 10
+"""Seconds of a launch and of all that waits once; of a step of a cluster's size, in powers of two; and what
+instructions take, of which a load has so many more than one that registers hold."""
+_MEMORY, _FEW, _ROUND, _SPREAD, _SHARED, _NO_CACHE = 0.18, 0.68, 0.07, 0.59, 0.26, 0.19
+"""What memory takes beside what threads compute. And what is added to it: below 512 threads of a multiprocessor, in
+proportion; over the rounds of clusters, if there are several; where there are fewer slabs than a GPU holds; where all
+of a multiprocessor's shared memory is taken; and where so much is that the L1 cache has little room. Fitted to 170
+kernels for eleven problems that an H200 has timed, which take 9% more or less than that; none is held out."""
 _KEPT, _ALL = 60, 0.9
-"""A warp's instructions for a load in shared memory, beside those of one in registers (a copy and its address, two
-reads and theirs); and what slabs take that are all there at once, of what they take else. Of eight kernels for as many
-problems on an H200, off by 13%, none held out. All else is that of slabs which registers hold in as many blocks."""
+"""Where each position has a scale of its own: a warp's instructions for a load in shared memory, and what slabs take
+that are all there at once, beside what slabs in registers take. Guesses."""
+_OPERANDS = 0.8
+"""What memory takes for tensors that stages behind read: a guess."""
+_PART, _NARROW, _RUN = 0.45, 1.4, 128
+"""What is added for the part of memory's lines that runs have no use for, and for that of runs of fewer bytes."""
 
 
 def _seconds(problem: KernelProblem, tile: BothTile, target: Target) -> float:
-    assert target.gpu is not None, "registers are a GPU's"
-    nest = held_nest_for(problem)
-    part = _ALL if turns(tile.held, nest, target.gpu) <= 1 else 1.0
-    return part * norm_held.taken(problem, tile.held, target, tile.kept * _KEPT)
+    gpu, nest, element, held = target.gpu, held_nest_for(problem), element_bytes(problem), tile.held
+    assert gpu is not None, "registers are a GPU's"
+    rounds = turns(held, nest, gpu)
+    if nest.operands != "fixed":
+        return (_ALL if rounds <= 1 else 1.0) * norm_held.taken(problem, held, target, tile.kept * _KEPT)
+    shared = held.resident * (tile.shared(nest, element) + _RESERVED)
+    unused = 1 / norm_held.lines(held, nest, element) - 1
+    part = _MEMORY + _FEW * max(0.0, 1 - held.threads * held.resident / _WARM)
+    part += _ROUND / rounds if rounds > 1 else _SPREAD * (rounds**-0.5 - 1)
+    part += _SHARED * shared / (gpu.shared_memory + _RESERVED) + (_NO_CACHE if shared > _CACHED else 0.0)
+    part += unused * (_NARROW if held.width * element < _RUN and not norm_held.whole(held, nest) else _PART)
+    beside = sum(problem.inputs[stage.operand].nbytes for stage in problem.epilogue if stage.operand is not None)
+    memory = moved(bytes_of(problem, 2) - beside, target) / operands_share(nest)
+    issued = norm_held.issued(held, nest, gpu, held.loads * (_LOAD + norm_held.behind(problem)))
+    others = moved(beside, target) * _OPERANDS
+    return float(_BEGIN + log2(held.cluster) * _CLUSTER + part * memory + _ISSUED * issued + others)
 
 
 def _emit(problem: KernelProblem, tile: BothTile, at: StepExpressions) -> StepCode:

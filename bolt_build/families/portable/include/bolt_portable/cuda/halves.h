@@ -6,8 +6,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "bolt_portable/element.h"
+#include "bolt_portable/fast_math.h"
 
 namespace bolt::portable {
 
@@ -47,5 +49,21 @@ template <typename Element>
 inline constexpr std::uint32_t lowest_pair = 0xfc00fc00u;
 template <>
 inline constexpr std::uint32_t lowest_pair<bf16> = 0xff80ff80u;
+
+/// The larger of both numbers, twice; NaN where either is.
+template <typename Element>
+__device__ inline std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+  std::uint32_t y;
+  if constexpr (std::is_same_v<Element, f16>)
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  else
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+#else
+  const float2 first = unpaired<Element>(a), second = unpaired<Element>(b);
+  return paired<Element>(larger(first.x, second.x), larger(first.y, second.y));
+#endif
+}
 
 }  // namespace bolt::portable

@@ -12,22 +12,6 @@
 
 namespace bolt::portable {
 
-/// The larger of both numbers, twice; NaN where either is.
-template <typename Element>
-__device__ inline std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
-#if __CUDA_ARCH__ >= 800
-  std::uint32_t y;
-  if constexpr (std::is_same_v<Element, f16>)
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-  else
-    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-  return y;
-#else
-  const float2 first = unpaired<Element>(a), second = unpaired<Element>(b);
-  return paired<Element>(larger(first.x, second.x), larger(first.y, second.y));
-#endif
-}
-
 /// What a window has of its cells so far, of `lanes` channels: sums in fp32.
 template <typename Mode, typename In, int lanes, typename = void>
 struct PoolPart {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/halves.h"
 #include "bolt_portable/cuda/put_lanes.h"
 #include "bolt_portable/cuda/softmax_staged.h"
 
@@ -106,19 +107,28 @@ struct SoftmaxGroups {
     commit();
   }
 
-  __device__ static float power(float x) { return softmax_power<true>(x); }
+  static constexpr float log2_e = 1.44269504f;
+  /// Rounded, whatever it is subtracted from.
+  __device__ static float lowered(float top) { return __fmul_rn(top, log2_e); }
 
-  /// Of each of this thread's lines the greatest element, and the sum of powers below it.
+  /// Of each of this thread's lines the greatest element, and the sum of powers below it: of 2^(x log2 e - h), with h as
+  /// log2 e times the greatest is rounded. So a power is one product with a sum, and all of a line are of the same h.
   __device__ static void gather(const Lanes<In, wide> (&x)[loads], float2* partial) {
     float top[wide], sum[wide] = {};
 #pragma unroll
+    for (int i = 0; i < wide; i += 2) {
+      std::uint32_t both = reinterpret_cast<const std::uint32_t*>(x)[i / 2];
+#pragma unroll
+      for (int k = 1; k < loads; ++k) both = larger_pair<In>(both, reinterpret_cast<const std::uint32_t*>(x + k)[i / 2]);
+      const float2 found = unpaired<In>(both);
+      top[i] = found.x;
+      top[i + 1] = found.y;
+    }
+#pragma unroll
     for (int i = 0; i < wide; ++i) {
-      top[i] = load(&x[0].at[i]);
+      const float below = top[i] == -INFINITY ? 0.0f : lowered(top[i]);
 #pragma unroll
-      for (int k = 1; k < loads; ++k) top[i] = larger(top[i], load(&x[k].at[i]));
-      const float below = top[i] == -INFINITY ? 0.0f : top[i];
-#pragma unroll
-      for (int k = 0; k < loads; ++k) sum[i] += power(load(&x[k].at[i]) - below);
+      for (int k = 0; k < loads; ++k) sum[i] += SpecialFunctions::exp2(std::fma(load(&x[k].at[i]), log2_e, -below));
     }
     if (idle()) return;
 #pragma unroll
@@ -126,7 +136,7 @@ struct SoftmaxGroups {
       *reinterpret_cast<float4*>(partial + threadIdx.x * wide + i) = make_float4(top[i], sum[i], top[i + 1], sum[i + 1]);
   }
 
-  /// The greatest of each line, and what the ending makes of the sum.
+  /// Of each line what powers are below and a factor of them, or the greatest element and what the ending makes of the sum.
   __device__ static void join(const float2* partial, int skew, float2* lines) {
     constexpr int team = Shape::team;
 #pragma unroll 1
@@ -139,14 +149,17 @@ struct SoftmaxGroups {
       for (int part = 0; part < Shape::parts; part += team)
         if (Shape::parts % team == 0 || part + item % team < Shape::parts) top = larger(top, from[part * inner].x);
       top = over_warp<team>(top, [](float a, float b) { return larger(a, b); });
+      const float below = lowered(top);
 #pragma unroll
       for (int part = 0; part < Shape::parts; part += team)
         if (Shape::parts % team == 0 || part + item % team < Shape::parts) {
           const float2 each = from[part * inner];
-          sum += each.y * power(each.x - top);
+          sum += each.y * SpecialFunctions::exp2(lowered(each.x) - below);
         }
       sum = over_warp<team>(sum, [](float a, float b) { return a + b; });
-      lines[line] = make_float2(top, Ending::of_power ? SpecialFunctions::log2(sum) : Ending::of(sum));
+      // Differences are exact where powers are not stored: so the sum is below the greatest element itself.
+      lines[line] = Ending::of_power ? make_float2(below, Ending::of(sum))
+                                     : make_float2(top, Ending::of(sum * SpecialFunctions::exp2(-std::fma(top, log2_e, -below))));
     }
   }
 
@@ -170,9 +183,8 @@ struct SoftmaxGroups {
       Lanes<Out, wide> y;
 #pragma unroll
       for (int i = 0; i < wide; ++i) {
-        const float below = load(&x[k].at[i]) - top[i];
-        // 2^(x log2 e - log2 of the sum): one power more than a factor's product, and no product.
-        store(&y.at[i], Ending::of_power ? SpecialFunctions::exp2(std::fma(below, 1.44269504f, -of[i])) : Ending::end(below, of[i]));
+        const float own = load(&x[k].at[i]);
+        store(&y.at[i], Ending::end(Ending::of_power ? SpecialFunctions::exp2(std::fma(own, log2_e, -top[i])) : own - top[i], of[i]));
       }
       if (Shape::even || !edge(k) || (at >= 0 && at + wide <= Shape::length)) {
         put_lanes(to + element(k), y);
