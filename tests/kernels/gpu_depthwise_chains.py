@@ -18,7 +18,10 @@ from gpu_products import RESIDUAL, SILU, conv
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep
 from bolt_build.families.common.chains import averaged
-from bolt_build.families.grouped.chain import chain_shape, tiles
+from bolt_build.families.common.means import LAST
+from bolt_build.families.grouped.chain import Tile, chain_shape, tiles
+from bolt_build.families.grouped.means import CLUSTER, SECOND, joined
+from bolt_build.families.grouped.strips_tile import StripsTile
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.chain import Chain
@@ -134,7 +137,17 @@ def _forms(layer: Layer, every: int) -> list[Trial]:
     chain = chain_shape(step.problem)
     assert TARGET.gpu is not None
     legal = [tile for tile in tiles(chain) if tile.refuse(chain, TARGET.gpu) is None]
-    return [Trial(layer, step, Candidate("grouped", tile.parameters)) for tile in legal[::every]]
+    return [Trial(layer, step, Candidate("grouped", tile.parameters)) for tile in _of_slabs(legal)[::every]]
+
+
+def _of_slabs(found: list[Tile]) -> list[Tile]:
+    """Those that keep slabs of the halo in shared memory."""
+    return [tile for tile in found if not isinstance(tile, StripsTile)]
+
+
+def _candidates(step: ProposedStep) -> list[Candidate]:
+    """The same of what is offered."""
+    return [each for each in FAMILY.candidates(step.problem, TARGET)[0] if "strips" not in str(each)]
 
 
 def inverted(
@@ -205,12 +218,45 @@ def averaged_trials() -> list[Trial]:
     found = []
     for layer in AVERAGED:
         whole, step = averaged_step(layer)
-        legal = FAMILY.candidates(step.problem, TARGET)[0]
+        legal = _candidates(step)
         found += [*in_ways(whole, step), Trial(whole, step, legal[len(legal) // 2])]
     whole, step = averaged_step(EXPANDED_FORM)
-    legal = FAMILY.candidates(step.problem, TARGET)[0]
+    legal = _candidates(step)
     found += [Trial(whole, step, candidate) for candidate in legal[::6]]
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in found[:2]]
+
+
+STRIPS = [
+    expanded("strips-3x3", (3, 24, 14, 14), 40),
+    expanded("strips-3x3s2", (2, 16, 30, 30), 72, stride=2, epilogue=SILU),
+    expanded("strips-5x5", (3, 40, 13, 13), 56, 5, epilogue=SILU),
+    expanded("strips-5x5s2-odd", (2, 19, 21, 37), 50, 5, 2),
+    expanded("strips-wide", (1, 8, 11, 83), 37, epilogue=(RELU,)),
+    expanded("strips-no-bias", (2, 32, 9, 11), 64, epilogue=(), bias=False),
+    expanded("strips-2x2", (2, 32, 10, 12), 32, 2, epilogue=(RELU,)),
+    inverted("strips-inverted-3x3", (3, 24, 14, 14), 72, 24, behind=ADDED),
+    inverted("strips-inverted-3x3s2", (2, 16, 30, 30), 96, 40, stride=2),
+    inverted("strips-inverted-5x5-odd", (2, 19, 9, 11), 50, 23, 5, behind=RESIDUAL, epilogue=SILU),
+]
+
+
+def strips_trials() -> list[Trial]:
+    """Strips of all widths, with the means of what they leave or without; rows apart."""
+    found = []
+    for layer in STRIPS:
+        step = step_of(layer)
+        chain = chain_shape(step.problem)
+        legal = [Candidate("grouped", tile.parameters) for tile in tiles(chain) if isinstance(tile, StripsTile)]
+        # Of the ways in which means are made, a second kernel has no name.
+        ways = (None,) if layer.label.startswith("strips-inverted") else (None, SECOND, LAST, CLUSTER)
+        for way in ways:
+            whole, of = (layer, step) if way is None else averaged_step(layer)
+            if asked([whole]):
+                some = [joined(each, way or SECOND) for each in legal]
+                some = [each for each in some if FAMILY.refuse(of.problem, each, TARGET) is None]
+                picked = dict.fromkeys((*some[:1], *some[len(some) // 2 :][:1], *some[-1:]))
+                found += [Trial(whole, of, each, launches=2 if way else 1) for each in picked]
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
 
 
 EXPANDED_FORM = expanded("expanded-form", (3, 36, 21, 19), 100)
@@ -222,7 +268,7 @@ def inverted_trials() -> list[Trial]:
     found = []
     for layer in asked((*INVERTED, *EXPANDED)):
         step = step_of(layer)
-        legal = FAMILY.candidates(step.problem, TARGET)[0]
+        legal = _candidates(step)
         shares = [None, *(pair[0] for pair in step.may_share)]
         for candidate in dict.fromkeys((legal[0], legal[len(legal) // 2])):
             found += [Trial(layer, step, candidate, shared) for shared in shares]

@@ -326,11 +326,16 @@ FURTHER = (
     "gate-7-cutlass-256x64x64xcooperativexgatex8-f16/channels_last-f16/channels_last",
     "pairs-gate-cutlass-256x32x64xpairsxgatex8-f16",
     "inverted-3x3s2+24-grouped-invertedx",
+    "strips-3x3s2+dw-grouped-stripsx4x",
+    "strips-5x5s2-odd+dw-grouped-stripsx2x",
+    "strips-wide+dw+mean-grouped-stripsx7x",
+    "strips-inverted-5x5-odd+23-grouped-strips_invertedx",
     "expanded-3x3s2+dw-grouped-expandedx",
     "wavenet-cutlass-64x64x64xpingpongx8-f16/channels_last-f16/channels_last",
     "sum-gpt-portable-directx32xearly-f16/row-f16/row-f16/row",
 )
 FURTHER_IN_BF16 = (
+    "strips-3x3+dw-grouped-stripsx",
     "image-7-cutlass-192x96x64xcooperative-f16/channels_last-f16",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16",

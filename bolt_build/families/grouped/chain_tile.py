@@ -59,13 +59,14 @@ class ChainShape:
     """A depthwise convolution, whose bytes are those of the whole chain, and the `results` of the product behind it.
 
     Where there is a product in front of it, `given` are the channels that it reads and `before` counts operations a
-    result behind its sum; 0 where there is none.
+    result behind its sum; 0 where there is none. `silent`: what follows that sum makes zero of zero.
     """
 
     conv: Shape
     results: int
     given: int = 0
     before: int = 0
+    silent: bool = True
 
     @property
     def octets(self) -> int:
@@ -102,13 +103,14 @@ def seconds_of(
 ) -> float:
     """Predicted time of blocks that have so many slabs of channels one behind the other, and in each so many
     instructions of a warp. A product in front makes them, for which all warps wait so many times."""
-    alone = waits * _SLAB + slabs * instructions * _CLOCKS / _clocks_a_second(target) + load.read / _LOADS
+    alone = waits * _SLAB + slabs * instructions * _CLOCKS / clocks_a_second(target) + load.read / _LOADS
     gpu = gpu_of(target)
     together = min(beside(load, gpu), ceil(blocks / gpu.sms))
     return _in_turn(chain, load, blocks, alone, _EFFICIENCY * together**_BESIDE, target)
 
 
-def _clocks_a_second(target: Target) -> float:
+def clocks_a_second(target: Target) -> float:
+    """Of a multiprocessor."""
     return target.rate("fp32") / (128 * 2 * gpu_of(target).sms)
 
 
@@ -263,7 +265,7 @@ class ChainTile:
         slabs = self.slabs(chain)
         instructions = slabs * self.of_slab(chain) + 2 * self._stored(chain) / 32 / self.warps
         alone = _COPIED_BEGIN + slabs * _COPIED_SLAB + load.read / _COPIED_LOADS
-        alone += instructions * _COPIED_CLOCKS / _clocks_a_second(target)
+        alone += instructions * _COPIED_CLOCKS / clocks_a_second(target)
         return _in_turn(chain, load, self.blocks(chain), alone, _COPIED_EFFICIENCY, target)
 
     def of_slab(self, chain: ChainShape) -> float:

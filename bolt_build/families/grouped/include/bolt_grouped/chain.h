@@ -26,11 +26,34 @@ template <typename Window, int depth, int rows, int octets, int pairs, int acros
           int access, typename Element = portable::f16>
 struct ExpandedTile {};
 
+/// The same of two tiles at once, whose halo lies in registers alone: a lane has a strip of `width` columns of the input, eight
+/// of which lie beside each other, and goes down the image. Of the input a block keeps all `depth` channels (a multiple of 8) of
+/// both tiles; a warp has 8 * `octets` channels of the halo, `across` warps others; a
+/// multiprocessor has room for `beside` blocks. `left` columns are in front of the image. `exact`: one tile is
+/// as wide as the image, and strips end where the image and the output do. Rows
+/// of the output of a tile are `run` of the convolution's arguments.
+template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access,
+          typename Element = portable::f16>
+struct StripsTile {};
+
+/// The same with the product behind, of `n` times 8 results: warps leave rows of the convolution in shared memory, and multiply them
+/// together.
+template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load,
+          int access, typename Element = portable::f16>
+struct StripsInvertedTile {};
+
 /// The type of an expanding tile WithSums: of each image it leaves those of its tiles, and of each of these one for 8 by
 /// 2 * `pairs` positions.
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
           int access, typename Element>
 struct ElementOf<WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, halos, load, access, Element>>> {
+  using Type = Element;
+};
+
+/// The type of strips WithSums: of each image they leave those of its tiles.
+template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access,
+          typename Element>
+struct ElementOf<WithSums<StripsTile<Window, depth, left, width, exact, octets, across, beside, load, access, Element>>> {
   using Type = Element;
 };
 
@@ -74,6 +97,20 @@ template <typename Window, int depth, int rows, int octets, int pairs, int acros
           int access, typename Element, typename Before, typename Between>
 void launch_chain(WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, halos, load, access, Element>>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
+/// `conv.run` are the rows of results of a tile.
+template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(StripsTile<Window, depth, left, width, exact, octets, across, beside, load, access, Element>,
+                  const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
+template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(WithSums<StripsTile<Window, depth, left, width, exact, octets, across, beside, load, access, Element>>,
+                  const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
+template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load,
+          int access, typename Element, typename Before, typename Between, typename After>
+void launch_chain(StripsInvertedTile<Window, depth, left, width, exact, octets, across, beside, n, load, access, Element>,
+                  const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
+                  void* stream);
 template <typename Tile, bool cluster, typename Before, typename Between>
 void launch_chain(WithMeans<Tile, cluster>, const InvertedArguments& arguments, const Before& before,
                   const Between& between, void* stream);
