@@ -113,6 +113,7 @@ LABELS = (
     "at-turns-groups-attention-windowsx",
     "at-few-attention-spreadx",
     "at-cap-window-mask-attention-persistentx",
+    "at-turns-causal-attention-residentx",
     "rows-sum-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows24-between8",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",
     "channel-attention-alike-portable-tensor_coresx2-f16/row-f16/row",

@@ -282,7 +282,7 @@ void launch(ResidentTile<depth, columns, groups, keys, stages, blocks, access, E
   if (count == 0) return;
   if (count > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
   const int kv_heads = a.heads / a.group;
-  const int resident = static_cast<int>(std::min<Index>((count + groups - 1) / groups, Index{blocks} * multiprocessors()));
+  const int resident = static_cast<int>(std::min<Index>(count, Index{blocks} * multiprocessors()));
   const ResidentArguments p{
       divided(a, tiles), boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, Kernel::rows),
       boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
