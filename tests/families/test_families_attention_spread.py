@@ -67,3 +67,24 @@ def test_a_cluster_is_part_of_the_kernels_type() -> None:
     assert code.call.startswith(f"bolt::attention::run(r, {tile}{{}}, bolt::attention::Unmasked{{}}, ")
     (unit,) = FAMILY.units([(problem, candidate_of(FEW))], H200)
     assert unit.text.startswith('#include "bolt_attention/spread_kernel.h"\n')
+
+
+def test_heads_that_share_keys_are_rows_of_one_where_each_has_one_query() -> None:
+    """A block of each head would read the same keys once more. Masks of heads become those of queries; queries of
+    windows, and causal ones, have a place of their own."""
+    token = attention("token", (8, 16, 1, 513), 64, kv_heads=4, mask=Input((8, 16, 1, 513)))
+    shape = shape_of(problem_of(token))
+    assert (shape.heads, shape.group, shape.queries, shape.by_query) == (4, 1, 4, True)
+    candidate = FAMILY.candidates(problem_of(token), H200)[0][0]
+    call = FAMILY.emit(problem_of(token), candidate, H200, replace(AT, inputs=("q", "k", "v", "m"))).call
+    assert ".heads = 4, .group = 1, .queries = 4, " in call
+    assert ".q_rows = {0, 1024, 64, 256}, .k_rows = {0, 131328, 256}, " in call
+    assert ".y_rows = {0, 1024, 64, 256}, .mask_steps = {8208, 2052, 513, 1}, " in call
+    for other in (
+        attention("two", (8, 16, 2, 513), 64, kv_heads=4),
+        attention("causal", (8, 16, 1, 513), 64, kv_heads=4, causal=True),
+        attention("window", (8, 16, 1, 513), 64, kv_heads=4, window=9),
+        attention("capped", (8, 16, 1, 513), 64, kv_heads=4, cap=3.0, mask=Input((8, 16, 1, 513))),
+        TOKEN,
+    ):
+        assert shape_of(problem_of(other)).queries == other.inputs[0].shape[1], other.label

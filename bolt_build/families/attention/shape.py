@@ -151,14 +151,44 @@ def shape_of(problem: KernelProblem) -> Shape:
     found = op.extents([operand.type for operand in problem.inputs])
     rows = [operand.row for operand in problem.inputs[: op.sources]] * (3 // op.sources)
     widths = (wide(found.depth, rows[0], rows[1]), wide(found.columns, rows[2]), wide(found.columns))
-    masks, steps = problem.inputs[op.sources :], mask_steps(problem)
+    masks, steps = problem.inputs[op.sources :], _mask_steps(problem)
     by_query = all(steps[2:])
+    heads, group, queries = _heads(problem)
     return Shape(
-        found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
+        found.batch, heads, group, queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
         problem.outputs[0].format.dtype, op.counted > 0, mask_images(problem),
         by_query, by_query and _prepared(problem), bool(masks) and steps[2] == 0, op.window, op.cap > 0.0,
     )  # fmt: skip
+
+
+def heads_are_rows(problem: KernelProblem) -> bool:
+    """Whether heads that share keys and values are taken as queries of one head, as where a decoder writes one token:
+    a block has them all as its rows, and reads their keys once. For several queries they would be rows of two kinds."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    found = op.extents([operand.type for operand in problem.inputs])
+    alike = op.heads > op.kv_heads and found.queries == 1 and not op.causal and not op.window
+    return alike and not (op.cap and mask_steps(problem)[1])
+
+
+def _heads(problem: KernelProblem) -> tuple[int, int, int]:
+    """Heads, those that share keys and values, and queries, as kernels compute them."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    group = op.heads // op.kv_heads
+    if heads_are_rows(problem):
+        return op.kv_heads, 1, group
+    return op.heads, group, op.extents([operand.type for operand in problem.inputs]).queries
+
+
+def _mask_steps(problem: KernelProblem) -> tuple[int, ...]:
+    """`mask_steps` along image, head, query and key as kernels compute them."""
+    steps, op = mask_steps(problem), problem.op
+    assert isinstance(op, Attention)
+    if heads_are_rows(problem):
+        return (steps[0], steps[1] * (op.heads // op.kv_heads), steps[1], steps[3])
+    return steps
 
 
 def _prepared(problem: KernelProblem) -> bool:
@@ -178,18 +208,24 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
     shape = op.extents([operand.type for operand in problem.inputs])
     output = problem.outputs[0]
     extents = (shape.queries, shape.keys, shape.keys)
+    heads, group, queries = _heads(problem)
     if op.packed:
         row = at.input_pitch(0) or problem.inputs[0].row
         own, of_keys = op.heads * shape.depth, op.kv_heads * shape.depth
         sources = [_rows(first, shape.queries, row) for first in (0, own, own + of_keys)]
     else:
         sources = [_rows(0, n, at.input_pitch(i) or problem.inputs[i].row) for i, n in enumerate(extents)]
+    stored = _rows(0, shape.queries, at.pitch(0) or output.row)
+    if heads_are_rows(problem):
+        row = at.input_pitch(0) or problem.inputs[0].row
+        sources[0] = braces((0, row, shape.depth, queries * shape.depth))
+        stored = braces((0, at.pitch(0) or output.row, shape.columns, queries * shape.columns))
     return struct(
         f"{SPACE}::Arguments",
         batch=shape.batch,
-        heads=op.heads,
-        group=op.heads // op.kv_heads,
-        queries=shape.queries,
+        heads=heads,
+        group=group,
+        queries=queries,
         keys=shape.keys,
         scale=literal((op.cap or op.scale) * log2(e)),
         causal=boolean(op.causal),
@@ -198,8 +234,8 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         q_rows=sources[0],
         k_rows=sources[1],
         v_rows=sources[2],
-        y_rows=_rows(0, shape.queries, at.pitch(0) or output.row),
-        mask_steps=braces(mask_steps(problem)),
+        y_rows=stored,
+        mask_steps=braces(_mask_steps(problem)),
         mask_images=mask_images(problem),
         mask_scale=literal(1 / (op.cap or op.scale)),
         **({"window": op.window} if op.window else {}),

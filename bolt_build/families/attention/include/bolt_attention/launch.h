@@ -86,9 +86,12 @@ struct Divisor {
 };
 
 /// Where rows of a tensor lie: elements from its beginning to the first head of the first row, from an image to the next
-/// and from a row to the next. Heads lie beside each other in a row.
+/// and from a row to the next. Heads lie beside each other in a row, or `head` elements apart where that is not 0.
 struct Rows {
-  Index first, image, row;
+  Index first, image, row, head = 0;
+
+  /// From a head of so many elements to the next.
+  BOLT_HD Index apart(int length) const { return head == 0 ? Index{length} : head; }
 };
 
 /// y = softmax(scale q k^T + mask) v for each head. Head h reads head h / `group` of keys and values.

@@ -365,7 +365,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
                                                    first_row + 16 * (warp % 4), work.head, work.image);
       } else {
         times(result, share);
-        Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * columns;
+        Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + work.image * a.y_rows.image + work.head * a.y_rows.apart(columns);
         store_quads<Element, columns>(a, result, y, first_row + 16 * (warp % 4));
       }
       leave_rest();

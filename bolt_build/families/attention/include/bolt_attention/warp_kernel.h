@@ -98,7 +98,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     const bool idle = first_row + own_row >= a.queries;
     portable::await_earlier();
 
-    const Half* const q = static_cast<const Half*>(a.q) + a.q_rows.first + image * a.q_rows.image + head * depth;
+    const Half* const q = static_cast<const Half*>(a.q) + a.q_rows.first + image * a.q_rows.image + head * a.q_rows.apart(depth);
     const int of_keys = a.by_group.quotient(head);
     const Half* const k = static_cast<const Half*>(a.k) + a.k_rows.first + image * a.k_rows.image + of_keys * depth;
     const Half* const v = static_cast<const Half*>(a.v) + a.v_rows.first + image * a.v_rows.image + of_keys * columns;
@@ -175,7 +175,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       if (!idle) multiply_values(result, score, v_shared + (from - begin) / keys % 2 * v_halves + beside * own_keys * pitch_v);
     }
     settle<0>();
-    Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
+    Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * a.y_rows.apart(columns);
     if constexpr (parts > 1)
       combine<Mask>(a, result, two_rows, reinterpret_cast<float*>(memory), values_of<Element>(a, image, head, columns), y,
                     first_row, own_row, beside);

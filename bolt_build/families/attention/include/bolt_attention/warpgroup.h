@@ -99,7 +99,7 @@ inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int the
   const auto bytes = [](Index elements) { return static_cast<cuuint64_t>(elements) * sizeof(Half); };
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(length), static_cast<cuuint64_t>(there),
                                 static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(images)};
-  const cuuint64_t strides[] = {bytes(rows.row), bytes(length), bytes(rows.image)};
+  const cuuint64_t strides[] = {bytes(rows.row), bytes(rows.apart(length)), bytes(rows.image)};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(width), static_cast<cuuint32_t>(count), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1};
   const auto swizzle = width == 64   ? CU_TENSOR_MAP_SWIZZLE_128B

@@ -156,7 +156,7 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
       tie<Mask, Element, columns>(a, image, head, query, two_rows, result, share);
       times(result, share);
-      Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
+      Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * a.y_rows.apart(columns);
       store_rows<Element, columns, access, pitch_y>(a, result, y_memory + warp * 16 * pitch_y, y, 16 * warp);
       parity ^= stage;
       stage ^= 1;
