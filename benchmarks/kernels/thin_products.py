@@ -33,7 +33,7 @@ from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.conv import Conv
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Layer, graph_with
@@ -69,21 +69,19 @@ class Shape:
 
 
 SHAPES = (
-    Shape(32, 112, 16, 96, "SiLU"), Shape(32, 112, 16, 96), Shape(32, 112, 32, 16, ""), Shape(32, 112, 32, 64),
-    Shape(32, 56, 24, 144, "SiLU"), Shape(32, 56, 24, 72), Shape(32, 56, 16, 16), Shape(32, 56, 96, 24, ""),
-    Shape(32, 56, 144, 24, "residual"), Shape(32, 56, 64, 64), Shape(32, 56, 64, 256, "residual"),
-    Shape(32, 56, 48, 104), Shape(32, 56, 104, 208), Shape(32, 28, 40, 240, "SiLU"), Shape(32, 28, 240, 40, ""),
-    Shape(32, 28, 192, 32, "residual"), Shape(32, 28, 72, 24, ""), Shape(32, 28, 24, 88), Shape(8, 56, 24, 144, "SiLU"),
-    Shape(8, 112, 32, 16, ""), Shape(1, 112, 16, 96), Shape(64, 28, 40, 120, "SiLU"),
+    Shape(32, 112, 16, 96, "SiLU"), Shape(32, 112, 32, 16, ""), Shape(32, 112, 32, 64), Shape(32, 56, 24, 144, "SiLU"),
+    Shape(32, 56, 16, 16), Shape(32, 56, 96, 24, ""), Shape(32, 56, 144, 24, "residual"), Shape(32, 56, 64, 64),
+    Shape(32, 56, 64, 256, "residual"), Shape(32, 56, 104, 208), Shape(32, 28, 40, 240, "SiLU"),
+    Shape(32, 28, 240, 40, ""), Shape(32, 28, 192, 32, "residual"), Shape(32, 28, 24, 88),
+    Shape(8, 56, 24, 144, "SiLU"), Shape(1, 112, 16, 96),
 )  # fmt: skip
 PROLOGUES = tuple(
     prologue_kernels.Shape(extent, channels, filters, behind, pitch, batch)
     for batch, extent, channels, filters, behind, pitch in (
         (1, 28, 256, 128, "relu", 512), (1, 14, 512, 128, "relu", 1024), (1, 14, 992, 128, "relu", 1024),
-        (1, 7, 512, 128, "relu", 1024), (1, 7, 992, 128, "relu", 1024), (8, 14, 512, 128, "relu", 1024),
-        (8, 7, 992, 128, "relu", 1024), (32, 7, 512, 128, "relu", 1024), (32, 7, 992, 128, "relu", 1024),
+        (1, 7, 992, 128, "relu", 1024), (8, 7, 992, 128, "relu", 1024), (32, 7, 992, 128, "relu", 1024),
         (32, 14, 512, 128, "relu", 1024), (1, 14, 672, 112, "add", 0), (1, 7, 1152, 192, "add", 0),
-        (8, 7, 1152, 192, "add", 0), (32, 7, 1152, 192, "add", 0),
+        (32, 7, 1152, 192, "add", 0),
     )
 )  # fmt: skip
 

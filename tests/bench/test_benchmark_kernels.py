@@ -292,7 +292,7 @@ def test_thin_products_stand_beside_tiles_and_sliced_ones_beside_whole_ones(
     from benchmarks.rendered.thin_products import thin_products
 
     monkeypatch.setattr(script.kernel_trials, "ALIKE", 1.0)
-    monkeypatch.setattr(script, "SHAPES", script.SHAPES[3:5])
+    monkeypatch.setattr(script, "SHAPES", script.SHAPES[2:4])
     monkeypatch.setattr(script, "PROLOGUES", script.PROLOGUES[1:2])
     monkeypatch.setattr(script, "cudnn", lambda shape: 12.0)
     monkeypatch.setattr(script, "warm", lambda library, index: 9.0)
