@@ -72,7 +72,8 @@ def roundings_of(tap: Tap) -> Roundings:
     # What matrix instructions of half precision add in fp32 is cut off, not rounded, and aligned before.
     addition = own if coarse == own else 16.0 * own
     stored = coarse if tap.roundings > 1 else own
-    least = 0.0 if coarse == own else (SMALLEST[tap.computed] / UNIT) ** 2 / 3.0
+    # bf16's are as small as fp32's: their squares are none.
+    least = (SMALLEST[tap.computed] / UNIT) ** 2 / 3.0 if tap.computed is DType.F16 else 0.0
     return Roundings(coarse + own, stored + own, addition + own, tap.roundings <= 1, least)
 
 
