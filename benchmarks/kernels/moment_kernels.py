@@ -25,7 +25,7 @@ from benchmarks.kernels import kernel_trials
 from benchmarks.kernels.kernel_trials import best
 from benchmarks.kernels.product_mean_kernels import FAMILIES, alone, predicted
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = map(str, TESTS)
 
 import gpu_harness
 from families_harness import Input, Layer
