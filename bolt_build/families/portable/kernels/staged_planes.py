@@ -165,23 +165,23 @@ def refuse_tile(tile: StagedPlanesTile, of: Planes, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(of), gpu)
 
 
-_ENDS, _TAIL = 5e-6, 0.2
+_ENDS, _TAIL = 4.8e-6, 0.17
 """Seconds until the first rows of as many blocks as a GPU holds have come, and while their last results are stored, and
 the part of a round of blocks that the last ones take alone. These and the following are counted in the kernel's code,
-or fitted to 151 kernels of ten problems that tuning measured on an H200, which take 12% more or less than that. Of
-these and of parts after each other, what is predicted to be fastest takes 3% longer than the fastest in the mean."""
-_BEGIN, _COLUMN, _PLACE = 85, 30, 10
+or fitted to 180 kernels of 25 problems on an H200, with those of parts after each other: they take 12% more or less
+than that, and what is predicted to be fastest takes 3% longer than the fastest in the mean."""
+_BEGIN, _COLUMN, _PLACE = 103, 35, 5
 """Instructions of a thread for its place and its block's tables, for each of its pixels, and for each of their
 neighbours."""
-_ROW, _NEIGHBOUR, _RESULT, _STORE, _COPY = 9, 3, 15, 2.5, 8.5
+_ROW, _NEIGHBOUR, _RESULT, _STORE, _COPY = 10.7, 2.3, 11, 3.2, 4.9
 """The same of a row of the input, for each neighbour in it, of a result, for each of its pixels beside its weights, and
 of a whole access of the block."""
-_SHARED = 4
+_SHARED = 2.9
 """Instructions of which an access to shared memory takes the place."""
-_ISSUED, _THREADS, _BESIDE = 1.0, 1340, 0.2
+_ISSUED, _THREADS, _BESIDE = 1.03, 1650, 0.126
 """What an instruction takes of the rate of multiply-adds, threads of a multiprocessor below which they wait for each
 other, and the part of what takes less time that is not hidden."""
-_WAITS, _DOWN = 0.4e-6, 0.015e-6
+_WAITS, _DOWN = 0.52e-6, 0.022e-6
 """Seconds of a block in which it moves nothing: until its rows have come, and for each row that threads go down."""
 
 

@@ -13,6 +13,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.rows import WARP
 from bolt_build.families.portable.kernels.staged_planes import Planes, StagedPlanesTile, refuse_planes
 from bolt_build.families.portable.kernels.staged_planes import refuse_tile as refuse_staged
 from bolt_build.families.reason import Reason
@@ -124,22 +125,21 @@ def refuse_tile(tile: StreamedPlanesTile, of: Planes, gpu: Gpu) -> str | None:
 
 _REACHED = 0.92
 """The part of a GPU's bandwidth at which bytes move. This and the following are counted in the kernel's code, or fitted
-to 79 kernels of six problems that tuning measured on an H200: they take 11% more or less than that, and the one that is
-predicted to be fastest 3% longer than the fastest."""
-_BEGIN, _COLUMN, _PLACE, _TABLE = 40, 30, 10, 2.2
+to 130 kernels of 25 problems on an H200 (`staged_planes`)."""
+_BEGIN, _COLUMN, _PLACE, _TABLE = 26, 25.5, 7.2, 2.3
 """Instructions of a thread for its place, for each of its pixels, for each of their neighbours, and of the first warp
 for each row of a plane's results: once a block."""
-_PART, _COPY = 100, 12
+_PART, _COPY = 112, 11.4
 """The same for each part, and for a whole access of the block."""
-_ROW, _NEIGHBOUR, _RESULT, _STORE = 10, 3, 6, 1.2
+_ROW, _NEIGHBOUR, _RESULT, _STORE = 17.8, 1.7, 12.4, 1.28
 """The same of a row of the input, for each neighbour in it, of a result, and for each of its pixels beside its
 weights."""
-_SHARED = 4
+_SHARED = 5.95
 """Instructions of which an access to shared memory takes the place."""
-_ISSUED, _THREADS, _BESIDE = 0.98, 720, 0.32
+_ISSUED, _THREADS, _BESIDE = 0.95, 700, 0.364
 """What an instruction takes of the rate of multiply-adds, threads of a multiprocessor below which they wait for each
 other, and the part of what takes less time that is not hidden."""
-_LAST, _WAITS = 0.18, 6.8e-6
+_LAST, _WAITS = 0.195, 3.9e-6
 """The part of a wave that a last one takes which is not full; and seconds until the first rows have come, and while the
 last results are stored."""
 
@@ -160,7 +160,9 @@ def _issued(tile: StreamedPlanesTile, of: Planes) -> float:
     store = _STORE / tile.near if direct else _STORE + 0.5
     own = _PART + copies * _COPY + given * (_ROW + _NEIGHBOUR * of.width * pixels)
     own += down * (_RESULT + (store + of.joined) * pixels)
-    shared = given * of.width * pixels * _conflicts(tile, of) + down * (2 + pixels / tile.near) + copies
+    # A warp's store has as many lines as there are planes of its pixels.
+    lines = 1 + WARP * tile.near / of.row_made if direct and tile.planes > 1 else 1
+    shared = given * of.width * pixels * _conflicts(tile, of) + down * (2 + lines * pixels / tile.near) + copies
     return tile.block(of) * (begin + tile.turns * max(own, _SHARED * shared))
 
 
