@@ -151,11 +151,11 @@ struct CountedPlaces {
 /// Places of the first `count` of each line, as `sorted_places`. The run's scratch has room for each line's numbers and places, twice.
 template <bool greatest, int threads, typename T>
 void counted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
-  launch_blocks<threads>(r, p.outer * p.inner,
-                         CountedPlaces<greatest, threads, T>{static_cast<const T*>(input), FirstElements<T>(p, count, input, places, values),
-                                                             static_cast<NumberedPlace<decltype(long_rank_of<greatest>(T{}))>*>(r.scratch()), Divisor(p.inner),
-                                                             counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
-                         "places");
+  using Counted = CountedPlaces<greatest, threads, T>;
+  const Counted counts{static_cast<const T*>(input), FirstElements<T>(p, count, input, places, values),
+                       static_cast<typename Counted::Kept*>(r.scratch()), Divisor(p.inner), counted(p.extent, "places"),
+                       static_cast<std::uint32_t>(count)};
+  launch_blocks<threads>(r, p.outer * p.inner, counts, "places");
 }
 
 }  // namespace bolt::portable

@@ -128,10 +128,9 @@ void few_places(const Run& r, const Lines& p, Index count, const void* input, vo
   }
   using Few = FewPlaces<greatest, threads, kept, loads, lanes, Key, T>;
   const std::uint32_t lines = counted(p.outer * p.inner, "places");
-  launch_blocks<Few::block>(r, (static_cast<Index>(lines) + Few::together - 1) / Few::together,
-                            Few{from, FirstElements<T>(p, count, input, places, values), Divisor(p.inner), lines, counted(p.extent, "places"),
-                                static_cast<std::uint32_t>(count)},
-                            "places");
+  const Few few{from, FirstElements<T>(p, count, input, places, values), Divisor(p.inner), lines, counted(p.extent, "places"),
+                static_cast<std::uint32_t>(count)};
+  launch_blocks<Few::block>(r, (static_cast<Index>(lines) + Few::together - 1) / Few::together, few, "places");
 }
 
 }  // namespace bolt::portable

@@ -263,13 +263,13 @@ struct FallingPairs : PairedRanks<greatest, holds, 32, T> {
       if (at >= this->skew && at + Base::wide <= this->skew + extent) continue;
 #pragma unroll
       for (int i = 0; i < Base::wide; ++i)
-        if (at + i - this->skew >= extent) own[i / 2] = i % 2 == 0 ? (own[i / 2] & 0xffff0000u) | worst : (own[i / 2] & 0xffff) | worst << 16;
+        if (at + i - this->skew >= extent) own[i / 2] = __byte_perm(own[i / 2], worst, i % 2 == 0 ? 0x3254 : 0x5410);
     }
   }
   /// Makes numbers of them.
   __device__ void finished(std::uint32_t extent, std::uint32_t lane) { this->finish(extent, lane); }
   /// The number of one.
-  __device__ std::uint32_t sample(int i) const { return turned_pair(i % 2 == 0 ? this->pairs[i / 2] & 0xffff : this->pairs[i / 2] >> 16) & 0xffff; }
+  __device__ std::uint32_t sample(int i) const { return turned_pair(this->number(i)) & 0xffff; }
 
   /// How many of each turn have a number of at most `most`, which is less than that of minus infinity; two counts in each of `many`.
   __device__ void count_turns(std::uint32_t most, std::uint32_t (&many)[Base::turns]) const {

@@ -123,7 +123,8 @@ struct SelectedPlaces {
       int at = 0;
       std::uint32_t tried;
       if (in_sample) {
-        const float part = __fdividef(static_cast<float>(static_cast<int>(wanted - below)), static_cast<float>(static_cast<int>(above - below)));
+        const int missing = static_cast<int>(wanted - below), between = static_cast<int>(above - below);
+        const float part = __fdividef(static_cast<float>(missing), static_cast<float>(between));
         at = min(max(low + static_cast<int>(part * static_cast<float>(high - low) + 0.5f), low + 1), high - 1);
         tried = min(max(__shfl_sync(0xffffffffu, sample.keys[0], at), first), end);
       } else {
@@ -346,7 +347,8 @@ void selected_places(const Run& r, const Lines& p, Index count, const void* inpu
   counted(p.extent * p.inner, "places");
   launch_blocks<Selected::block, Selected::resident>(
       r, (static_cast<Index>(lines) + Selected::together - 1) / Selected::together,
-      Selected{from, FirstElements<T>(p, count, input, places, values), lines, counted(p.extent, "places"), static_cast<std::uint32_t>(count)},
+      Selected{from, FirstElements<T>(p, count, input, places, values), lines, counted(p.extent, "places"),
+               static_cast<std::uint32_t>(count)},
       "places");
 }
 

@@ -135,7 +135,8 @@ struct SiftedParts {
     std::uint64_t* const found = to + static_cast<Index>(item) * room;
     for (std::uint32_t i = thread; i < room; i += threads) {
       const Key key = keys[i < there ? i : 0];
-      const std::uint64_t whole = static_cast<std::uint64_t>(key >> rank_bits<Key>) << 32 | (begin + static_cast<std::uint32_t>(key & Sifted::Bins::places));
+      const std::uint32_t place = begin + static_cast<std::uint32_t>(key & Sifted::Bins::places);
+      const std::uint64_t whole = static_cast<std::uint64_t>(key >> rank_bits<Key>) << 32 | place;
       found[i] = i < there ? whole : ~std::uint64_t{0};
     }
   }
@@ -190,7 +191,8 @@ void parted_places(const Run& r, const Lines& p, Index of_part, Index count, con
         "places");
   });
   using Kept = KeptRanks<merged_holds, merged_threads>;
-  using Merged = BinnedPlaces<greatest, merged_holds, merged_threads, merged_each, merged_room, merged_bins, merged_group, std::uint64_t, Kept, T>;
+  using Merged = BinnedPlaces<greatest, merged_holds, merged_threads, merged_each, merged_room, merged_bins, merged_group, std::uint64_t,
+                              Kept, T>;
   launch_blocks<Merged::block, Merged::resident>(
       r, (static_cast<Index>(lines) + Merged::together - 1) / Merged::together,
       Merged{static_cast<const std::uint64_t*>(r.scratch()), FirstElements<T>(p, count, input, places, values), lines,

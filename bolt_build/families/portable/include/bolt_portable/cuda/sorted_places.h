@@ -359,8 +359,8 @@ struct SortedPlaces {
   }
 };
 
-/// Places of the first `count` of each line, as `places` of lines.h, and what stands there; either null where nobody reads it. Raises std::runtime_error where there are too many lines,
-/// or the launch fails.
+/// Places of the first `count` of each line, as `places` of lines.h, and what stands there; either null where nobody reads it.
+/// Raises std::runtime_error where there are too many lines, or the launch fails.
 template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T>
 void sorted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   using Sorted = SortedPlaces<greatest, last, holds, threads, each, Key, T>;

@@ -11,7 +11,8 @@ template <int each, int number_bits, typename Key>
 struct WarpSort {
   static constexpr int room = 32 * each;
   /// Neighbours of a lane in the last rounds, an even number; keys of a warp then; bins, and keys of one at most.
-  static constexpr int own_keys = each + 1, window = 32 * own_keys, sorting_bins = each <= 12 ? 256 : each <= 24 || sizeof(Key) == 8 ? 512 : 1024;
+  static constexpr int own_keys = each + 1, window = 32 * own_keys;
+  static constexpr int sorting_bins = each <= 12 ? 256 : each <= 24 || sizeof(Key) == 8 ? 512 : 1024;
   static constexpr std::uint32_t most_rounds = 16, digits = 16, column = 33;  ///< a column more, so that lanes have banks of their own
   static constexpr int words_of_sort = sorting_bins > static_cast<int>(digits * column) ? sorting_bins + 1 : digits * column;
   static_assert(each % 2 == 1, "else lanes that read keys of their own share banks");
