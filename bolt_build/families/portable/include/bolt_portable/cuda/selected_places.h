@@ -246,26 +246,45 @@ struct SelectedPlaces {
     constexpr int turns = holds / Held::wide;
     const std::uint32_t lane = threadIdx.x % 32, warp = thread / 32;
     const std::uint32_t most = ((bound.begin + 1) << bound.shift << 16) - 1;  // key of those that are less, or begin alike
-    std::uint32_t before[turns], so_far = 0;
+    std::uint32_t those[turns], before[turns], so_far = 0;
+    if (all && known != nullptr) {
 #pragma unroll
-    for (int turn = 0; turn < turns; ++turn) {
-      std::uint32_t both = all && known != nullptr ? known[turn] : 0;
+      for (int turn = 0; turn < turns; ++turn) those[turn] = known[turn];
+    } else {
 #pragma unroll
-      for (int i = turn * Held::wide; i < (turn + 1) * Held::wide; ++i) {
-        if (all && known != nullptr) break;
-        if constexpr (all) {
-          held.count(i, most, both);
-        } else {
-          if (held.number(i) < bound.begin) ++both;
-          if (held.number(i) == bound.begin) both += 1 << 16;
+      for (int turn = 0; turn < turns; ++turn) {
+        those[turn] = 0;
+#pragma unroll
+        for (int i = turn * Held::wide; i < (turn + 1) * Held::wide; ++i) {
+          if constexpr (all) {
+            held.count(i, most, those[turn]);
+          } else {
+            if (held.number(i) < bound.begin) ++those[turn];
+            if (held.number(i) == bound.begin) those[turn] += 1 << 16;
+          }
         }
       }
-      const std::uint32_t sum = scan_warp<typed::Add>(both);
-      before[turn] = so_far + sum - both;
-      if constexpr (warps > 1) {
-        if (lane == 31) own.words[turn * warps + warp] = sum;
-      } else {
-        so_far += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    if constexpr (all && warps == 1) {
+      // Counts of two turns are added up as one number.
+#pragma unroll
+      for (int turn = 0; turn < turns; turn += 2) {
+        const bool two = turn + 1 < turns;
+        const std::uint32_t both = those[turn] | (two ? those[turn + 1] << 16 : 0), sum = scan_warp<typed::Add>(both);
+        const std::uint32_t every = __shfl_sync(0xffffffffu, sum, 31);
+        before[turn] = so_far + ((sum - both) & 0xffff), so_far += every & 0xffff;
+        if (two) before[turn + 1] = so_far + ((sum - both) >> 16), so_far += every >> 16;
+      }
+    } else {
+#pragma unroll
+      for (int turn = 0; turn < turns; ++turn) {
+        const std::uint32_t sum = scan_warp<typed::Add>(those[turn]);
+        before[turn] = so_far + sum - those[turn];
+        if constexpr (warps > 1) {
+          if (lane == 31) own.words[turn * warps + warp] = sum;
+        } else {
+          so_far += __shfl_sync(0xffffffffu, sum, 31);
+        }
       }
     }
     if constexpr (warps > 1) {
