@@ -1,5 +1,6 @@
 """Kernels in which a product expands the halo of a depthwise convolution slab by slab: those that expand one slab while
-they convolve the one in front of it (`ahead`), beside those whose slabs lie in one halo in turn (`turns`). Inverted
+they convolve the one in front of it (`ahead`), beside those whose slabs lie in one halo in turn (`turns`), and those
+that keep the halo in registers (`strips`). Inverted
 residuals of MobileNetV2, and what is in front of squeeze and excitation in EfficientNet-B0, with its means, at batch 32
 in fp16. Each is timed from a replayed graph over buffers that exceed L2, and compared with the shape's first.
 
@@ -24,6 +25,7 @@ from benchmarks.kernels.chain_kernels import BATCH, MOBILENET_V2, Shape
 from bolt_build.families.base import Candidate
 from bolt_build.families.grouped.chain import Tile, chain_shape, tiles
 from bolt_build.families.grouped.family import Grouped
+from bolt_build.families.grouped.strips_tile import StripsTile
 
 sys.path[:0] = map(str, TESTS)
 
@@ -33,7 +35,7 @@ from gpu_products import SILU
 
 FAMILY = Grouped()
 TARGET = gpu_harness.TARGET
-WAYS = ("ahead", "turns")
+WAYS = ("ahead", "turns", "strips")
 EFFICIENTNET = (
     Shape(112, 16, 96, 0, stride=2, between=SILU), Shape(56, 24, 144, 0, between=SILU),
     Shape(56, 24, 144, 0, 5, 2, between=SILU), Shape(28, 40, 240, 0, 5, between=SILU),
@@ -46,11 +48,13 @@ LAYERS = (
 
 
 def way_of(tile: Tile) -> str:
+    if isinstance(tile, StripsTile):
+        return "strips"
     return "turns" if dict(tile.parameters).get("halos") == 1 else "ahead"
 
 
 def trials_of(shape: Shape, way: str, count: int) -> list[tuple[str, gpu_harness.Trial]]:
-    """Of both ways the first tiles of different extents by prediction."""
+    """Of all ways the first tiles of different extents by prediction."""
     layer = shape.layer(way)
     layer, step = averaged_step(layer) if way == "averaged" else (layer, step_of(layer))
     chain = chain_shape(step.problem)

@@ -7,8 +7,8 @@
 
 namespace bolt::grouped {
 
-/// d[16, 8] = c[16, 8] + a[16, 16] * b[16, 8], or of half the depth. What compilers may put in any order: many of them are under
-/// way at once.
+/// d[16, 8] = c[16, 8] + a[16, 16] * b[16, 8], or of half the depth. What compilers may put in any order: many of them are
+/// under way at once.
 template <typename Element>
 __device__ inline void multiply_strips(const std::uint32_t (&a)[4], const Right<2>& b, const float (&c)[4], float (&d)[4]) {
   if constexpr (std::is_same_v<Element, portable::bf16>) {
@@ -36,8 +36,8 @@ __device__ inline void multiply_strips(const std::uint32_t (&a)[2], std::uint32_
   }
 }
 
-/// A register of its own for a number that another one has too: products want theirs beside each other, and compilers would copy
-/// it each time. They do not see that a shuffle changes nothing.
+/// A register of its own for a number that another one has too: products want theirs beside each other, and compilers would
+/// copy it each time. They do not see that a shuffle changes nothing.
 template <typename T>
 __device__ inline T in_own(T value) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(threadIdx.x % 32));
@@ -54,7 +54,7 @@ struct StripColumns {
   static constexpr int quads = (columns + 1) / 2;
   /// Whether windows begin at odd columns as well.
   static constexpr bool both = W::step_w % 2 == 1 && made > 1;
-    /// Results at the sides of a tile that are another's where images have several tiles beside each other.
+  /// Results at the sides of a tile that are another's where images have several tiles beside each other.
   static constexpr int lost_left = (left + W::step_w - 1) / W::step_w, lost_right = (right + W::step_w - 1) / W::step_w;
 };
 
@@ -88,9 +88,10 @@ struct StripWeights {
   /// Whether a product begins at a tap.
   static constexpr __host__ __device__ bool begins(int begin, int tap) { return tap == 0 || !((begin + tap) % 2 == 1); }
   template <typename Element, int quads>
-  __device__ void multiply(int row, int begin, int tap, const std::uint32_t (&line)[quads][4], const float (&from)[4], float (&to)[4]) const {
+  __device__ void multiply(int row, int begin, int tap, const std::uint32_t (&line)[quads][4], const float (&from)[4],
+                           float (&to)[4]) const {
     const int column = begin + tap;
-    const std::uint32_t(&a)[4] = line[column / 2];
+    const std::uint32_t (&a)[4] = line[column / 2];
     if (pair(begin, tap))
       multiply_strips<Element>(a, begin % 2 == 0 ? even[row][tap / 2] : odd[row][(tap - 1) / 2], from, to);
     else
@@ -167,7 +168,8 @@ struct StripsGiven {
       const bool inside = x_at < a.width && channel < a.channels && at.image < a.batch;
       const Index apart = Index{a.width} * x_pitch(a);
       const Half* from = x + ((Index{at.image} * a.height + top + begin) * a.width + x_at) * x_pitch(a) + channel;
-      Half* copied = to + (second ? halves(a.run) : 0) + begin * line + pixel % width * column + pixel / width * pitch + channel;
+      Half* copied =
+          to + (second ? halves(a.run) : 0) + begin * line + pixel % width * column + pixel / width * pitch + channel;
 #pragma unroll 4
       for (int row = begin; row < end; ++row) {
         const bool there = inside && static_cast<unsigned>(top + row) < static_cast<unsigned>(a.height);
@@ -184,12 +186,12 @@ template <int count>
 __device__ inline void store_where(bool there, Half* to, const portable::Lanes<Half, count>& value) {
   const int asked = there;
   if constexpr (count == 8) {
-    const auto& four = reinterpret_cast<const std::uint32_t(&)[4]>(value);
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %0, 0;\n@p st.global.v4.b32 [%1], {%2, %3, %4, %5};\n}" ::"r"(asked), "l"(to),
-                 "r"(four[0]), "r"(four[1]), "r"(four[2]), "r"(four[3])
+    const auto& four = reinterpret_cast<const std::uint32_t (&)[4]>(value);
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %0, 0;\n@p st.global.v4.b32 [%1], {%2, %3, %4, %5};\n}" ::"r"(asked),
+                 "l"(to), "r"(four[0]), "r"(four[1]), "r"(four[2]), "r"(four[3])
                  : "memory");
   } else if constexpr (count == 4) {
-    const auto& two = reinterpret_cast<const std::uint32_t(&)[2]>(value);
+    const auto& two = reinterpret_cast<const std::uint32_t (&)[2]>(value);
     asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %0, 0;\n@p st.global.v2.b32 [%1], {%2, %3};\n}" ::"r"(asked), "l"(to),
                  "r"(two[0]), "r"(two[1])
                  : "memory");
@@ -198,8 +200,8 @@ __device__ inline void store_where(bool there, Half* to, const portable::Lanes<H
   }
 }
 
-/// Leaves columns of results of 16 strips, which lie in `two` as left factors of products do, in rows of `pitch` elements; those of the
-/// second tile `apart` further on.
+/// Leaves columns of results of 16 strips, which lie in `two` as left factors of products do, in rows of `pitch` elements;
+/// those of the second tile `apart` further on.
 template <int octets>
 __device__ inline void leave_octets(Half* to, int pitch, int apart, const std::uint32_t (&two)[octets][2]) {
   const int lane = threadIdx.x % 32;
@@ -211,7 +213,8 @@ __device__ inline void leave_octets(Half* to, int pitch, int apart, const std::u
                  "r"(two[1][0]), "r"(two[1][1])
                  : "memory");
   else
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(two[0][0]), "r"(two[0][1]) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(two[0][0]), "r"(two[0][1])
+                 : "memory");
 #else
 #pragma unroll
   for (int o = 0; o < octets; ++o)

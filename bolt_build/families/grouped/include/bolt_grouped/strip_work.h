@@ -1,15 +1,15 @@
-// What a warp does with strips of two tiles: it goes down both images, multiplies a row of the input, and convolves what comes of
-// that with the rows before it. All of it stays in registers.
+// What a warp does with strips of two tiles: it goes down both images, multiplies a row of the input, and convolves what comes
+// of that with the rows before it. All of it stays in registers.
 #pragma once
 
 #include "bolt_grouped/strip.h"
 
 namespace bolt::grouped {
 
-/// Of `octets` times 8 channels. A row of the halo is a left factor: a column of 16 strips lies in two registers of each octet. It is
-/// multiplied for all rows of results that it is part of, whose sums are in registers, by age: the one that begins with it is 0.
-/// They grow older by the first product of a row, which reads one register and writes another. So the loop is short: instructions that
-/// run but a few times are waited for.
+/// Of `octets` times 8 channels. A row of the halo is a left factor: a column of 16 strips lies in two registers of each octet.
+/// It is multiplied for all rows of results that it is part of, whose sums are in registers, by age: the one that begins with
+/// it is 0. They grow older by the first product of a row, which reads one register and writes another. So the loop is short:
+/// instructions that run but a few times are waited for.
 template <typename W, int depth, int left, int width, bool exact, int octets, int load, typename Element>
 struct StripWork {
   using Strip = StripColumns<W, left, width>;
@@ -75,8 +75,8 @@ struct StripWork {
            static_cast<std::uint32_t>(2 * (lane / 8 % 2 * Given::halves(conv.run) + lane % 8 * Given::pitch) + lane / 16 * 16);
   }
 
-  /// The products of a row of the input with the channels of a warp, and what follows, which makes zero of zero: outside the image
-  /// there is no bias.
+  /// The products of a row of the input with the channels of a warp, and what follows, which makes zero of zero: outside the
+  /// image there is no bias.
   template <typename Before>
   __device__ void expand(std::uint32_t at_row, const Packed<Element, Before>& packed, const bool (&there)[2], Row& row) const {
     const int strip = threadIdx.x % 32 / 4;
@@ -126,15 +126,15 @@ struct StripWork {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const std::uint32_t other = row[o][(left + own) / 2][(left + own) % 2 * 2 + half];
-          const std::uint32_t found = apart < 0 ? __shfl_up_sync(0xffffffffu, other, -4 * apart)
-                                                : __shfl_down_sync(0xffffffffu, other, 4 * apart);
+          const std::uint32_t found =
+              apart < 0 ? __shfl_up_sync(0xffffffffu, other, -4 * apart) : __shfl_down_sync(0xffffffffu, other, 4 * apart);
           row[o][i / 2][i % 2 * 2 + half] = there ? found : 0u;
         }
     }
   }
 
-  /// Adds row `tap` of the window's products with a row of the halo: to results of an age, from those that were younger where they
-  /// grow older.
+  /// Adds row `tap` of the window's products with a row of the halo: to results of an age, from those that were younger where
+  /// they grow older.
   template <int age, int tap>
   __device__ void convolve(const Row& row) {
 #pragma unroll
@@ -145,9 +145,9 @@ struct StripWork {
         if (!StripWeights<W, Strip::both>::begins(begin, column)) continue;
 #pragma unroll
         for (int o = 0; o < octets; ++o) {
-          float(&to)[4] = sums[age][c][o];
-          const float(&older)[4] = *(tap == 0 ? &constants.bias[o] : &sums[age > 0 ? age - 1 : 0][c][o]);
-          const float(&before)[4] = *(column == 0 && tap % W::step_h == 0 ? &older : &to);
+          float (&to)[4] = sums[age][c][o];
+          const float (&older)[4] = *(tap == 0 ? &constants.bias[o] : &sums[age > 0 ? age - 1 : 0][c][o]);
+          const float (&before)[4] = *(column == 0 && tap % W::step_h == 0 ? &older : &to);
           constants.weights[o].template multiply<Element>(tap, begin, column, row[o], before, to);
         }
       }
@@ -164,7 +164,8 @@ struct StripWork {
   }
   /// A row of the input; `take(results)` gets those that it is the last row of.
   template <int phase, typename Before, typename Between, typename Take>
-  __device__ void row(int newest, int count, const Packed<Element, Before>& packed, const Packed<Element, Between>& behind, const Take& take) {
+  __device__ void row(int newest, int count, const Packed<Element, Before>& packed, const Packed<Element, Between>& behind,
+                      const Take& take) {
     const int at = newest * W::step_h + phase;
     if (at >= (count - 1) * W::step_h + high) return;
     bool there[2];
@@ -192,8 +193,8 @@ struct StripWork {
   }
   /// `count` rows of results. `wait(row)` is called in front of each step of rows of the input.
   template <typename Before, typename Between, typename Take, typename Wait>
-  __device__ void rows(int count, const Packed<Element, Before>& packed, const Packed<Element, Between>& behind, const Take& take,
-                       const Wait& wait) {
+  __device__ void rows(int count, const Packed<Element, Before>& packed, const Packed<Element, Between>& behind,
+                       const Take& take, const Wait& wait) {
 #pragma unroll 1
     for (int newest = 0; newest < count + oldest; ++newest) {
       wait(newest);

@@ -11,8 +11,8 @@ namespace bolt::grouped {
 
 template <typename Tile>
 struct StripsInverted;
-template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load, int access,
-          typename Element>
+template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load,
+          int access, typename Element>
 struct StripsInverted<StripsInvertedTile<W, depth, left, width, exact, octets, across, beside, n, load, access, Element>> {
   using Work = StripWork<W, depth, left, width, exact, octets, load, Element>;
   using Strip = typename Work::Strip;
@@ -57,15 +57,15 @@ struct StripsInverted<StripsInvertedTile<W, depth, left, width, exact, octets, a
       for (int j = 0; j < each; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          *reinterpret_cast<float2*>(sums + (column * 8 + lane / 4 + half * (pixels / 2)) * sums_pitch + (first + j) * 8 + lane % 4 * 2) =
-              make_float2(sum[j][2 * half], sum[j][2 * half + 1]);
+          *reinterpret_cast<float2*>(sums + (column * 8 + lane / 4 + half * (pixels / 2)) * sums_pitch + (first + j) * 8 +
+                                     lane % 4 * 2) = make_float2(sum[j][2 * half], sum[j][2 * half + 1]);
     }
   }
 
   /// Applies the epilogue to a row of sums, and stores it.
   template <typename After>
-  static __device__ void store(const ChainArguments& chain, const After& after, const float* sums, const StripCorner (&corner)[2],
-                               const int (&count)[2], int made) {
+  static __device__ void store(const ChainArguments& chain, const After& after, const float* sums,
+                               const StripCorner (&corner)[2], const int (&count)[2], int made) {
     const Arguments& a = chain.conv;
     const int pitch_y = a.y_row == 0 ? a.out_channels : a.y_row;
     Element* const y = static_cast<Element*>(a.y);
@@ -115,8 +115,8 @@ struct StripsInverted<StripsInvertedTile<W, depth, left, width, exact, octets, a
     // Constants, which no kernel in front writes. The depth ends with zeros where warps leave no channels.
     const int there = min(steps, (a.expanded + 15) / 16);
     for (int i = threadIdx.x; i < steps * n * 16; i += threads)
-      copy<8>(reinterpret_cast<Half*>(factors) + i * 8, static_cast<const Half*>(a.chain.second_weights) + (i < there * n * 16 ? i * 8 : 0),
-              i < there * n * 16);
+      copy<8>(reinterpret_cast<Half*>(factors) + i * 8,
+              static_cast<const Half*>(a.chain.second_weights) + (i < there * n * 16 ? i * 8 : 0), i < there * n * 16);
     if constexpr (of_block % 16 != 0)
       for (int i = threadIdx.x; i < 2 * pixels * 8; i += threads) rows[i / 8 * pitch + of_block + i % 8] = Half(0.0f);
     Work work(a, warp * channels < a.expanded ? warp * channels : 0, corner, given);
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(StripsInverted<Tile>::threads, StripsInverted<
   StripsInverted<Tile>::run(arguments, before, between, after);
 }
 
-template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load, int access,
-          typename Element, typename Before, typename Between, typename After>
+template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load,
+          int access, typename Element, typename Before, typename Between, typename After>
 void launch_chain(StripsInvertedTile<W, depth, left, width, exact, octets, across, beside, n, load, access, Element>,
                   const InvertedArguments& a, const Before& before, const Between& between, const After& after, void* stream) {
   using Tile = StripsInvertedTile<W, depth, left, width, exact, octets, across, beside, n, load, access, Element>;
@@ -167,8 +167,8 @@ void launch_chain(StripsInvertedTile<W, depth, left, width, exact, octets, acros
     throw std::runtime_error("could not launch an inverted residual in strips: it is for other shapes");
   const int tiles = StripTiles<W, left, width>(conv).count(conv);
   if (tiles == 0) return;
-  queue_chain(strips_inverted_kernel<Tile, Before, Between, After>, (tiles + 1) / 2, Kernel::threads, Kernel::shared_bytes(conv),
-              conv.overlap, 1, stream, a, before, between, after);
+  queue_chain(strips_inverted_kernel<Tile, Before, Between, After>, (tiles + 1) / 2, Kernel::threads,
+              Kernel::shared_bytes(conv), conv.overlap, 1, stream, a, before, between, after);
 }
 
 }  // namespace bolt::grouped

@@ -13,16 +13,18 @@ namespace bolt::grouped {
 
 template <typename Tile>
 struct StripsKernel;
-template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access, typename Element>
+template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access,
+          typename Element>
 struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>> {
   using Work = StripWork<W, depth, left, width, exact, octets, load, Element>;
   using Strip = typename Work::Strip;
   using Given = typename Work::Given;
   static constexpr int blocks = beside;
   static constexpr int threads = 32 * across, channels = 8 * octets, of_block = across * channels;
-  /// A row of results of both tiles, which the block stores together: pixels so far apart that what a warp leaves at once lies in
-  /// all banks. There are two, so that one is stored while warps leave the next.
-  static constexpr int pixels = 16 * Strip::made, staged_pitch = of_block + (of_block / 8 % 2 == 0 ? 8 : 0), staged_halves = pixels * staged_pitch;
+  /// A row of results of both tiles, which the block stores together: pixels so far apart that what a warp leaves at once lies
+  /// in all banks. There are two, so that one is stored while warps leave the next.
+  static constexpr int pixels = 16 * Strip::made, staged_pitch = of_block + (of_block / 8 % 2 == 0 ? 8 : 0),
+                       staged_halves = pixels * staged_pitch;
   /// Runs of 8 channels that a thread stores of a row, each some pixels behind the one before.
   static constexpr int further = 32 / octets, runs = (pixels + further - 1) / further;
   static_assert(32 % octets == 0);
@@ -48,7 +50,8 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
         const int own = pixel + k * further, half = own / (pixels / 2);
         const StripCorner tile = chosen(half > 0, corner);
         const int strip = own % (pixels / 2) % 8, x = tile.x + strip * Strip::made + own % (pixels / 2) / 8;
-        const bool there = own < pixels && tile.image < a.batch && x >= tile.begin && x < min(tile.end, a.out_w) && channel < a.out_channels;
+        const bool there =
+            own < pixels && tile.image < a.batch && x >= tile.begin && x < min(tile.end, a.out_w) && channel < a.out_channels;
         at[k] = static_cast<int>(((Index{tile.image} * a.out_h + tile.y) * a.out_w + x) * pitch + channel);
         of[0] |= there && half == 0 ? 1u << k : 0u;
         of[1] |= there && half > 0 ? 1u << k : 0u;
@@ -64,7 +67,8 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
         const bool there = mask >> k & 1;
 #pragma unroll
         for (int part = 0; part < 8 / access; ++part)
-          value[part] = *reinterpret_cast<const Run*>(staged + (pixels % further == 0 || there ? place : first) + part * access);
+          value[part] =
+              *reinterpret_cast<const Run*>(staged + (pixels % further == 0 || there ? place : first) + part * access);
 #pragma unroll
         for (int part = 0; part < 8 / access; ++part)
           store_where(there && (access == 8 || part * access < channels_there), to + at[k] + part * access, value[part]);
@@ -106,7 +110,8 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
       counted[half] = corner[half].own_columns(corner[half].x + strip * Strip::made, Strip::made, conv.out_w);
 
     float sums[octets][4] = {};
-    const std::uint32_t one = strip / 2 == lane % 4 ? std::uint32_t{portable::paired<Element>(1.0f, 0.0f)} << strip % 2 * 16 : 0u;
+    const std::uint32_t one =
+        strip / 2 == lane % 4 ? std::uint32_t{portable::paired<Element>(1.0f, 0.0f)} << strip % 2 * 16 : 0u;
     Half* to = static_cast<Half*>(conv.y);
     int made = 0;
     const auto take = [&](const typename Work::Results& two) {
@@ -144,10 +149,10 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
       for (int o = 0; o < octets; ++o)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-        if (exact && (counted[i / 2] & 1) == 0) sums[o][i] = 0.0f;  // strips beside the image
+          if (exact && (counted[i / 2] & 1) == 0) sums[o][i] = 0.0f;  // strips beside the image
 #pragma unroll
           for (int other = 4; other < 32; other *= 2) sums[o][i] += __shfl_xor_sync(0xffffffffu, sums[o][i], other);
-      }
+        }
       const int of_image = tiles.down * tiles.across;
       if constexpr (Leaves::means) {
         float* const shared = reinterpret_cast<float*>(memory);
@@ -162,9 +167,12 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
         float* const partial = shared + 2 * of_block;
         const int part = block.part, parts = a.chain.parts;
         if (of_image == 1)
-          MeansOfBlock<false, Element, threads, 1, 2, 4>{shared, partial, of_block, conv, SumsOf{corner[0].image, 1, 0, part * of_block, part, parts}}.leave();
+          MeansOfBlock<false, Element, threads, 1, 2, 4>{shared, partial, of_block, conv,
+                                                         SumsOf{corner[0].image, 1, 0, part * of_block, part, parts}}
+              .leave();
         else
-          Leaves::template leave_rows<Element, threads, 2>(shared, of_block, partial, conv,
+          Leaves::template leave_rows<Element, threads, 2>(
+              shared, of_block, partial, conv,
               SumsOf{corner[0].image, of_image / 2, block.run % (of_image / 2), part * of_block, part, parts});
       } else if (lane < 4) {
 #pragma unroll
@@ -186,10 +194,10 @@ __global__ void __launch_bounds__(StripsKernel<Tile>::threads, StripsKernel<Tile
   StripsKernel<Tile>::template run<Leaves>(arguments, before, between);
 }
 
-template <typename Leaves, typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access, typename Element,
-          typename Before, typename Between>
-void launch_leaving(Leaves, StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>, const InvertedArguments& a,
-                    const Before& before, const Between& between, void* stream) {
+template <typename Leaves, typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load,
+          int access, typename Element, typename Before, typename Between>
+void launch_leaving(Leaves, StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>,
+                    const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   using Tile = StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>;
   using Kernel = StripsKernel<Tile>;
   const Arguments& conv = a.chain.conv;
@@ -201,18 +209,19 @@ void launch_leaving(Leaves, StripsTile<W, depth, left, width, exact, octets, acr
               Kernel::shared_bytes(conv, Leaves::means), conv.overlap, Leaves::cluster(conv), stream, a, before, between);
 }
 
-template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access, typename Element, typename Before,
-          typename Between>
-void launch_chain(StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element> tile, const InvertedArguments& a,
-                  const Before& before, const Between& between, void* stream) {
+template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element> tile,
+                  const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   launch_leaving(LeavesResults{}, tile, a, before, between, stream);
 }
 
-template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access, typename Element, typename Before,
-          typename Between>
-void launch_chain(WithSums<StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>>, const InvertedArguments& a,
-                  const Before& before, const Between& between, void* stream) {
-  launch_leaving(LeavesSums{}, StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>{}, a, before, between, stream);
+template <typename W, int depth, int left, int width, bool exact, int octets, int across, int beside, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(WithSums<StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>>,
+                  const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
+  launch_leaving(LeavesSums{}, StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>{}, a,
+                 before, between, stream);
 }
 
 }  // namespace bolt::grouped
