@@ -65,7 +65,7 @@ struct StripWeights {
   static constexpr int taps = W::taps_w;
   Right<2> even[W::taps_h][(taps + 1) / 2], odd[W::taps_h][both ? taps / 2 : 1];
 
-  /// From filters as Columns has them, of eight channels from `channel` on.
+  /// Begins to load them from filters as Columns has them, of eight channels from `channel` on.
   __device__ void load(const Half* weights, int channel) {
     constexpr int tall = W::taps_h <= 2 ? 2 : W::taps_h <= 4 ? 4 : (W::taps_h + 7) / 8 * 8;
     const int lane = threadIdx.x % 32, own = lane / 4;
@@ -75,8 +75,19 @@ struct StripWeights {
     for (int row = 0; row < W::taps_h; ++row)
 #pragma unroll
       for (int tap = 0; tap < taps; ++tap) {
-        const std::uint32_t word = mine ? static_cast<std::uint32_t>(from[tap * tall + row]) << own % 2 * 16 : 0u;
-        even[row][tap / 2].at[tap % 2] = word;
+        even[row][tap / 2].at[tap % 2] = 0;
+        if (mine) even[row][tap / 2].at[tap % 2] = from[tap * tall + row];
+      }
+  }
+  /// Makes matrices of what is loaded: waits for it.
+  __device__ void spread() {
+    const int high = threadIdx.x / 4 % 2 * 16;
+#pragma unroll
+    for (int row = 0; row < W::taps_h; ++row)
+#pragma unroll
+      for (int tap = 0; tap < taps; ++tap) {
+        std::uint32_t& word = even[row][tap / 2].at[tap % 2];
+        word <<= high;
         if (both && tap > 0) odd[row][(tap - 1) / 2].at[(tap - 1) % 2] = in_own(word);
       }
   }

@@ -41,11 +41,23 @@ struct StripWork {
         const float2 none = make_float2(0.0f, 0.0f);
         const float2 before = a.first_bias == nullptr ? none : *reinterpret_cast<const float2*>(a.first_bias + own);
         const float2 behind = conv.bias == nullptr ? none : *reinterpret_cast<const float2*>(conv.bias + own);
-        first_bias[o][0] = first_bias[o][2] = before.x, first_bias[o][1] = first_bias[o][3] = before.y;
-        bias[o][0] = bias[o][2] = behind.x, bias[o][1] = bias[o][3] = behind.y;
-#pragma unroll
-        for (int i = 2; i < 4; ++i) first_bias[o][i] = in_own(first_bias[o][i]), bias[o][i] = in_own(bias[o][i]);
+        first_bias[o][0] = before.x, first_bias[o][1] = before.y;
+        bias[o][0] = behind.x, bias[o][1] = behind.y;
         weights[o].load(static_cast<const Half*>(conv.weights), channel + o * 8);
+      }
+    }
+    /// Makes of them what products read, where `there` says that of a tile the lane's strip has columns of the image: beside it
+    /// there are zeros, of which nothing may be made.
+    __device__ void spread(const bool (&there)[2]) {
+#pragma unroll
+      for (int o = 0; o < octets; ++o) {
+        weights[o].spread();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          first_bias[o][2 + i] = in_own(first_bias[o][i]), bias[o][2 + i] = in_own(bias[o][i]);
+          if (!there[0]) first_bias[o][i] = 0.0f;
+          if (!there[1]) first_bias[o][2 + i] = 0.0f;
+        }
       }
     }
   };
@@ -64,15 +76,15 @@ struct StripWork {
     for (int half = 0; half < 2; ++half) {
       columns[half] = conv.width - corner[half].x * W::step_w - lane / 4 * width;
       down[half] = corner[half].y * W::step_h - conv.pad_h;
-      // Beside the image there are zeros, of which nothing may be made.
-#pragma unroll
-      for (int o = 0; o < octets; ++o)
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-          if (columns[half] <= 0) constants.first_bias[o][2 * half + i] = 0.0f;
     }
     from = static_cast<std::uint32_t>(__cvta_generic_to_shared(given)) +
            static_cast<std::uint32_t>(2 * (lane / 8 % 2 * Given::halves(conv.run) + lane % 8 * Given::pitch) + lane / 16 * 16);
+  }
+
+  /// Once copies of the input are begun.
+  __device__ void prepare() {
+    const bool there[2] = {columns[0] > 0, columns[1] > 0};
+    constants.spread(there);
   }
 
   /// The products of a row of the input with the channels of a warp, and what follows, which makes zero of zero: outside the

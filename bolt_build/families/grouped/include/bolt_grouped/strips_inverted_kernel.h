@@ -122,6 +122,7 @@ struct StripsInverted<StripsInvertedTile<W, depth, left, width, exact, octets, a
     Work work(a, warp * channels < a.expanded ? warp * channels : 0, corner, given);
     portable::await_earlier();
     Given::template fill_in_two<threads>(given, conv, corner);
+    work.prepare();
     settle<1>();
     __syncthreads();
 

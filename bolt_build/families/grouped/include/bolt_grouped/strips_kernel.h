@@ -95,6 +95,7 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
     portable::await_earlier();
     Given::template fill_in_two<threads>(given, conv, corner);
     const Stored stored(conv, corner, block.part);
+    work.prepare();
     settle<1>();
     __syncthreads();
 
