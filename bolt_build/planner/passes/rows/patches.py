@@ -62,8 +62,8 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
 
 def _multiply(editor: GraphEditor, node: Node) -> None:
     """[N,C,H,W] becomes [N, patches, channels x rows x columns of one], that times the weight the convolution's result
-    with channels last, and that the result. Volumes have depths in front of rows. Pixels move once, from where images of
-    planes have them: to turn channels to the last place first would be a step of its own."""
+    with channels last, and that the result. Volumes have depths in front of rows. Pixels move once, from where images
+    of planes have them: to turn channels to the last place first would be a step of its own."""
     images, channels, *extents = editor.type(node.inputs[0]).shape
     filters, _, *window = editor.type(node.inputs[1]).shape
     rank = len(window)
