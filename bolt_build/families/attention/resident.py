@@ -24,13 +24,17 @@ _STAGES = (2, 3, 4)
 _BLOCKS = {2: (1, 2), 3: (1, 2), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups."""
 
-_FIRST, _TILE = 0.7e-6, 0.6e-6
+_FIRST, _TILE = 0.3e-6, 0.6e-6
 """Seconds until the first head's keys are there, and of a tile beside what it computes. These and those that follow
-were fitted to an H200's times of 12 kernels for 8 shapes."""
-_PRODUCTS, _OTHER = 0.75, 1.24
+were fitted to an H200's times of 15 kernels for 9 shapes; of those of more than 64 keys to a form of these kernels that
+summed powers up within turns, which took a little longer."""
+_PRODUCTS, _OTHER = 0.75, 1.18
 """Parts of the nominal times of products, and of powers and other instructions, in which nothing else is computed."""
 _FEW = 1.13
 """How much longer tiles take where two warpgroups share a multiprocessor: they hide less of each other."""
+_MASKED = 2.0
+"""How much longer masks take than where other blocks compute meanwhile: they are loaded in front of a tile's scores. By
+reckoning; a GPU has not timed these loads yet."""
 _MEMORY = 0.85
 """Part of the memory's bandwidth that is reached: all heads that have room are asked for at once."""
 
@@ -94,7 +98,7 @@ class ResidentTile:
         powers, others = scores / (POWERS * clock), OPERATIONS * scores / (128 * clock)
         tiles = ceil(self._tiles(shape) / min(gpu.sms * self.blocks, self._tiles(shape)))
         few = _FEW if self.groups * self.blocks < 3 else 1.0
-        masked = mask_clocks(shape, scores) / clock
+        masked = _MASKED * mask_clocks(shape, scores) / clock
         busy = self.blocks * tiles * (few * (_PRODUCTS * products + _OTHER * (powers + others)) + masked)
         chain = ceil(tiles / self.groups) * (products + powers + others + masked + _TILE)
         moved = shape.nbytes / (_MEMORY * target.bandwidth)
