@@ -47,7 +47,7 @@ def test_windows_that_share_masks_are_predicted_to_gain_by_turns() -> None:
     """A block loads its mask once, and a block of each image would do so for every one. Blocks that stay have it copied
     while another window is computed."""
     kinds = [dict(candidate.parameters)["kind"] for candidate in FAMILY.candidates(problem_of(SHIFTED), H200)[0]]
-    assert list(dict.fromkeys(kinds)) == ["persistent", "windows", "resident", "warpgroup", "warp"]
+    assert list(dict.fromkeys(kinds)) == ["persistent", "windows", "warpgroup", "resident", "warp"]
     own = attention("own", (2048, 3, 49, 49), 32, mask=Input((2048, 3, 49, 49)))
     kinds = {dict(candidate.parameters)["kind"] for candidate in FAMILY.candidates(problem_of(own), H200)[0]}
     assert kinds == {"warp", "warpgroup"}
