@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import pytest
 from families_harness import Layer, graph_with
+from gpu_pairs import steps_of
 from gpu_products import RESIDUAL, conv, matmul
+from gpu_prologues import affine, gate
+from gpu_prologues import product as behind_gate
 from gpu_thin import tile
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.thin import THIN_TILES, ThinTile, refuse_product
+from bolt_build.families.cutlass.kinds.thin_gate import ThinGateTile
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind
 from bolt_build.families.cutlass.product import Product
 from bolt_build.families.cutlass.products import product_of
@@ -121,3 +125,38 @@ def test_a_thin_product_is_called_and_instantiated(dtype: DType) -> None:
 def test_matrix_products_have_such_kernels_too() -> None:
     given = problem(matmul("", (20000, 40), 24, True, ()))
     assert any(THIN.reads(each) for each in FAMILY.candidates(given, H200)[0])
+
+
+# Behind a gate.
+
+
+def gated(channels: int, filters: int, extent: int = 56) -> KernelProblem:
+    layer = behind_gate("", gate((32, channels, extent, extent), first=True), filters, epilogue=())
+    (step,) = steps_of(layer)
+    return step.problem
+
+
+def test_a_gate_rides_in_the_loads_of_thin_rows() -> None:
+    given, candidate = gated(96, 24), Candidate("cutlass", ThinGateTile(tile(16, 16, "ahead")).parameters)
+    assert str(candidate) == "cutlass rows=16 warps=16 x=ahead prologue=gate"
+    assert FAMILY.refuse(given, candidate, H200) is None
+    assert candidate in FAMILY.candidates(given, H200)[0]
+    (unit,) = FAMILY.units([(given, candidate)], H200)
+    own = f"{SPACE}::ThinGate<96, 24, 16, 16, {SPACE}::ThinLoads::ahead>"
+    assert own in unit.text
+    assert f"const {SPACE}::Gate<1>&" in unit.text
+    at = StepExpressions(("g", "x", "w", "b"), ("y",), (None, None, "p.weight(2)", "p.weight(3)"))
+    code = FAMILY.emit(given, candidate, H200, at)
+    assert code.member_type is not None
+    assert code.member_type.startswith(f"{SPACE}::PrologueGemm<{own}, {SPACE}::Gate<1>, ")
+    assert f"{SPACE}::ThinFilter{{" in code.member_arguments
+
+
+def test_gates_take_registers_beside_the_rows() -> None:
+    candidate = Candidate("cutlass", ThinGateTile(tile(32, 16, "ahead")).parameters)
+    assert FAMILY.refuse(gated(96, 24), candidate, H200) == "a thread would need 208 registers, 16 warps leave it 128"
+
+
+def test_scales_of_all_images_have_no_thin_rows() -> None:
+    (step,) = steps_of(behind_gate("", affine((32, 96, 56, 56)), 24))
+    assert not any("x" in dict(each.parameters) for each in FAMILY.candidates(step.problem, H200)[0])

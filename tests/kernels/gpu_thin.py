@@ -7,9 +7,13 @@ from dataclasses import replace
 
 from gpu_forms import with_tiles
 from gpu_harness import Trial
+from gpu_pairs import steps_of
 from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
+from gpu_prologues import gate, product
 
+from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.kinds.thin import ThinTile
+from bolt_build.families.cutlass.kinds.thin_gate import ThinGateTile
 
 
 def tile(rows: int, warps: int, x: str = "whole") -> ThinTile:
@@ -33,5 +37,29 @@ def thin_trials() -> list[Trial]:
         (matmul("thin-deep", (333, 256), 96, False, (RESIDUAL[1],)), (tile(16, 12), tile(16, 8, "runs"))),
     ):
         found += with_tiles(layer, tiles)
+    found += gated_trials()
     apart = with_tiles(conv("rows-thin", (3, 48, 9, 7), 32, (1, 1), epilogue=RESIDUAL), (tile(16, 8, "ahead"),))
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + 96, between=24) for t in apart if t.shared is None]
+
+
+def gated_trials() -> list[Trial]:
+    """The same behind a gate: images that end within a tile, either order of the factors, rows apart."""
+    found = []
+    for layer, tiles, between in (
+        (
+            product("thin-gate", gate((5, 72, 7, 9), first=True), 24, epilogue=()),
+            (tile(16, 8, "ahead"), tile(32, 8)),
+            0,
+        ),
+        (
+            product("thin-gate-runs", gate((3, 104, 6, 7), first=False), 40, epilogue=RESIDUAL),
+            (tile(16, 8, "runs"),),
+            0,
+        ),
+        (product("thin-gate-apart", gate((3, 40, 5, 7), first=True), 16), (tile(16, 12, "ahead"),), 24),
+    ):
+        (step,) = steps_of(layer)
+        for each in tiles:
+            candidate = Candidate("cutlass", ThinGateTile(each).parameters)
+            found.append(Trial(layer, step, candidate, between=between))
+    return found

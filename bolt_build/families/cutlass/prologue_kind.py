@@ -77,6 +77,10 @@ class PrologueTile(Protocol):
         """The C++ type."""
         ...
 
+    def packed(self, product: Product) -> str:
+        """How it wants the weights packed."""
+        ...
+
 
 T = TypeVar("T", bound=PrologueTile)
 
@@ -155,7 +159,7 @@ class PrologueKind(TileKind[T, Prologued]):
             product.arguments(between_rows(at, added)),
             struct(f"{SPACE}::PrologueArguments", rows=rows, pixels=prologue.pixels, **apart),
             _value(tile, prologue), constant(at, *constants), constant(at, *shifts), constant(at, own[0]),
-            product.weights, constant(at, *own[1:]), epilogue_value(second),
+            tile.packed(product), constant(at, *own[1:]), epilogue_value(second),
         )  # fmt: skip
         gates = at.inputs[prologue.scale] if prologue.gate else "nullptr"
         other = "nullptr" if added is None else at.inputs[added]

@@ -77,6 +77,9 @@ class SlicedPrologueTile:
         tile = self.tile
         return f"{SPACE}::SlicedPrologue<{tile.n}, {tile.k}, {tile.slices}{product.element}>"
 
+    def packed(self, product: Product) -> str:
+        return product.weights
+
     def __str__(self) -> str:
         return f"{self.tile} with {f'gates of {self.images} images' if self.images else 'scales'}"
 

@@ -52,29 +52,34 @@ class ThinTile(WholeTile, OneOrderTile):
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::ThinTile<24, 144, 32, 16, bolt::cutlass_kernels::ThinLoads::ahead>`"""
+        return f"{SPACE}::ThinTile<{self.stated(product)}>"
+
+    def stated(self, product: Product) -> str:
+        """What is between the type's brackets."""
         values = (product.depth, product.n, self.rows, self.warps, f"{SPACE}::ThinLoads::{self.x}")
-        return f"{SPACE}::ThinTile<{', '.join(map(str, values))}{product.element}>"
+        return f"{', '.join(map(str, values))}{product.element}"
 
     def packed(self, product: Product) -> str:
         return f"{SPACE}::ThinFilter{{{product.weights}, {product.n}, {product.depth}}}"
 
-    def registers(self, product: Product) -> int:
+    def registers(self, product: Product, beside: int = 0) -> int:
         """Of a thread, about: its words of x, as they come and as they are multiplied, sums, and what a residual brings
-        of a run of columns."""
+        of a run of columns. So many other tensors come `beside` each word of x."""
         fragments, run = self.rows // 16, min(_RUN, product.n)
         blocks = ceil(product.depth / _RUN)
         if self.x == "runs":
-            words, sums = 8 * (min(blocks, _AHEAD // fragments) + 1), product.n // 2
+            words, sums = 8 * (min(blocks, _AHEAD // fragments) * (1 + beside) + 1), product.n // 2
         else:
-            words, sums = 8 * blocks * (2 if self.x == "ahead" else 1), run // 2
+            words, sums = 8 * blocks * (1 + (1 + beside if self.x == "ahead" else beside)), run // 2
         return fragments * (words + sums + (run // 4 if product.residual else 0)) + _ADDRESSES
 
-    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+    def refuse(self, gpu: Gpu, product: Product, beside: int = 0) -> str | None:
+        """`beside`: so many other tensors come with x."""
         if (reason := refuse_product(gpu, product)) is not None:
             return reason
         if self.x == "runs" and product.depth <= _RUN:
             return Reason("{} channels are no more than one run", product.depth)
-        needed, most = self.registers(product), min(255, gpu.registers // (32 * self.warps) // 8 * 8)
+        needed, most = self.registers(product, beside), min(255, gpu.registers // (32 * self.warps) // 8 * 8)
         if needed > most:
             return Reason("a thread would need {} registers, {} warps leave it {}", needed, self.warps, most)
         working = ceil(product.m / self.rows) / gpu.sms

@@ -142,6 +142,9 @@ class PrologueTile:
         )
         return f"{SPACE}::WarpgroupPrologue<{', '.join(map(str, values))}{more}>"
 
+    def packed(self, product: Product) -> str:
+        return product.weights
+
     def __str__(self) -> str:
         shared = f" whose depth {self.deep} share" if self.deep > 1 else ""
         return (

@@ -15,6 +15,7 @@
 #include "bolt_cutlass/thin_rows.h"
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_portable/cuda/halves.h"
+#include "bolt_portable/divisor.h"
 
 namespace bolt::cutlass_kernels {
 
@@ -22,8 +23,9 @@ namespace bolt::cutlass_kernels {
 /// that are its left factor already, and stores whole words of what it computes. The weights lie in shared memory in the order in
 /// which lanes read them. Nothing is waited for together, so while some warps load or store, others compute.
 ///
-/// With whole rows in registers sums are of 32 columns at a time; with runs of their channels, of all columns.
-template <int k, int n, int rows, int warps, ThinLoads loads, typename Element, typename Stages>
+/// With whole rows in registers sums are of 32 columns at a time; with runs of their channels, of all columns. `gated`: x is
+/// multiplied with the gates of its image, which are loaded with it, and rounded once.
+template <int k, int n, int rows, int warps, ThinLoads loads, typename Element, typename Stages, bool gated = false>
 struct ThinKernel {
   static constexpr int MaxThreadsPerBlock = 32 * warps, MinBlocksPerMultiprocessor = 1;
   static constexpr unsigned cluster_x = 1, cluster_y = 1;
@@ -42,6 +44,7 @@ struct ThinKernel {
   struct Arguments {
     const GemmArguments& product;
     Stages stages;
+    PrologueArguments before = {};
   };
   struct Params {
     const std::uint32_t *x, *weights, *residual;
@@ -51,16 +54,20 @@ struct ThinKernel {
     int x_row, y_row, residual_row;  // in words
     std::uint32_t zero;  // which the compiler does not know
     Stages stages;
+    const std::uint32_t* gates;
+    portable::Divisor pixels;
   };
 
   static Params to_underlying_arguments(const Arguments& arguments, void*) {
     const GemmArguments& a = arguments.product;
+    const int x_row = gated ? arguments.before.x_row : a.x_row;
     const auto words = [](const void* tensor) { return static_cast<const std::uint32_t*>(tensor); };
     const int tiles = (a.m + rows - 1) / rows, multiprocessors = hardware().sm_count;
     return {words(a.x), words(a.weights), words(a.residual), static_cast<std::uint32_t*>(a.y),
             a.bias, a.m, tiles, tiles < multiprocessors ? tiles : multiprocessors,
-            (a.x_row == 0 ? k : a.x_row) / 2, (a.y_row == 0 ? n : a.y_row) / 2,
-            (a.residual_row == 0 ? n : a.residual_row) / 2, 0, arguments.stages};
+            (x_row == 0 ? k : x_row) / 2, (a.y_row == 0 ? n : a.y_row) / 2,
+            (a.residual_row == 0 ? n : a.residual_row) / 2, 0, arguments.stages,
+            words(arguments.before.table), portable::Divisor(gated ? arguments.before.pixels : 1)};
   }
   static dim3 get_grid_shape(const Params& params) { return dim3(static_cast<unsigned>(params.blocks), 1, 1); }
   static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock, 1, 1); }
@@ -92,7 +99,7 @@ struct ThinKernel {
       } else {
         if constexpr (loads == ThinLoads::whole) load_first(params, tile, lane, words);
         std::uint32_t x[down][blocks * 8];
-        each_block([&](auto block) { arrange(params, words.of[block], x, block * 8); });
+        each_block([&](auto block) { arrange(params, words, block, x, block * 8); });
         if constexpr (loads == ThinLoads::ahead) {
           if (next < params.tiles) load_first(params, next, lane, words);
         }
@@ -109,6 +116,7 @@ struct ThinKernel {
   /// A lane's words of its rows in blocks of 32 channels, side by side.
   struct Words {
     std::uint32_t of[room][down * 2][4];
+    std::uint32_t gates[gated ? room : 1][gated ? down * 2 : 1][4];
   };
 
   /// `body(block)` of every block of 32 channels, as a constant.
@@ -142,11 +150,18 @@ struct ThinKernel {
 #pragma unroll
     for (int i = 0; i < down * 2; ++i) {
       // Rows beyond the last are computed as that is, and not stored.
-      const std::uint32_t* const from =
-          params.x + static_cast<std::int64_t>(min(tile * rows + lane / 4 + i * 8, params.m - 1)) * params.x_row + block * 16;
+      const int row = min(tile * rows + lane / 4 + i * 8, params.m - 1);
+      const std::uint32_t* const from = params.x + static_cast<std::int64_t>(row) * params.x_row + block * 16;
       in_runs<channels(block)>([&](auto begin, auto size) {
         copy_words<size / 8>(to.of[block % room][i] + begin / 8, from + begin / 2 + lane % 4 * (size / 8));
       });
+      if constexpr (gated) {
+        const std::uint32_t* const gates =
+            params.gates + params.pixels.quotient(static_cast<std::uint32_t>(row)) * (k / 2) + block * 16;
+        in_runs<channels(block)>([&](auto begin, auto size) {
+          copy_words<size / 8>(to.gates[block % room][i] + begin / 8, gates + begin / 2 + lane % 4 * (size / 8));
+        });
+      }
     }
   }
   /// As many blocks as there is room for.
@@ -159,12 +174,29 @@ struct ThinKernel {
   /// As instructions want them: of each two words the upper row's and the lower's in turns. Loads leave a row's words side by
   /// side, and the compiler would move them in front of every instruction: what it cannot leave out moves them once.
   template <int count>
-  static __device__ __forceinline__ void arrange(const Params& params, const std::uint32_t (&words)[down * 2][4],
+  static __device__ __forceinline__ void arrange(const Params& params, const Words& words, int place,
                                                  std::uint32_t (&x)[down][count], int begin) {
 #pragma unroll
-    for (int i = 0; i < down * 2; ++i)
+    for (int i = 0; i < down * 2; ++i) {
 #pragma unroll
-      for (int word = 0; word < 4; ++word) x[i / 2][begin + word * 2 + i % 2] = words[i][word] ^ params.zero;
+      for (int word = 0; word < 4; ++word) {
+        const std::uint32_t own = words.of[place][i][word];
+        if constexpr (gated)
+          x[i / 2][begin + word * 2 + i % 2] = multiplied(own, words.gates[place][i][word]);
+        else
+          x[i / 2][begin + word * 2 + i % 2] = own ^ params.zero;
+      }
+    }
+  }
+  /// Two products, each rounded once: that of two bf16 is exact in fp32.
+  static __device__ __forceinline__ std::uint32_t multiplied(std::uint32_t x, std::uint32_t gates) {
+    if constexpr (std::is_same_v<Element, portable::f16>) {
+      const __half2 y = __hmul2(*reinterpret_cast<const __half2*>(&x), *reinterpret_cast<const __half2*>(&gates));
+      return *reinterpret_cast<const std::uint32_t*>(&y);
+    } else {
+      const float2 a = portable::unpaired<Element>(x), b = portable::unpaired<Element>(gates);
+      return portable::paired<Element>(a.x * b.x, a.y * b.y);
+    }
   }
 
   /// sums += x * weights of a run of columns, over the channels of a block, whose words in x begin at `at`.
@@ -282,7 +314,7 @@ struct ThinKernel {
     sums.begin(shared, lane);
     each_block([&](auto block) {
       std::uint32_t x[down][8];
-      arrange(params, words.of[block % room], x, 0);
+      arrange(params, words, block % room, x, 0);
       if constexpr (block + room < blocks) load_block<block + room>(params, tile, lane, words);
       if constexpr (block + 1 == blocks) then();
       sums.template add<block>(shared, lane, x);
@@ -291,12 +323,25 @@ struct ThinKernel {
   }
 };
 
-template <int k, int n, int rows, int warps, ThinLoads loads, typename Element, typename Stages>
-void launch_gemm(ThinTile<k, n, rows, warps, loads, Element>, const GemmArguments& a, const Stages& stages, void* stream) {
+/// Throws std::runtime_error.
+inline void require_columns(const GemmArguments& a, int k, int n) {
   if (a.k != k || a.n != n)
     throw std::runtime_error("could not launch a thin matrix product: it has " + std::to_string(a.k) + " and " +
                              std::to_string(a.n) + " columns, its kernel " + std::to_string(k) + " and " + std::to_string(n));
+}
+
+template <int k, int n, int rows, int warps, ThinLoads loads, typename Element, typename Stages>
+void launch_gemm(ThinTile<k, n, rows, warps, loads, Element>, const GemmArguments& a, const Stages& stages, void* stream) {
+  require_columns(a, k, n);
   launch<ThinKernel<k, n, rows, warps, loads, Element, Stages>>({a, stages}, a.overlap, stream, "thin matrix product");
+}
+
+template <int k, int n, int rows, int warps, ThinLoads loads, typename Element, int images, typename Stages>
+void launch_gemm(ThinGate<k, n, rows, warps, loads, Element>, const GemmArguments& a, const PrologueArguments& before,
+                 const Gate<images>&, const Stages& stages, void* stream) {
+  require_columns(a, k, n);
+  launch<ThinKernel<k, n, rows, warps, loads, Element, Stages, true>>({a, stages, before}, a.overlap, stream,
+                                                                      "thin matrix product with a gate");
 }
 
 }  // namespace bolt::cutlass_kernels

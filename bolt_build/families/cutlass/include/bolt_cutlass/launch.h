@@ -121,6 +121,10 @@ enum class ThinLoads { whole, ahead, runs };
 template <int k, int n, int rows, int warps, ThinLoads loads, typename Element = portable::f16>
 struct ThinTile {};
 
+/// A ThinTile whose x is multiplied with the gates of its image as it is loaded.
+template <int k, int n, int rows, int warps, ThinLoads loads, typename Element = portable::f16>
+struct ThinGate {};
+
 /// A pair of matrix products of exactly `k`, `n0` and `n1` columns, a warp `rows` rows at a time beside both weights in shared
 /// memory: thin enough that `warps` warps have room.
 template <int k, int n0, int n1, int rows, int warps, typename Element = portable::f16>
@@ -329,6 +333,10 @@ void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Element, teams, deep>, 
 template <int n, int k, int slices, typename Element, typename Prologue, typename Epilogue>
 void launch_gemm(SlicedPrologue<n, k, slices, Element>, const GemmArguments& arguments, const PrologueArguments& before,
                  const Prologue& prologue, const Epilogue& epilogue, void* stream);
+
+template <int k, int n, int rows, int warps, ThinLoads loads, typename Element, int images, typename Epilogue>
+void launch_gemm(ThinGate<k, n, rows, warps, loads, Element>, const GemmArguments& arguments,
+                 const PrologueArguments& before, const Gate<images>& gate, const Epilogue& epilogue, void* stream);
 
 /// `epilogue` comes before the pooling.
 template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Element, typename Epilogue>
