@@ -22,9 +22,9 @@ from bolt_build.families.cutlass.prologue_kind import images_for
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-_IN_TURNS = 0.82
+_IN_TURNS = 0.76
 """What two blocks of a multiprocessor take of the time that they would take one behind the other: each transforms while
-the other multiplies. Fitted to 22 kernels on an H200."""
+the other multiplies. Fitted to 22 kernels on an H200, as they stand beside the usual ones of their shapes."""
 
 
 @dataclass(frozen=True)
