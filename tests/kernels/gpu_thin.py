@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpu_channels import NORMALISED, channels
 from gpu_forms import with_tiles
 from gpu_harness import Trial
 from gpu_pairs import steps_of
@@ -33,6 +34,10 @@ def thin_trials() -> list[Trial]:
             (tile(16, 16, "runs"), tile(32, 12, "runs")),
         ),
         (conv("thin-odd", (2, 21, 7, 9), 40, (1, 1)), (tile(16, 8),)),
+        (
+            channels("thin-channels", (2, 40, 9, 7), 56, (1, 1), functions=NORMALISED, residual=True),
+            (tile(16, 8), tile(32, 8, "runs")),
+        ),
         (matmul("thin-rows", (777, 40), 24, True, GELU), (tile(16, 16, "ahead"),)),
         (matmul("thin-deep", (333, 256), 96, False, (RESIDUAL[1],)), (tile(16, 12), tile(16, 8, "runs"))),
     ):

@@ -61,6 +61,8 @@ FURTHER = (
     "sliced-few-cutlass-64x64x8-f16/row-f16/row",
     "thin-runs-cutlass-16x16xruns-f16",
     "thin-narrows-cutlass-",
+    "thin-cutlass-16x8xwhole-f16/channels_last-f16/channels_last",
+    "thin-channels-cutlass-",
     "thin-gate-runs-cutlass-",
     "thin-gate-apart-cutlass-",
     "thin-deep-cutlass-",

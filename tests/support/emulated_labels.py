@@ -98,7 +98,6 @@ LABELS = (
     "scatter-many-portable-staged_linesx8x4x48-f16/row-f16/row",
     "sliced-residual-cutlass-64x64x8-f16/channels_last-f16/channels_last",
     "thin-residual-cutlass-32x8xahead-f16/channels_last-f16/channels_last-shares3",
-    "thin-cutlass-16x8xwhole-f16/channels_last-f16/channels_last",
     "thin-gate-cutlass-16x8xaheadxgate-f16",
     "sliced-gate-cutlass-64x64x4xgatex4-f16/channels_last-f16/channels_last",
     "image-13-cutlass-64x64x64xpingpong-f16/channels_last-f16/channels_last",
