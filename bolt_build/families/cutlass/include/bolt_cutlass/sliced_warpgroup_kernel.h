@@ -206,7 +206,12 @@ struct SlicedKernel {
     wait_for_kernel_in_front();
     const auto& result = params.result;
     const int items = own.count(params) * (n / together);
-    ::cutlass::arch::ClusterTransactionBarrier::wait(&shared.all_told, 0);
+    // Constants and the residual come while other blocks still tell. No block ends before they have.
+    bool told = false;
+    const auto wait_for_all = [&] {
+      if (!told) ::cutlass::arch::ClusterTransactionBarrier::wait(&shared.all_told, 0);
+      told = true;
+    };
 #pragma unroll 1
     for (int item = thread; item < items; item += 128) {
       const int at = item / (n / together), first = item % (n / together) * together, column = own.column + first;
@@ -217,6 +222,7 @@ struct SlicedKernel {
       if constexpr (Stages::reads_residual)
         portable::load_lanes<together>(static_cast<const Element*>(result.residual) + row * result.residual_row + column,
                                        other);
+      wait_for_all();
 #pragma unroll
       for (int slice = 0; slice < slices; ++slice) {
         const float* const from = &shared.told[slice][at][first];
@@ -239,6 +245,7 @@ struct SlicedKernel {
       *reinterpret_cast<uint4*>(static_cast<Element*>(result.y) + row * result.y_row + column) =
           make_uint4(words[0], words[1], words[2], words[3]);
     }
+    wait_for_all();
   }
 };
 
