@@ -1,5 +1,6 @@
 """Products of encoders as long as a GPU's power lasts: every kernel runs for so many seconds without a pause, and the
-second half of them is timed. In fp16 with fp32 accumulation, beside cuBLAS's products without what is behind them.
+second half of them is timed. In fp16 with fp32 accumulation, beside cuBLAS's products: with a bias alone, and with what
+cuBLAS has of the residual or the GELU behind them. cuBLAS adds a residual instead of a bias.
 
     python benchmarks/kernels/sustained_products.py FOLDER --prepare     # anywhere with nvcc
     python benchmarks/kernels/sustained_products.py FOLDER --out FILE    # on an H200
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -32,13 +33,10 @@ import gpu_harness
 from families_harness import Layer, graph_with
 
 ENCODERS = (Encoder("BERT-large 384 b32", 32, 384, 1024), Encoder("BERT-base 384 b32", 32, 384))
-SIZES = {
-    (128, 128, "pingpong"), (64, 256, "pingpong"), (128, 192, "pingpong"), (128, 256, "cooperative"),
-    (256, 128, "cooperative"),
-}  # fmt: skip
+SIZES = {(128, 128, "pingpong"), (128, 256, "cooperative"), (256, 128, "cooperative")}
 """Rows, columns and schedules of tiles, in steps of 64."""
-LAUNCHES, REST = 64, 0.5
-"""Launches of one graph of cuBLAS's, and seconds of rest in front of its first runs."""
+LAUNCHES, REST, SETS = 64, 0.3, 3
+"""Launches of one graph of cuBLAS's, seconds of rest in front of its first runs, and sets of buffers."""
 
 
 def trials_of(layer: Layer) -> list[gpu_harness.Trial]:
@@ -64,21 +62,42 @@ def planned_of(arguments: argparse.Namespace) -> list[gpu_harness.Trial]:
     return planned
 
 
-def vendor(rows: int, depth: int, columns: int, seconds: float) -> dict[str, float]:
-    """cuBLAS's product with its bias."""
+def vendor(layer: Layer, rows: int, depth: int, columns: int, seconds: float) -> dict[str, dict[str, float]]:
+    """cuBLAS's product with its bias, and the `same` with what is behind it, over buffers in turns."""
     import torch
 
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, device="cuda", dtype=torch.float16)
+
+    bias = random(columns)
+    sets = [
+        (random(rows, depth), (random(columns, depth) * depth**-0.5).t(), random(rows, columns)) for _ in range(SETS)
+    ]
+    left = [torch.empty_like(residual) for *_, residual in sets]
+    alone = [(lambda i=i: torch.addmm(bias, *sets[i][:2], out=left[i])) for i in range(SETS)]
+    found = {"cublas": _timed(alone, seconds)}
+    if any(stage.operand is not None for stage in layer.epilogue):
+        added = [(lambda i=i: torch.addmm(sets[i][2], *sets[i][:2], out=left[i])) for i in range(SETS)]
+        found["same"] = _timed(added, seconds)
+    elif layer.epilogue:
+        gelu = [(lambda i=i: torch._addmm_activation(bias, *sets[i][:2], use_gelu=True)) for i in range(SETS)]
+        found["same"] = _timed(gelu, seconds)
+    else:
+        found["same"] = found["cublas"]
+    return found
+
+
+def _timed(calls: Sequence[Callable[[], object]], seconds: float) -> dict[str, float]:
+    """Microseconds of a call, run after run and at first."""
     from benchmarks.peers.vendor_layers import graph_of, replays
 
-    x = torch.randn(rows, depth, device="cuda", dtype=torch.float16)
-    weights = torch.randn(columns, depth, device="cuda", dtype=torch.float16) * depth**-0.5
-    bias = torch.randn(columns, device="cuda", dtype=torch.float16)
-    graph = graph_of([lambda: torch.nn.functional.linear(x, weights, bias)] * LAUNCHES)
+    graph = graph_of([*calls] * (LAUNCHES // len(calls)))
+    count = LAUNCHES // len(calls) * len(calls)
     time.sleep(REST)
-    first = min(replays(graph, 0.0)) / LAUNCHES
+    first = min(replays(graph, 0.0)) / count
     runs = replays(graph, seconds)
     later = sorted(runs[len(runs) // 2 :])
-    return {"us": 1e3 * later[len(later) // 2] / LAUNCHES, "first_us": 1e3 * first}
+    return {"us": 1e3 * later[len(later) // 2] / count, "first_us": 1e3 * first}
 
 
 def measured(library: gpu_harness.Library, planned: Sequence[gpu_harness.Trial], seconds: float) -> dict[str, Any]:
@@ -87,9 +106,9 @@ def measured(library: gpu_harness.Library, planned: Sequence[gpu_harness.Trial],
         problem, name = trial.step.problem, trial.layer.label
         if name not in rows:
             shape, columns = problem.inputs[0].shape, problem.outputs[0].shape[-1]
-            peer = vendor(prod(shape[:-1]), shape[-1], columns, seconds)
-            print(f"{name}: cuBLAS {peer}", flush=True)
-            rows[name] = {"gflop": problem.flops / 1e9, "cublas": peer, "kernels": []}
+            peers = vendor(trial.layer, prod(shape[:-1]), shape[-1], columns, seconds)
+            print(f"{name}: cuBLAS {peers}", flush=True)
+            rows[name] = {"gflop": problem.flops / 1e9, **peers, "kernels": []}
         rested, outcome = library.run(index), library.run(index, seconds)
         row = {
             "candidate": str(trial.candidate), "us": outcome.microseconds, "first_us": rested.microseconds,
