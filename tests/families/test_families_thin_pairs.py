@@ -96,7 +96,7 @@ def test_mlps_of_first_stages_are_thin(channels: int, extent: int) -> None:
     given = alternative.steps[0].problem
     assert min(ranked(given, H200)[0], key=lambda each: each[0])[1] in thin(given)
     apart = [FAMILY.predict(each, FAMILY.candidates(each, H200)[0][0], H200) for each in alternative.apart]
-    assert alternative.seconds < 0.8 * sum(apart)
+    assert alternative.seconds < 0.9 * sum(apart)
 
 
 def test_a_single_image_is_no_work_for_so_many_warps() -> None:
