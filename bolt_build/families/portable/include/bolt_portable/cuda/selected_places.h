@@ -58,8 +58,8 @@ struct SelectedPlaces {
       const auto sample = [&](int i) { return held.sample(i); };
       Bound bound = sampled_bound<infinite, held.worst - 1>(sample, count_up_to, thread);
       held.finished(extent, thread);
+      const bool known = bound.all;  // counted up to that bound last
       if (bound.taken == 0) bound = bound_of(held, thread, own);
-      const bool known = bound.all && bound.shift == 0;
 #pragma unroll
       for (int turn = 0; turn < Held::turns; ++turn) many[turn] = held.both(many[turn]);
       take(held, thread, bound, own, known ? many : nullptr);
