@@ -118,7 +118,7 @@ def test_sliding_windows_stand_beside_the_other_kernels_of_each_shape(
 
 
 @pytest.mark.usefixtures("scripts")
-def test_slabs_in_turn_stand_beside_those_expanded_ahead(
+def test_slabs_in_turn_and_strips_stand_beside_slabs_expanded_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from benchmarks.kernels import slab_kernels as script
@@ -133,9 +133,10 @@ def test_slabs_in_turn_stand_beside_those_expanded_ahead(
     found = json.loads(out.read_text())
     assert list(found["layers"]) == ["112 3x3s2 16 96+24", "14 5x5s1 112 672+dw+mean"]
     for row in found["layers"].values():
-        in_turn = [["halos=1" in each["candidate"] for each in row[way]] for way in script.WAYS]
-        assert in_turn == [[False] * 2, [True] * 2]
-    assert [row["us"] for row in found["layers"].values()] == [10.0, 14.0]
+        *slabs, strips = ([each["candidate"] for each in row[way]] for way in script.WAYS)
+        assert [["halos=1" in each for each in way] for way in slabs] == [[False] * 2, [True] * 2]
+        assert all("strips" in each for each in strips)
+    assert [row["us"] for row in found["layers"].values()] == [10.0, 16.0]
 
 
 @pytest.mark.usefixtures("scripts")
