@@ -77,25 +77,38 @@ struct Band {
     constexpr int last = extent > depth ? (extent - depth + unit - 1) / unit * unit : 0;
     return min(inside(first(which * tile)) / unit * unit, last);
   }
-  /// Whether a result is made of neighbours outside of the window that begins there.
-  __device__ bool leaves(int result, int from) const {
-    const int begin = first(result);
-    return inside(begin) < from || inside(begin + std::max(taps, 1) - 1) >= from + depth;
-  }
-  /// The weight that a result has of a place: the edge's neighbours outside are its own too.
-  __device__ float weight(int result, int place) const {
-    if constexpr (taps == 0) return place == result ? 1.0f : 0.0f;
-    const int begin = first(result);
-    float sum = 0;
+  /// What a result is made of, read once.
+  struct Result {
+    int begin;
+    float weights[std::max(taps, 1)];
+
+    /// Whether it has neighbours outside of the window that begins there.
+    __device__ bool leaves(int from) const {
+      return inside(begin) < from || inside(begin + std::max(taps, 1) - 1) >= from + depth;
+    }
+    /// Its weight of a place: the edge's neighbours outside are its own too.
+    __device__ float weight(int place) const {
+      float sum = 0;
 #pragma unroll
-    for (int tap = 0; tap < taps; ++tap) sum += inside(begin + tap) == place ? axis.weights[result * taps + tap] : 0.0f;
-    return sum;
-  }
-  /// The weights of two neighbouring places; of results behind the last none.
-  template <typename T>
-  __device__ SplitPair pair(int result, int place) const {
-    const bool there = result < made;
-    return SplitPair::of<T>(there ? weight(result, place) : 0.0f, there ? weight(result, place + 1) : 0.0f);
+      for (int tap = 0; tap < std::max(taps, 1); ++tap) sum += inside(begin + tap) == place ? weights[tap] : 0.0f;
+      return sum;
+    }
+    /// Those of two neighbouring places.
+    template <typename T>
+    __device__ SplitPair pair(int place) const {
+      return SplitPair::of<T>(weight(place), weight(place + 1));
+    }
+  };
+  /// Of results behind the last all weights are zero.
+  __device__ Result result(int which) const {
+    Result of;
+    const bool there = which < made;
+    const int last = there ? which : made - 1;
+    of.begin = first(last);
+    if constexpr (taps == 0) of.weights[0] = there ? 1.0f : 0.0f;
+#pragma unroll
+    for (int tap = 0; tap < taps; ++tap) of.weights[tap] = there ? axis.weights[last * taps + tap] : 0.0f;
+    return of;
   }
 };
 

@@ -122,27 +122,29 @@ struct HalfPlanes {
     const Across across{columns};
     const Down down{rows};
     bool images = true;
+#pragma unroll 2
     for (int tile = threadIdx.x / 32; tile < Tile::column_tiles; tile += warps) {
       const int from = across.window(tile);
+      const typename Across::Result results[2] = {across.result(16 * tile + group), across.result(16 * tile + group + 8)};
       if (lane == 0) *shared_at<int>(base + Tile::columns_at + 4 * tile) = from * size;
-#pragma unroll 1
+      images = images && !results[0].leaves(from) && !results[1].leaves(from);
+#pragma unroll
       for (int word = 0; word < 4 * wide; ++word) {
-        const int result = 16 * tile + group + word % 2 * 8;
-        images = images && !(result < Tile::row_made && across.leaves(result, from));
-        const SplitPair pair = across.template pair<T>(result, from + word / 2 * 8 + own);
+        const SplitPair pair = results[word % 2].template pair<T>(from + word / 2 * 8 + own);
         const std::uint32_t to = base + Tile::across_at + 1024 * (wide * tile + word / 4) + 16 * lane + 4 * (word % 4);
         *shared_at<std::uint32_t>(to) = pair.high, *shared_at<std::uint32_t>(to + 512) = pair.low;
       }
     }
+#pragma unroll 4
     for (int tile = threadIdx.x / 32; tile < Tile::row_tiles; tile += warps) {
-      const int from = down.window(tile), last = min(tile / Tile::tiles * Tile::tiles + Tile::tiles, Tile::row_tiles) - 1;
-      const int given = min(down.window(last) + 8 * high, Tile::rows) - from, result = 8 * tile + group;
-      images = images && (tile == 0 || from >= down.window(tile - 1)) && (Tile::parts == 1 || given <= Tile::room);
-      images = images && !(result < Tile::rows_made && down.leaves(result, from));
+      const int last = min(tile / Tile::tiles * Tile::tiles + Tile::tiles, Tile::row_tiles) - 1;
+      const int from = down.window(tile), before = down.window(max(tile - 1, 0)), end = down.window(last) + 8 * high;
+      const typename Down::Result result = down.result(8 * tile + group);
+      images = images && from >= before && (Tile::parts == 1 || min(end, Tile::rows) - from <= Tile::room) && !result.leaves(from);
       if (lane == 0) *shared_at<int>(base + Tile::rows_at + 4 * tile) = from;
-#pragma unroll 1
+#pragma unroll
       for (int k = 0; k < high; ++k)
-        *shared_at<SplitPair>(base + Tile::down_at + 8 * ((32 * tile + lane) * high + k)) = down.template pair<T>(result, from + 8 * k + own);
+        *shared_at<SplitPair>(base + Tile::down_at + 8 * ((32 * tile + lane) * high + k)) = result.template pair<T>(from + 8 * k + own);
     }
     return images;
   }
