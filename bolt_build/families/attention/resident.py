@@ -24,7 +24,7 @@ _STAGES = (2, 3, 4)
 _BLOCKS = {2: (1, 2), 3: (1, 2), 4: (1,)}
 """Blocks that a multiprocessor should hold, by warpgroups."""
 
-_FIRST, _TILE = 0.3e-6, 0.6e-6
+_FIRST, _TILE = 0.9e-6, 0.6e-6
 """Seconds until the first head's keys are there, and of a tile beside what it computes. These and those that follow
 were fitted to an H200's times of 15 kernels for 9 shapes; of those of more than 64 keys to a form of these kernels that
 summed powers up within turns, which took a little longer."""
@@ -35,6 +35,9 @@ _FEW = 1.13
 _MASKED = 2.0
 """How much longer masks take than where other blocks compute meanwhile: they are loaded in front of a tile's scores. By
 reckoning; a GPU has not timed these loads yet."""
+_LATE = 0.1e-6
+"""Seconds by which a block ends later for each head that had no room at the beginning. A guess: heads of 197 keys took
+as long in two places as in three."""
 _MEMORY = 0.85
 """Part of the memory's bandwidth that is reached: all heads that have room are asked for at once."""
 
@@ -100,9 +103,11 @@ class ResidentTile:
         few = _FEW if self.groups * self.blocks < 3 else 1.0
         masked = _MASKED * mask_clocks(shape, scores) / clock
         busy = self.blocks * tiles * (few * (_PRODUCTS * products + _OTHER * (powers + others)) + masked)
-        chain = ceil(tiles / self.groups) * (products + powers + others + masked + _TILE)
+        chain = _FIRST + ceil(tiles / self.groups) * (products + powers + others + masked + _TILE)
         moved = shape.nbytes / (_MEMORY * target.bandwidth)
-        return norm((moved, busy, chain)) + _FIRST + target.launch_seconds
+        heads = ceil(tiles * _ROWS / shape.queries)
+        late = _LATE * max(0, min(heads, _STAGES[-1]) - self.stages)
+        return norm((moved, busy, chain)) + late + target.launch_seconds
 
     def flops(self, shape: Shape) -> int:
         return 2 * self._tiles(shape) * _ROWS * self.keys * sum(shape.of_heads)
