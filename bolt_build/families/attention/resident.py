@@ -105,7 +105,7 @@ class ResidentTile:
         busy = self.blocks * tiles * (few * (_PRODUCTS * products + _OTHER * (powers + others)) + masked)
         chain = _FIRST + ceil(tiles / self.groups) * (products + powers + others + masked + _TILE)
         moved = shape.nbytes / (_MEMORY * target.bandwidth)
-        heads = ceil(tiles * _ROWS / shape.queries)
+        heads = ceil(tiles / ceil(shape.queries / _ROWS))
         late = _LATE * max(0, min(heads, _STAGES[-1]) - self.stages)
         return norm((moved, busy, chain)) + late + target.launch_seconds
 
