@@ -54,14 +54,50 @@ def with_numbers_that_are_none(layer: Layer) -> list[Array]:
     return [np.where(np.isnan(x) & (np.arange(x.size).reshape(x.shape) % 2 == 0), -x, x)]
 
 
+ALIKE = ("selected", "sifted", "few", "parted", "sorted")
+"""Forms of which one kernel each meets every number of elements that stand in front of all others alike."""
+
+
+def alike(form: str) -> Trial:
+    """Of 64 lines: 20 elements of each are wanted, or few of them where the form takes no more."""
+    layer = folded(f"alike-{form}", Places(1, 12 if form == "few" else 20), 64, 4001 if form == "parted" else 301)
+    for trial in trials_of(layer, "portable"):
+        for candidate in Portable().candidates(trial.step.problem, TARGET)[0]:
+            if dict(candidate.parameters)["algorithm"] == form:
+                return replace(trial, candidate=candidate)
+    raise ValueError(f"no {form} kernel is for {layer.label}")
+
+
+def with_as_many_in_front(value: float) -> Callable[[Layer], list[Array]]:
+    """Line `i` has `2 i` of such an element at random places, and so fewer than are wanted, as many, or more."""
+
+    def values(layer: Layer) -> list[Array]:
+        (x,) = values_of(layer)
+        for index, line in enumerate(x):
+            line[np.random.default_rng(index).permutation(line.size)[: 2 * index]] = value
+        return [x]
+
+    return values
+
+
 @pytest.fixture(scope="module")
 def library(shared_folder: SharedFolder) -> Library:
-    return emulated.kernel_library("emulated-places", lambda: [drawn(seed) for seed in range(COUNT)], shared_folder)
+    return emulated.kernel_library(
+        "emulated-places", lambda: [*map(drawn, range(COUNT)), *map(alike, ALIKE)], shared_folder
+    )
 
 
 @pytest.mark.parametrize("values", [values_of, with_numbers_that_are_none], ids=["numbers", "and none"])
 @pytest.mark.parametrize("index", range(COUNT))
 def test_agrees_with_numpy(library: Library, index: int, values: Callable[[Layer], list[Array]]) -> None:
     outcome = emulated.outcome_of(library, index, values)
+    assert outcome.message == ""
+    assert outcome.error == 0.0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3.0, -np.inf], ids=str)
+@pytest.mark.parametrize("form", ALIKE)
+def test_any_number_of_elements_that_are_alike(library: Library, form: str, value: float) -> None:
+    outcome = emulated.outcome_of(library, COUNT + ALIKE.index(form), with_as_many_in_front(value))
     assert outcome.message == ""
     assert outcome.error == 0.0

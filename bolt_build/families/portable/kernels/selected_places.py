@@ -111,7 +111,7 @@ expected to take; until it is counted by how its number begins; until its key is
 pairs; and of a thread for all else. They are counted in the code."""
 _SORTED, _BINS, _STORED = 30.0, 60.0, 7.0
 """The same of a lane for each of its keys in bins, for all bins, and for a place that it stores."""
-_DIGITS, _DIGIT_KEYS, _MANY, _FULL = 85.0, 10.0, 0.5, 1.7
+_DIGITS, _DIGIT_KEYS, _MANY, _FULL = 85.0, 10.0, 0.5, 2.8
 """The same for four bits, and of each of its keys for these: what sorts keys where a bin has too many, as one is
 expected to where more than so large a part of a line is wanted; and what the whole takes then, in this."""
 _WIDE = 1.8

@@ -209,12 +209,12 @@ _HELD, _SIFTED, _GROUPED, _KEY, _BIN, _BEGIN = (9.0, 4.0), (5.0, 5.5), 8.0, 26.0
 a group until it is counted, of a key that remains, of a bin, and of a thread for all else."""
 _WIDE = 1.6
 """What keys of 64 bits take, in those of 32."""
-_ISSUED = 128 * 1.6e9 * 0.5
-"""Instructions of threads that a multiprocessor begins in a second."""
+_ISSUED, _WARPS = 128 * 1.6e9 * 0.5, 28
+"""Instructions of threads that a multiprocessor begins in a second, where it has so many warps or more."""
 _ASKED, _MET, _ARRANGED = 1.2e-6, 0.8e-6, 1.3e-6
 """Seconds until what remains of a line is there, of warps that meet beside that, and until it is sorted. This and the
 following are fitted to 40 times of an H200."""
-_MERGED, _MERGED_KEY, _MERGED_COUNT = 1.5e-6, 0.15e-6, 0.009e-6
+_MERGED, _MERGED_KEY, _MERGED_COUNT = 1.5e-6, 0.15e-6, 0.004e-6
 """The same until a second kernel has begun and ended, of each key that a thread of it holds, and of an element that it
 puts in order."""
 _REACHED = 0.7
@@ -231,8 +231,10 @@ def _cut_seconds(problem: KernelProblem, tile: SiftTile, lines: int, extent: int
     issue = lines * tile.threads * own / (_ISSUED * gpu.sms * min(1.0, lines * tile.threads / (gpu.sms * 512)))
     block = 128 if tile.threads == WARP else tile.threads
     shared = (block // tile.threads) * (bins_bytes(tile.threads, tile.room, tile.bins, size) + tile.room * size)
-    held = tile.holds // 2 if pairs else tile.holds + 16
-    rounds = ceil(lines * tile.threads / block / (gpu.sms * beside(block, max(64, held + 48), shared, gpu)))
+    registers = tile.holds // 2 + 48 if pairs else tile.holds + 80
+    resident = beside(block, max(64, registers), shared, gpu)
+    issue /= min(1.0, resident * block / (WARP * _WARPS))
+    rounds = ceil(lines * tile.threads / block / (gpu.sms * resident))
     waits = _ASKED + (_MET if tile.threads > WARP else 0.0) + (_ARRANGED if kept else 0.0)
     return float(max(issue, rounds * waits))
 

@@ -121,7 +121,7 @@ def refuse_tile(problem: KernelProblem, tile: SortTile) -> str | None:
     return Reason("{} keys have no room for {} elements", tile.room, count) if tile.room < count else None
 
 
-_COMPARED, _SHUFFLED, _EXCHANGED, _LOADED = 2.0, 4.0, 14.0, 14.0
+_COMPARED, _SHUFFLED, _EXCHANGED, _LOADED = 2.0, 4.0, 9.0, 14.0
 """Guesses at the instructions of a key of 32 bits that is compared with another one in a thread, in its warp and in its
 block, and until it is there; those of 64 bits take `_WIDE` times as many."""
 _WIDE = 2.5
