@@ -124,7 +124,7 @@ def test_the_code_is_that_of_the_convolution_and_of_the_pass(
     assert (code.includes, code.counts) == (("bolt_cutlass/normed_images.h",), False)
     assert code.call == (
         "kernel.run(r, x, nullptr, z, [&](const bolt::portable::ImageMoments& moments, void* joined) { "
-        f"bolt::portable::norm_applied<bolt::portable::AppliedShape<64, 1, {joining}, 1>, "
+        f"bolt::portable::norm_applied<bolt::portable::AppliedShape<64, 1, {joining}, 4>, "
         "bolt::portable::NormVariance, bolt::portable::f16, float, float, bolt::portable::f16>(r, moments, joined, "
         "{3136, 96, 96}, {64, 1, 1, 1, 0}, "
         "1e-05f, z, kernel.constant(0), kernel.constant(1), z, "
@@ -179,6 +179,44 @@ def test_refusals_name_both_and_why(of: Graph, reason: str) -> None:
 
 def test_gpus_without_wgmma_leave_none() -> None:
     assert proposed(normed(), "a100") == ([], [("a, n", "needs WGMMA")])
+
+
+VOLUME = """
+    graph g batch=1 (%x: f32[1,64,8,14,14]) -> (%z) {
+      const %w: f32[64,192,3,3] #
+      const %s: f32[64,1,1,1] #
+      const %t: f32[64,1,1,1] #
+      %k = stack(%x) axis=2 count=3 stride=1 dilation=1 begin=1 extent=8 channels=192 // "k"
+      %i = fold-depth(%k) // "i"
+      %y = conv(%i, %w) pads_begin=[1,1] pads_end=[1,1] // "a"
+      %v = unfold-depth(%y) depth=8 // "v"
+      %z = norm(%v, %s, %t) statistic=variance axes=[2,3,4] epsilon=1e-05 | relu // "n"
+    }"""
+
+
+def test_volumes_are_normalised_in_one_step_with_the_convolution_that_reads_their_depths() -> None:
+    of = graph(VOLUME)
+    found, reasons = FAMILY.propose(of, of.nodes[0], H200, DType.F16)
+    (one,) = (each for each in found if "n" in each.region)
+    (step,) = one.steps
+    assert (one.region, [each for each in reasons if "n" in each.what.split(", ")]) == (("k", "i", "a", "v", "n"), [])
+    assert (step.inputs, step.outputs) == (("x", "w", "s", "t"), ("z",))
+    assert [each.op.kind for each in one.apart] == ["stack", "fold-depth", "conv", "unfold-depth", "norm"]
+    candidate = FAMILY.candidates(step.problem, H200)[0][0]
+    at = StepExpressions(step.inputs, ("z",), (None, "pw", "ps", "pt"), (0,), (0,) * 4)
+    code = FAMILY.emit(step.problem, candidate, H200, at)
+    assert "ImageMoments{.images = 1, .positions = " in code.member_arguments
+    # Pixels of all eight depths.
+    assert "{1568, 64, 64}" in code.call
+
+
+def test_so_are_volumes_whose_depths_are_convolved_by_themselves() -> None:
+    of = graph(
+        VOLUME.replace("%i = fold-depth(%k)", "%i = fold-depth(%x)").replace("f32[64,192,3,3]", "f32[64,64,3,3]")
+    )
+    conv = next(node for node in of.nodes if node.name == "a")
+    found, _ = FAMILY.propose(of, conv, H200, DType.F16)
+    assert [each.region for each in found if "n" in each.region] == [("a", "v", "n")]
 
 
 def test_slices_leave_none() -> None:

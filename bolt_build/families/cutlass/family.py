@@ -121,7 +121,7 @@ class Cutlass:
         names = (*node.inputs, *(name for name in last.inputs if name != behind[0].outputs[0]))
         share, apart = may_share(problem, names, ()), reads_apart(problem, target)
         step = ProposedStep(problem, names, last.outputs, share, pitched=(0,), reads_apart=apart)
-        more = volume_norm_of(graph, last, region, names, problem, target, precision)
+        more = volume_norm_of(graph, (node, *behind), names, problem, target, precision)
         together, apart_why = more or ((), ())
         return (Alternative(region, self.name, (step,), offers[0].seconds), *together), apart_why
 

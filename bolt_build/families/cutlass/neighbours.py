@@ -101,7 +101,7 @@ def _with_image_norm(graph: Graph, node: Node, conv: KernelProblem, target: Targ
     """The convolution and the normalisation of its images; and both with what combines the convolution's result with
     numbers of images in between."""
     found = _image_norm_of(graph, node, node, (node.name,), conv, (conv,), target, precision)
-    if (of_volume := volume_norm_of(graph, node, (node.name,), node.inputs, conv, target, precision)) is not None:
+    if (of_volume := volume_norm_of(graph, (node,), node.inputs, conv, target, precision)) is not None:
         found = of_volume
     chain = of_images.combined(graph, node)
     if chain is None or chain.obstacle is not None:
@@ -141,26 +141,32 @@ def _image_norm_of(
 
 def volume_norm_of(
     graph: Graph,
-    last: Node,
-    region: tuple[str, ...],
+    made: tuple[Node, ...],
     names: tuple[str, ...],
     problem: KernelProblem,
     target: Target,
     precision: DType,
 ) -> Proposed | None:
-    """What nodes of a `region` leave, a convolution the `last` of them, and the normalisation of it as volumes; None
-    where there is none. They read the values `names`, and their problem is `problem`."""
-    behind = volume_norm_behind(graph, last)
+    """What some nodes leave, a convolution the last of them, and the normalisation of it as volumes; None where there
+    is none. They read the values `names`, and their problem is `problem`."""
+    behind = volume_norm_behind(graph, made[-1])
     if behind is None:
         return None
-    _, unfold, norm = behind.nodes
-    region = (*region, unfold.name, norm.name)
+    nodes = (*made, *behind.nodes[1:])
+    region = tuple(each.name for each in nodes)
     if behind.obstacle is not None:
         return _kept_apart(region, behind.obstacle)
+    apart = tuple(
+        problems_of(graph, each, target, precision)[0]
+        if isinstance(each.op, Conv)
+        else alone(graph, each, target, precision)
+        for each in nodes
+    )
+    unfold, norm = nodes[-2:]
     assert isinstance(unfold.op, UnfoldDepth), unfold
-    whole = normed(problem, alone(graph, norm, target, precision), unfold.op)
+    whole = normed(problem, apart[-1], unfold.op)
     step = ProposedStep(whole, (*names, *norm.inputs[1:]), norm.outputs, pitched=(0,))
-    return _one_kernel(region, step, (), target)
+    return _one_kernel(region, step, apart, target)
 
 
 def _with_gate(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:
