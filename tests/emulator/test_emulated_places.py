@@ -60,7 +60,9 @@ ALIKE = ("selected", "sifted", "few", "parted", "sorted")
 
 def alike(form: str) -> Trial:
     """Of 64 lines: 20 elements of each are wanted, or few of them where the form takes no more."""
-    layer = folded(f"alike-{form}", Places(1, 12 if form == "few" else 20), 64, 4001 if form == "parted" else 301)
+    count, extent = 12 if form == "few" else 20, 4001 if form == "parted" else 301
+    dtype = DType.BF16 if form == "selected" else DType.F16  # whose numbers of NaN and infinity begin alike
+    layer = folded(f"alike-{form}", Places(1, count), 64, extent, dtype=dtype)
     for trial in trials_of(layer, "portable"):
         for candidate in Portable().candidates(trial.step.problem, TARGET)[0]:
             if dict(candidate.parameters)["algorithm"] == form:
@@ -68,13 +70,16 @@ def alike(form: str) -> Trial:
     raise ValueError(f"no {form} kernel is for {layer.label}")
 
 
-def with_as_many_in_front(value: float) -> Callable[[Layer], list[Array]]:
-    """Line `i` has `2 i` of such an element at random places, and so fewer than are wanted, as many, or more."""
+def with_as_many_in_front(value: float, behind: float) -> Callable[[Layer], list[Array]]:
+    """Line `i` has `2 i` of `value` at random places, and so fewer than are wanted, as many, or more; and 20 of what
+    stands `behind` it."""
 
     def values(layer: Layer) -> list[Array]:
         (x,) = values_of(layer)
         for index, line in enumerate(x):
-            line[np.random.default_rng(index).permutation(line.size)[: 2 * index]] = value
+            places = np.random.default_rng(index).permutation(line.size)
+            line[places[: 2 * index]] = value
+            line[places[2 * index : 2 * index + 20]] = behind
         return [x]
 
     return values
@@ -95,9 +100,11 @@ def test_agrees_with_numpy(library: Library, index: int, values: Callable[[Layer
     assert outcome.error == 0.0
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 3.0, -np.inf], ids=str)
+@pytest.mark.parametrize(
+    ("value", "behind"), [(np.nan, np.inf), (np.inf, 3.0), (3.0, 2.5), (0.5, -np.inf), (-np.inf, 0.0)], ids=str
+)
 @pytest.mark.parametrize("form", ALIKE)
-def test_any_number_of_elements_that_are_alike(library: Library, form: str, value: float) -> None:
-    outcome = emulated.outcome_of(library, COUNT + ALIKE.index(form), with_as_many_in_front(value))
+def test_any_number_of_elements_that_are_alike(library: Library, form: str, value: float, behind: float) -> None:
+    outcome = emulated.outcome_of(library, COUNT + ALIKE.index(form), with_as_many_in_front(value, behind))
     assert outcome.message == ""
     assert outcome.error == 0.0
