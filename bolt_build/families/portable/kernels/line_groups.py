@@ -130,9 +130,9 @@ def refuse_tile(tile: GroupTile, of: Lines, gpu: Gpu) -> str | None:
     return None
 
 
-_TURN, _MEMORY, _ISSUED = 1.6e-6, 0.77, 0.98
-"""Seconds in which a group's threads wait, for elements and for each other, launch included; and what memory and
-instructions take beside that. Fitted to 19 kernels for six problems that an H200 has timed, which take 14% more or
+_TURN, _LOAD, _MEMORY, _ISSUED = 1.4e-6, 0.13e-6, 0.13, 1.73
+"""Seconds in which a group's threads wait, launch included, and more for each access of one; and what memory and
+instructions take beside that. Fitted to 14 kernels for seven problems that an H200 has timed, which take 11% more or
 less; none is held out."""
 _RATE, _ELEMENT, _THREAD = 128 * 1.755e9, 9, 250
 """Instructions that a multiprocessor's threads begin a second, those of an element, and those of a thread and group:
@@ -145,7 +145,7 @@ def seconds(problem: KernelProblem, tile: GroupTile, target: Target, of: Lines) 
     turns, beside_others = ceil(of.groups / tile.blocks), max(1.0, tile.blocks / gpu.sms)
     issued = (of.count * of.inner * _ELEMENT + tile.threads * _THREAD) / _RATE * beside_others
     memory = moved(problem.nbytes, target)
-    return float(turns * (_TURN + _ISSUED * issued) + _MEMORY * memory)
+    return float(turns * (_TURN + tile.loads * _LOAD + _ISSUED * issued) + _MEMORY * memory)
 
 
 def groups(

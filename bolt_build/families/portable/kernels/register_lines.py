@@ -76,7 +76,7 @@ def refuse_tile(tile: RegisterTile, of: Lines) -> str | None:
     return None
 
 
-_REACHED, _UNDER_WAY, _EDGE, _TAIL, _ALONE = 0.84, 40 << 10, 32, 0.6, 0.4
+_REACHED, _UNDER_WAY, _EDGE, _TAIL, _ALONE = 0.84, 40 << 10, 40, 0.6, 0.4
 """The part of a GPU's bandwidth that is reached where a multiprocessor's threads ask for so many bytes at once; bytes
 that the ends of a block's rows cost; the part of a round of blocks that the last ones take alone; and the part of a
 block's time in which no other hides its waits, if it is the multiprocessor's only one. They follow times of an H200."""

@@ -145,23 +145,48 @@ template <int lanes, typename Function, typename T, bool operand_first>
 struct Fetched<lanes, Combine<Function, Same<T>, operand_first>> {
   using Stage = Combine<Function, Same<T>, operand_first>;
   static constexpr bool any = true;
-  Lanes<T, lanes> found;
+  static constexpr int words = sizeof(Lanes<T, lanes>) / 4;
+  /// Words as they were loaded: a thread that took elements out of them would wait where it asks for them.
+  std::uint32_t found[words];
 
-  __device__ void fetch(const Stage& stage, Index at) { found = *reinterpret_cast<const Lanes<T, lanes>*>(stage.operand.data + at); }
+  __device__ void fetch(const Stage& stage, Index at) {
+    const T* const from = stage.operand.data + at;
+    if constexpr (alignof(Words) < 16) {
+      keep(*reinterpret_cast<const Words*>(from));
+    } else {
+      // Whole: the compiler would make four loads of it, where elements may come one by one as well.
+#pragma unroll
+      for (int i = 0; i < words; i += 4)
+        asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(found[i]), "=r"(found[i + 1]), "=r"(found[i + 2]), "=r"(found[i + 3])
+                     : "l"(__cvta_generic_to_global(reinterpret_cast<const std::uint32_t*>(from) + i)));
+    }
+  }
   __device__ void fetch_flat(const Stage& stage, Index base, Index last, bool whole) {
     const T* const from = stage.operand.data;
-    if (whole && reinterpret_cast<std::uintptr_t>(from) % alignof(Lanes<T, lanes>) == 0) return fetch(stage, base);
+    if (whole && reinterpret_cast<std::uintptr_t>(from) % alignof(Words) == 0) return fetch(stage, base);
+    Lanes<T, lanes> some;
 #pragma unroll
-    for (int i = 0; i < lanes; ++i) found.at[i] = from[base + i < last ? base + i : last];
+    for (int i = 0; i < lanes; ++i) some.at[i] = from[base + i < last ? base + i : last];
+    keep(*reinterpret_cast<const Words*>(&some));
   }
   __device__ void apply(const Stage&, float (&x)[lanes], Place, bool) const {
     float y[lanes];
 #pragma unroll
-    for (int i = 0; i < lanes; ++i) y[i] = load(&found.at[i]);
+    for (int i = 0; i < lanes; ++i) y[i] = load(reinterpret_cast<const T*>(found) + i);
     combine_lanes<operand_first, Function>(x, y);
   }
   __device__ void apply_flat(const Stage& stage, float (&x)[lanes], Index, Index, const Index (&)[lanes], bool) const {
     apply(stage, x, {}, false);
+  }
+
+ private:
+  struct alignas(alignof(Lanes<T, lanes>)) Words {
+    std::uint32_t at[words];
+  };
+  __device__ void keep(const Words& all) {
+#pragma unroll
+    for (int i = 0; i < words; ++i) found[i] = all.at[i];
   }
 };
 /// The same of all stages.
