@@ -235,8 +235,10 @@ struct NormHeld {
       }
       store_wide(to + k * parts * Shape::step, y);
     };
-    // Unrolled, loads in shared memory would be some thousands of instructions that each warp has once.
-    constexpr int together = Ahead::any ? apart : 2, rolled = Sums::template in_groups_of<Slab>() / together * together;
+    // Unrolled, loads in shared memory are twice as many instructions, of which each warp has most once. Where stages follow
+    // that was faster all the same.
+    constexpr bool plain = std::is_same_v<decltype(End::epilogue), Chain<>>;
+    constexpr int together = 2, rolled = plain ? Sums::template in_groups_of<Slab>() / together * together : 0;
     if constexpr (rolled > 0)
 #pragma unroll 1
       for (int base = 0; base < rolled; base += together)
