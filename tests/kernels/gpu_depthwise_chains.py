@@ -234,9 +234,6 @@ STRIPS = [
     expanded("strips-wide", (1, 8, 11, 83), 37, epilogue=(RELU,)),
     expanded("strips-no-bias", (2, 32, 9, 11), 64, epilogue=(), bias=False),
     expanded("strips-2x2", (2, 32, 10, 12), 32, 2, epilogue=(RELU,)),
-    inverted("strips-inverted-3x3", (3, 24, 14, 14), 72, 24, behind=ADDED),
-    inverted("strips-inverted-3x3s2", (2, 16, 30, 30), 96, 40, stride=2),
-    inverted("strips-inverted-5x5-odd", (2, 19, 9, 11), 50, 23, 5, behind=RESIDUAL, epilogue=SILU),
 ]
 
 
@@ -248,8 +245,7 @@ def strips_trials() -> list[Trial]:
         chain = chain_shape(step.problem)
         legal = [Candidate("grouped", tile.parameters) for tile in tiles(chain) if isinstance(tile, StripsTile)]
         # Of the ways in which means are made, a second kernel has no name.
-        ways = (None,) if layer.label.startswith("strips-inverted") else (None, SECOND, LAST, CLUSTER)
-        for way in ways:
+        for way in (None, SECOND, LAST, CLUSTER):
             whole, of = (layer, step) if way is None else averaged_step(layer)
             if asked([whole]):
                 some = [joined(each, way or SECOND) for each in legal]

@@ -339,7 +339,6 @@ FURTHER = (
     "strips-3x3s2+dw-grouped-stripsx4x",
     "strips-5x5s2-odd+dw-grouped-stripsx2x",
     "strips-wide+dw+mean-grouped-stripsx7x",
-    "strips-inverted-5x5-odd+23-grouped-strips_invertedx",
     "expanded-3x3s2+dw-grouped-expandedx",
     "wavenet-cutlass-64x64x64xpingpongx8-f16/channels_last-f16/channels_last",
     "sum-gpt-portable-directx32xearly-f16/row-f16/row-f16/row",

@@ -42,7 +42,6 @@ READ_APART = tuple(
 # accesses, in halves of them and one by one; axes in another order, through tiles.
 LABELS = (
     "strips-5x5+dw+mean-grouped-stripsx2x7x2x4x1x2xlast-f16",
-    "strips-inverted-3x3+24-grouped-strips_invertedx2x4x",
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
     "instance-norm-portable-direct-f32/channels_last-f32/channels_last",

@@ -37,7 +37,7 @@ from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile
 from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, between_rows, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
 from bolt_build.families.grouped.sort import fastest
-from bolt_build.families.grouped.strips_tile import StripsInvertedTile, StripsTile, strips_inverted_tiles, strips_tiles
+from bolt_build.families.grouped.strips_tile import StripsTile, strips_tiles
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.chain import Averaged, Chain
@@ -158,10 +158,9 @@ def _silent(problem: KernelProblem) -> bool:
     return bool(value[0] == 0.0)
 
 
-Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile | StripsInvertedTile
+Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile
 _KINDS: dict[object, Callable[[Reader], Tile]] = {
-    "inverted": InvertedTile.read, "expanded": ExpandedTile.read,
-    "strips": StripsTile.read, "strips_inverted": StripsInvertedTile.read,
+    "inverted": InvertedTile.read, "expanded": ExpandedTile.read, "strips": StripsTile.read,
 }  # fmt: skip
 
 
@@ -170,7 +169,7 @@ def tiles(chain: ChainShape) -> tuple[Tile, ...]:
     if not chain.given:
         return tuple(chain_tiles(chain))
     if chain.results:
-        return (*inverted_tiles(chain), *strips_inverted_tiles(chain))
+        return tuple(inverted_tiles(chain))
     return (*expanded_tiles(chain), *strips_tiles(chain))
 
 

@@ -122,9 +122,16 @@ class StripsTile:
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """The input of both tiles, and two rows of their results."""
-        own = self.slab * self.across
+        together = self._together()
+        own = self.slab * together
         row = _TILES * STRIPS * self.made(chain.conv) * (own + (0 if own // OCTET % 2 else OCTET))
-        return self._given(chain) + 2 * 2 * row
+        return self._given(chain) + 2 * 2 * row * (self.across // together)
+
+    def _together(self) -> int:
+        """Warps that store together: of a pixel a sector at least."""
+        if self.octets > 1 or self.across == 1:
+            return 1
+        return next((some for some in (2, 3) if self.across % some == 0), self.across)
 
     def registers(self, chain: ChainShape) -> int:
         """Of a thread, about: sums of all rows that are under way but one, a row of the halo, and weights of both."""
@@ -219,53 +226,6 @@ class StripsTile:
         return (aligned(chain.given), pad, self.width, exact, self.octets, self.across, self.beside)
 
 
-@dataclass(frozen=True)
-class StripsInvertedTile(StripsTile):
-    """The same with the product behind: a block has all channels, and leaves rows of the convolution in shared memory,
-    which its warps multiply together."""
-
-    kind: ClassVar[str] = "strips_inverted"
-
-    def n(self, chain: ChainShape) -> int:
-        """Runs of eight results."""
-        return chain.octets
-
-    def shared_bytes(self, chain: ChainShape) -> int:
-        """The input of both tiles, two rows of the convolution and of sums, and the second product's weights."""
-        pixels, n = _TILES * STRIPS * self.made(chain.conv), self.n(chain)
-        steps = ceil(self.across * self.slab / 16)
-        sums = pixels * (OCTET * n + (0 if n % 2 else OCTET))
-        return self._given(chain) + 4 * pixels * (16 * steps + OCTET) + 8 * sums + 256 * steps * n
-
-    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
-        """Why no kernel with the tile computes all three on this GPU, None where one does."""
-        if self.parts != 1:
-            return "a block has all channels, whose products it adds up"
-        return super().refuse(chain, gpu)
-
-    def _clocks(self, chain: ChainShape, target: Target) -> float:
-        """The same with the product behind, in which a warp has some columns and results of each row, and its store."""
-        made, n, steps = self.made(chain.conv), self.n(chain), ceil(self.across * self.slab / 16)
-        each = next(count for count in (4, 3, 2, 1) if n % count == 0)
-        rounds = ceil(made * n / each / self.across)
-        # A left factor takes 16 clocks of a scheduler, a right one 8.
-        product = rounds * steps * (16 + each * max(8.0, _multiply_clocks(target)))
-        stored = 16 * made * OCTET * n * 12 / (wide(chain.results) * self.threads)
-        return super()._clocks(chain, target) + product + stored
-
-    def flops(self, chain: ChainShape) -> int:
-        """Operations, those with zeros and those on the halo included."""
-        shape = chain.conv
-        columns = ceil(shape.batch * self.tiles_of_image(shape) / _TILES) * self.rows * self.made(shape)
-        return super().flops(chain) + columns * ceil(shape.channels / 16) * self.n(chain) * MULTIPLY
-
-    def cxx(self, chain: ChainShape) -> str:
-        """`bolt::grouped::StripsInvertedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 24, 1, 7, true, 2, 9, 1, 3, 8,
-        8>`"""
-        words = ", ".join(map(str, (*self._sizes(chain), self.n(chain), wide(chain.given), wide(chain.results))))
-        return f"{SPACE}::StripsInvertedTile<{chain.conv.window}, {words}{chain.conv.element}>"
-
-
 def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
     """Why strips are not for a window, whatever their width."""
     if gpu.sm < _AMPERE:
@@ -314,11 +274,3 @@ def strips_tiles(chain: ChainShape) -> Iterator[StripsTile]:
         parts = ceil(chain.conv.channels / own)
         if parts * own < 1.2 * aligned(chain.conv.channels) and _WARPS[0] <= across * beside <= _WARPS[1]:
             yield StripsTile(width, rows, octets, across, parts, beside)
-
-
-def strips_inverted_tiles(chain: ChainShape) -> Iterator[StripsInvertedTile]:
-    """The tiles that may be some for three."""
-    for (width, rows), octets, beside in product(_of_image(chain), _LANES, (1, 2)):
-        across = ceil(chain.conv.channels / (OCTET * octets))
-        if across <= _WARPS[1]:
-            yield StripsInvertedTile(width, rows, octets, across, 1, beside)

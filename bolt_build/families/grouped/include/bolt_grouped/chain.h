@@ -36,12 +36,6 @@ template <typename Window, int depth, int left, int width, bool exact, int octet
           typename Element = portable::f16>
 struct StripsTile {};
 
-/// The same with the product behind, of `n` times 8 results: warps leave rows of the convolution in shared memory, and multiply them
-/// together.
-template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load,
-          int access, typename Element = portable::f16>
-struct StripsInvertedTile {};
-
 /// The type of an expanding tile WithSums: of each image it leaves those of its tiles, and of each of these one for 8 by
 /// 2 * `pairs` positions.
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
@@ -106,11 +100,6 @@ template <typename Window, int depth, int left, int width, bool exact, int octet
           typename Element, typename Before, typename Between>
 void launch_chain(WithSums<StripsTile<Window, depth, left, width, exact, octets, across, beside, load, access, Element>>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
-template <typename Window, int depth, int left, int width, bool exact, int octets, int across, int beside, int n, int load,
-          int access, typename Element, typename Before, typename Between, typename After>
-void launch_chain(StripsInvertedTile<Window, depth, left, width, exact, octets, across, beside, n, load, access, Element>,
-                  const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
-                  void* stream);
 template <typename Tile, bool cluster, typename Before, typename Between>
 void launch_chain(WithMeans<Tile, cluster>, const InvertedArguments& arguments, const Before& before,
                   const Between& between, void* stream);

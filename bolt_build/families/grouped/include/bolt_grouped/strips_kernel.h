@@ -21,9 +21,14 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
   using Given = typename Work::Given;
   static constexpr int blocks = beside;
   static constexpr int threads = 32 * across, channels = 8 * octets, of_block = across * channels;
-  /// A row of results of both tiles, which the block stores together: pixels so far apart that what a warp leaves at once lies
-  /// in all banks. There are two, so that one is stored while warps leave the next.
-  static constexpr int pixels = 16 * Strip::made, staged_pitch = of_block + (of_block / 8 % 2 == 0 ? 8 : 0),
+  /// Warps that store together: of a pixel 32 bytes at least, which are a sector. They alone wait for each other in a row, so
+  /// that one group has the tensor cores while another stores.
+  static constexpr int together = octets > 1 || across == 1 ? 1 : across % 2 == 0 ? 2 : across % 3 == 0 ? 3 : across;
+  static constexpr int groups = across / together, of_group = together * channels;
+  static_assert(across % together == 0 && (together == 1 || groups < 16));
+  /// A row of results of both tiles: pixels so far apart that what a warp leaves at once lies in all banks. There are two, so
+  /// that one is stored while warps leave the next.
+  static constexpr int pixels = 16 * Strip::made, staged_pitch = of_group + (of_group / 8 % 2 == 0 ? 8 : 0),
                        staged_halves = pixels * staged_pitch;
   /// Runs of 8 channels that a thread stores of a row, each some pixels behind the one before.
   static constexpr int further = 32 / octets, runs = (pixels + further - 1) / further;
@@ -31,18 +36,28 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
 
   /// Of means there are sums of both tiles in the place of the input, and four floats a thread behind them.
   static __host__ __device__ int shared_bytes(const Arguments& a, bool means) {
-    const int held = 2 * (2 * Given::halves(a.run) + 2 * staged_halves);
+    const int held = 2 * (2 * Given::halves(a.run) + 2 * groups * staged_halves);
     return means ? std::max(held, 4 * (2 * of_block + 4 * threads)) : held;
   }
 
-  /// What a thread stores of each row: where runs of channels lie in the output, from its first row on, and which there are.
+  /// All warps that store together: what they left is there for them.
+  static __device__ void meet() {
+    if constexpr (together == 1)
+      __syncwarp();
+    else
+      asm volatile("bar.sync %0, %1;" ::"r"(1 + static_cast<int>(threadIdx.x) / (32 * together)), "n"(32 * together) : "memory");
+  }
+
+  /// What a thread stores of each row: where runs of channels lie behind the first tile's first pixel, and which there are.
   struct Stored {
-    int at[runs], first;  // elements
-    unsigned of[2];       // bits of runs, of both tiles
+    int at[runs], first, channel;  // elements
+    unsigned of[2];                // bits of runs, of both tiles
 
     __device__ Stored(const Arguments& a, const StripCorner (&corner)[2], int part) {
-      const int run = threadIdx.x % (of_block / 8), pixel = threadIdx.x / (of_block / 8), channel = part * of_block + run * 8;
+      const int thread = threadIdx.x % (32 * together), group = threadIdx.x / (32 * together);
+      const int run = thread % (of_group / 8), pixel = thread / (of_group / 8);
       const int pitch = a.y_row == 0 ? a.out_channels : a.y_row;
+      channel = part * of_block + group * of_group + run * 8;
       first = min(pixel, pixels - 1) * staged_pitch + run * 8;  // what is not stored is read as well
       of[0] = of[1] = 0;
 #pragma unroll
@@ -52,7 +67,8 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
         const int strip = own % (pixels / 2) % 8, x = tile.x + strip * Strip::made + own % (pixels / 2) / 8;
         const bool there =
             own < pixels && tile.image < a.batch && x >= tile.begin && x < min(tile.end, a.out_w) && channel < a.out_channels;
-        at[k] = static_cast<int>(((Index{tile.image} * a.out_h + tile.y) * a.out_w + x) * pitch + channel);
+        const int down = (tile.image - corner[0].image) * a.out_h + tile.y - corner[0].y;
+        at[k] = (down * a.out_w + x) * pitch + channel;
         of[0] |= there && half == 0 ? 1u << k : 0u;
         of[1] |= there && half > 0 ? 1u << k : 0u;
       }
@@ -104,7 +120,7 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
     for (int half = 0; half < 2; ++half)
       count[half] = corner[half].image < conv.batch ? min(conv.run, conv.out_h - corner[half].y) : 0;
     const int pitch = conv.y_row == 0 ? conv.out_channels : conv.y_row;
-    const int channels_there = conv.out_channels - block.part * of_block - static_cast<int>(threadIdx.x) % (of_block / 8) * 8;
+    const int channels_there = conv.out_channels - stored.channel;
     [[maybe_unused]] unsigned counted[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half)
@@ -113,13 +129,14 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
     float sums[octets][4] = {};
     const std::uint32_t one =
         strip / 2 == lane % 4 ? std::uint32_t{portable::paired<Element>(1.0f, 0.0f)} << strip % 2 * 16 : 0u;
-    Half* to = static_cast<Half*>(conv.y);
+    Half* to = static_cast<Half*>(conv.y) + (Index{corner[0].image} * conv.out_h + corner[0].y) * conv.out_w * pitch;
+    Half* const of_warps = staged + warp / together * 2 * staged_halves;
     int made = 0;
     const auto take = [&](const typename Work::Results& two) {
-      Half* const row = staged + made % 2 * staged_halves;
+      Half* const row = of_warps + made % 2 * staged_halves;
 #pragma unroll
       for (int c = 0; c < Strip::made; ++c)
-        leave_octets<octets>(row + warp * channels + c * 8 * staged_pitch, staged_pitch, pixels / 2 * staged_pitch, two[c]);
+        leave_octets<octets>(row + warp % together * channels + c * 8 * staged_pitch, staged_pitch, pixels / 2 * staged_pitch, two[c]);
       if constexpr (Leaves::sums) {
         // What is stored times a matrix with ones along its diagonal is added to sums of all rows and columns.
 #pragma unroll
@@ -133,7 +150,7 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
             multiply_strips<Element>(own, one, sums[o], sums[o]);
           }
       }
-      __syncthreads();  // the row is there, and nobody reads where the next one is left
+      meet();  // the row is there, and nobody reads where the next one is left
       const unsigned mask = (made < count[0] ? stored.of[0] : 0u) | (made < count[1] ? stored.of[1] : 0u);
       stored.row(row, to, mask, channels_there);
       to += Index{conv.out_w} * pitch;
