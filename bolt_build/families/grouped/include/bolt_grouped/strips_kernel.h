@@ -26,9 +26,9 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
   static constexpr int together = octets > 1 || across == 1 ? 1 : across % 2 == 0 ? 2 : across % 3 == 0 ? 3 : across;
   static constexpr int groups = across / together, of_group = together * channels;
   static_assert(across % together == 0 && (together == 1 || groups < 16));
-  /// A row of results of both tiles: pixels so far apart that what a warp leaves at once lies in all banks. There are two, so
-  /// that one is stored while warps leave the next.
-  static constexpr int pixels = 16 * Strip::made, staged_pitch = of_group + (of_group / 8 % 2 == 0 ? 8 : 0),
+  /// A row of results of both tiles. There are two, so that one is stored while warps leave the next. Pixels of more than 32
+  /// bytes are so far apart that what a warp leaves at once lies in all banks.
+  static constexpr int pixels = 16 * Strip::made, staged_pitch = of_group + (of_group > 16 && of_group / 8 % 2 == 0 ? 8 : 0),
                        staged_halves = pixels * staged_pitch;
   /// Runs of 8 channels that a thread stores of a row, each some pixels behind the one before.
   static constexpr int further = 32 / octets, runs = (pixels + further - 1) / further;
