@@ -36,5 +36,6 @@ def _later(name: str, data: Any) -> dict[str, str]:
     }
 
 
-for _name in ("odd", "words", "parts", "clusters", "stores", "spread"):  # kernels that came later, in the order of runs
+# Kernels that came later, in the order of runs.
+for _name in ("odd", "words", "parts", "clusters", "stores", "spread", "moments"):
     figures(f"gpu_kernels_{_name}")(partial(_later, f"gpu_kernels_{_name}"))
