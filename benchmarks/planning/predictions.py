@@ -51,7 +51,6 @@ OUTSIDE = {
     "grouped banded": "of eight problems two have blocks of all rows predicted first, where half of them take less",
     "grouped rows": "of small images, where another cut of the same kernel takes a fifth less",
     "grouped rows + means": "of six problems with several kernels four have them in a wrong order",
-    "grouped sliding + means": "of 27 problems three have kernels predicted alike that take a third longer or more",
     "portable compare": "times of tiles were of other kernels; the plain ones that are left take up to twice as long",
     "portable slice": "times of tiles were of other kernels; rows in words are predicted before plain ones",
 }
