@@ -136,7 +136,7 @@ def test_slabs_in_turn_and_strips_stand_beside_slabs_expanded_ahead(
         *slabs, strips = ([each["candidate"] for each in row[way]] for way in script.WAYS)
         assert [["halos=1" in each for each in way] for way in slabs] == [[False] * 2, [True] * 2]
         assert all("strips" in each for each in strips)
-    assert [row["us"] for row in found["layers"].values()] == [10.0, 16.0]
+    assert [row["us"] for row in found["layers"].values()] == [10.0, 14.0]
 
 
 @pytest.mark.usefixtures("scripts")
