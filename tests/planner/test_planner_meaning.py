@@ -97,7 +97,7 @@ def test_each_pass_keeps_what_decoders_and_odd_images_mean() -> None:
 def test_every_pass_has_something_to_do_and_keeps_what_many_graphs_mean() -> None:
     """Sums of integers come of products at run time alone."""
     acted = checked_all(range(1500)) + checked_all(range(300), QUANTISED, STEP)
-    for layers in (LAYERS, PRODUCTS, NETWORKS, HEADS, IMAGES, SEQUENCES):
+    for layers in (LAYERS, PRODUCTS, NETWORKS, HEADS, ATTENTION, IMAGES, SEQUENCES):
         acted += checked_all(range(900), layers)
     assert {each.name for each in pipeline.PIPELINE} - set(acted) == {"scale-sums"}
 
