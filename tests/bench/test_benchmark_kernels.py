@@ -132,6 +132,7 @@ def test_slabs_in_turn_and_strips_stand_beside_slabs_expanded_ahead(
     assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
     found = json.loads(out.read_text())
     assert list(found["layers"]) == ["112 3x3s2 16 96+24", "14 5x5s1 112 672+dw+mean"]
+    assert [len(row["strips"]) for row in found["layers"].values()] == [0, 2]
     for row in found["layers"].values():
         *slabs, strips = ([each["candidate"] for each in row[way]] for way in script.WAYS)
         assert [["halos=1" in each for each in way] for way in slabs] == [[False] * 2, [True] * 2]

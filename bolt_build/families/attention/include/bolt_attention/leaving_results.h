@@ -17,8 +17,8 @@ __device__ inline void await_leaving() {
 }
 
 /// Two rows of results, times a number each, to the rows from `row` on of a head of an image, of `parts` boxes of `width`
-/// elements and 16 rows of `map`. They pass through `to`, which is the warp's and begins at a multiple of what its rows are swizzled in, and of which
-/// TMA has read all before. Rows behind the last query stay where they are.
+/// elements and 16 rows of `map`. They pass through `to`, which is the warp's and begins at a multiple of what its rows are
+/// swizzled in, and of which TMA has read all before. Rows behind the last query stay where they are.
 template <typename Element, int parts, int width, int results>
 __device__ inline void leave_results(const CUtensorMap& map, const float (&result)[results][4], const float (&factor)[2], Half* to,
                                      int row, int head, int image) {

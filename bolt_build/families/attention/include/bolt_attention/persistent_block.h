@@ -60,21 +60,13 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
   static constexpr bool leaves = q_stages * groups * q_bytes + loop_bytes + y_all + 512 <= room;
   static constexpr int held_bytes = q_stages * groups * q_bytes + loop_bytes + (leaves ? y_all : 0);
 
-  struct Barriers {
-    Barrier q_full[q_stages][groups], q_free[q_stages][groups], k_full[stages], k_free[stages], v_full[stages], v_free[stages];
-  };
+  using Barriers = PersistentBarriers<groups, stages, q_stages>;
   static constexpr int shared_bytes = held_bytes + sizeof(Barriers);
 
   using Work = PersistentWork<rows, keys, Seen>;
   using Scores = float[scores][4];
   using Results = float[results][4];
   using Powers = std::uint32_t[keys / 16][4];
-
-  /// The end of the keys that a warpgroup's queries from `first_row` on read, of which there are some.
-  static __device__ int own_end(const Arguments& a, int first_row) {
-    const int end = min(a.queries, first_row + 64);
-    return windowed<Seen> ? end_of<Seen>(a, end - 1) : end;
-  }
 
   /// Results lie behind keys and values, which begin with whole kilobytes, and masks behind them.
   static __device__ unsigned char* y_memory(unsigned char* memory) {
@@ -228,7 +220,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
         there = min(there, masks_of(memory).steps[tile % in_flight]);
       }
       // Keys behind its last query are others', and those of a step that its queries do not need.
-      const int needed = first_row < a.queries ? (own_end(a, first_row) - work.begin + keys - 1) / keys : 0;
+      const int needed = first_row < a.queries ? (own_end<Seen>(a, first_row) - work.begin + keys - 1) / keys : 0;
       const int steps = a.causal || windowed<Seen> || needed == 0 ? min(there, needed) : there;
       const auto leave_rest = [&] {
 #pragma unroll 1
@@ -386,18 +378,7 @@ struct Persistent<PersistentTile<depth, columns, groups, keys, stages, ahead, tu
       prefetch(p.v);
       prefetch(p.y);
       if constexpr (by_rows) prefetch(p.mask);
-      for (int stage = 0; stage < q_stages; ++stage)
-        for (int group = 0; group < groups; ++group) {
-          barriers.q_full[stage][group].init(1);
-          barriers.q_free[stage][group].init(4);
-        }
-      for (int stage = 0; stage < stages; ++stage) {
-        barriers.k_full[stage].init(by_keys ? 2 : 1);
-        barriers.v_full[stage].init(1);
-        barriers.k_free[stage].init(4 * groups);
-        barriers.v_free[stage].init(4 * groups);
-      }
-      fence_barriers();
+      barriers.init(by_keys ? 2 : 1);
     }
     portable::await_earlier();
     __syncthreads();

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "bolt_attention/softmax.h"
+#include "bolt_attention/warpgroup.h"
 
 namespace bolt::attention {
 
@@ -43,6 +44,36 @@ __device__ inline void end_turn(int group) {
   if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
   if (groups > 3 && group == 2) asm volatile("bar.arrive 7, 256;" ::: "memory");
 }
+
+/// The end of the keys that a warpgroup's queries from `first_row` on read, of which there are some.
+template <typename Seen>
+__device__ inline int own_end(const Arguments& a, int first_row) {
+  const int end = min(a.queries, first_row + 64);
+  return windowed<Seen> ? end_of<Seen>(a, end - 1) : end;
+}
+
+/// What says which queries, keys and values are there, and which are read.
+template <int groups, int stages, int q_stages>
+struct PersistentBarriers {
+  Barrier q_full[q_stages][groups], q_free[q_stages][groups], k_full[stages], k_free[stages], v_full[stages], v_free[stages];
+
+  /// One thread's, before the block meets. `bringing`: warps that bring a step's keys, or its
+  /// part of a mask.
+  __device__ void init(int bringing) {
+    for (int stage = 0; stage < q_stages; ++stage)
+      for (int group = 0; group < groups; ++group) {
+        q_full[stage][group].init(1);
+        q_free[stage][group].init(4);
+      }
+    for (int stage = 0; stage < stages; ++stage) {
+      k_full[stage].init(bringing);
+      v_full[stage].init(1);
+      k_free[stage].init(4 * groups);
+      v_free[stage].init(4 * groups);
+    }
+    fence_barriers();
+  }
+};
 
 /// A tile of a block's: which queries of which head, with which key they begin, and how many steps of keys.
 template <int rows, int keys, typename Seen>

@@ -257,8 +257,9 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       leave_until(head_of(tile + groups));
       if (idle) continue;
       tie<Mask, Element, columns>(a, image, head, query, two_rows, result, share);
-      leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(memory + (group * q_stages + n % q_stages) * q_bytes + warp % 4 * y_bytes),
-                                               first_row + 16 * (warp % 4), head, image);
+      unsigned char* const own = memory + (group * q_stages + n % q_stages) * q_bytes + warp % 4 * y_bytes;
+      leave_results<Element, parts_v, width_v>(p.y, result, share, reinterpret_cast<Half*>(own), first_row + 16 * (warp % 4), head,
+                                               image);
     }
     await_leaving();
   }

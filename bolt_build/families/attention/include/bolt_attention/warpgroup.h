@@ -9,6 +9,7 @@
 
 #include "bolt_attention/launch.h"
 #include "bolt_attention/wgmma.h"
+#include "bolt_portable/cuda/mbarrier.h"
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "these kernels' instructions are those of sm_90a alone"
@@ -16,9 +17,7 @@
 
 namespace bolt::attention {
 
-__device__ inline std::uint32_t shared_address(const void* at) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
-}
+using portable::shared_address;
 
 /// A barrier in shared memory: whoever waits for its n-th phase gives n's parity.
 struct Barrier {
@@ -35,17 +34,7 @@ struct Barrier {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes)
                  : "memory");
   }
-  __device__ void wait(int parity) {
-    std::uint32_t there = 0;
-    while (!there)
-      asm volatile(
-          "{\n.reg .pred there;\n"
-          "mbarrier.try_wait.parity.shared::cta.b64 there, [%1], %2;\n"
-          "selp.b32 %0, 1, 0, there;\n}"
-          : "=r"(there)
-          : "r"(shared_address(this)), "r"(parity)
-          : "memory");
-  }
+  __device__ void wait(int parity) { portable::await_phase(shared_address(this), parity); }
 };
 
 /// Counts those that need something no more, a lane each; true for the last of `all`, which sees what the others did. It

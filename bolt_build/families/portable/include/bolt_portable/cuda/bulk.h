@@ -6,11 +6,10 @@
 
 #include <cstdint>
 
+#include "bolt_portable/cuda/mbarrier.h"
+
 namespace bolt::portable {
 
-__device__ inline std::uint32_t shared_address(const void* at) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
-}
 template <typename T>
 __device__ inline T* shared_at(std::uint32_t address) {
   return reinterpret_cast<T*>(__cvta_shared_to_generic(std::size_t{address}));
@@ -29,17 +28,7 @@ struct BulkBarrier {
   __device__ void expect(std::uint32_t bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
   }
-  __device__ void wait(std::uint32_t parity) const {
-    std::uint32_t there = 0;
-    while (!there)
-      asm volatile(
-          "{\n.reg .pred there;\n"
-          "mbarrier.try_wait.parity.shared::cta.b64 there, [%1], %2;\n"
-          "selp.b32 %0, 1, 0, there;\n}"
-          : "=r"(there)
-          : "r"(at), "r"(parity)
-          : "memory");
-  }
+  __device__ void wait(std::uint32_t parity) const { await_phase(at, parity); }
 };
 
 /// Begins a copy to shared memory, whose bytes count for the barrier's phase.

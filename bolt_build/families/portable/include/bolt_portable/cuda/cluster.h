@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "bolt_portable/cuda/mbarrier.h"
+
 namespace bolt::portable {
 
 /// Where this block's number `own` lies in shared memory of another block of the cluster.
@@ -56,7 +58,7 @@ struct ToldBytes {
   /// One thread of a block, before the block arrives at the cluster's barrier: others may write when they have waited there.
   __device__ void begin(std::uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
-    const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(this));
+    const std::uint32_t at = shared_address(this);
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
@@ -76,15 +78,7 @@ struct ToldBytes {
   /// All bytes have come. Behind __syncthreads() of the thread that began it.
   __device__ void wait() {
 #if __CUDA_ARCH__ >= 900
-    std::uint32_t there = 0;
-    while (!there)
-      asm volatile(
-          "{\n.reg .pred there;\n"
-          "mbarrier.try_wait.parity.shared::cta.b64 there, [%1], 0;\n"
-          "selp.b32 %0, 1, 0, there;\n}"
-          : "=r"(there)
-          : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(this)))
-          : "memory");
+    await_phase(shared_address(this), 0);
 #endif
   }
 };

@@ -37,43 +37,12 @@ __device__ inline void sift_key(std::uint32_t own, std::uint32_t most, const std
                  : "memory");
 }
 
-/// Lines of [outer, extent, inner], of whose elements each of `threads` threads `holds` some, which stand as threads do. Behind a
-/// line's last one there is the greatest number: those stand behind all others that have it.
-template <bool greatest, bool last, int holds, int threads, typename T>
-struct SingleRanks {
-  struct Lines {
-    const T* from;
-    Divisor inner;
-  };
-  static constexpr int many = holds, registers = holds + 16;
-  static constexpr std::uint32_t all_bits = ~0u >> (32 - 8 * sizeof(T));
+/// Numbers that a thread holds, one for each of its elements.
+template <int holds>
+struct HeldNumbers {
   std::uint32_t numbers[holds];
 
-  __device__ SingleRanks(const Lines& lines, std::uint32_t line, std::uint32_t extent, std::uint32_t thread)
-      : SingleRanks(lines, line, extent, thread, 0, extent) {}
-  /// Of `many` elements of a line from one on.
-  __device__ SingleRanks(const Lines& lines, std::uint32_t line, std::uint32_t whole, std::uint32_t thread, std::uint32_t begin,
-                         std::uint32_t extent) {
-    const std::uint32_t apart = lines.inner.by, outside = lines.inner.quotient(line);
-    const T* const x = lines.from + (static_cast<Index>(outside) * whole + begin) * apart + (line - outside * apart);
-    T read[holds];
-#pragma unroll
-    for (int i = 0; i < holds; ++i) {
-      const std::uint32_t at = min(i * threads + thread, extent - 1);
-      read[i] = x[static_cast<Index>((last ? extent - 1 - at : at) * apart)];
-    }
-#pragma unroll
-    for (int i = 0; i < holds; ++i) {
-      std::uint32_t number = rank_of<greatest>(read[i]);
-      asm volatile("" : "+r"(number));  // else each load stands where it is known to be wanted, and waits for those before it
-      numbers[i] = i * threads + thread < extent ? number : all_bits;
-    }
-  }
   __device__ std::uint32_t number(int i) const { return numbers[i]; }
-  template <typename Key>
-  __device__ Key key_of(int i, std::uint32_t thread) const {
-    return static_cast<Key>(numbers[i]) << rank_bits<Key> | static_cast<Key>(i * threads + thread);
-  }
   __device__ std::uint32_t least() const {
     std::uint32_t found = numbers[0];
 #pragma unroll
@@ -95,6 +64,44 @@ struct SingleRanks {
   __device__ void relate(std::uint32_t least, std::uint32_t most) {
 #pragma unroll
     for (int i = 0; i < holds; ++i) numbers[i] = min(numbers[i] - least, most);
+  }
+};
+
+/// Lines of [outer, extent, inner], of whose elements each of `threads` threads `holds` some, which stand as threads do. Behind a
+/// line's last one there is the greatest number: those stand behind all others that have it.
+template <bool greatest, bool last, int holds, int threads, typename T>
+struct SingleRanks : HeldNumbers<holds> {
+  struct Lines {
+    const T* from;
+    Divisor inner;
+  };
+  static constexpr int many = holds, registers = holds + 16;
+  static constexpr std::uint32_t all_bits = ~0u >> (32 - 8 * sizeof(T));
+  using HeldNumbers<holds>::numbers;
+
+  __device__ SingleRanks(const Lines& lines, std::uint32_t line, std::uint32_t extent, std::uint32_t thread)
+      : SingleRanks(lines, line, extent, thread, 0, extent) {}
+  /// Of `many` elements of a line from one on.
+  __device__ SingleRanks(const Lines& lines, std::uint32_t line, std::uint32_t whole, std::uint32_t thread, std::uint32_t begin,
+                         std::uint32_t extent) {
+    const std::uint32_t apart = lines.inner.by, outside = lines.inner.quotient(line);
+    const T* const x = lines.from + (static_cast<Index>(outside) * whole + begin) * apart + (line - outside * apart);
+    T read[holds];
+#pragma unroll
+    for (int i = 0; i < holds; ++i) {
+      const std::uint32_t at = min(i * threads + thread, extent - 1);
+      read[i] = x[static_cast<Index>((last ? extent - 1 - at : at) * apart)];
+    }
+#pragma unroll
+    for (int i = 0; i < holds; ++i) {
+      std::uint32_t number = rank_of<greatest>(read[i]);
+      asm volatile("" : "+r"(number));  // else each load stands where it is known to be wanted, and waits for those before it
+      numbers[i] = i * threads + thread < extent ? number : all_bits;
+    }
+  }
+  template <typename Key>
+  __device__ Key key_of(int i, std::uint32_t thread) const {
+    return static_cast<Key>(numbers[i]) << rank_bits<Key> | static_cast<Key>(i * threads + thread);
   }
   template <typename Key>
   __device__ void put(int i, std::uint32_t thread, std::uint32_t most, const std::uint32_t* counters, int shift) const {
@@ -315,11 +322,12 @@ struct FallingPairs : PairedRanks<greatest, holds, 32, T> {
 
 /// Keys of 64 bits that other blocks have left, whose places are those of a line: lines of `extent` neighbours.
 template <int holds, int threads>
-struct KeptRanks {
+struct KeptRanks : HeldNumbers<holds> {
   using Lines = const std::uint64_t*;
   static constexpr int many = holds, registers = 2 * holds + 16;
   static constexpr std::uint32_t all_bits = ~0u;
-  std::uint32_t numbers[holds], places[holds];
+  using HeldNumbers<holds>::numbers;
+  std::uint32_t places[holds];
 
   __device__ KeptRanks(const Lines& lines, std::uint32_t line, std::uint32_t extent, std::uint32_t thread) {
     const std::uint64_t* const from = lines + static_cast<Index>(line) * extent + thread;
@@ -329,30 +337,9 @@ struct KeptRanks {
       numbers[i] = static_cast<std::uint32_t>(key >> 32), places[i] = static_cast<std::uint32_t>(key);
     }
   }
-  __device__ std::uint32_t number(int i) const { return numbers[i]; }
   template <typename Key>
   __device__ Key key_of(int i, std::uint32_t) const {
     return static_cast<Key>(numbers[i]) << 32 | places[i];
-  }
-  __device__ std::uint32_t least() const {
-    std::uint32_t found = numbers[0];
-#pragma unroll
-    for (int i = 1; i < holds; ++i) found = min(found, numbers[i]);
-    return found;
-  }
-  template <int group, typename With>
-  __device__ void each_least(const With& with) const {
-#pragma unroll
-    for (int i = 0; i < holds; i += group) {
-      std::uint32_t least = numbers[i];
-#pragma unroll
-      for (int k = i + 1; k < i + group && k < holds; ++k) least = min(least, numbers[k]);
-      with(least);
-    }
-  }
-  __device__ void relate(std::uint32_t least, std::uint32_t most) {
-#pragma unroll
-    for (int i = 0; i < holds; ++i) numbers[i] = min(numbers[i] - least, most);
   }
   template <typename Key>
   __device__ void put(int i, std::uint32_t thread, std::uint32_t most, const std::uint32_t* counters, int shift) const {
