@@ -67,11 +67,28 @@ def test_a_program_is_told_of_progress_in_json(make: Make) -> None:
     assert [sorted(each) for each in (said[0], *said[3:])] == [["text"], ["text"]]
 
 
-def test_each_problem_has_a_process_of_its_own(make: Make) -> None:
-    measurement = make([FIRST, FIRST])
+def test_problems_share_a_process_while_nothing_goes_wrong(make: Make) -> None:
+    """A process takes longer until it has the GPU than most candidates take."""
+    measurement = make([FIRST, FIRST, FIRST], {"1": {"1": "wrong"}})
     measurement.run()
     (gpu,) = measurement.uuids
-    assert measurement.starts == [f"start 0 on {gpu} with reference", f"start 1 on {gpu} with reference"]
+    assert [line for line in measurement.log if not line.startswith("measure")] == [
+        f"start 0 on {gpu} with reference",
+        f"go on with 1 on {gpu} with reference",
+        f"start 2 on {gpu} with reference",
+    ]
+
+
+@pytest.mark.parametrize("act", ["broken", "no-memory", "exit"])
+def test_what_cannot_be_prepared_behind_other_problems_has_a_process_of_its_own(make: Make, act: str) -> None:
+    """They may have left something behind."""
+    measurement = make([FIRST, [-1]], {"1": {"prepare again": act}})
+    measurement.run()
+    (gpu,) = measurement.uuids
+    assert measurement.log[-3:] == [
+        f"go on with 1 on {gpu} with reference", f"start 1 on {gpu} with reference", "measure 1 0",
+    ]  # fmt: skip
+    assert measurement.row("c1.0").status is Status.OK
 
 
 def test_launches_that_wait_for_each_other(make: Make) -> None:
@@ -84,22 +101,20 @@ def test_launches_that_wait_for_each_other(make: Make) -> None:
     assert measurement.results.overlap
 
 
-# Of each way to fail: what the worker does, the status, the message, and whether another worker has to go on.
+# Of each way to fail: what the worker does, the status and the message. Another worker has to go on.
 FAILURES = [
-    ("segfault", Status.CRASHED, "its process was ended by signal 11 (Segmentation fault)", True),
-    ("exit", Status.CRASHED, "its process ended with exit status 9", True),
-    ("hang", Status.TIMED_OUT, "took longer than 0.5 s", True),
-    ("garbage", Status.CRASHED, "its process said what is no result: 'Hello from a kernel'", True),
-    ("endless", Status.CRASHED, f"its process said what is no result: '{'x' * 80}'", True),
-    ("lost", Status.CRASHED, "the kernel: an illegal memory access was encountered", True),
-    ("wrong", Status.WRONG, "element 3 is 1, the reference has 2", False),
+    ("segfault", Status.CRASHED, "its process was ended by signal 11 (Segmentation fault)"),
+    ("exit", Status.CRASHED, "its process ended with exit status 9"),
+    ("hang", Status.TIMED_OUT, "took longer than 0.5 s"),
+    ("garbage", Status.CRASHED, "its process said what is no result: 'Hello from a kernel'"),
+    ("endless", Status.CRASHED, f"its process said what is no result: '{'x' * 80}'"),
+    ("lost", Status.CRASHED, "the kernel: an illegal memory access was encountered"),
+    ("wrong", Status.WRONG, "element 3 is 1, the reference has 2"),
 ]
 
 
-@pytest.mark.parametrize(("act", "status", "message", "restarts"), FAILURES, ids=[f[0] for f in FAILURES])
-def test_a_failure_is_a_status_of_its_candidate_alone(
-    make: Make, act: str, status: Status, message: str, restarts: bool
-) -> None:
+@pytest.mark.parametrize(("act", "status", "message"), FAILURES, ids=[f[0] for f in FAILURES])
+def test_a_failure_is_a_status_of_its_candidate_alone(make: Make, act: str, status: Status, message: str) -> None:
     measurement = make([FIRST, [-1]], {"0": {"1": act}})
     done = measurement.run("--limit", "0.5")
     assert done.returncode == 0
@@ -110,7 +125,7 @@ def test_a_failure_is_a_status_of_its_candidate_alone(
         ("c0.0", Status.OK), ("c0.2", Status.OK), ("c1.0", Status.OK),
     ]  # fmt: skip
     assert measurement.results.complete
-    assert len(measurement.starts) == (3 if restarts else 2)
+    assert len(measurement.starts) == 2
     wait_until(lambda: not any(alive(process) for process in measurement.sleepers))
     assert f"GPU 0      {status.value}: kernel 1: {message}" in done.stderr.splitlines()
 

@@ -1,7 +1,8 @@
 #!PYTHON -IS
 """Stands for the driver's worker: what a trial does is said by the file beside it, `acts.json`.
 
-    {"devices": [[index, uuid, capability]...], "acts": {"PROBLEM": {"prepare": act, "TRIAL": act}},
+    {"devices": [[index, uuid, capability]...],
+     "acts": {"PROBLEM": {"prepare": act, "prepare again": act, "TRIAL": act}},
      "engines": {"ENGINE": {"prepare": act, "PLACE.TRIAL": act, "plan.PLAN": act}}}
 
 An act is microseconds, or one of the words below. A whole engine takes the sum of what the trials at its places take
@@ -144,21 +145,30 @@ def main():
     if sys.argv[1] == "--play":
         play(options)
         return
-    problem = options["--problem"]
-    acts = ACTS["acts"].get(problem, {})
-    reference = "" if "--no-reference" in options else " with reference"
     gpu = os.environ["CUDA_VISIBLE_DEVICES"]
     assert gpu == options["--gpu"]
-    log(f"start {problem} on {gpu}{reference}{waiting()}")
-    prepare = acts.get("prepare")
+    problem, word = options["--problem"], "start"
+    while problem is not None:
+        problem, word = measure(problem, word, options, gpu), "go on with"
+
+
+def measure(problem, word, options, gpu):
+    """One problem; returns the next that is asked for."""
+    acts = ACTS["acts"].get(problem, {})
+    reference = "" if "--no-reference" in options else " with reference"
+    log(f"{word} {problem} on {gpu}{reference}{waiting()}")
+    prepare = acts.get("prepare", None if word == "start" else acts.get("prepare again"))
     if prepare is not None and not (prepare.startswith("reference-") and not reference):
         act(prepare.removeprefix("reference-"), None)
     say("ready", options.get("--no-reference", ""))
     for line in sys.stdin:
-        word, number = line.split()
-        assert word == "measure"
+        asked, number = line.split()
+        if asked == "problem":
+            return number
+        assert asked == "measure"
         log(f"measure {problem} {number}")
         act(acts.get(number, 100.0 + int(number)), int(number))
+    return None
 
 
 main()

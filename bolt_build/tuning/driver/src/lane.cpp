@@ -44,6 +44,7 @@ void Lane::step() {
 void Lane::begin_problem() {
   while (!agenda_) {
     if (session_.next_problem >= session_.problems()) {
+      worker_.end();
       wake_.reset();
       finished_ = true;
       return;
@@ -54,9 +55,24 @@ void Lane::begin_problem() {
     if (session_.over_budget() || !agenda_->next()) {
       end_problem();
     } else {
-      start_worker();
+      prepare();
     }
   }
+}
+
+// In a process that is there already, where one is: what it takes until it has the GPU is more than most candidates take.
+void Lane::prepare() {
+  if (!worker_.running()) return start_worker();
+  used_ = true;
+  await_data();
+  static_cast<void>(worker_.say("problem " + std::to_string(problem_) + "\n"));
+}
+
+void Lane::await_data() {
+  pending_.clear();
+  preparing_ = true;
+  current_ = -1;
+  wake_ = Clock::now() + seconds(session_.arguments.preparing_limit);
 }
 
 void Lane::start_worker() {
@@ -69,10 +85,10 @@ void Lane::start_worker() {
     argv.push_back(no_reference_);
   }
   if (!arguments.overlap) argv.emplace_back("--no-overlap");
-  pending_.clear();
-  preparing_ = true;
-  current_ = -1;
-  wake_ = Clock::now() + seconds(arguments.preparing_limit);
+  used_ = false;
+  // One that is told to leave a reference out does so for every problem.
+  sound_ = no_reference_.empty();
+  await_data();
   // The worker sees this GPU alone, as its number 0; kernels are loaded when they are first used.
   worker_ = Child(argv, {{"CUDA_VISIBLE_DEVICES", device_.uuid}, {"CUDA_MODULE_LOADING", "LAZY"}});
 }
@@ -117,7 +133,10 @@ void Lane::take_line(const std::string& line) {
         return preparing_failed(ready->message);
       }
       preparing_ = false;
-      if (!ready->failed.empty()) return give_up(ready->failed, ready->message);
+      if (!ready->failed.empty()) {
+        if (used_) return preparing_failed(ready->message);
+        return give_up(ready->failed, ready->message);
+      }
       return measure_next();
     }
   } else if (const std::optional<Outcome> outcome = outcome_of(line); outcome && outcome->trial == current_) {
@@ -135,6 +154,7 @@ void Lane::take_line(const std::string& line) {
 }
 
 void Lane::preparing_failed(const std::string& why) {
+  if (used_) return start_worker();  // it may be what problems before have left
   if (no_reference_.empty() && agenda_->problem().reference != nullptr) {
     no_reference_ = "computing the reference failed: " + why;
     say(no_reference_ + "; measuring without it");
@@ -167,6 +187,8 @@ void Lane::lost(const std::string& status, const std::string& why) {
 
 void Lane::record(const Outcome& outcome) {
   agenda_->done(outcome);
+  // One that refuses has run nothing. What else failed may have left something behind.
+  if (outcome.status != "ok" && outcome.status != "refused") sound_ = false;
   ++session_.measured;
   if (outcome.statistics) session_.timings.push_back({place_, problem_, outcome.trial, outcome.statistics->median});
   session_.results.record(agenda_->problem(), outcome, place_);
@@ -184,7 +206,7 @@ void Lane::leave_out() {
 }
 
 void Lane::end_problem() {
-  worker_.end();
+  if (!sound_ || preparing_) worker_.end();
   wake_.reset();
   leave_out();
   ++session_.finished;

@@ -1,4 +1,4 @@
-// One GPU: its lock, and one worker at a time, which measures one problem.
+// One GPU: its lock, and one worker at a time, which measures problem after problem while nothing goes wrong.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,9 @@ class Lane {
 
  private:
   void begin_problem();
+  void prepare();
   void start_worker();
+  void await_data();
   void measure_next();
   void take_line(const std::string& line);
   void preparing_failed(const std::string& why);
@@ -47,6 +49,8 @@ class Lane {
   int problem_ = -1;           // its place in the table
   std::string no_reference_;   // why the reference is left out, where it made the worker fail
   Child worker_;
+  bool used_ = false;          // the worker measured another problem before
+  bool sound_ = true;          // all that the worker ran did what it should
   std::string pending_;        // a line of the worker that is not whole yet
   bool preparing_ = false;
   int current_ = -1;           // the trial at work

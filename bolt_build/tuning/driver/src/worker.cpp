@@ -77,14 +77,13 @@ bool in_range(const Choice& choice, const EngineTable& table, const bolt_tuning_
 /// As in engines, which do it where the GPU has the instructions for it.
 bool overlap(const Arguments& arguments, const bolt_tuning_set& set) { return arguments.overlap && set.overlaps != 0; }
 
-// The trial that "measure N" asks for; -1 where a line asks for none.
-int trial_of(const char* line) {
-  const std::string word = "measure ";
+// The number behind a word, such as 3 of "measure 3"; -1 where the line is another.
+int number_of(const std::string& word, const char* line) {
   if (std::strncmp(line, word.c_str(), word.size()) != 0) return -1;
   char* end = nullptr;
   errno = 0;
-  const long trial = std::strtol(line + word.size(), &end, 10);
-  return errno != 0 || *end != '\n' || trial > std::numeric_limits<int>::max() ? -1 : static_cast<int>(trial);
+  const long number = std::strtol(line + word.size(), &end, 10);
+  return errno != 0 || *end != '\n' || number > std::numeric_limits<int>::max() ? -1 : static_cast<int>(number);
 }
 
 [[noreturn]] void not_understood(const std::string& line) {
@@ -96,17 +95,29 @@ int trial_of(const char* line) {
 int work(const Arguments& arguments, const bolt_tuning_set& set) {
   if (arguments.problem >= set.problem_count) throw Problem(kWrongUsage, "there is no such problem");
   const Answers answers;
-  const std::unique_ptr<Bench> bench = prepare<Bench>(
-      arguments, answers,
-      [&] {
-        return std::make_unique<Bench>(set, *set.problems[arguments.problem], arguments.seed, overlap(arguments, set),
-                                       arguments.no_reference);
-      },
-      [](const Bench& made) { return made.no_reference(); });
+  int problem = arguments.problem;
+  const auto prepared = [&] {
+    return prepare<Bench>(
+        arguments, answers,
+        [&] {
+          return std::make_unique<Bench>(set, *set.problems[problem], arguments.seed, overlap(arguments, set),
+                                         arguments.no_reference);
+        },
+        [](const Bench& made) { return made.no_reference(); });
+  };
+  std::unique_ptr<Bench> bench = prepared();
   char line[64];
   while (bench != nullptr && std::fgets(line, sizeof line, stdin) != nullptr) {
-    const int trial = trial_of(line);
-    if (trial < 0 || trial >= set.problems[arguments.problem]->trial_count) not_understood(line);
+    const int next = number_of("problem ", line);
+    if (next >= set.problem_count) not_understood(line);
+    if (next >= 0) {
+      problem = next;
+      bench.reset();  // the memory of one problem at a time
+      bench = prepared();
+      continue;
+    }
+    const int trial = number_of("measure ", line);
+    if (trial < 0 || trial >= set.problems[problem]->trial_count) not_understood(line);
     const Outcome outcome = bench->measure(trial);
     answers.say(line_of(outcome));
     // Nothing of CUDA is orderly after this, and the driver takes back what a process had.
