@@ -209,6 +209,8 @@ def reference(op: Attention, inputs: list[Any]) -> Any:
         if op.causal:
             there = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
             scores = scores.masked_fill(~there, -math.inf)
+        if op.tied:
+            scores = scores.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
         shares = scores.softmax(-1)
         if op.safe:
             shares = shares.nan_to_num(0.0)
