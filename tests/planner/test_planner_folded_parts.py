@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from planner_checks import body, graph, run, said
 
@@ -9,7 +11,9 @@ from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.fold.folded_parts import FOLD_PARTS
 
 
-def packed(*lines: str, outputs: str = "%s, %v", value: str = "%v = transpose(%w3) perm=[0,2,1,3]") -> Graph:
+def packed(
+    *lines: str, outputs: str = "%s, %v", value: str = "%v = transpose(%w3) perm=[0,2,1,3]", one: str = "f32[]"
+) -> Graph:
     """A product of %x whose columns are queries, keys and values of 2 heads of 3; %t has their heads in front, and what
     `lines` make of its slices %w1, of queries, is read as %s."""
     made = "\n".join(f'{line} // "{line.split()[0][1:]}"' for line in lines)
@@ -17,7 +21,7 @@ def packed(*lines: str, outputs: str = "%s, %v", value: str = "%v = transpose(%w
         graph g batch=2 (%x: f32[2,5,6], %many: f32[2,2,5,3]) -> ({outputs}) {{
           const %w: f32[6,18]
           const %b: f32[18]
-          const %one: f32[]
+          const %one: {one}
           const %heads: f32[2,1,3]
           const %words: f32[5,1]
           %p = matmul(%x, %w, %b) // "p"
@@ -90,6 +94,26 @@ def test_what_stays_has_its_reason(lines: tuple[str, ...], outputs: str, reason:
     result = run(FOLD_PARTS, before)
     assert result.graph == before
     assert ("s", "declined", reason) in said(result)
+
+
+@pytest.mark.parametrize(
+    ("line", "one", "fewer"),
+    [
+        ("%s = mul(%w1, %one)", "f32[] {5e-4}", "0.0005"),
+        ("%s = div(%w1, %one)", "f32[1,1] {2048}", "0.000488"),
+        ("%s = mul(%w1, %one)", "f32[] {0.125}", ""),
+        ("%s = add(%w1, %one)", "f32[] {5e-4}", ""),
+        ("%s = mul(%w1, %one)", "f32[3] {5e-4, 5e-4, 5e-4}", ""),
+    ],
+)
+def test_fp16_alone_keeps_small_scales_out_of_columns(line: str, one: str, fewer: str) -> None:
+    before = packed(line, one=one)
+    for precision in ("fp32", "bf16", "fp16"):
+        result = run(replace(FOLD_PARTS, run=FOLD_PARTS.made_for(precision)), before)
+        declined = f"fp16 would hold weights times {fewer} to fewer digits"
+        stays = precision == "fp16" and fewer != ""
+        assert (result.graph == before) is stays
+        assert (("s", "declined", declined) in said(result)) is stays
 
 
 def test_what_the_graph_gives_of_the_same_columns_is_read() -> None:

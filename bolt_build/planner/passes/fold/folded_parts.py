@@ -2,13 +2,15 @@
 
 Queries are scaled, or shifted, when they have been cut out of a product beside keys and values, and their heads brought
 to the front: CaiT, DaViT and DeBERTa do so. No weight in front of the arithmetic is of these queries alone, but columns
-of a weight are. Attention takes the scale of its scores itself; this is for other products of heads.
+of a weight are. Attention takes the scale of its scores itself; this is for other products of heads. In fp16, single
+constants that would make most weights subnormal stay where they are, as behind whole products (`scale_obstacle`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.affine import FUNCTIONS, scale_and_shift
-from bolt_build.planner.passes.fold.channels import channel_axis, folded_inputs, weight_obstacle
+from bolt_build.planner.passes.fold.channels import channel_axis, folded_inputs, scale_obstacle, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import View, step_back, whole
 from bolt_build.schema.recipe import Policy
@@ -39,43 +41,51 @@ class _Part:
         return None if self.view is None else _columns(self.view, channel)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, policy: Policy, *, fp16: bool) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_PARTS.name)
     for old in editor.nodes():
         node = editor.node(old.name)
         if node is None or not isinstance(node.op, Conv | MatMul) or weight_obstacle(editor, node) is not None:
             continue
-        while _fold_one(editor, journal, node):
+        while _fold_one(editor, journal, node, fp16=fp16):
             node = editor.node(old.name)
             assert node is not None
     return journal.result(editor.finish())
 
 
-def _fold_one(editor: GraphEditor, journal: Journal, product: Node) -> bool:
+def _fold_one(editor: GraphEditor, journal: Journal, product: Node, *, fp16: bool) -> bool:
     """Folds the first arithmetic that can be folded; whether there was any."""
     value = product.outputs[0]
     parts = list(_parts(editor, value, (), whole(editor, value)))
     channel = channel_axis(product, editor.type(value))
     for part, reader in [(each, reader) for each in parts for reader in _computing(editor, each)]:
         columns = part.columns(channel)
-        if not part.moves or columns is None or not _is_arithmetic(editor, reader, part.value):
-            continue
-        if any(editor.is_output(move.outputs[0]) for move in (product, *part.moves)):
-            journal.declined(reader.name, f"a graph output lies between it and '{product.name}'")
+        if not part.moves or part.view is None or columns is None or not _is_arithmetic(editor, reader, part.value):
             continue
         touched = [each for each in parts if _overlap(each.columns(channel), columns)]
-        if any(editor.is_output(each.value) or set(_computing(editor, each)) - {reader} for each in touched):
-            journal.declined(reader.name, f"what it reads of '{product.name}' is read by others too")
-            continue
-        constant = _by_column(editor, reader, part, channel)
-        if constant is None:
-            journal.declined(reader.name, f"its constant is not one number a column of '{product.name}'")
-            continue
-        between = [move for each in touched if each is not part for move in each.moves[-1:]]
-        _fold(editor, product, part, reader, between, constant)
-        journal.did(reader.name, "folded", f"into {columns.size} columns of the weights of '{product.name}'")
-        return True
+        array = editor.constant(next(name for name in reader.inputs if name != part.value))
+        assert array is not None
+        constant = _by_column(array, part.view, channel)
+        obstacle = _obstacle(editor, product, part, reader, touched)
+        if obstacle is None and fp16:
+            obstacle = scale_obstacle(array, _scale_and_shift(reader, part, array.astype(np.float64).reshape(-1))[0])
+        if obstacle is None and constant is not None:
+            between = [move for each in touched if each is not part for move in each.moves[-1:]]
+            _fold(editor, product, part, reader, between, constant)
+            journal.did(reader.name, "folded", f"into {columns.size} columns of the weights of '{product.name}'")
+            return True
+        journal.declined(reader.name, obstacle or f"its constant is not one number a column of '{product.name}'")
     return False
+
+
+def _obstacle(editor: GraphEditor, product: Node, part: _Part, reader: Node, touched: Sequence[_Part]) -> str | None:
+    """Why the columns of a part may not have other values, of which all `touched` parts have some; None where they
+    may."""
+    if any(editor.is_output(move.outputs[0]) for move in (product, *part.moves)):
+        return f"a graph output lies between it and '{product.name}'"
+    if any(editor.is_output(each.value) or set(_computing(editor, each)) - {reader} for each in touched):
+        return f"what it reads of '{product.name}' is read by others too"
+    return None
 
 
 def _parts(editor: GraphEditor, value: str, moves: tuple[Node, ...], view: View | None) -> Iterator[_Part]:
@@ -129,17 +139,18 @@ def _columns(view: View, channel: int) -> Array:
     return columns
 
 
-def _by_column(editor: GraphEditor, reader: Node, part: _Part, channel: int) -> Array | None:
-    """The constant as a number for each of the part's columns; None where it has others for some rows."""
-    view = part.view
-    assert view is not None
-    array = editor.constant(next(name for name in reader.inputs if name != part.value))
-    assert array is not None
+def _by_column(array: Array, view: View, channel: int) -> Array | None:
+    """The constant as a number for each of the columns that the view has; None where it has others for some rows."""
     wide = array.reshape((1,) * (len(view.axes) - array.ndim) + array.shape)
     for extent, digits in zip(wide.shape, view.axes, strict=True):
         if extent != 1 and any(digit.axis != channel for digit in digits):
             return None
     return np.broadcast_to(wide.astype(np.float64), _columns(view, channel).shape)
+
+
+def _scale_and_shift(reader: Node, part: _Part, constant: Array) -> tuple[Array | None, Array | None]:
+    assert isinstance(reader.op, Binary)
+    return scale_and_shift(reader.op.function, constant, reader.inputs[0] == part.value)
 
 
 def _fold(
@@ -149,11 +160,9 @@ def _fold(
     names."""
     out, channel = editor.type(product.outputs[0]), channel_axis(product, editor.type(product.outputs[0]))
     columns = part.columns(channel)
-    assert isinstance(reader.op, Binary)
     assert columns is not None
     factors: list[Array | None] = []
-    left = reader.inputs[0] == part.value
-    for own, rest in zip(scale_and_shift(reader.op.function, constant, left), (1.0, 0.0), strict=True):
+    for own, rest in zip(_scale_and_shift(reader, part, constant), (1.0, 0.0), strict=True):
         every = np.full(out.shape[channel], rest)
         if own is not None:
             every[columns] = own
@@ -173,4 +182,4 @@ def _fold(
 
 
 _SUFFIX = ".part"
-FOLD_PARTS = Pass("fold-parts", _run)
+FOLD_PARTS = Pass("fold-parts", partial(_run, fp16=False), in_fp16=partial(_run, fp16=True))
