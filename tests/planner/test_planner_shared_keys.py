@@ -29,10 +29,15 @@ def test_one_token_of_grouped_heads_is_one_head_of_queries() -> None:
     ]
 
 
-@pytest.mark.parametrize("more", ["", " cap=2.0", " safe=true"])
+@pytest.mark.parametrize("more", ["", " safe=true"])
 @pytest.mark.parametrize("mask", ["", "9", "1,9", "6,1,1,9", "2,1,1,9", "6,4,1,9", "3,4,1,9", "4,1,9"])
 def test_masks_of_heads_become_those_of_queries(mask: str, more: str) -> None:
     assert said(run(SHARE_KEYS, attention(1, more, mask))) == [DID]
+
+
+@pytest.mark.parametrize("mask", ["", "9", "6,1,1,9"])
+def test_scores_with_a_cap_have_masks_of_keys(mask: str) -> None:
+    assert said(run(SHARE_KEYS, attention(1, " cap=2.0", mask))) == [DID]
 
 
 @pytest.mark.parametrize("mask", ["", "9", "6,1,1,9", "2,1,1,9"])
@@ -47,6 +52,7 @@ def test_several_queries_share_masks_of_keys(mask: str) -> None:
         (5, "", "5,9", "its mask has rows of their own for heads or queries"),
         (5, " causal=true", "", "which keys a query reads follows from its place"),
         (5, " window=2", "", "which keys a query reads follows from its place"),
+        (1, " cap=2.0", "6,4,1,9", "its mask has rows of their own for heads, and its scores a cap"),
         (1, " | relu", "", "something follows in its kernel"),
     ],
 )

@@ -43,6 +43,8 @@ def _obstacle(node: Node, op: Attention, shape: AttentionShape, mask: tuple[int,
     heads, queries, _ = ((1, 1, 1, *mask)[-3:]) if mask else (1, 1, 1)
     if shape.queries > 1 and (heads > 1 or queries > 1):
         return "its mask has rows of their own for heads or queries"
+    if op.cap and heads > 1:  # kernels with a cap take masks that all queries of a head share
+        return "its mask has rows of their own for heads, and its scores a cap"
     if node.epilogue:
         return "something follows in its kernel"
     return None
