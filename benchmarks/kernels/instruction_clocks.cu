@@ -1,6 +1,6 @@
 // How many clocks a scheduler of a multiprocessor takes for an instruction of a warp, where four warps each have many that do not
-// wait for each other; how far SiLU by the tangent's instruction is off; and how long it takes to write 32 images of 56x56 pixels of
-// 144 channels (fp16), where a warp writes some bytes of each pixel and another one the next.
+// wait for each other; how far SiLU by the tangent's instruction is off; and how long it takes to write 32 images of 56x56
+// pixels of 144 channels (fp16), where a warp writes some bytes of each pixel and another one the next.
 //
 //   nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -o clocks instruction_clocks.cu && ./clocks    (on a Hopper GPU)
 #include <cuda_fp16.h>
@@ -30,7 +30,8 @@ __device__ __forceinline__ void once(float (&c)[4], const std::uint32_t (&a)[4],
                  : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
                  : "r"(at));
   } else if constexpr (kind == stores) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0, %1, %2, %3};" ::"f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]), "r"(at));
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0, %1, %2, %3};"
+                 ::"f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]), "r"(at));
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -118,7 +119,8 @@ __global__ void write(uint4* y, int pixels) {
   } else {
     const int lane = threadIdx.x % 32, chunk = threadIdx.x / 32 * chunks + lane % chunks;
     if (chunk >= 18) return;
-    for (int pixel = first + lane / chunks; pixel < end; pixel += 32 / chunks) y[pixel * 18 + chunk] = make_uint4(pixel, chunk, 2, 3);
+    for (int pixel = first + lane / chunks; pixel < end; pixel += 32 / chunks)
+      y[pixel * 18 + chunk] = make_uint4(pixel, chunk, 2, 3);
   }
 }
 

@@ -190,8 +190,9 @@ void images(const Case& c, Bench& bench) {
         const Index rows = std::max<Index>(1, (part << 10) / (across * wide * 2));
         const Index ahead = std::min(items, (megabytes << 20) / slab + 1);
         const NormPasses s{across, std::min(rows, c.positions), c.group, threads, ahead, channels};
-        bench.report(c.name, said("passes", {{"across", across}, {"share", s.share}, {"threads", threads}, {"ahead", ahead}}), bytes, to,
-                     [&] { norm_passes<NormOperands::fixed, NormVariance>(bench.r, p, s, from, to, end); }, errs);
+        bench.report(
+            c.name, said("passes", {{"across", across}, {"share", s.share}, {"threads", threads}, {"ahead", ahead}}), bytes, to,
+            [&] { norm_passes<NormOperands::fixed, NormVariance>(bench.r, p, s, from, to, end); }, errs);
       }
   }
 }
@@ -212,7 +213,8 @@ class Rows {
   template <int loads, int threads>
   void plain() {
     report(said("direct", {{"threads", threads}}), [&] {
-      norm<loads, threads, 1, true, Statistic, f16, float, Bias, f16>(bench_.r, p_, in_.at, vectors_.scale.at, bias(), out_.at, chain());
+      norm<loads, threads, 1, true, Statistic, f16, float, Bias, f16>(bench_.r, p_, in_.at, vectors_.scale.at, bias(), out_.at,
+                                                                      chain());
     });
   }
 
@@ -220,7 +222,8 @@ class Rows {
   void turns() {
     constexpr int loads = (columns + threads * wide - 1) / (threads * wide);
     for (Index resident : {1, 2, 3, 4, 6, 8}) {
-      if (resident * turn_threads(threads, keeps) > 2048 || resident * (keeps == NormKeeps::shared ? 8 * columns : 0) > 220 << 10) break;
+      if (resident * turn_threads(threads, keeps) > 2048 || resident * (keeps == NormKeeps::shared ? 8 * columns : 0) > 220 << 10)
+        break;
       report(said("turns", {{"threads", threads}, {"keeps", static_cast<int>(keeps)}, {"blocks", 132 * resident}}), [&] {
         norm_in_turns<loads, threads, keeps, true, Statistic, f16, float, Bias, f16>(
             bench_.r, p_, 132 * resident, in_.at, vectors_.scale.at, bias(), out_.at, chain());

@@ -60,7 +60,8 @@ void pack(Warp& warp, const Instruction& i, Mask mask) {
   Whole* const d = warp.at<Whole>(i.at[0]);
   each(mask, [&](int lane) {
     Whole whole = 0;
-    for (std::size_t n = i.list.size(); n-- > 0;) whole = static_cast<Whole>(whole << 8 * sizeof(Part)) | warp.at<Part>(i.list[n])[lane];
+    for (std::size_t n = i.list.size(); n-- > 0;)
+      whole = static_cast<Whole>(whole << 8 * sizeof(Part)) | warp.at<Part>(i.list[n])[lane];
     d[lane] = whole;
   });
 }

@@ -109,7 +109,9 @@ struct IsZero { template <typename T> T operator()(T a) const { return a == 0 ? 
 struct SumOfDifference { template <typename T> T operator()(T a, T b, T c) const {
   return Add()(a < b ? Subtract()(b, a) : Subtract()(a, b), c); } };
 struct Multiply24 { template <typename T> static s64 whole(T a, T b) {
-    const auto own = [](T x) { return std::is_signed_v<T> ? s64{static_cast<s32>(static_cast<u32>(x) << 8) >> 8} : s64{static_cast<u32>(x) & 0xffffff}; };
+    const auto own = [](T x) {
+      return std::is_signed_v<T> ? s64{static_cast<s32>(static_cast<u32>(x) << 8) >> 8} : s64{static_cast<u32>(x) & 0xffffff};
+    };
     return own(a) * own(b); } };
 struct Low24 { template <typename T> T operator()(T a, T b) const { return static_cast<T>(Multiply24::whole(a, b)); } };
 struct High24 { template <typename T> T operator()(T a, T b) const { return static_cast<T>(Multiply24::whole(a, b) >> 16); } };
@@ -200,7 +202,8 @@ Execute bit_function(const Statement& s, Type t, std::array<int, 4>& widths) {
   if (base == "popc") return words != 1 ? nullptr : wide ? counted<u64, Ones> : counted<u32, Ones>;
   if (base == "clz") return words != 1 ? nullptr : wide ? counted<u64, LeadingZeros> : counted<u32, LeadingZeros>;
   if (base == "brev") return words != 1 ? nullptr : wide ? unary<u64, Reversed> : unary<u32, Reversed>;
-  if (base == "cnot") return words != 1 ? nullptr : t.bytes == 2 ? unary<u16, IsZero> : wide ? unary<u64, IsZero> : unary<u32, IsZero>;
+  if (base == "cnot")
+    return words != 1 ? nullptr : t.bytes == 2 ? unary<u16, IsZero> : wide ? unary<u64, IsZero> : unary<u32, IsZero>;
   if (base == "bfind") {
     if (words != (s.has("shiftamt") ? 2u : 1u)) return nullptr;
     if (s.has("shiftamt"))
@@ -212,16 +215,19 @@ Execute bit_function(const Statement& s, Type t, std::array<int, 4>& widths) {
   widths = {t.bytes, t.bytes, 0, 0};
   if (base == "bmsk") return words == 2 ? bit_mask : nullptr;
   const bool low = s.has("lo");
-  if (base == "mul24" && words == 2) return sign ? (low ? binary<s32, Low24> : binary<s32, High24>) : (low ? binary<u32, Low24> : binary<u32, High24>);
+  if (base == "mul24" && words == 2)
+    return sign ? (low ? binary<s32, Low24> : binary<s32, High24>) : (low ? binary<u32, Low24> : binary<u32, High24>);
   widths = {t.bytes, t.bytes, t.bytes, 0};
   if (base == "mad24" && words == 2)
-    return sign ? (low ? ternary<s32, Plus<Low24>> : ternary<s32, Plus<High24>>) : (low ? ternary<u32, Plus<Low24>> : ternary<u32, Plus<High24>>);
+    return sign ? (low ? ternary<s32, Plus<Low24>> : ternary<s32, Plus<High24>>)
+                : (low ? ternary<u32, Plus<Low24>> : ternary<u32, Plus<High24>>);
   if (base == "sad") return words == 1 ? three::whole<SumOfDifference>(t) : nullptr;
   if (base == "prmt") return words == 1 ? permute : nullptr;
   if (base == "fns") return words == 1 ? find_nth_set : nullptr;
   if (base == "dp4a") return words == 2 ? dot_of(s) : nullptr;
   if (base == "dp2a") return words == 3 && (s.has("lo") || s.has("hi")) ? dot_of(s) : nullptr;
-  if (base == "vabsdiff4" && (words == 3 || (words == 4 && s.modifiers[3] == "add")) && s.modifiers[1] == s.modifiers[2] && s.modifiers[0] == "u32")
+  if (base == "vabsdiff4" && (words == 3 || (words == 4 && s.modifiers[3] == "add")) && s.modifiers[1] == s.modifiers[2] &&
+      s.modifiers[0] == "u32")
     return s.modifiers[1] == "s32" ? (words == 4 ? differences<std::int8_t, true> : differences<std::int8_t, false>)
                                    : (words == 4 ? differences<std::uint8_t, true> : differences<std::uint8_t, false>);
   if (base == "shf" && words == 3) {

@@ -13,7 +13,8 @@ void with_carry(Warp& warp, const Instruction& i, Mask mask) {
   each(mask, [&](int lane) {
     const T in = takes ? warp.carry >> lane & 1 : 0;
     T half, whole;
-    const bool first = subtracts ? __builtin_sub_overflow(a[lane], b[lane], &half) : __builtin_add_overflow(a[lane], b[lane], &half);
+    const bool first =
+        subtracts ? __builtin_sub_overflow(a[lane], b[lane], &half) : __builtin_add_overflow(a[lane], b[lane], &half);
     const bool second = subtracts ? __builtin_sub_overflow(half, in, &whole) : __builtin_add_overflow(half, in, &whole);
     left |= static_cast<Mask>(first || second) << lane;
     d[lane] = whole;

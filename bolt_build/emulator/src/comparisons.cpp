@@ -60,7 +60,9 @@ void combined(Warp& warp, const Instruction& i, Mask mask) {
   const Mask c = i.list[1] != 0 ? ~warp.predicate(other) : warp.predicate(other);
   i.inner(warp, i, mask);
   Mask& p = warp.predicate(i.at[0]);
-  const auto with = [&](Mask found) { return i.form == '&' ? found & c : i.form == '|' ? found | c : i.form == '^' ? found ^ c : found; };
+  const auto with = [&](Mask found) {
+    return i.form == '&' ? found & c : i.form == '|' ? found | c : i.form == '^' ? found ^ c : found;
+  };
   const Mask found = p;
   p = (p & ~mask) | (with(found) & mask);
   if (opposite == i.at[0]) return;

@@ -171,7 +171,9 @@ std::uint64_t real_number(long double value, const Conversion& c) {
   }
   const Rounding rounding(c.how);
   const std::uint64_t bits = narrowed(value, c);
-  return c.flushes && c.to.bytes == 4 ? std::bit_cast<std::uint32_t>(flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))) : bits;
+  return c.flushes && c.to.bytes == 4
+             ? std::bit_cast<std::uint32_t>(flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits))))
+             : bits;
 }
 
 std::uint64_t converted(std::uint64_t bits, const Conversion& c) {
@@ -184,8 +186,9 @@ std::uint64_t converted(std::uint64_t bits, const Conversion& c) {
 
 void convert(Warp& warp, const Instruction& i, Mask mask) {
   const auto type = [](std::uint32_t word) { return Type{static_cast<char>(word & 255), static_cast<int>(word >> 8)}; };
+  const auto flag = [&](int bit) { return (i.number & bit) != 0; };
   const Conversion c{type(i.list[0]), type(i.list[1]), static_cast<int>(i.list[2]), static_cast<int>(i.list[3]),
-                     static_cast<Round>(i.form), (i.number & 1) != 0, (i.number & 2) != 0, (i.number & 4) != 0, (i.number & 8) != 0};
+                     static_cast<Round>(i.form), flag(1), flag(2), flag(4), flag(8)};
   each(mask, [&](int lane) {
     const std::uint64_t bits = c.held == 2   ? warp.at<std::uint16_t>(i.at[1])[lane]
                                : c.held == 4 ? warp.at<std::uint32_t>(i.at[1])[lane]
@@ -202,7 +205,8 @@ Execute often(Type to, Type from) {
   const bool to_half = to.kind == 'h' || (to.kind == 'f' && to.bytes == 2);
   const bool of_half = from.kind == 'h' || (from.kind == 'f' && from.bytes == 2);
   const bool real_to = to.kind == 'f' || to.kind == 'h', real_from = from.kind == 'f' || from.kind == 'h';
-  if (to_half && from.kind == 'f' && from.bytes == 4) return to.kind == 'h' ? to_half_from<bfloat_of_float> : to_half_from<half_of_float>;
+  if (to_half && from.kind == 'f' && from.bytes == 4)
+    return to.kind == 'h' ? to_half_from<bfloat_of_float> : to_half_from<half_of_float>;
   if (of_half && to.kind == 'f' && to.bytes == 4) return from.kind == 'h' ? from_half<float_of_bfloat> : from_half<float_of_half>;
   if (to_half || of_half) return nullptr;
   if (real_to && real_from) return to.bytes == 8 && from.bytes == 4 ? real_to_real<double, float>

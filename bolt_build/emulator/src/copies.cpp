@@ -95,7 +95,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
   return call([&] {
     require(width <= to_pitch && width <= from_pitch, cudaErrorInvalidPitchValue);
     for (std::size_t row = 0; row < rows && width != 0; ++row)
-      queue(stream, copy_of(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind));
+      queue(stream,
+            copy_of(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind));
   });
 }
 

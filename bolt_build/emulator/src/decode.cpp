@@ -43,7 +43,8 @@ Type type_of(std::string_view word) {
   if (word == "f16x2" || word == "bf16x2") return {'b', 4};
   if (word == "bf16") return {'b', 2};
   const std::size_t digits = word.find_first_of("0123456789");
-  if (digits != 1 || word.find_first_not_of("0123456789", digits) != std::string_view::npos || std::string_view("bsuf").find(word[0]) == std::string_view::npos)
+  if (digits != 1 || word.find_first_not_of("0123456789", digits) != std::string_view::npos ||
+      std::string_view("bsuf").find(word[0]) == std::string_view::npos)
     throw Unsupported("type " + std::string(word));
   return {word[0], static_cast<int>(std::strtol(word.data() + 1, nullptr, 10)) / 8};
 }

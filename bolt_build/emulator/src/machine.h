@@ -77,7 +77,8 @@ struct Chance {
   bool crowded = false;
 };
 
-/// Runs every block of the grid to its end. Throws Fault (IllegalAddress) or Unsupported, naming kernel, block, warp and line of PTX.
+/// Runs every block of the grid to its end. Throws Fault (IllegalAddress) or Unsupported, naming kernel, block, warp and
+/// line of PTX.
 /// `in_front` is the stream's.
 void run(const Launch& launch, const Chance& chance, InFront& in_front);
 

@@ -144,7 +144,8 @@ std::size_t Module::read_body(std::size_t at, bool function, unsigned& line, std
     return index < lists.size() ? between(lists[index].first, lists[index].second) : std::string_view();
   };
   (function ? functions : bodies)
-      .emplace(name, Body{list(parameters), gives ? list(0) : std::string_view(), between(begin + 1, last), line, std::max(resident, 1u)});
+      .emplace(name, Body{list(parameters), gives ? list(0) : std::string_view(), between(begin + 1, last), line,
+                          std::max(resident, 1u)});
   return last + 1;
 }
 

@@ -20,7 +20,8 @@ using s64 = std::int64_t;
 struct Move { template <typename T> T operator()(T a) const { return a; } };
 struct Not { template <typename T> T operator()(T a) const { return static_cast<T>(~a); } };
 struct Negate { template <typename T> T operator()(T a) const {
-  if constexpr (std::is_floating_point_v<T>) return -a; else return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a)); } };
+  if constexpr (std::is_floating_point_v<T>) return -a;
+  else return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a)); } };
 struct Absolute { template <typename T> T operator()(T a) const {
   if constexpr (std::is_floating_point_v<T>) return std::fabs(a); else return a < 0 ? Negate()(a) : a; } };
 // Whole numbers wrap around: signed ones are computed unsigned.
@@ -72,7 +73,8 @@ struct MultiplyAdd { template <typename T> T operator()(T a, T b, T c) const { r
 struct CopySign { template <typename T> T operator()(T a, T b) const { return std::copysign(b, a); } };
 struct Root { template <typename T> T operator()(T a) const { return std::sqrt(a); } };
 struct Inverse { template <typename T> T operator()(T a) const { return T(1) / a; } };
-struct InverseRoot { template <typename T> T operator()(T a) const { return static_cast<T>(1 / std::sqrt(static_cast<double>(a))); } };
+struct InverseRoot { template <typename T> T operator()(T a) const {
+  return static_cast<T>(1 / std::sqrt(static_cast<double>(a))); } };
 struct Exponential2 { template <typename T> T operator()(T a) const { return static_cast<T>(std::exp2(static_cast<double>(a))); } };
 struct Logarithm2 { template <typename T> T operator()(T a) const { return static_cast<T>(std::log2(static_cast<double>(a))); } };
 struct Sine { template <typename T> T operator()(T a) const { return static_cast<T>(std::sin(static_cast<double>(a))); } };
@@ -83,7 +85,8 @@ template <typename T> T flushed(T a) {
   if constexpr (std::is_floating_point_v<T>) return std::fabs(a) < std::numeric_limits<T>::min() ? std::copysign(T(0), a) : a;
   else return a; }
 /// They are zero of the operands and of the result.
-template <typename F> struct Flushed { template <typename... T> auto operator()(T... a) const { return flushed(F()(flushed(a)...)); } };
+template <typename F> struct Flushed {
+  template <typename... T> auto operator()(T... a) const { return flushed(F()(flushed(a)...)); } };
 /// Between zero and one, zero for NaN.
 template <typename T> T saturated(T a) { return a > T(0) ? std::min(a, T(1)) : T(0); }
 template <typename F> struct Saturated { template <typename... T> auto operator()(T... a) const { return saturated(F()(a...)); } };

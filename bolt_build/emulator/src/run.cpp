@@ -274,8 +274,9 @@ void run(const Launch& launch, const Chance& chance, InFront& in_front) {
     }
   };
   // Blocks that wait for earlier ones go one after the other where they do not go together.
-  const std::uint64_t processors =
-      launch.together || acquires(*launch.entry) ? 1 : std::min<std::uint64_t>(clusters, std::max(1u, std::thread::hardware_concurrency()));
+  const std::uint64_t processors = launch.together || acquires(*launch.entry)
+                                       ? 1
+                                       : std::min<std::uint64_t>(clusters, std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < processors; ++i) others.emplace_back(work);
   work();

@@ -122,7 +122,8 @@ bool numbered_barrier(Warp& warp, const Instruction& i, Mask mask, bool waits) {
   };
   if (!group.arrived) {
     // Where no number is given, it is that of the threads that have not left, which may change.
-    if (i.number != 0 && barrier.arrived != 0 && barrier.wanted != threads()) warp.fail("a barrier for other numbers of threads at once");
+    if (i.number != 0 && barrier.arrived != 0 && barrier.wanted != threads())
+      warp.fail("a barrier for other numbers of threads at once");
     if (threads() % lanes != 0) warp.fail("a barrier for a number of threads that is no multiple of a warp's");
     barrier.wanted = threads();
     barrier.arrived += lanes;

@@ -53,7 +53,8 @@ class Words {
   FileArgument file() {
     const std::string option = word(), text = value();
     const std::size_t equals = text.find('=');
-    FileArgument file = equals == std::string::npos ? FileArgument{"", text} : FileArgument{text.substr(0, equals), text.substr(equals + 1)};
+    FileArgument file =
+        equals == std::string::npos ? FileArgument{"", text} : FileArgument{text.substr(0, equals), text.substr(equals + 1)};
     if (file.path.empty() || equals == 0) throw Problem(kWrongUsage, option + " takes FILE or NAME=FILE, not '" + text + "'");
     return file;
   }

@@ -32,11 +32,12 @@ std::vector<unsigned char> read_file(const std::string& path, std::uint64_t most
   const File file(descriptor < 0 ? nullptr : fdopen(descriptor, "rb"));
   if (!file) throw Problem(kInvalid, "cannot open '" + path + "': " + std::strerror(errno));
   struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) throw Problem(kInvalid, "cannot read '" + path + "': not a regular file");
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    throw Problem(kInvalid, "cannot read '" + path + "': not a regular file");
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size > most) {
-    throw Problem(kInvalid, "cannot read '" + path + "': it has " + std::to_string(size) + " bytes, more than all inputs of this engine (" +
-                                std::to_string(most) + " with room to spare)");
+    throw Problem(kInvalid, "cannot read '" + path + "': it has " + std::to_string(size) +
+                                " bytes, more than all inputs of this engine (" + std::to_string(most) + " with room to spare)");
   }
   std::vector<unsigned char> data(static_cast<std::size_t>(size));
   data.resize(std::fread(data.data(), 1, data.size(), file.get()));
@@ -77,17 +78,21 @@ void require_format(const std::string& path, bool raw) {
 // The port that a bare .npy means: the only one.
 std::string only(const std::vector<std::string>& names, const std::string& path, const char* kind) {
   if (names.size() == 1) return names[0];
-  throw Problem(kWrongUsage, "which " + std::string(kind) + " is '" + path + "'? Say NAME=" + path + ", NAME one of " + list(names));
+  throw Problem(kWrongUsage,
+                "which " + std::string(kind) + " is '" + path + "'? Say NAME=" + path + ", NAME one of " + list(names));
 }
 
 }  // namespace
 
-std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names, std::uint64_t most) {
+std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names,
+                                    std::uint64_t most) {
   std::vector<GivenInput> found;
   const auto add = [&](const std::string& name, Array array, const std::string& path, int code, bool raw = false) {
-    if (!contains(names, name)) throw Problem(code, "'" + path + "': the engine has no input '" + printable(name) + "'; its inputs: " + list(names));
+    if (!contains(names, name))
+      throw Problem(code, "'" + path + "': the engine has no input '" + printable(name) + "'; its inputs: " + list(names));
     for (const GivenInput& other : found) {
-      if (other.name == name) throw Problem(kWrongUsage, "input '" + name + "' is given twice: '" + other.source + "' and '" + path + "'");
+      if (other.name == name)
+        throw Problem(kWrongUsage, "input '" + name + "' is given twice: '" + other.source + "' and '" + path + "'");
     }
     found.push_back({name, std::move(array), path, raw});
   };
@@ -97,7 +102,8 @@ std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, cons
     if (ends_with(file.path, ".npz")) {
       if (!file.name.empty()) throw Problem(kWrongUsage, "--input NAME=FILE takes a .npy file, not " + what);
       const std::vector<unsigned char> data = read_file(file.path, most);
-      for (NamedArray& entry : parse_npz(data.data(), data.size(), what)) add(entry.name, std::move(entry.array), file.path, kInvalid);
+      for (NamedArray& entry : parse_npz(data.data(), data.size(), what))
+        add(entry.name, std::move(entry.array), file.path, kInvalid);
     } else {
       const std::string name = file.name.empty() ? only(names, file.path, "input") : file.name;
       std::vector<unsigned char> data = read_file(file.path, most);

@@ -21,7 +21,8 @@ struct GivenInput {
 
 /// Reads every --input of an engine with the inputs `names`; no file may have more than `most` bytes. Throws Problem:
 /// unreadable, no regular file, too large, unknown or repeated names.
-std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names, std::uint64_t most);
+std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names,
+                                    std::uint64_t most);
 
 /// Throws Problem where an --output names no output, or is neither .npy nor .npz; to be asked before anything runs.
 void check_outputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names);

@@ -174,8 +174,8 @@ Array parse_npy(const unsigned char* data, std::size_t bytes, const std::string&
   const std::optional<std::size_t> expected = data_bytes(header.shape, element_bytes(*dtype));
   const std::size_t found = bytes - start - length;
   if (!expected || *expected != found) {
-    throw Problem(kInvalid, what + ": " + std::to_string(found) + " bytes of data do not make " + dtype_name(*dtype) + " of shape " +
-                                shape_text(header.shape));
+    throw Problem(kInvalid, what + ": " + std::to_string(found) + " bytes of data do not make " + dtype_name(*dtype) +
+                                " of shape " + shape_text(header.shape));
   }
   Array array{*dtype, header.shape, {data + start + length, data + bytes}};
   if (header.descr[0] == '>') swap_bytes(array);
@@ -186,10 +186,12 @@ Array parse_npy(const unsigned char* data, std::size_t bytes, const std::string&
 std::vector<unsigned char> npy_bytes(const Array& array) {
   const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.dtype == array.dtype; });
   const char* order = element_bytes(array.dtype) == 1 ? "|" : "<";
-  std::string header = std::string("{'descr': '") + order + kind->code + "', 'fortran_order': False, 'shape': " + shape_text(array.shape) + ", }";
+  std::string header =
+      std::string("{'descr': '") + order + kind->code + "', 'fortran_order': False, 'shape': " + shape_text(array.shape) + ", }";
   header.append(63 - (10 + header.size()) % 64, ' ');  // data begin at a multiple of 64
   header += '\n';
-  const char head[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 0xFF), static_cast<char>(header.size() >> 8)};
+  const char head[] = {
+      '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 0xFF), static_cast<char>(header.size() >> 8)};
   header.insert(0, head, sizeof head);
   std::vector<unsigned char> file(header.size() + array.bytes.size());
   std::copy(array.bytes.begin(), array.bytes.end(), std::copy(header.begin(), header.end(), file.begin()));

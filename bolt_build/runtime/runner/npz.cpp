@@ -48,9 +48,11 @@ NamedArray read_entry(const Bytes& file, std::size_t at, const std::string& what
   const std::uint32_t crc = file.u32(at + 16), stored = file.u32(at + 20), size = file.u32(at + 24), local = file.u32(at + 42);
   const std::string file_name(reinterpret_cast<const char*>(file.range(at + kCentralBytes, name_bytes)), name_bytes);
   const std::string suffix = ".npy";
-  const bool npy = file_name.size() > suffix.size() && file_name.compare(file_name.size() - suffix.size(), suffix.size(), suffix) == 0;
+  const bool npy =
+      file_name.size() > suffix.size() && file_name.compare(file_name.size() - suffix.size(), suffix.size(), suffix) == 0;
   if (!npy) file.fail("'" + printable(file_name) + "' in it is no .npy file");
-  const std::string name = file_name.substr(0, file_name.size() - suffix.size()), shown = std::string("'").append(printable(name)) + "'";
+  const std::string name = file_name.substr(0, file_name.size() - suffix.size()),
+                    shown = std::string("'").append(printable(name)) + "'";
   if (flags & 1) file.fail(shown + " is encrypted");
   if (method != 0) file.fail(shown + " is compressed: save with numpy.savez, not numpy.savez_compressed");
   if (size == kZip64 || stored == kZip64 || local == kZip64) file.fail(shown + " is larger than 4 GiB: use .npy files");

@@ -107,17 +107,17 @@ long long most_resident() {
 
 void print_json(const Model& model, const Choice& choice, const Arguments& arguments, const Timing& timing) {
   std::printf(
-      "{\"name\": \"%s\", \"target\": \"%s\", \"batch\": %lld, %s\"threads\": %d, \"inputs\": \"%s\", \"callers\": %lld, \"rate\": %s, "
-      "\"warmup_runs\": %lld, \"runs\": %lld, \"seconds\": %.6g, \"min_ms\": %.6g, \"median_ms\": %.6g, \"p90_ms\": %s, "
+      "{\"name\": \"%s\", \"target\": \"%s\", \"batch\": %lld, %s\"threads\": %d, \"inputs\": \"%s\", \"callers\": %lld, "
+      "\"rate\": %s, \"warmup_runs\": %lld, \"runs\": %lld, \"seconds\": %.6g, \"min_ms\": %.6g, \"median_ms\": %.6g, \"p90_ms\": %s, "
       "\"p99_ms\": %s, \"max_ms\": %.6g, \"requests_per_second\": %.6g, \"images_per_second\": %.6g, \"copy_in_ms\": %s, "
       "\"copy_out_ms\": %s, \"context_bytes\": %zu, \"resident_bytes\": %lld, \"began\": %.6f, \"ended\": %.6f}\n",
-      model.engine.name, model.engine.target, batch_of(model.engine, choice.plan), dims_json(model.engine, choice.plan).c_str(), arguments.threads,
-      arguments.inputs.empty() ? "random" : "given", static_cast<long long>(arguments.callers), optional_number(arguments.rate).c_str(),
-      static_cast<long long>(timing.warmup_runs), static_cast<long long>(timing.runs), timing.seconds, timing.min, timing.median,
-      optional_number(timing.p90).c_str(), optional_number(timing.p99).c_str(), timing.max,
-      static_cast<double>(timing.runs) / timing.seconds, static_cast<double>(choice.sizes[0]) * throughput(arguments, timing),
-      optional_number(timing.copy_in).c_str(), optional_number(timing.copy_out).c_str(), timing.context_bytes, most_resident(),
-      timing.began, timing.ended);
+      model.engine.name, model.engine.target, batch_of(model.engine, choice.plan), dims_json(model.engine, choice.plan).c_str(),
+      arguments.threads, arguments.inputs.empty() ? "random" : "given", static_cast<long long>(arguments.callers),
+      optional_number(arguments.rate).c_str(), static_cast<long long>(timing.warmup_runs), static_cast<long long>(timing.runs),
+      timing.seconds, timing.min, timing.median, optional_number(timing.p90).c_str(), optional_number(timing.p99).c_str(),
+      timing.max, static_cast<double>(timing.runs) / timing.seconds,
+      static_cast<double>(choice.sizes[0]) * throughput(arguments, timing), optional_number(timing.copy_in).c_str(),
+      optional_number(timing.copy_out).c_str(), timing.context_bytes, most_resident(), timing.began, timing.ended);
 }
 
 void print_timing(const Model& model, const Choice& choice, const Arguments& arguments, const Timing& timing) {
@@ -128,13 +128,14 @@ void print_timing(const Model& model, const Choice& choice, const Arguments& arg
   const std::string threads = arguments.threads == 0 ? "all threads" : std::to_string(arguments.threads) + " thread(s)";
   std::string load = arguments.callers > 1 ? ", " + std::to_string(arguments.callers) + " callers" : "";
   if (arguments.rate) load += ", " + number(*arguments.rate, "%g") + " requests/s";
-  std::printf("%s for %s, %s, %s%s, %s inputs\n", model.engine.name, model.engine.target, sizes_text(model.engine, choice.plan).c_str(),
-              threads.c_str(), load.c_str(), arguments.inputs.empty() ? "random" : "given");
+  std::printf("%s for %s, %s, %s%s, %s inputs\n", model.engine.name, model.engine.target,
+              sizes_text(model.engine, choice.plan).c_str(), threads.c_str(), load.c_str(),
+              arguments.inputs.empty() ? "random" : "given");
   std::string tail = timing.p90 ? "   p90 " + number(*timing.p90, "%.4g") + " ms" : "";
   if (timing.p99) tail += "   p99 " + number(*timing.p99, "%.4g") + " ms";
   const bool alone = arguments.callers == 1 && !arguments.rate;
-  std::printf("median %.4g ms   min %.4g ms%s   max %.4g ms   %.5g images/s%s\n", timing.median, timing.min, tail.c_str(), timing.max,
-              static_cast<double>(choice.sizes[0]) * throughput(arguments, timing), alone ? " at the median" : "");
+  std::printf("median %.4g ms   min %.4g ms%s   max %.4g ms   %.5g images/s%s\n", timing.median, timing.min, tail.c_str(),
+              timing.max, static_cast<double>(choice.sizes[0]) * throughput(arguments, timing), alone ? " at the median" : "");
   if (timing.copy_in && timing.copy_out)
     std::printf("copying takes beside that: inputs %.4g ms, outputs %.4g ms\n", *timing.copy_in, *timing.copy_out);
   std::printf("%lld runs after a warm-up of %lld; arena and scratch %.1f MB%s; %.1f MB resident at most\n",

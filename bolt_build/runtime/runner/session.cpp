@@ -33,8 +33,9 @@ bool fits_port(const GivenInput& input, const bolt_tensor& port) {
 Array array_of(const GivenInput& input, const bolt_tensor& port) {
   if (!input.raw) return input.array;
   if (!fits_port(input, port)) {
-    throw Problem(kInvalid, "'" + input.source + "' has " + std::to_string(input.array.bytes.size()) + " bytes; input '" + port.name + "', " +
-                                dtype_name(port.dtype) + " " + shape_text(shape_of(port)) + ", takes " + std::to_string(raw_bytes(port)));
+    throw Problem(kInvalid, "'" + input.source + "' has " + std::to_string(input.array.bytes.size()) + " bytes; input '" +
+                                port.name + "', " + dtype_name(port.dtype) + " " + shape_text(shape_of(port)) + ", takes " +
+                                std::to_string(raw_bytes(port)));
   }
   return {port.dtype, shape_of(port), input.array.bytes};
 }

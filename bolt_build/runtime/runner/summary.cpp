@@ -75,9 +75,8 @@ std::string greatest(const double* row, std::size_t width) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   const std::size_t count = std::min(kGreatest, width);
   const auto key = [&](std::size_t i) { return std::isnan(row[i]) ? -INFINITY : row[i]; };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), [&](std::size_t a, std::size_t b) {
-    return key(a) > key(b) || (key(a) == key(b) && a < b);
-  });
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    [&](std::size_t a, std::size_t b) { return key(a) > key(b) || (key(a) == key(b) && a < b); });
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text += (i ? "  " : "") + std::to_string(order[i]) + ": " + number(row[order[i]]);
   return text;
@@ -95,7 +94,8 @@ std::string place(std::size_t row, const std::vector<int64_t>& shape) {
 
 std::string described(const Array& array) {
   const std::vector<double> values = values_of(array);
-  const std::size_t wrong = static_cast<std::size_t>(std::count_if(values.begin(), values.end(), [](double v) { return !std::isfinite(v); }));
+  const std::size_t wrong =
+      static_cast<std::size_t>(std::count_if(values.begin(), values.end(), [](double v) { return !std::isfinite(v); }));
   std::vector<double> good;
   std::copy_if(values.begin(), values.end(), std::back_inserter(good), [](double v) { return std::isfinite(v); });
   std::string text;
@@ -104,7 +104,9 @@ std::string described(const Array& array) {
     const double mean = std::accumulate(good.begin(), good.end(), 0.0) / static_cast<double>(good.size());
     text = ": from " + number(*least) + " to " + number(*most) + ", mean " + number(mean);
   }
-  if (wrong) text += (text.empty() ? ": " : ", ") + std::to_string(wrong) + " of " + std::to_string(values.size()) + " infinite or no number";
+  if (wrong)
+    text +=
+        (text.empty() ? ": " : ", ") + std::to_string(wrong) + " of " + std::to_string(values.size()) + " infinite or no number";
   text += "\n";
   if (array.shape.size() < 2 || values.empty()) return text;
   const auto width = static_cast<std::size_t>(array.shape.back());

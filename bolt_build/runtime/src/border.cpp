@@ -52,8 +52,8 @@ Options known_options(const Options* given, std::size_t least, const char* type)
   const std::size_t size = given->size;
   constexpr std::size_t kMost = 4096;
   if (size < least || size > kMost) {
-    throw Failure(BOLT_INVALID_ARGUMENT,
-                  "options->size is " + std::to_string(size) + ": set it to sizeof(" + type + "), " + std::to_string(sizeof(Options)));
+    throw Failure(BOLT_INVALID_ARGUMENT, "options->size is " + std::to_string(size) + ": set it to sizeof(" + type + "), " +
+                                             std::to_string(sizeof(Options)));
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (std::size_t i = sizeof(Options); i < size; ++i) {

@@ -256,7 +256,8 @@ void Context::run_padded(const std::int64_t* sizes, const void* const* inputs, v
     const std::int64_t size = size_of(info_, which);
     if (sizes[which] == size || (sizes[which] >= 1 && sizes[which] < size && pads(engine, which))) continue;
     const bool less = sizes[which] >= 1 && sizes[which] < size && engine.unpadded != nullptr;
-    throw Failure(BOLT_INVALID_ARGUMENT, sizes_text(engine, sizes[0], sizes + 1) + " does not fit into " + sizes_text(engine, info_) +
+    throw Failure(BOLT_INVALID_ARGUMENT, sizes_text(engine, sizes[0], sizes + 1) + " does not fit into " +
+                                             sizes_text(engine, info_) +
                                              (less ? std::string(", which is not padded: ") + engine.unpadded[which] : ""));
   }
   run_sized(sizes, inputs, outputs, stream, nullptr, nullptr);

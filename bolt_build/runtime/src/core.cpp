@@ -1,4 +1,5 @@
-// What every engine has, whatever its device: one unit, as most of the compiler's time goes into the headers of the standard library.
+// What every engine has, whatever its device: one unit, as most of the compiler's time goes into the headers of the standard
+// library.
 #include "border.cpp"
 #include "context.cpp"
 #include "faults.cpp"

@@ -63,7 +63,8 @@ __attribute__((target("arch=x86-64"))) bool fits(const Needs& needs, int index, 
 
 int threads(int wanted) {
   if (wanted < 0 || wanted > kMostThreads) {
-    throw Failure(BOLT_INVALID_ARGUMENT, "threads is " + std::to_string(wanted) + ": give 0 for as many as the process may use, or 1 to " +
+    throw Failure(BOLT_INVALID_ARGUMENT, "threads is " + std::to_string(wanted) +
+                                             ": give 0 for as many as the process may use, or 1 to " +
                                              std::to_string(kMostThreads));
   }
   if (wanted > 0) return wanted;
@@ -106,7 +107,8 @@ void fill(void* memory, std::size_t, FunctionRef<void(void*)> fill) { fill(memor
 
 void copy(void* to, const void* from, std::size_t bytes, void*) { std::memcpy(to, from, bytes); }
 
-void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t rows, void*) {
+void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t rows,
+               void*) {
   for (std::size_t row = 0; row < rows; ++row)
     std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
 }

@@ -91,7 +91,8 @@ bool exists(int index, char* reason, std::size_t bytes) noexcept {
 bool fits(const Needs& needs, int index, char* reason, std::size_t reason_bytes) noexcept {
   Arch built;
   if (!parse_arch(needs.arch, built)) {
-    std::snprintf(reason, reason_bytes, "this engine was built for '%s', which is no kind of GPU that it can check for", needs.arch);
+    std::snprintf(reason, reason_bytes, "this engine was built for '%s', which is no kind of GPU that it can check for",
+                  needs.arch);
     return false;
   }
   if (!driver_fits(reason, reason_bytes) || !exists(index, reason, reason_bytes)) return false;
@@ -103,19 +104,21 @@ bool fits(const Needs& needs, int index, char* reason, std::size_t reason_bytes)
     return false;
   }
   if (!runs_on(built, needs.forward, {found.major, found.minor, false})) {
-    std::snprintf(reason, reason_bytes, "GPU %d (%s, compute capability %d.%d) cannot run this engine, which was built for %d.%d%s", index,
-                  found.name, found.major, found.minor, built.major, built.minor,
-                  needs.forward ? " and later" : built.only ? " alone" : "");
+    std::snprintf(reason, reason_bytes, "GPU %d (%s, compute capability %d.%d) cannot run this engine, which was built for %d.%d%s",
+                  index, found.name, found.major, found.minor, built.major, built.minor,
+                  needs.forward ? " and later"
+                  : built.only  ? " alone"
+                                : "");
     return false;
   }
   if (found.sharedMemPerBlockOptin < needs.shared_bytes) {
-    std::snprintf(reason, reason_bytes, "GPU %d (%s) is too small: a block has %zu bytes of shared memory, this engine needs %zu", index,
-                  found.name, found.sharedMemPerBlockOptin, needs.shared_bytes);
+    std::snprintf(reason, reason_bytes, "GPU %d (%s) is too small: a block has %zu bytes of shared memory, this engine needs %zu",
+                  index, found.name, found.sharedMemPerBlockOptin, needs.shared_bytes);
     return false;
   }
   if (found.totalGlobalMem < needs.memory_bytes) {
-    std::snprintf(reason, reason_bytes, "GPU %d (%s) is too small: it has %zu bytes of memory, this engine needs more than %llu", index,
-                  found.name, found.totalGlobalMem, static_cast<unsigned long long>(needs.memory_bytes));
+    std::snprintf(reason, reason_bytes, "GPU %d (%s) is too small: it has %zu bytes of memory, this engine needs more than %llu",
+                  index, found.name, found.totalGlobalMem, static_cast<unsigned long long>(needs.memory_bytes));
     return false;
   }
   return true;
@@ -124,7 +127,8 @@ bool fits(const Needs& needs, int index, char* reason, std::size_t reason_bytes)
 // Only weights are read by CPU threads.
 int threads(int wanted) {
   if (wanted < 0 || wanted > kMostThreads) {
-    throw Failure(BOLT_INVALID_ARGUMENT, "threads is " + std::to_string(wanted) + ": give 0 for as many as the process may use, or 1 to " +
+    throw Failure(BOLT_INVALID_ARGUMENT, "threads is " + std::to_string(wanted) +
+                                             ": give 0 for as many as the process may use, or 1 to " +
                                              std::to_string(kMostThreads));
   }
   if (wanted > 0) return wanted;

@@ -160,8 +160,8 @@ int plan_index(const EngineInfo& engine, const std::int64_t* sizes) {
     const PlanInfo& plan = *engine.plans[i];
     if (plan.batch == sizes[0] && std::equal(sizes + 1, sizes + 1 + engine.dims.count, plan.extents)) return i;
   }
-  throw Failure(BOLT_INVALID_ARGUMENT,
-                sizes_text(engine, sizes[0], sizes + 1) + " is not one of this engine's: " + known_sizes(engine) + refusals(engine));
+  throw Failure(BOLT_INVALID_ARGUMENT, sizes_text(engine, sizes[0], sizes + 1) +
+                                           " is not one of this engine's: " + known_sizes(engine) + refusals(engine));
 }
 
 Model::Model(const EngineInfo& engine, const bolt_model_options& options)

@@ -18,12 +18,14 @@ namespace {
 
 using namespace bolt_tuner;
 
-const bolt_tuning_operand kOperands[] = {{"f16 [8]", BOLT_TUNING_F16, 0, nullptr, 16, 0, 0, 0, 0, 1}, {"f16 [8]", BOLT_TUNING_F16, 0, nullptr, 16, 1, 0, 0, 0, 1}};
+const bolt_tuning_operand kOperands[] = {{"f16 [8]", BOLT_TUNING_F16, 0, nullptr, 16, 0, 0, 0, 0, 1},
+                                         {"f16 [8]", BOLT_TUNING_F16, 0, nullptr, 16, 1, 0, 0, 0, 1}};
 const bolt_tuning_trial kTrials[] = {{"c0", "kernel 0", -1, 1e-5, nullptr}, {"c1", "kernel 1", 0, 1e-5, nullptr}};
 const bolt_tuning_problem kFirst = {"p0", "conv 0", "batch 1: /conv", 2, kOperands, 1, kOperands, 1, nullptr, "", 2, kTrials};
 const bolt_tuning_problem kSecond = {"p1", "conv 1", "batch 1: /conv", 2, kOperands, 1, kOperands, 1, nullptr, "", 2, kTrials};
 const bolt_tuning_problem* const kProblems[] = {&kFirst, &kSecond};
-const bolt_tuning_set kSet = {BOLT_TUNING_VERSION, sizeof(bolt_tuning_set), "bundle", "h200", 90, 1, 1, 2, kProblems, nullptr, nullptr, nullptr};
+const bolt_tuning_set kSet = {
+    BOLT_TUNING_VERSION, sizeof(bolt_tuning_set), "bundle", "h200", 90, 1, 1, 2, kProblems, nullptr, nullptr, nullptr};
 
 int tables(const char* path) {
   const Tables found = read_tables(path, kSet);

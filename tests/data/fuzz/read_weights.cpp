@@ -1,5 +1,6 @@
 // Reads a weights file as an engine does: `read_weights FILE DIGEST TOTAL [NAME OFFSET BYTES]...` with the engine's table of
-// weights. Prints the CRC-32 of the payload, from the file and from memory that is and is not aligned, or ends with 3 and a sentence.
+// weights. Prints the CRC-32 of the payload, from the file and from memory that is and is not aligned, or ends with 3 and a
+// sentence.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>

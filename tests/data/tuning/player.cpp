@@ -121,9 +121,11 @@ int main(int, char** words) {
     std::string first, second;
     while (std::cin >> first >> second) {
       launched.clear();
-      const Comparison found = player.compare(*choice_of(first, engine.problems.size()), *choice_of(second, engine.problems.size()));
+      const Comparison found =
+          player.compare(*choice_of(first, engine.problems.size()), *choice_of(second, engine.problems.size()));
       std::cout << line_of(found);
-      const std::size_t steps = engine.plans[static_cast<std::size_t>(choice_of(second, engine.problems.size())->plan)].steps.size();
+      const std::size_t steps =
+          engine.plans[static_cast<std::size_t>(choice_of(second, engine.problems.size())->plan)].steps.size();
       for (std::size_t i = launched.size() - std::min(launched.size(), steps); i < launched.size(); ++i)
         std::cout << "  " << launched[i] << "\n";
     }

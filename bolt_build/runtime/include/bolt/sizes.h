@@ -13,7 +13,8 @@ constexpr std::size_t kMostBytes = PTRDIFF_MAX;
 
 /// The sum of two sizes. Throws Failure (BOLT_OUT_OF_MEMORY) where it is beyond kMostBytes.
 inline std::size_t added(std::size_t a, std::size_t b) {
-  if (a > kMostBytes || b > kMostBytes - a) throw Failure(BOLT_OUT_OF_MEMORY, "out of memory: more than 63 bits can count is needed");
+  if (a > kMostBytes || b > kMostBytes - a)
+    throw Failure(BOLT_OUT_OF_MEMORY, "out of memory: more than 63 bits can count is needed");
   return a + b;
 }
 

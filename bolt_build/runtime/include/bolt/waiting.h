@@ -28,7 +28,9 @@ namespace bolt::device {
 inline Usage usage() noexcept {
   rusage of{};
   getrusage(RUSAGE_SELF, &of);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
   return {seconds(of.ru_utime) + seconds(of.ru_stime), of.ru_nivcsw};
 }
 

@@ -87,7 +87,8 @@ ProblemData::ProblemData(const bolt_tuning_problem& problem, std::uint64_t seed,
 
 bolt_tuning_run ProblemData::run(int set, void* scratch) const {
   const auto at = static_cast<std::size_t>(set);
-  return {input_pointers_[at].data(), output_pointers_[at].data(), scratch, stream_, 0, static_cast<std::uint32_t*>(counters_.at(0))};
+  return {
+      input_pointers_[at].data(), output_pointers_[at].data(), scratch, stream_, 0, static_cast<std::uint32_t*>(counters_.at(0))};
 }
 
 const void* ProblemData::weight(int index) {

@@ -25,7 +25,8 @@ bool is_beside_program(const char* file) { return access(beside_program(file).c_
 const bolt_tuning_set& load_candidates(const std::string& path) {
   if (access(path.c_str(), R_OK) != 0) throw Problem(kInvalid, "there is no library of candidates at '" + path + "'");
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) throw Problem(kInvalid, "'" + path + "' is no library of candidates: not a regular file");
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw Problem(kInvalid, "'" + path + "' is no library of candidates: not a regular file");
   // dlopen searches the system for names without a slash.
   const std::string name = path.find('/') == std::string::npos ? "./" + path : path;
   void* library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);

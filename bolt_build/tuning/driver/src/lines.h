@@ -14,8 +14,8 @@ struct Statistics {
   int repeats = 0, launches = 0;
 };
 
-/// What became of one trial. `status` is a word of `Status` in bolt_build.tuning.records.kernel_record; `ends`: the worker cannot go
-/// on after it. `error` is the largest departure from the reference, as a part of what is allowed.
+/// What became of one trial. `status` is a word of `Status` in bolt_build.tuning.records.kernel_record; `ends`: the worker
+/// cannot go on after it. `error` is the largest departure from the reference, as a part of what is allowed.
 struct Outcome {
   int trial = -1;
   std::string status;

@@ -63,7 +63,8 @@ void ResultsFile::header(const bolt_tuning_set& set, const std::vector<Device>& 
   std::string list;
   for (const Device& device : devices) list += (list.empty() ? "" : ", ") + device_text(device);
   write_line("{\"kind\": \"header\", \"version\": " + std::to_string(kResultsVersion) + ", \"bundle\": " + quoted(set.bundle) +
-             ", \"target\": " + quoted(set.target) + ", \"devices\": [" + list + "]" + (overlap ? "" : ", \"overlap\": false") + "}");
+             ", \"target\": " + quoted(set.target) + ", \"devices\": [" + list + "]" + (overlap ? "" : ", \"overlap\": false") +
+             "}");
 }
 
 void ResultsFile::record(const bolt_tuning_problem& problem, const Outcome& outcome, int device) {

@@ -49,7 +49,8 @@ struct Tried {
 };
 
 /// What came of a search. `comparison` is of `base` (first) and `chosen`; where they are the same, it is of an engine
-/// with itself, or with what was kept and all together gained too little. `threshold` is the part of the time that a swap must save.
+/// with itself, or with what was kept and all together gained too little. `threshold` is the part of the time that a swap
+/// must save.
 struct Verdict {
   Comparison comparison;
   Choice base, chosen;

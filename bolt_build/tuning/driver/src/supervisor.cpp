@@ -248,7 +248,8 @@ int measure(const Arguments& arguments, const bolt_tuning_set& set) {
   char time[32];
   std::snprintf(time, sizeof time, " in %.1f s", took);
   std::string last = told(session, problems) + time;
-  if (session.unmeasured > 0) last += "; " + std::to_string(session.unmeasured) + " are not measured, because the budget was used up";
+  if (session.unmeasured > 0)
+    last += "; " + std::to_string(session.unmeasured) + " are not measured, because the budget was used up";
   progress.say(last);
   return kDone;
 }

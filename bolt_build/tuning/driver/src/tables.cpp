@@ -148,7 +148,8 @@ class Reader {
       const std::size_t end = std::min(text.find(',', begin), text.size());
       const std::string one = text.substr(begin, end - begin);
       const std::size_t plus = std::min(one.find('+'), one.size());
-      if (one.empty() || std::string("aiow").find(one[0]) == std::string::npos) fail("'" + shown(one) + "' is no place of a tensor");
+      if (one.empty() || std::string("aiow").find(one[0]) == std::string::npos)
+        fail("'" + shown(one) + "' is no place of a tensor");
       const auto number = [&](std::size_t from, std::size_t count) { return whole(one.substr(from, count), kLargestPlace); };
       found.push_back({one[0], number(1, plus - 1), plus < one.size() ? number(plus + 1, one.size()) : 0});
       begin = end + 1;

@@ -49,8 +49,8 @@ class Scale {
     auto* scratch = static_cast<float*>(r.scratch());
     const std::size_t count = rows * channels_;
     copy_kernel<<<blocks(channels_), kThreads, 0, stream(r)>>>(static_cast<const float*>(weights_.get()), scratch, channels_);
-    scale_kernel<<<blocks(count), kThreads, 0, stream(r)>>>(static_cast<const float*>(from), scratch, static_cast<float*>(to), count,
-                                                            channels_);
+    scale_kernel<<<blocks(count), kThreads, 0, stream(r)>>>(static_cast<const float*>(from), scratch, static_cast<float*>(to),
+                                                            count, channels_);
   }
 
  private:

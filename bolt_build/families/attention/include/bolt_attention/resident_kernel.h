@@ -33,7 +33,8 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
   static constexpr int scores = keys / 8, results = wide / 8, steps = keys / 16;
   static_assert(depth % 8 == 0 && columns % 8 == 0 && access == 8 && keys % 16 == 0 && keys <= 256);
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
-  static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2, q_boxes = rows * parts * width * 2;
+  static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2,
+                       q_boxes = rows * parts * width * 2;
   static constexpr int k_bytes = up(k_boxes), v_bytes = up(v_boxes);
   /// Queries of a warpgroup's tile, and of its next.
   static constexpr int q_stages = 2;

@@ -332,7 +332,9 @@ __device__ inline void soften(float scale, float (&score)[scores][4], TwoRows& r
       for (int i = 0; i < 2; ++i) {
         float& x = score[j][2 * r + i];
         x = fmaf(x, scale, -less);
-        x = every > 0 && (2 * j + i) % (every > 0 ? every : 1) == every - 1 ? power_by_products(x) : worded ? worded_power_of_two(x) : power_of_two(x);
+        x = every > 0 && (2 * j + i) % (every > 0 ? every : 1) == every - 1 ? power_by_products(x)
+            : worded                                                        ? worded_power_of_two(x)
+                                                                            : power_of_two(x);
         sum[i] += x;
       }
     rows.sum[r] = sum[0] + sum[1];

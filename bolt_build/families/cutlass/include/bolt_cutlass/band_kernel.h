@@ -103,7 +103,8 @@ struct GroupBandRows : BandRows {
 };
 
 /// Tiles of m positions by n outputs, in turns, together or in pairs as in WarpgroupKernel. One warp loads: for each run of
-/// channels a band, or one for all taps that lie a multiple of the stride apart, and the filters of its taps behind it. `stages` of these, of
+/// channels a band, or one for all taps that lie a multiple of the stride apart, and the filters of its taps behind it.
+/// `stages` of these, of
 /// `together` taps each, are loaded ahead, so the
 /// next band is asked for while the taps of this one are multiplied. Blocks of a cluster share the filters.
 template <typename Loads, typename Products, typename Store, typename Window, int m, int n, int k, bool cooperative,

@@ -40,7 +40,8 @@ cute::TmaDescriptor band_boxes(const void* images, const int (&extents)[4], cons
 }
 
 /// Bands of `rows` positions and runs of `k` channels; filters [output, tap, channel] of `n` outputs and `width` channels.
-/// Images are depths of `volumes`, and a run is of one depth. Outputs are columns of tiles, `padded` where each group begins with one.
+/// Images are depths of `volumes`, and a run is of one depth. Outputs are columns of tiles, `padded` where each group begins
+/// with one.
 template <int rows, int n, int k, int width, int cluster_m, bool volumes = false, bool padded = false>
 struct BandLoads {
   struct Params {

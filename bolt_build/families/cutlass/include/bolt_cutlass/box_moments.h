@@ -41,9 +41,11 @@ CUTLASS_DEVICE std::uint32_t pivot_off(std::uint32_t one) {
   return half_with<Element>(one | one << 16, 0u) ^ 0x80008000u;
 }
 
-/// Adds 16 rows of eight columns, of which a lane has two words as `ldmatrix` transposes them, and which `there` has a bit for each.
+/// Adds 16 rows of eight columns, of which a lane has two words as `ldmatrix` transposes them, and which `there` has a bit
+/// for each.
 template <typename Element>
-CUTLASS_DEVICE void add_rows(float (&sums)[4], std::uint32_t low, std::uint32_t high, std::uint32_t off, std::uint32_t there, int lane) {
+CUTLASS_DEVICE void add_rows(float (&sums)[4], std::uint32_t low, std::uint32_t high, std::uint32_t off, std::uint32_t there,
+                             int lane) {
   constexpr std::uint32_t ones = std::is_same_v<Element, portable::bf16> ? 0x3f803f80u : 0x3c003c00u;
   std::uint32_t left[] = {half_with<Element>(low, off), half_with<Element>(high, off)};
   if ((there & 0xffffu) != 0xffffu) {
@@ -123,7 +125,8 @@ struct OpenColumns {
     many += __popcll(there);
   }
   /// Leaves it as one part; `column` is the boxes' first.
-  CUTLASS_DEVICE void store(const portable::ImageMoments& moments, portable::Index part, int thread, int column, int columns) const {
+  CUTLASS_DEVICE void store(const portable::ImageMoments& moments, portable::Index part, int thread, int column,
+                            int columns) const {
     const int lane = thread % 32;
     if (!leads(lane)) return;
 #pragma unroll
@@ -147,7 +150,8 @@ struct BoxMoments {
   /// The 128 threads of a warpgroup: a box of 64 rows by `width` columns. What is `open` is left where an image ends, and behind
   /// the `last` box of a granule.
   template <int width>
-  CUTLASS_DEVICE void add_box(const Half* box, int thread, int row, int column, bool last, OpenColumns<Element, width>& open) const {
+  CUTLASS_DEVICE void add_box(const Half* box, int thread, int row, int column, bool last,
+                              OpenColumns<Element, width>& open) const {
     if (thread / 32 >= OpenColumns<Element, width>::warps) return;
     const int stop = min(row + 64, rows);
     std::uint64_t pixels = ~std::uint64_t{0};
@@ -169,8 +173,8 @@ struct BoxMoments {
 
 /// The same of a tile of `pixels` rows by 64 columns that is a part of one image: is_pixel(row) says which rows are some of it.
 template <typename Element, int pixels, typename IsPixel>
-CUTLASS_DEVICE void leave_tile(const portable::ImageMoments& moments, const Half* tile, int thread, portable::Index part, int column,
-                               int columns, const IsPixel& is_pixel) {
+CUTLASS_DEVICE void leave_tile(const portable::ImageMoments& moments, const Half* tile, int thread, portable::Index part,
+                               int column, int columns, const IsPixel& is_pixel) {
   OpenColumns<Element, 64> open;
 #pragma unroll
   for (int first = 0; first < pixels; first += 64)
@@ -198,7 +202,8 @@ struct StripMoments {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (i > 0 && !both) continue;
-        if (many == 0) one[chunk + i] = reinterpret_cast<const std::uint16_t*>(strip)[(__ffs(there) - 1) * pitch + (chunk + i) * 8 + lane / 4];
+        if (many == 0)
+          one[chunk + i] = reinterpret_cast<const std::uint16_t*>(strip)[(__ffs(there) - 1) * pitch + (chunk + i) * 8 + lane / 4];
         add_rows<Element>(sums[chunk + i], x[i * 2], x[i * 2 + 1], pivot_off<Element>(one[chunk + i]), there, lane);
       }
     }

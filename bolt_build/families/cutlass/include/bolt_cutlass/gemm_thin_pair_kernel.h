@@ -186,7 +186,8 @@ struct ThinPairKernel {
         std::uint32_t weights[words];
         copy_words<words>(weights, shared.first[chunk] + begin * (chunk_columns / 2) + (j * 32 + lane) * words);
         [[maybe_unused]] float bias[4];
-        if constexpr (begin == 0) __builtin_memcpy(bias, __builtin_assume_aligned(shared.first_bias[column / 2 + j], 16), sizeof bias);
+        if constexpr (begin == 0)
+          __builtin_memcpy(bias, __builtin_assume_aligned(shared.first_bias[column / 2 + j], 16), sizeof bias);
 #pragma unroll
         for (int step = 0; step < (words + 1) / 2; ++step) {
 #pragma unroll

@@ -15,9 +15,9 @@ template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, i
 struct Tile {};
 
 /// An instantiation of WGMMA fed by TMA: tile of a block, which one warpgroup computes while another stores (pingpong), or
-/// two, or three of 192 rows, share (cooperative); and blocks along m and n that make a cluster, whose loads of what they have in common are
-/// multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two teams. One team of
-/// one warpgroup leaves room for another block on its multiprocessor (single).
+/// two, or three of 192 rows, share (cooperative); and blocks along m and n that make a cluster, whose loads of what they
+/// have in common are multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two
+/// teams. One team of one warpgroup leaves room for another block on its multiprocessor (single).
 ///
 /// `halved`: where the last round of blocks would have tiles for half of them at most, each takes half the rows of one, and no
 /// time goes into rows beyond the product where they are half of a tile. For matrix products without a residual, in no clusters.
@@ -184,11 +184,12 @@ struct Shuffle {
 /// take their tiles in bands of `swizzle` (1, 2, 4 or 8), `along` m (1), n (2), or whichever has fewer tiles (0).
 ///
 /// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense; those of the
-/// residual `residual_row`. Sums of slices are dense anyway. `strip` rows of the output are computed one after the other by kernels of RollingTile alone.
-/// Kernels of BandTile and of GroupTile alone take several `groups` of channels; rows of a BandTile's filters are as long as it says.
-/// Kernels of VolumeTile alone look at `depths`: `taps` of the `given` depths of a volume, `dilation` apart, are the channels of
-/// each of `made` images of the batch, `stride` apart. A depth lies `x_depth` elements behind the one before, a volume `x_image`.
-/// Kernels of ShuffledTile alone look at `shuffle`; rows of y are pixels of the larger image then. Those of KeptTile alone have a
+/// residual `residual_row`. Sums of slices are dense anyway. `strip` rows of the output are computed one after the other by
+/// kernels of RollingTile alone. Kernels of BandTile and of GroupTile alone take several `groups` of channels; rows of a
+/// BandTile's filters are as long as it says. Kernels of VolumeTile alone look at `depths`: `taps` of the `given` depths of
+/// a volume, `dilation` apart, are the channels of each of `made` images of the batch, `stride` apart. A depth lies
+/// `x_depth` elements behind the one before, a volume `x_image`. Kernels of ShuffledTile alone look at `shuffle`; rows of y
+/// are pixels of the larger image then. Those of KeptTile alone have a
 /// `second` result like y, whose rows lie `second_row` elements apart.
 struct ConvArguments {
   int batch, height, width, channels;
@@ -240,7 +241,8 @@ struct GemmArguments {
 
 /// What a transformation of a product's left factor reads: `table`, of `rows` times k numbers, dense and 16-byte aligned. Of
 /// Affine that are scales and shifts in fp32, for two columns side by side; of Gate the gates [rows, k] of all images, as the
-/// factors are, of which each has `pixels` rows of the factor. Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense.
+/// factors are, of which each has `pixels` rows of the factor. Rows of x lie `x_row` elements apart, a multiple of 8 where
+/// it is not 0: dense.
 struct PrologueArguments {
   const void* table;
   int rows, pixels;

@@ -47,7 +47,8 @@ class NormsImages : public Of {
 
  private:
   template <typename Epilogue, typename Normalise>
-  void run_with_moments(Epilogue epilogue, const Run& r, const void* x, const void* residual, void* y, const Normalise& normalise) const {
+  void run_with_moments(Epilogue epilogue, const Run& r, const void* x, const void* residual, void* y,
+                        const Normalise& normalise) const {
     auto* const scratch = static_cast<std::byte*>(r.scratch());
     epilogue.moments = moments_.in(scratch + before_moments());
     this->run_with(epilogue, r, x, residual, y);

@@ -97,8 +97,8 @@ class OutputOp {
   }
 
  private:
-  /// CUTLASS does not say which column it stores. Where stages read constants of channels, what it has for a bias is the bits of the
-  /// column's number (`ordinals` of packing.h), and the bias is the first of the stages.
+  /// CUTLASS does not say which column it stores. Where stages read constants of channels, what it has for a bias is the
+  /// bits of the column's number (`ordinals` of packing.h), and the bias is the first of the stages.
   CUTLASS_HOST_DEVICE float result(float sum, float bias, float residual) const {
     if constexpr (Stages::channels == 0) {
       return stages_(sum + bias, residual);

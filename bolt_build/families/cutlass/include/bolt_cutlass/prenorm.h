@@ -14,7 +14,8 @@ namespace bolt::cutlass_kernels {
 template <int m, int n, int k, bool cooperative, bool centred, typename Element = portable::f16>
 struct WarpgroupPrenorm {};
 
-/// What a kernel reads beside its factors: `terms` are one bias and one sum of weights a column, and one factor of all (`FoldedNorm`).
+/// What a kernel reads beside its factors: `terms` are one bias and one sum of weights a column, and one factor of all
+/// (`FoldedNorm`).
 struct PrenormArguments {
   const float* terms;
   float epsilon;

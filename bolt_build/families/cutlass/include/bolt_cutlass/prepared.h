@@ -163,11 +163,12 @@ class Product : public PackedProduct<Arguments, Tile, Epilogue, Source, split, O
   /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes. `channels` are constants that stages of the
   /// epilogue read, in their order.
   template <typename Layout, typename... Channels>
-  Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights,
-          const Layout& layout, const Constant& bias, const Epilogue& epilogue, const Channels&... channels)
+  Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights, const Layout& layout,
+          const Constant& bias, const Epilogue& epilogue, const Channels&... channels)
       : PackedProduct<Arguments, Tile, Epilogue, Source, split, Out, AddsUp>(
             shape, source, epilogue, pack(p, weights, layout),
-            numbers_columns<Tile> && !split && sizeof...(Channels) > 0 ? ordinals(p, columns(shape)) : copy(p, bias, own<Layout>(shape), results_beside<Layout>),
+            numbers_columns<Tile> && !split && sizeof...(Channels) > 0 ? ordinals(p, columns(shape))
+                                                                       : copy(p, bias, own<Layout>(shape), results_beside<Layout>),
             {copy_channels(p, channels, own<Layout>(shape), results_beside<Layout>)...}) {
     static_assert(sizeof...(Channels) == Epilogue::channels, "a constant for each stage that reads one");
   }

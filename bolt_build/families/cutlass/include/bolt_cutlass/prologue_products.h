@@ -17,7 +17,8 @@
 namespace bolt::cutlass_kernels {
 
 /// How `Prologue` transforms a left factor of `Number`s, of which a step of the pipeline holds `k` columns. `Table` is what of its
-/// operands lies beside the factors of a step, `across` numbers for a column in each of its `rows`, `Rows` what a thread knows of its rows in a tile of `down` times 64 of them,
+/// operands lies beside the factors of a step, `across` numbers for a column in each of its `rows`, `Rows` what a thread
+/// knows of its rows in a tile of `down` times 64 of them,
 /// `between` apart.
 template <typename Prologue, int k, typename Number>
 struct PrologueStep;

@@ -18,8 +18,9 @@ struct StemTile {
   static constexpr int outputs = out;
 };
 
-/// `x_row` are elements from a pixel to the next (of planes and of whole loads they are not looked at), `y_row` and `residual_row` those of the
-/// output and the residual. `blocks` share the tiles. Pointers in what a plan holds are not looked at; `bias` may be null.
+/// `x_row` are elements from a pixel to the next (of planes and of whole loads they are not looked at), `y_row` and
+/// `residual_row` those of the output and the residual. `blocks` share the tiles. Pointers in what a plan holds are not
+/// looked at; `bias` may be null.
 struct StemArguments {
   int batch, height, width, out_h, out_w, above, left, x_row, y_row, residual_row, blocks;
   const void* x = nullptr;

@@ -15,8 +15,8 @@ struct Sums {
   std::size_t bytes() const { return sizeof(float) * slices * rows * columns; }
 };
 
-/// y = epilogue(sums of all slices + bias, residual), which is stored as y is; slices are added in their order. A thread has `lanes`
-/// neighbouring columns, of which rows are a multiple. It asks for its bias, a constant, before it waits for the slices.
+/// y = epilogue(sums of all slices + bias, residual), which is stored as y is; slices are added in their order. A thread has
+/// `lanes` neighbouring columns, of which rows are a multiple. It asks for its bias, a constant, before it waits for the slices.
 template <int lanes, typename Out, typename Stages>
 __global__ void __launch_bounds__(portable::block_threads)
     add_up_kernel(std::uint32_t items, Sums p, const float* sums, const float* bias, const Out* residual, Out* y, Stages stages) {

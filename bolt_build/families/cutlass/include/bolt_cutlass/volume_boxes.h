@@ -30,7 +30,8 @@ inline cute::TmaDescriptor volume_boxes(const ConvArguments& a, int width, int p
   const int lower[] = {first[0], first[1], -d.pad};
   const int upper[] = {last[0], last[1], (d.made - 1) * d.stride + 1 - d.pad - d.given};
   bool reached = (d.taps - 1) * d.dilation < 32;
-  for (int axis = 0; axis < 3; ++axis) reached &= lower[axis] >= -16 && upper[axis] >= -16 && lower[axis] <= 15 && upper[axis] <= 15;
+  for (int axis = 0; axis < 3; ++axis)
+    reached &= lower[axis] >= -16 && upper[axis] >= -16 && lower[axis] <= 15 && upper[axis] <= 15;
   if (!reached) throw std::runtime_error("could not launch a convolution: TMA does not reach its windows");
   const CUresult result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeIm2col)(
       &descriptor, CU_TENSOR_MAP_DATA_TYPE_UINT16, 5, const_cast<void*>(a.x), extents, strides, lower, upper,

@@ -26,8 +26,9 @@ namespace bolt::cutlass_kernels {
 /// sums[rows, columns] = x[rows, depth] * weights[columns, depth] in tiles of m x n, `k` of the depth a step, and
 /// `Store` of every tile. `Loads` knows where the factors lie; a stage of the pipeline is one step, and `stages` of them
 /// are loaded ahead. A team computes a tile: one warpgroup, or two or three (`cooperative`: sharing.h), each its part of
-/// the rows. Two `teams` take tiles in turns, so that one multiplies while the other stores, or both store. Blocks of a cluster load together what
-/// they have in common. `Products` says how a step is multiplied: with both factors in shared memory, unless said.
+/// the rows. Two `teams` take tiles in turns, so that one multiplies while the other stores, or both store. Blocks of a
+/// cluster load together what they have in common. `Products` says how a step is multiplied: with both factors in shared
+/// memory, unless said.
 ///
 /// One team of one warpgroup (`single`) has half a multiprocessor, so that the next kernel's blocks find room beside those of
 /// this one: they load their weights, and ask for the rest of them to be brought to L2, while this one still computes.

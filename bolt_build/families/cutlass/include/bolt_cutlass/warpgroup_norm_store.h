@@ -13,8 +13,8 @@
 namespace bolt::cutlass_kernels {
 
 /// y = normalised(epilogue(sums + bias, residual)) * scale + shift, or epilogue(normalised(sums + bias) * scale + shift, residual)
-/// where stages are `Behind`; in rows of several tiles of `n` columns, whose blocks tell each other their statistics by `Exchange`. `keeps`: what is normalised is stored as well. `centred`: by mean and variance,
-/// otherwise by the mean of squares.
+/// where stages are `Behind`; in rows of several tiles of `n` columns, whose blocks tell each other their statistics by
+/// `Exchange`. `keeps`: what is normalised is stored as well. `centred`: by mean and variance, otherwise by the mean of squares.
 template <int m, int n, bool cooperative, bool centred, bool keeps, typename Stages, int stage, int teams,
           typename Element, typename Exchange>
 struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element> {

@@ -275,8 +275,8 @@ struct TileStore
   /// column is `column`. `numbers` are those of images, upper and lower, left first; the upper ones are all where both rows are of
   /// `one` image.
   template <bool biased = true>
-  CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
-                             Half* place, int pair, int column, const std::uint32_t (*numbers)[2] = nullptr, bool one = true) const {
+  CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded, Half* place,
+                             int pair, int column, const std::uint32_t (*numbers)[2] = nullptr, bool one = true) const {
     const int matrix = fragment.lane / 8;
     const int at = swizzled<width>(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
     std::uint32_t words[4] = {0, 0, 0, 0};

@@ -89,7 +89,8 @@ struct MeansOfBlock {
       of_cluster();
     } else {
       const portable::SharedResults<float> all{static_cast<std::uint32_t>(blocks()), a.sums, a.means.counters};
-      if (all.is_last(static_cast<std::uint32_t>(of.image / images * of.parts + of.part))) each_image([&](int image) { of_rows(image); });
+      if (all.is_last(static_cast<std::uint32_t>(of.image / images * of.parts + of.part)))
+        each_image([&](int image) { of_rows(image); });
     }
   }
 

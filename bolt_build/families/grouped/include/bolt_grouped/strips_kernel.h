@@ -136,7 +136,8 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
       Half* const row = of_warps + made % 2 * staged_halves;
 #pragma unroll
       for (int c = 0; c < Strip::made; ++c)
-        leave_octets<octets>(row + warp % together * channels + c * 8 * staged_pitch, staged_pitch, pixels / 2 * staged_pitch, two[c]);
+        leave_octets<octets>(row + warp % together * channels + c * 8 * staged_pitch, staged_pitch, pixels / 2 * staged_pitch,
+                             two[c]);
       if constexpr (Leaves::sums) {
         // What is stored times a matrix with ones along its diagonal is added to sums of all rows and columns.
 #pragma unroll

@@ -14,7 +14,8 @@ struct Depths {
 /// Depthwise convolutions over volumes with one result a channel. A block has a tile of `down` rows by `across * each`
 /// columns of `lanes` times `vector` channels, and goes through `run` planes of the output, one behind the other. A thread
 /// has `vector` channels of `each` neighbouring columns. The halos of `stages` planes of the input lie in shared memory,
-/// `pitch` elements a pixel and `row_pitch` a row. Weights stay in registers where they are `held`, else in shared memory as floats.
+/// `pitch` elements a pixel and `row_pitch` a row. Weights stay in registers where they are `held`, else in shared memory as
+/// floats.
 /// `load` and `access` are the elements of one access to the input and to the output.
 template <typename Window, typename Depth, int vector, int lanes, int each, int across, int down, int stages, int pitch,
           int row_pitch, bool held, int load, int access, typename Element = portable::f16>

@@ -293,10 +293,10 @@ __global__ void __launch_bounds__(Volume<Tile>::threads) volume_kernel(Arguments
   Volume<Tile>::run(a, epilogue);
 }
 
-template <typename W, typename D, int vector, int lanes, int each, int across, int down, int stages, int pitch,
-          int row_pitch, bool held, int load, int access, typename Half, typename Epilogue>
-void launch(VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, row_pitch, held, load, access, Half>, const Arguments& a,
-            const Epilogue& epilogue, void* stream) {
+template <typename W, typename D, int vector, int lanes, int each, int across, int down, int stages, int pitch, int row_pitch,
+          bool held, int load, int access, typename Half, typename Epilogue>
+void launch(VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, row_pitch, held, load, access, Half>,
+            const Arguments& a, const Epilogue& epilogue, void* stream) {
   using Tile = VolumeTile<W, D, vector, lanes, each, across, down, stages, pitch, row_pitch, held, load, access, Half>;
   using Kernel = Volume<Tile>;
   const int tiles = (a.out_h + down - 1) / down * ((a.out_w + across * each - 1) / (across * each));

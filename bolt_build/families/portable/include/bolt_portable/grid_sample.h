@@ -62,7 +62,8 @@ BOLT_HD inline GridTaps grid_taps(float place, Index extent, bool align_corners)
     const float t = x - first - 1.0f, a = -0.75f;
     for (int i = 0; i < 4; ++i) {
       const float d = t + 1.0f - i < 0.0f ? i - 1.0f - t : t + 1.0f - i;
-      taps.weight[i] = d <= 1.0f ? ((a + 2.0f) * d - (a + 3.0f)) * d * d + 1.0f : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
+      taps.weight[i] =
+          d <= 1.0f ? ((a + 2.0f) * d - (a + 3.0f)) * d * d + 1.0f : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
     }
   }
   for (int i = 0; i < static_cast<int>(mode); ++i) {

@@ -208,7 +208,8 @@ void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, 
       for (Index item = begin; item < end; ++item) {
         const Index row = item / blocks, first = item % blocks * block;
         const Index count = std::min(block, part.chunk - first);
-        memcpy(out + row * width + begin_of_part + first, in + row * (part.pitch ? part.pitch : part.chunk) + first, count * sizeof(T));
+        memcpy(out + row * width + begin_of_part + first, in + row * (part.pitch ? part.pitch : part.chunk) + first,
+               count * sizeof(T));
       }
     });
     begin_of_part += part.chunk;

@@ -98,7 +98,8 @@ typedef enum bolt_tuning_status {
 } bolt_tuning_status;
 
 /* `sm` is the compute capability times ten that the kernels were compiled for; `only`: they run on no other (no later
-   GPU can translate them); `overlaps`: a kernel may begin before the one in front of it has ended. The functions write a sentence to `message` where they do not give BOLT_TUNING_DONE. */
+   GPU can translate them); `overlaps`: a kernel may begin before the one in front of it has ended. The functions
+   write a sentence to `message` where they do not give BOLT_TUNING_DONE. */
 typedef struct bolt_tuning_set {
   uint32_t version;
   uint32_t size; /* of this struct */

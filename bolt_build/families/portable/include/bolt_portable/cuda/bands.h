@@ -1,6 +1,7 @@
-// Resampling along an axis as a product on tensor cores: results are a matrix of weights times elements. It is a band: a tile of results
-// has a window of neighbours, beside which weights are zero. Weights and sums in fp32 are two halves each, what is nearest to them and
-// what that leaves, so that products are as exact as those in fp32 are to what half precision rounds in the end.
+// Resampling along an axis as a product on tensor cores: results are a matrix of weights times elements. It is a band: a
+// tile of results has a window of neighbours, beside which weights are zero. Weights and sums in fp32 are two halves each,
+// what is nearest to them and what that leaves, so that products are as exact as those in fp32 are to what half precision
+// rounds in the end.
 #pragma once
 
 #include <algorithm>

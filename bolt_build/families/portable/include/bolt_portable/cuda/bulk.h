@@ -1,5 +1,5 @@
-// Runs of memory that TMA copies to and from shared memory without a tensor map (cp.async.bulk), and the barriers that say when they
-// have come (mbarrier): from Hopper on. Addresses and lengths are multiples of 16 bytes.
+// Runs of memory that TMA copies to and from shared memory without a tensor map (cp.async.bulk), and the barriers that say
+// when they have come (mbarrier): from Hopper on. Addresses and lengths are multiples of 16 bytes.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -55,7 +55,8 @@ struct CountedPlaces {
     const std::uint32_t outside = inner.quotient(line), inside = line - outside * inner.by;
     const T* const x = from + static_cast<Index>(outside) * extent * inner.by + inside;
     Kept* const own = memory + 2 * static_cast<Index>(extent) * line;
-    const std::uint32_t part = (extent + threads - 1) / threads * 32, begin = min(warp * part, extent), end = min(begin + part, extent);
+    const std::uint32_t part = (extent + threads - 1) / threads * 32, begin = min(warp * part, extent),
+                        end = min(begin + part, extent);
     int half = -1;  // of the line's memory, where its keys are; -1: none yet, they are the line's elements
 #pragma unroll 1
     for (int shift = 0; shift < static_cast<int>(8 * sizeof(T)); shift += 8) {
@@ -148,7 +149,8 @@ struct CountedPlaces {
   }
 };
 
-/// Places of the first `count` of each line, as `sorted_places`. The run's scratch has room for each line's numbers and places, twice.
+/// Places of the first `count` of each line, as `sorted_places`. The run's scratch has room for each line's numbers and
+/// places, twice.
 template <bool greatest, int threads, typename T>
 void counted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   using Counted = CountedPlaces<greatest, threads, T>;

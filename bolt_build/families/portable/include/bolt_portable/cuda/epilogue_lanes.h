@@ -66,7 +66,8 @@ __device__ inline void stage_lanes(const Combine<Function, Same<T>, operand_firs
 }
 
 template <int lanes, typename Function, typename T, bool operand_first>
-__device__ inline void stage_lanes(const Combine<Function, ApartOperand<T>, operand_first>& stage, float (&x)[lanes], Place at, bool) {
+__device__ inline void stage_lanes(const Combine<Function, ApartOperand<T>, operand_first>& stage, float (&x)[lanes], Place at,
+                                   bool) {
   float y[lanes];
   load_lanes<lanes>(stage.operand.data + stage.operand.place(at.element), y);
   combine_lanes<operand_first, Function>(x, y);
@@ -135,7 +136,9 @@ struct Fetched {
   static constexpr bool any = false;
   __device__ void fetch(const Stage&, Index) {}
   __device__ void fetch_flat(const Stage&, Index, Index, bool) {}
-  __device__ void apply(const Stage& stage, float (&x)[lanes], Place at, bool along) const { stage_lanes<lanes>(stage, x, at, along); }
+  __device__ void apply(const Stage& stage, float (&x)[lanes], Place at, bool along) const {
+    stage_lanes<lanes>(stage, x, at, along);
+  }
   __device__ void apply_flat(const Stage& stage, float (&x)[lanes], Index base, Index last, const Index (&channel)[lanes],
                              bool whole) const {
     stage_flat<lanes>(stage, x, base, last, channel, whole);

@@ -1,4 +1,5 @@
-// Places of a few elements of short lines in order: neighbouring threads share a line, and each keeps the first ones that it has met.
+// Places of a few elements of short lines in order: neighbouring threads share a line, and each keeps the first ones that it
+// has met.
 #pragma once
 
 #include "bolt_portable/cuda/held_ranks.h"
@@ -30,7 +31,8 @@ struct FewKeys {
   __device__ void merge() {
 #pragma unroll
     for (int i = 0; i + apart < many; ++i)
-      if (i >= apart % run && (i - apart % run) / apart % 2 == 0 && i / (2 * run) == (i + apart) / (2 * run)) in_order(i, i + apart);
+      if (i >= apart % run && (i - apart % run) / apart % 2 == 0 && i / (2 * run) == (i + apart) / (2 * run))
+        in_order(i, i + apart);
     if constexpr (apart > 1)
       merge<run, apart / 2>();
     else if constexpr (2 * run < many)
@@ -124,7 +126,8 @@ template <bool greatest, int threads, int kept, int loads, int lanes, typename K
 void few_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   const T* const from = static_cast<const T*>(input);
   if constexpr (lanes > 1) {
-    if (!in_lanes(from, lanes)) return few_places<greatest, threads, kept, loads * lanes, 1, Key, T>(r, p, count, input, places, values);
+    if (!in_lanes(from, lanes))
+      return few_places<greatest, threads, kept, loads * lanes, 1, Key, T>(r, p, count, input, places, values);
   }
   using Few = FewPlaces<greatest, threads, kept, loads, lanes, Key, T>;
   const std::uint32_t lines = counted(p.outer * p.inner, "places");

@@ -88,7 +88,8 @@ struct FlatRows {
   }
 };
 
-/// Blocks of a multiprocessor that rows are compiled for: loads of a thread's elements are on their way at once, with their addresses.
+/// Blocks of a multiprocessor that rows are compiled for: loads of a thread's elements are on their way at once, with their
+/// addresses.
 constexpr int rows_resident = 4;
 
 /// Queues the rows of an output.
@@ -140,8 +141,8 @@ struct CopiedRows {
   }
 };
 
-/// Tensors beside each other. The columns of part i end in front of `Ends::at[i]`, its rows lie `Pitches::at[i]` elements apart, and
-/// those of the output `apart`. `Place` holds where any element stands.
+/// Tensors beside each other. The columns of part i end in front of `Ends::at[i]`, its rows lie `Pitches::at[i]` elements
+/// apart, and those of the output `apart`. `Place` holds where any element stands.
 template <typename T, typename Ends, typename Pitches, Index apart, typename Place = std::uint32_t>
 struct JoinedRows {
   using In = T;

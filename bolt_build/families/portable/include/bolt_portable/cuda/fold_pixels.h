@@ -65,7 +65,8 @@ struct FoldPixels {
   }
 
  private:
-  /// Takes this thread's words of those that begin with the image's word `from`; the image begins `skew` elements inside of `first`.
+  /// Takes this thread's words of those that begin with the image's word `from`; the image begins `skew` elements inside of
+  /// `first`.
   __device__ void take(std::uint32_t first, std::uint32_t skew, std::uint32_t from, Total (&total)[lanes]) const {
     const std::uint32_t whole = (skew + length) / lanes, words = (skew + length + lanes - 1) / lanes;
     const std::uint32_t end = min(whole, from + share);
@@ -93,7 +94,8 @@ struct FoldPixels {
         advance(pixel);
       }
     }
-    if (whole < words && (whole > 0 || skew == 0) && whole >= from && whole < from + share && (whole - from) % active == threadIdx.x)
+    if (whole < words && (whole > 0 || skew == 0) && whole >= from && whole < from + share &&
+        (whole - from) % active == threadIdx.x)
       take_part(in[first + whole], whole, skew, pixel, total);
   }
   __device__ static void advance(std::uint32_t (&pixel)[lanes]) {
@@ -180,8 +182,8 @@ Pixels pixels_of(const Run& r, const Reduce& p, Index blocks, Index images, Inde
                 p.channel_axis == p.kept_rank - 1, p.channel_axis >= 0 && p.channel_axis < p.kept_rank - 1, shared, put};
 }
 
-/// Reduces `p`, whose innermost kept axis are `columns` neighbours, over all pixels of each image. `blocks` blocks share each image.
-/// Raises std::runtime_error where the tensor is too large, or the launch fails.
+/// Reduces `p`, whose innermost kept axis are `columns` neighbours, over all pixels of each image. `blocks` blocks share
+/// each image. Raises std::runtime_error where the tensor is too large, or the launch fails.
 template <int threads, int columns, typename Fold, typename Results>
 void fold_pixels(const Run& r, const Reduce& p, Index blocks, const void* input, const Results& put) {
   using Pixels = FoldPixels<threads, columns, Fold, Results>;

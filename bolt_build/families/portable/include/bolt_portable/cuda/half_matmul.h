@@ -167,8 +167,8 @@ void half_matmul(const Run& r, const MatMul& p, const void* left, const void* ri
   for (int axis = 0; axis < p.batch_rank; ++axis) batches *= p.batch[axis];
   const Index tiles = (p.m + rows - 1) / rows * ((p.n + columns - 1) / columns);
   launch_blocks<Product::threads>(
-      r, batches * tiles, Product{p, static_cast<const T*>(left), static_cast<const T*>(right), static_cast<Out*>(output), epilogue},
-      "matrix product");
+      r, batches * tiles,
+      Product{p, static_cast<const T*>(left), static_cast<const T*>(right), static_cast<Out*>(output), epilogue}, "matrix product");
 }
 
 }  // namespace bolt::portable

@@ -13,8 +13,8 @@ namespace bolt::portable {
 /// A tile's rows and columns; positions that 16 lines reach from their least one on, and those that a tile's 64 reach.
 constexpr int pair_tile = 64, pair_reach = 80, pair_span = 128;
 
-/// Shared memory of a term, whose rows and weights have `depth` numbers, a multiple of 16: rows of 64 lines, and weights of the tile's
-/// positions; then, in their place, the products of each warp. Between rows lie an odd number of 16 bytes.
+/// Shared memory of a term, whose rows and weights have `depth` numbers, a multiple of 16: rows of 64 lines, and weights of
+/// the tile's positions; then, in their place, the products of each warp. Between rows lie an odd number of 16 bytes.
 template <int depth>
 struct PairMemory {
   static constexpr int pitch = depth + 8, product_pitch = pair_reach + 8;

@@ -1,6 +1,7 @@
-// Resampling of planes in half precision on tensor cores, along both axes. A warp has a strip of columns of results and goes down it:
-// blocks of eight rows of the input become columns of results, which stay in its registers as a factor of the product that makes rows of
-// results of them. Parts come to shared memory and go from there as runs that TMA copies. From Hopper on.
+// Resampling of planes in half precision on tensor cores, along both axes. A warp has a strip of columns of results and goes
+// down it: blocks of eight rows of the input become columns of results, which stay in its registers as a factor of the
+// product that makes rows of results of them. Parts come to shared memory and go from there as runs that TMA copies. From
+// Hopper on.
 #pragma once
 
 #include "bolt_portable/cuda/bands.h"
@@ -11,22 +12,25 @@ namespace bolt::portable {
 
 /// Planes of `rows` rows of `row` elements that become `rows_made` of `row_made`. A part of a block is `planes` planes, or `tiles`
 /// tiles of eight rows of results of one, which are made of `room` rows of a plane at most. Tiles of 16 columns have windows of
-/// 16 * `wide` columns, those of eight rows windows of `high` blocks of eight rows. A warp has `strip` tiles of columns at once. Rows in
-/// shared memory stand `gap` and `gap_made` accesses of 16 bytes farther apart than in tensors, so that few meet in one bank.
-template <int rows_, int rows_made_, int row_, int row_made_, int planes_, int tiles_, int warps_, int strip_, int wide_, int high_, int room_,
-          int gap_, int gap_made_>
+/// 16 * `wide` columns, those of eight rows windows of `high` blocks of eight rows. A warp has `strip` tiles of columns at
+/// once. Rows in shared memory stand `gap` and `gap_made` accesses of 16 bytes farther apart than in tensors, so that few
+/// meet in one bank.
+template <int rows_, int rows_made_, int row_, int row_made_, int planes_, int tiles_, int warps_, int strip_, int wide_, int high_,
+          int room_, int gap_, int gap_made_>
 struct HalfPlanesTile {
   static constexpr int rows = rows_, rows_made = rows_made_, row = row_, row_made = row_made_;
   static constexpr int planes = planes_, tiles = tiles_, warps = warps_, strip = strip_, wide = wide_, high = high_, room = room_;
   static constexpr int gap = gap_, gap_made = gap_made_, block = 32 * warps, size = 2;
   static constexpr int plane = rows * row, plane_made = rows_made * row_made;
-  static constexpr int row_tiles = (rows_made + 7) / 8, column_tiles = (row_made + 15) / 16, strips = (column_tiles + strip - 1) / strip;
+  static constexpr int row_tiles = (rows_made + 7) / 8, column_tiles = (row_made + 15) / 16,
+                       strips = (column_tiles + strip - 1) / strip;
   static constexpr int parts = (row_tiles + tiles - 1) / tiles;  ///< of a plane
   static_assert(planes == 1 || parts == 1);
   static_assert(gap == 0 || row * size >= 16);  // but for the last row none lies in the last access of all planes alone
   static constexpr int pitch = row * size + 16 * gap, pitch_made = row_made * size + 16 * gap_made;
 
-  /// Shared memory: barriers, weights of columns and where their windows begin, weights of rows and the same, rows of two parts, results.
+  /// Shared memory: barriers, weights of columns and where their windows begin, weights of rows and the same, rows of two
+  /// parts, results.
   static constexpr int across_at = 16;
   static constexpr int columns_at = across_at + 1024 * wide * column_tiles;
   static constexpr int down_at = (columns_at + 4 * column_tiles + 15) / 16 * 16;
@@ -111,12 +115,14 @@ struct HalfPlanes {
     part.top = 0, part.given = Tile::rows;
     if constexpr (Tile::parts > 1) {
       part.top = *shared_at<const int>(base + Tile::rows_at + 4 * part.tile);
-      part.given = min(*shared_at<const int>(base + Tile::rows_at + 4 * (part.tile + part.tiles - 1)) + 8 * high, Tile::rows) - part.top;
+      part.given =
+          min(*shared_at<const int>(base + Tile::rows_at + 4 * (part.tile + part.tiles - 1)) + 8 * high, Tile::rows) - part.top;
     }
     return part;
   }
 
-  /// Weights as tensor cores take them. Whether all results have their neighbours in windows, and parts have room, as those of images.
+  /// Weights as tensor cores take them. Whether all results have their neighbours in windows, and parts have room, as those
+  /// of images.
   __device__ bool fill(std::uint32_t base) const {
     const int lane = threadIdx.x % 32, group = lane / 4, own = 2 * (lane % 4);
     const Across across{columns};
@@ -144,7 +150,8 @@ struct HalfPlanes {
       if (lane == 0) *shared_at<int>(base + Tile::rows_at + 4 * tile) = from;
 #pragma unroll
       for (int k = 0; k < high; ++k)
-        *shared_at<SplitPair>(base + Tile::down_at + 8 * ((32 * tile + lane) * high + k)) = result.template pair<T>(from + 8 * k + own);
+        *shared_at<SplitPair>(base + Tile::down_at + 8 * ((32 * tile + lane) * high + k)) =
+            result.template pair<T>(from + 8 * k + own);
     }
     return images;
   }
@@ -201,8 +208,8 @@ struct HalfPlanes {
     SplitPair of[2];
   };
 
-  /// Strips of a part: a warp has every so-manieth. False where a sum is no number, or too large for half precision: zeros beside a band
-  /// make no zero of it.
+  /// Strips of a part: a warp has every so-manieth. False where a sum is no number, or too large for half precision: zeros
+  /// beside a band make no zero of it.
   __device__ bool strips_of(const Part& part, std::uint32_t base, std::uint32_t half) const {
     const int lane = threadIdx.x % 32;
     const std::uint32_t given = base + Tile::given_at + half * Tile::given_bytes + part.skew() + lane % 4 * 4;
@@ -219,7 +226,8 @@ struct HalfPlanes {
         for (int k = 0; k < wide; ++k)
 #pragma unroll
           for (int part_of = 0; part_of < 2; ++part_of) {
-            const auto four = *shared_at<const Lanes<std::uint32_t, 4>>(base + Tile::across_at + 1024 * (wide * tile + k) + 512 * part_of + 16 * lane);
+            const auto four = *shared_at<const Lanes<std::uint32_t, 4>>(base + Tile::across_at + 1024 * (wide * tile + k) +
+                                                                        512 * part_of + 16 * lane);
 #pragma unroll
             for (int word = 0; word < 4; ++word) bands[i][k][part_of][word] = four.at[word];
           }
@@ -227,7 +235,8 @@ struct HalfPlanes {
       Block held[high][strip];
       int row = *shared_at<const int>(base + Tile::rows_at + 4 * part.tile) - part.top, wanted = row;
       const int column = own * strip * 16 + lane / 4;
-      std::uint32_t made = base + Tile::made_at + part.skew_made() + (plane * Tile::rows_made + lane % 4 * 2) * Tile::pitch_made + column * size;
+      std::uint32_t made =
+          base + Tile::made_at + part.skew_made() + (plane * Tile::rows_made + lane % 4 * 2) * Tile::pitch_made + column * size;
       int left = Tile::rows_made - 8 * part.tile - lane % 4 * 2;
       const bool whole = 16 * strip * (own + 1) <= Tile::row_made;
 #pragma unroll 1
@@ -279,8 +288,8 @@ struct HalfPlanes {
         multiply_eight<T>(sums[i], left(high - 1, i, 0), left(high - 1, i, 1), right(high - 1));
   }
 
-  __device__ static void block(const std::uint32_t (&window)[strip], std::uint32_t row, const std::uint32_t (&bands)[strip][wide][2][4],
-                               Block (&to)[strip], std::uint32_t& zero) {
+  __device__ static void block(const std::uint32_t (&window)[strip], std::uint32_t row,
+                               const std::uint32_t (&bands)[strip][wide][2][4], Block (&to)[strip], std::uint32_t& zero) {
     float sums[strip][4] = {};
 #pragma unroll
     for (int k = 0; k < wide; ++k) {
@@ -302,8 +311,8 @@ struct HalfPlanes {
       }
   }
 
-  /// Of each of a warp's tiles a lane has two rows of two columns, eight apart: all of them, or `left` rows from its first on and those
-  /// columns that a row has.
+  /// Of each of a warp's tiles a lane has two rows of two columns, eight apart: all of them, or `left` rows from its first
+  /// on and those columns that a row has.
   template <bool all>
   __device__ static void store_tile(std::uint32_t made, const float (&sums)[strip][4], int column, int left) {
 #pragma unroll
@@ -360,8 +369,9 @@ __global__ void __launch_bounds__(block, 1) half_planes_kernel(const __grid_cons
   planes();
 }
 
-/// Resampling of planes on tensor cores by blocks that take `turns` parts one after the other. Where memory is not as the planner expects
-/// it (tensors that are not aligned, pixels that lie apart), as `resample`. Raises std::runtime_error where the launch fails.
+/// Resampling of planes on tensor cores by blocks that take `turns` parts one after the other. Where memory is not as the
+/// planner expects it (tensors that are not aligned, pixels that lie apart), as `resample`. Raises std::runtime_error where
+/// the launch fails.
 template <typename T, typename Tile, int taps_h, int taps_w>
 void resample_half_planes(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, int turns,
                           const void* input, void* output) {

@@ -144,8 +144,8 @@ __device__ inline std::uint32_t falling_pair(std::uint32_t both) {
 /// Their numbers, and what they were: of the least of all the greatest of negatives.
 __device__ inline std::uint32_t turned_pair(std::uint32_t own) { return own ^ (0x7fff7fffu - (own >> 15 & 0x00010001u) * 0x7fffu); }
 
-/// The same of lines of neighbours in half precision, which are read in whole words wherever they begin: a thread has a word of each
-/// turn. Elements of a word that are of other lines have the greatest number, which no element has.
+/// The same of lines of neighbours in half precision, which are read in whole words wherever they begin: a thread has a word
+/// of each turn. Elements of a word that are of other lines have the greatest number, which no element has.
 template <bool greatest, int holds, int threads, typename T>
 struct PairedRanks {
   using Lines = Granules<T>;
@@ -228,7 +228,8 @@ struct PairedRanks {
   }
   template <typename Key>
   __device__ void put(int i, std::uint32_t thread, std::uint32_t most, const std::uint32_t* counters, int shift) const {
-    put_key<Key>(i % 2 == 0 ? pairs[i / 2] << 16 : pairs[i / 2], most << 16 | 0xffff, counters + (number(i) >> shift), key(i, thread));
+    put_key<Key>(i % 2 == 0 ? pairs[i / 2] << 16 : pairs[i / 2], most << 16 | 0xffff, counters + (number(i) >> shift),
+                 key(i, thread));
   }
   template <typename Key>
   __device__ void sift(int i, std::uint32_t thread, std::uint32_t most, const std::uint32_t* next, std::uint32_t limit) const {
@@ -254,8 +255,8 @@ struct PairedRanks {
   }
 };
 
-/// The same before they are numbers, which two at a time are compared with a bound: as many as a warp has for a line. Those of other
-/// lines are minus infinity.
+/// The same before they are numbers, which two at a time are compared with a bound: as many as a warp has for a line. Those
+/// of other lines are minus infinity.
 template <bool greatest, int holds, typename T>
 struct FallingPairs : PairedRanks<greatest, holds, 32, T> {
   using Base = PairedRanks<greatest, holds, 32, T>;
@@ -278,7 +279,8 @@ struct FallingPairs : PairedRanks<greatest, holds, 32, T> {
   /// The number of one.
   __device__ std::uint32_t sample(int i) const { return turned_pair(this->number(i)) & 0xffff; }
 
-  /// How many of each turn have a number of at most `most`, which is less than that of minus infinity; two counts in each of `many`.
+  /// How many of each turn have a number of at most `most`, which is less than that of minus infinity; two counts in each of
+  /// `many`.
   __device__ void count_turns(std::uint32_t most, std::uint32_t (&many)[Base::turns]) const {
     const std::uint32_t bound = (turned_pair(most) & 0xffff) * 0x10001u;
 #pragma unroll

@@ -12,7 +12,8 @@ namespace bolt::portable {
 template <typename Sums, typename Statistic>
 __global__ void __launch_bounds__(32) join_images_kernel(ImagePart* found, int parts, float epsilon) {
   constexpr int each = 32 / Sums::lanes, warps = (Sums::statistics + each - 1) / each;
-  const int image = blockIdx.x / warps, at = static_cast<int>(blockIdx.x) % warps * each + static_cast<int>(threadIdx.x) / Sums::lanes;
+  const int image = blockIdx.x / warps,
+            at = static_cast<int>(blockIdx.x) % warps * each + static_cast<int>(threadIdx.x) / Sums::lanes;
   ImagePart* const own = found + Index{image} * parts * Sums::statistics;
   await_earlier();
   const ImagePart all = Sums::template joined<Statistic>(own, min(at, Sums::statistics - 1), epsilon);

@@ -56,7 +56,8 @@ struct KeyBins {
     if constexpr (warps > 1) {
       if (thread % 32 == 0) met[thread / 32] = least, met[warps + thread / 32] = greatest;
       __syncthreads();
-      least = of_warp<OfWarp::least>(met[thread % 32 % warps]), greatest = of_warp<OfWarp::greatest>(met[warps + thread % 32 % warps]);
+      least = of_warp<OfWarp::least>(met[thread % 32 % warps]),
+      greatest = of_warp<OfWarp::greatest>(met[warps + thread % 32 % warps]);
     } else {
       __syncwarp();
     }
@@ -215,7 +216,8 @@ struct KeyBins {
 #pragma unroll
       for (int i = 0; i < Held::many; ++i) {
         const Key key = held.template key_of<Key>(i, thread);
-        if (above == 8 * sizeof(Key) || key >> above == begin) atomicAdd(counts + static_cast<std::uint32_t>(key >> shift) % 256, 1u);
+        if (above == 8 * sizeof(Key) || key >> above == begin)
+          atomicAdd(counts + static_cast<std::uint32_t>(key >> shift) % 256, 1u);
       }
       meet();
       if (thread < 32) {

@@ -215,7 +215,8 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
 
 /// The same in slabs `s`, of loops `q` around channels and over positions. Where memory is not as the planner expects it
 /// (tensors that are not aligned, less shared memory), one block a statistic.
-template <bool flat, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+template <bool flat, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out,
+          typename Epilogue>
 void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s, const void* input, const void* scale,
                    const void* bias, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
@@ -228,9 +229,10 @@ void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s
 }
 
 /// The same in slabs that registers hold, of `channels`.
-template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
-void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, const void* input,
-                       const void* scale, const void* bias, void* output, const Epilogue& epilogue) {
+template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out,
+          typename Epilogue>
+void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, const void* input, const void* scale,
+                       const void* bias, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
@@ -241,7 +243,8 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoo
 }
 
 /// The same in slabs that registers and shared memory hold together.
-template <typename Shape, typename Kept, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+template <typename Shape, typename Kept, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias,
+          typename Out, typename Epilogue>
 void norm_in_both(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, const void* input, const void* scale,
                   const void* bias, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
@@ -254,7 +257,8 @@ void norm_in_both(const Run& r, const Norm& p, const Norm& q, const NormLoop& ch
 }
 
 /// The same, up to `turns` slabs one after the other.
-template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+template <typename Shape, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out,
+          typename Epilogue>
 void norm_in_registers_ahead(const Run& r, const Norm& p, const Norm& q, const NormLoop& channels, Index turns, const void* input,
                              const void* scale, const void* bias, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
@@ -331,12 +335,14 @@ void norm_in_two(const Run& r, const Norm& p, const Norm& images, const NormLoop
     return norm_anywhere<Statistic>(r, p, in, out, end);
   ImagePart* const found = static_cast<ImagePart*>(r.scratch());
   norm_images<Shape, ImagePhase::gather, Statistic>(r, images, channels, in, out, found, end);
-  if constexpr (ImageSums<Shape>::many) join_images<Shape, Statistic>(r, trips(images.kept, images.kept_rank), images.epsilon, found);
+  if constexpr (ImageSums<Shape>::many)
+    join_images<Shape, Statistic>(r, trips(images.kept, images.kept_rank), images.epsilon, found);
   norm_images<Shape, ImagePhase::normalise, Statistic>(r, images, channels, in, out, found, end);
 }
 
 /// The same of rows of neighbours, several at once.
-template <typename Shape, bool early, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+template <typename Shape, bool early, typename Statistic, typename In, typename Scale, typename Bias, typename Out,
+          typename Epilogue>
 void norm_in_batches(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
                      const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);

@@ -56,7 +56,8 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
     if (Held::Sums::any(share.stop))
 #pragma unroll
       for (int k = 0; k < loads; ++k)
-        if (Held::Sums::there(k, share.stop)) this->bring(share.start.x + k * Shape::parts * Shape::step, to + k * accesses * threads);
+        if (Held::Sums::there(k, share.stop))
+          this->bring(share.start.x + k * Shape::parts * Shape::step, to + k * accesses * threads);
     commit();
   }
 };

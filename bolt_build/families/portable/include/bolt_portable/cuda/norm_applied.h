@@ -31,7 +31,8 @@ struct JoinMoments {
   float2* found;
 
   __device__ void operator()(std::uint32_t block) const {
-    constexpr int warps = Shape::joining / 32, blocks = Shape::channels / Shape::covered, statistics = Shape::covered / Shape::group;
+    constexpr int warps = Shape::joining / 32, blocks = Shape::channels / Shape::covered,
+                  statistics = Shape::covered / Shape::group;
     __shared__ Moments left[warps][statistics];
     __shared__ float2 known[statistics];
     const int image = static_cast<int>(block) / blocks, channel = static_cast<int>(block) % blocks * Shape::covered;

@@ -95,9 +95,11 @@ struct NormHeld {
       copy<8>(reinterpret_cast<std::uint16_t*>(to + i * threads), reinterpret_cast<const std::uint16_t*>(in + at) + 8 * i, true);
   }
 
-  /// Normalises what threads have in registers, or where `x` finds it by its number. `turn`: of two slabs behind each other one has another number than the other.
-  /// Calls with() as soon as all statistics are known, of threads that are together. Scale and bias are asked for before sums, or
-  /// `late` behind them, which leaves registers to what sums need. `once`: the block has no other slab, and has begun as `begin` says.
+  /// Normalises what threads have in registers, or where `x` finds it by its number. `turn`: of two slabs behind each other
+  /// one has another number than the other. Calls with() as soon as all statistics are known, of threads that are together.
+  /// Scale and bias are asked for before sums, or
+  /// `late` behind them, which leaves registers to what sums need. `once`: the block has no other slab, and has begun as
+  /// `begin` says.
   template <bool late, bool once, typename Slab, typename With>
   __device__ void normalise(const Share& share, const Slab& x, Memory& memory, int turn, const With& with) const {
     Operands ahead;

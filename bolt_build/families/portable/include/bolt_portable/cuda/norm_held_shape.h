@@ -44,7 +44,13 @@ struct HeldShape {
   static constexpr bool all_load = busy && least >= parts;
   /// Whether a warp has one sum; else in how many steps its threads of the same channels put theirs together.
   static constexpr bool one_sum = span == 1 && statistics == 1;
-  static constexpr int merged = one_sum ? 5 : counted || across > 16 || 32 % across != 0 ? 0 : across == 16 ? 1 : across == 8 ? 2 : across == 4 ? 3 : across == 2 ? 4 : 5;
+  static constexpr int merged = one_sum                                      ? 5
+                                : counted || across > 16 || 32 % across != 0 ? 0
+                                : across == 16                               ? 1
+                                : across == 8                                ? 2
+                                : across == 4                                ? 3
+                                : across == 2                                ? 4
+                                                                             : 5;
   /// Rows and columns of partial sums.
   static constexpr int rows = merged > 0 ? warps : parts, columns = one_sum ? 1 : across * span;
   /// Threads that add up a statistic.

@@ -71,7 +71,8 @@ struct HeldSums {
   template <typename Slab, typename Add, int... group>
   __device__ static void each_in_groups(const Slab& x, const Add& add, std::integer_sequence<int, group...>) {
     const auto each = [&](auto number) {
-      constexpr int g = decltype(number)::value, end = (g + 1) * Slab::together < Slab::many ? (g + 1) * Slab::together : Slab::many;
+      constexpr int g = decltype(number)::value,
+                    end = (g + 1) * Slab::together < Slab::many ? (g + 1) * Slab::together : Slab::many;
       Slab::template await<g>();
 #pragma unroll 1
       for (int k = g * Slab::together; k < end; ++k) add(k, x.shared(k));
@@ -89,7 +90,8 @@ struct HeldSums {
     constexpr bool in_groups = std::is_base_of_v<ComesInGroups, Slab>;
     const bool has = any(stop);
     if (centred && has) {
-      if constexpr (in_groups) Slab::template await<(Slab::together == 1 && Slab::groups > 1 ? 1 : 0)>();  // of two loads, where one is shared
+      if constexpr (in_groups)
+        Slab::template await<(Slab::together == 1 && Slab::groups > 1 ? 1 : 0)>();  // of two loads, where one is shared
       const auto& first = x[0];
       load_wide(first.at, y);
       if (shared(share.at)) {
@@ -191,7 +193,8 @@ struct HeldSums {
   /// Calls with(partial sum, how many elements it is of) for those of a statistic, but only each `team`th from `item` on: of
   /// one row after the other, all that a position has of the statistic.
   template <typename With>
-  __device__ static void each_partial(int statistic, int item, int skew, const float2* partial, const float* counts, const With& with) {
+  __device__ static void each_partial(int statistic, int item, int skew, const float2* partial, const float* counts,
+                                      const With& with) {
     constexpr int many = one_sum ? 1 : span == wide ? group : span == 1 ? group / wide : (group + wide - 2) / wide + 1;
     constexpr int copies = one_sum ? 1 : Shape::repeats, items = rows * copies;
 #pragma unroll

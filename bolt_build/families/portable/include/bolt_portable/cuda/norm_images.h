@@ -24,8 +24,9 @@ struct NormImages {
   static constexpr int statistics = Shape::statistics, channels = Shape::channels;
   static constexpr int kept = Shape::share - Shape::again, turns = 4;
   static constexpr bool clusters = phase == ImagePhase::all && Shape::blocks > 1;
-  static constexpr int bytes = kept * wide * static_cast<int>(sizeof(In)) + static_cast<int>(sizeof(float2)) * (Shape::planes + Shape::planes % 2) +
-                               static_cast<int>(sizeof(float)) * Sums::floats + static_cast<int>(sizeof(ImagePart)) * 2 * statistics;
+  static constexpr int bytes =
+      kept * wide * static_cast<int>(sizeof(In)) + static_cast<int>(sizeof(float2)) * (Shape::planes + Shape::planes % 2) +
+      static_cast<int>(sizeof(float)) * Sums::floats + static_cast<int>(sizeof(ImagePart)) * 2 * statistics;
 
   Walk<4> images;
   NormLoop along_channels;

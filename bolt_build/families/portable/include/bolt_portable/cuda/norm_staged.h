@@ -13,7 +13,8 @@ enum class StagedOperands { of_elements, of_lines };
 
 /// Scale and bias of elements are read once by a block, and wait in shared memory in fp32. If `early_`, they are constants, and
 /// are asked for before the kernels in front have finished.
-template <typename Shape, StagedOperands operands, bool early_, typename Statistic, typename Scale, typename Bias, typename Epilogue>
+template <typename Shape, StagedOperands operands, bool early_, typename Statistic, typename Scale, typename Bias,
+          typename Epilogue>
 struct StagedNorm {
   static constexpr bool early = early_, neighbours = false, each = operands == StagedOperands::of_elements;
   static constexpr bool scales = each && !std::is_same_v<Scale, Ones>, biases = each && !std::is_same_v<Bias, Zeros>;

@@ -28,8 +28,8 @@ struct PermutedTile {
   }
 };
 
-/// Whether rows of the innermost loop begin at the same element of a word in shared memory as on their side, if the tile does, so that
-/// a word of one is a word of the other.
+/// Whether rows of the innermost loop begin at the same element of a word in shared memory as on their side, if the tile
+/// does, so that a word of one is a word of the other.
 constexpr bool rows_match(const TileLoops<2>& loops, int lanes) {
   bool found = loops.step[1][loops.rank - 1] == 1;
   for (int loop = 0; loop < loops.rank - 1; ++loop)

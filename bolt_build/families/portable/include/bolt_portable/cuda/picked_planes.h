@@ -6,8 +6,8 @@
 
 namespace bolt::portable {
 
-/// Each row of a result has room of its own in shared memory, where it stands as it lies in its first access. So rows may lie in any
-/// order, and there are `room` elements for all of a part.
+/// Each row of a result has room of its own in shared memory, where it stands as it lies in its first access. So rows may
+/// lie in any order, and there are `room` elements for all of a part.
 template <typename Tile, typename Function, int near>
 struct PickedPlanes {
   using Rows = PlanesRows<Tile, Function>;

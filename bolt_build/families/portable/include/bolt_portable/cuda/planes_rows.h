@@ -1,5 +1,5 @@
-// What threads do that go down rows of planes in shared memory: each makes one number of a pixel's neighbours in a row, and a result
-// of as many of these numbers as are in its registers.
+// What threads do that go down rows of planes in shared memory: each makes one number of a pixel's neighbours in a row, and
+// a result of as many of these numbers as are in its registers.
 #pragma once
 
 #include "bolt_portable/cuda/staged_run.h"

@@ -106,10 +106,10 @@ void pool_staged(const Run& r, const Pool& p, int down, int room, const void* in
                       out);
 }
 
-/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once; of rows that are left out none is
-/// read where `Kernel` is PickedPlanes.
-template <template <typename, typename, int> class Kernel, typename Tile, int near, int cells_h, int cells_w, int step_h, int step_w, int gap_h, int gap_w, typename Mode,
-          typename In, typename Out, typename Epilogue>
+/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once; of rows that are left
+/// out none is read where `Kernel` is PickedPlanes.
+template <template <typename, typename, int> class Kernel, typename Tile, int near, int cells_h, int cells_w, int step_h,
+          int step_w, int gap_h, int gap_w, typename Mode, typename In, typename Out, typename Epilogue>
 void pool_streamed(const Run& r, const Pool& p, int down, int turns, int room, const void* input, void* output,
                    const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);

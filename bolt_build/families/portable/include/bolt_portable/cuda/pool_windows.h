@@ -48,8 +48,8 @@ struct PoolWindows {
   }
 };
 
-/// The same where a thread's windows of a row lie apart, so that neighbouring threads have neighbouring windows: loads and stores of
-/// single elements are then few lines of memory. None of its windows shares a column with another.
+/// The same where a thread's windows of a row lie apart, so that neighbouring threads have neighbouring windows: loads and
+/// stores of single elements are then few lines of memory. None of its windows shares a column with another.
 template <int cells_h, int cells_w, int step_h, int step_w, int gap_h, int gap_w>
 struct PoolWindowsApart : PoolWindows<cells_h, cells_w, step_h, step_w, gap_h, gap_w> {
   using Beside = PoolWindows<cells_h, cells_w, step_h, step_w, gap_h, gap_w>;

@@ -205,7 +205,8 @@ void scaled(const Run& r, const Scaled& p, const Pointwise<3>& plain, void* outp
   Out* out = static_cast<Out*>(output);
   if (!in_lanes(in, scaled_lanes) || !in_lanes(out, scaled_lanes))
     return pointwise<Out, In, float, Q>(r, plain, Plain{}, output, input, scale, zero);
-  const Index whole = p.elements / scaled_lanes * scaled_lanes, unit = std::lcm(own ? p.channels * p.inner : Index{1}, Index{scaled_lanes});
+  const Index whole = p.elements / scaled_lanes * scaled_lanes,
+              unit = std::lcm(own ? p.channels * p.inner : Index{1}, Index{scaled_lanes});
   const Index apart = ((whole + unit - 1) / unit + chunks - 1) / chunks * unit, groups = apart / scaled_lanes;
   counted(p.elements + chunks * apart, "quantising");
   const auto count = [](Index value) { return static_cast<std::uint32_t>(value); };

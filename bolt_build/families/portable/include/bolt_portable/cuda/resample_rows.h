@@ -13,7 +13,8 @@ template <typename T, typename Extents, int taps_h, int taps_w>
 struct NearestRows {
   using In = T;
   using Out = T;
-  static constexpr std::uint32_t rows = Extents::at[0], rows_made = Extents::at[1], columns = Extents::at[2], inner = Extents::at[4];
+  static constexpr std::uint32_t rows = Extents::at[0], rows_made = Extents::at[1], columns = Extents::at[2],
+                                 inner = Extents::at[4];
   static constexpr Index width = Extents::at[3] * Extents::at[4];
   static_assert(taps_h <= 1 && taps_w <= 1);
   /// Where it stands from the beginning of a row, or of the tensor, and its weight.

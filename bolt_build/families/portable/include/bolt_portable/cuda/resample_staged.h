@@ -81,8 +81,8 @@ void resample_staged(const Run& r, const Resample& p, const ResampledAxis& rows,
                       room, in, out);
 }
 
-/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once; of rows that are left out none is
-/// read where `Kernel` is PickedPlanes.
+/// The same by blocks that take `turns` parts one after the other, and store `near` pixels at once; of rows that are left
+/// out none is read where `Kernel` is PickedPlanes.
 template <template <typename, typename, int> class Kernel, typename T, typename Tile, int taps_h, int taps_w, int inner, int near,
           typename Out = T>
 void resample_streamed(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, int down,

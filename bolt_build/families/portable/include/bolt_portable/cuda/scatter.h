@@ -20,10 +20,12 @@ struct ScatterLines {
   int outers, columns;
 };
 
-/// Rows of a block's lines, in memory and in shared memory, in words of `lanes` elements, of which a row has `words`, and those up to
+/// Rows of a block's lines, in memory and in shared memory, in words of `lanes` elements, of which a row has `words`, and
+/// those up to
 /// `columns` are there.
 template <int lanes, bool into, typename T>
-__device__ inline void move_lines(const ScatterLines& p, const Divisor& words, int rows, int columns, T* held, const T* from, T* to) {
+__device__ inline void move_lines(const ScatterLines& p, const Divisor& words, int rows, int columns, T* held, const T* from,
+                                  T* to) {
   using Word = Lanes<T, lanes>;
   constexpr int ahead = 4;
   const std::uint32_t items = rows * words.by, inner = static_cast<std::uint32_t>(p.inner);

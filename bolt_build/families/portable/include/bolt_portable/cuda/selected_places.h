@@ -7,8 +7,9 @@
 
 namespace bolt::portable {
 
-/// Lines of [outer, extent, inner] by `threads` threads each, which hold `holds` elements each. Of a line up to 32 * `each` keys are
-/// sorted, by one warp: an element's number and how many stand before it, counted from the end of the line where of equal ones the
+/// Lines of [outer, extent, inner] by `threads` threads each, which hold `holds` elements each. Of a line up to 32 * `each`
+/// keys are sorted, by one warp: an element's number and how many stand before it, counted from the end of the line where of
+/// equal ones the
 /// `last` is the first. Keys keep their order where they do not differ, so only bits of the numbers are looked at.
 /// `paired`: numbers of neighbours are held in pairs (PairedRanks).
 template <bool greatest, bool last, int holds, int threads, int each, typename Key, typename T, bool paired>
@@ -24,9 +25,10 @@ struct SelectedPlaces {
   static constexpr int registers = (paired ? 46 : 38) + (keys > held_in ? keys : held_in);
   static constexpr int resident = block * registers > 1 << 15 ? 1 : (1 << 16) / (block * registers);
 
-  /// What the threads of a line share: keys; and counts, or how many of each warp's elements of each round are in front, less ones in
-  /// the low half.
-  using Shared = typename Sort::template MemoryOf<(static_cast<int>(bins) > holds * warps ? static_cast<int>(bins) : holds * warps)>;
+  /// What the threads of a line share: keys; and counts, or how many of each warp's elements of each round are in front,
+  /// less ones in the low half.
+  using Shared =
+      typename Sort::template MemoryOf<(static_cast<int>(bins) > holds * warps ? static_cast<int>(bins) : holds * warps)>;
   /// Elements that are taken: all whose leading bits are less than `begin`, and the first `equal` of those that begin so.
   struct Bound {
     std::uint32_t begin, equal, taken;
@@ -100,8 +102,8 @@ struct SelectedPlaces {
   }
 
   /// Counts numbers up to those of a sorted sample, one of each lane, until those that are taken have room; at last up to others.
-  /// `number(i)` is that of a lane's element, `up_to(most)` counts. Takes none where that takes a bound that is less than `first` or
-  /// more than `end`.
+  /// `number(i)` is that of a lane's element, `up_to(most)` counts. Takes none where that takes a bound that is less than
+  /// `first` or more than `end`.
   template <std::uint32_t first, std::uint32_t end, typename Number, typename UpTo>
   __device__ Bound sampled_bound(const Number& number, const UpTo& up_to, std::uint32_t lane) const {
     constexpr int spread = holds < 4 ? 0 : holds / 4;
@@ -205,7 +207,8 @@ struct SelectedPlaces {
     meet();
   }
   template <bool all>
-  __device__ static void take_some(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own, const std::uint32_t* known) {
+  __device__ static void take_some(const Held& held, std::uint32_t thread, const Bound& bound, Shared& own,
+                                   const std::uint32_t* known) {
     if constexpr (paired)
       take_neighbours<all>(held, thread, bound, own, known);
     else

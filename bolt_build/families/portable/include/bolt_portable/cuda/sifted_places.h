@@ -25,8 +25,8 @@ struct SiftedKeys {
 
   /// Leaves keys that remain in `sifted`, and returns how many: more than there is room for, or less than are wanted, where it
   /// cannot. Counters of bins are zero. `least` is that of their numbers, `most` what is added to it at most.
-  __device__ static std::uint32_t sift(const Ranks& held, std::uint32_t count, std::uint32_t thread, Shared& own, std::uint32_t& least,
-                                       std::uint32_t& most) {
+  __device__ static std::uint32_t sift(const Ranks& held, std::uint32_t count, std::uint32_t thread, Shared& own,
+                                       std::uint32_t& least, std::uint32_t& most) {
     std::uint32_t clip = 0;
     least = ~0u;
     held.template each_least<group>([&](std::uint32_t number) {
@@ -43,7 +43,8 @@ struct SiftedKeys {
     own.add_up(count, thread);
     most = min(((own.bin + 1) << shift) - 1, Ranks::all_bits - least);
     own.clear(thread);
-    const std::uint32_t first = static_cast<std::uint32_t>(__cvta_generic_to_shared(own.sifted)), limit = first + room * sizeof(Key);
+    const std::uint32_t first = static_cast<std::uint32_t>(__cvta_generic_to_shared(own.sifted)),
+                        limit = first + room * sizeof(Key);
     if (thread == 0) own.next = first;
     Bins::meet();
 #pragma unroll
@@ -53,8 +54,8 @@ struct SiftedKeys {
   }
 
   /// Sorts what remains, and leaves the first `count` of it in `keys`.
-  __device__ static void arrange(std::uint32_t there, std::uint32_t least, std::uint32_t most, std::uint32_t count, std::uint32_t thread,
-                                 Shared& own) {
+  __device__ static void arrange(std::uint32_t there, std::uint32_t least, std::uint32_t most, std::uint32_t count,
+                                 std::uint32_t thread, Shared& own) {
     Key keys[turns];
     const int shift = Bins::shift_of(most);
 #pragma unroll
@@ -122,7 +123,8 @@ struct SiftedParts {
     auto& own = all_lines[threadIdx.x / threads];
     const std::uint32_t thread = threadIdx.x % threads, item = number * Sifted::together + threadIdx.x / threads;
     if (item >= all) return;  // whole warps
-    const std::uint32_t line = parts.quotient(item), begin = (item - line * parts.by) * of_part, many = min(of_part, extent - begin);
+    const std::uint32_t line = parts.quotient(item), begin = (item - line * parts.by) * of_part,
+                        many = min(of_part, extent - begin);
     const std::uint32_t wanted = min(count, many);
     own.clear(thread);
     std::uint32_t least, most;
@@ -156,7 +158,8 @@ void held_elements(const Lines& p, Index extent, Index begin, const void* input,
 }
 
 /// Places of the first `count` of each line, as `sorted_places`.
-template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename T, bool paired = false>
+template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename T,
+          bool paired = false>
 void sifted_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   const std::uint32_t lines = counted(p.outer * p.inner, "places");
   counted(p.extent * p.inner, "places");
@@ -171,8 +174,8 @@ void sifted_places(const Run& r, const Lines& p, Index count, const void* input,
   });
 }
 
-/// The same of long lines, of which blocks have `of_part` elements each: what remains of all parts lies in the run's scratch, as keys of 64
-/// bits, and a second kernel puts these in order. Its numbers are the last ones.
+/// The same of long lines, of which blocks have `of_part` elements each: what remains of all parts lies in the run's
+/// scratch, as keys of 64 bits, and a second kernel puts these in order. Its numbers are the last ones.
 template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename T, bool paired,
           int merged_holds, int merged_threads, int merged_each, int merged_room, int merged_bins, int merged_group>
 void parted_places(const Run& r, const Lines& p, Index of_part, Index count, const void* input, void* places,
@@ -185,14 +188,14 @@ void parted_places(const Run& r, const Lines& p, Index of_part, Index count, con
     using Sifted = SiftedKeys<holds, threads, each, room, bins, group, Key, Ranks>;
     launch_blocks<Sifted::block, Sifted::resident>(
         r, (all + Sifted::together - 1) / Sifted::together,
-        SiftedParts<Sifted, Ranks, Key>{from, static_cast<std::uint64_t*>(r.scratch()), Divisor(parts), static_cast<std::uint32_t>(all),
-                                        static_cast<std::uint32_t>(p.extent), static_cast<std::uint32_t>(of_part),
-                                        static_cast<std::uint32_t>(count)},
+        SiftedParts<Sifted, Ranks, Key>{from, static_cast<std::uint64_t*>(r.scratch()), Divisor(parts),
+                                        static_cast<std::uint32_t>(all), static_cast<std::uint32_t>(p.extent),
+                                        static_cast<std::uint32_t>(of_part), static_cast<std::uint32_t>(count)},
         "places");
   });
   using Kept = KeptRanks<merged_holds, merged_threads>;
-  using Merged = BinnedPlaces<greatest, merged_holds, merged_threads, merged_each, merged_room, merged_bins, merged_group, std::uint64_t,
-                              Kept, T>;
+  using Merged = BinnedPlaces<greatest, merged_holds, merged_threads, merged_each, merged_room, merged_bins, merged_group,
+                              std::uint64_t, Kept, T>;
   launch_blocks<Merged::block, Merged::resident>(
       r, (static_cast<Index>(lines) + Merged::together - 1) / Merged::together,
       Merged{static_cast<const std::uint64_t*>(r.scratch()), FirstElements<T>(p, count, input, places, values), lines,

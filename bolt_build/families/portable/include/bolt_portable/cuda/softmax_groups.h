@@ -184,7 +184,8 @@ struct SoftmaxGroups {
 #pragma unroll
       for (int i = 0; i < wide; ++i) {
         const float own = load(&x[k].at[i]);
-        store(&y.at[i], Ending::end(Ending::of_power ? SpecialFunctions::exp2(std::fma(own, log2_e, -top[i])) : own - top[i], of[i]));
+        store(&y.at[i],
+              Ending::end(Ending::of_power ? SpecialFunctions::exp2(std::fma(own, log2_e, -top[i])) : own - top[i], of[i]));
       }
       if (Shape::even || !edge(k) || (at >= 0 && at + wide <= Shape::length)) {
         put_lanes(to + element(k), y);

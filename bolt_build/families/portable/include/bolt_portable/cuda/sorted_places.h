@@ -38,8 +38,12 @@ struct FirstElements {
   std::uint32_t extent, count;
 
   FirstElements(const Lines& p, Index many, const void* input, void* to, void* elements)
-      : from(static_cast<const T*>(input)), places(static_cast<std::int64_t*>(to)), values(static_cast<T*>(elements)), inner(p.inner),
-        extent(counted(p.extent, "places")), count(static_cast<std::uint32_t>(many)) {}
+      : from(static_cast<const T*>(input)),
+        places(static_cast<std::int64_t*>(to)),
+        values(static_cast<T*>(elements)),
+        inner(p.inner),
+        extent(counted(p.extent, "places")),
+        count(static_cast<std::uint32_t>(many)) {}
 
   struct Line {
     const T* from;
@@ -53,8 +57,8 @@ struct FirstElements {
       if (places != nullptr) places[to] = place;
       if (values != nullptr) values[to] = from[static_cast<Index>(place) * apart];
     }
-    /// The same of numbers from `first` on that are `step` apart, up to `most` of them that are less than `count`; `place(at)` tells
-    /// the element. Of lines of `neighbours` every address is a constant beside one.
+    /// The same of numbers from `first` on that are `step` apart, up to `most` of them that are less than `count`;
+    /// `place(at)` tells the element. Of lines of `neighbours` every address is a constant beside one.
     template <bool neighbours, std::uint32_t step, int most, typename Place>
     __device__ void put_each(std::uint32_t first, std::uint32_t count, const Place& place) const {
       const std::uint32_t beside = neighbours ? 1 : apart;

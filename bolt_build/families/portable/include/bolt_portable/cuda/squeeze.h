@@ -28,8 +28,8 @@ __device__ inline void rows_by_vector(float (&sum)[rows], const T* weights, int 
 #pragma unroll
       for (int i = 0; i < rows; ++i)
         if (c < count)
-          read[turn][i] =
-              *reinterpret_cast<const Lanes<T, lanes>*>(weights + static_cast<Index>(row + i < last ? row + i : last - 1) * count + c);
+          read[turn][i] = *reinterpret_cast<const Lanes<T, lanes>*>(
+              weights + static_cast<Index>(row + i < last ? row + i : last - 1) * count + c);
     }
 #pragma unroll
     for (int turn = 0; turn < together; ++turn) {

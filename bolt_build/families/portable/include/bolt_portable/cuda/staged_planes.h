@@ -38,7 +38,8 @@ struct StagedPlanes {
     const int ends_at = Tile::of_floats(Tile::strips * down, floats), held_at = ends_at + Tile::of_ends(Tile::strips * down);
     const int made_at = held_at + Tile::template of_run<In>(room);
     int* const ends = reinterpret_cast<int*>(staged_memory + ends_at);
-    const int top = Rows::inside(function.first(part.row)), bottom = Rows::inside(function.first(part.row + part.rows - 1) + height - 1);
+    const int top = Rows::inside(function.first(part.row)),
+              bottom = Rows::inside(function.first(part.row + part.rows - 1) + height - 1);
     const StagedRun<In> given{part.plane * Tile::plane + Index{top} * Tile::row,
                               (part.planes - 1) * Tile::plane + (bottom + 1 - top) * Tile::row};
     const bool has_room = bottom >= top && given.length <= room;

@@ -5,15 +5,16 @@
 
 namespace bolt::portable {
 
-/// Up to 32 * `each` keys in shared memory, numbers of `number_bits` in front of places; behind the last key all bits are ones. Keys
-/// whose numbers are the same stand in the order of their places.
+/// Up to 32 * `each` keys in shared memory, numbers of `number_bits` in front of places; behind the last key all bits are
+/// ones. Keys whose numbers are the same stand in the order of their places.
 template <int each, int number_bits, typename Key>
 struct WarpSort {
   static constexpr int room = 32 * each;
   /// Neighbours of a lane in the last rounds, an even number; keys of a warp then; bins, and keys of one at most.
   static constexpr int own_keys = each + 1, window = 32 * own_keys;
   static constexpr int sorting_bins = each <= 12 ? 256 : each <= 24 || sizeof(Key) == 8 ? 512 : 1024;
-  static constexpr std::uint32_t most_rounds = 16, digits = 16, column = 33;  ///< a column more, so that lanes have banks of their own
+  static constexpr std::uint32_t most_rounds = 16, digits = 16,
+                                 column = 33;  ///< a column more, so that lanes have banks of their own
   static constexpr int words_of_sort = sorting_bins > static_cast<int>(digits * column) ? sorting_bins + 1 : digits * column;
   static_assert(each % 2 == 1, "else lanes that read keys of their own share banks");
 
@@ -77,7 +78,8 @@ struct WarpSort {
       for (int half = 0; half < 2; ++half) {
         const uint4 many = those[turn + half];
         const std::uint32_t end = half == 0 ? both & 0xffff : both >> 16;
-        const std::uint32_t at = so_far + (end - sums[turn + half]) * size, second = at + many.x * size, third = second + many.y * size;
+        const std::uint32_t at = so_far + (end - sums[turn + half]) * size, second = at + many.x * size,
+                            third = second + many.y * size;
         counts[(turn + half) * 32] = uint4{at, second, third, third + many.z * size};
         so_far += (half == 0 ? all & 0xffff : all >> 16) * size;
       }
@@ -104,7 +106,9 @@ struct WarpSort {
   /// Sorts keys that are less than `rounds` places from where they belong.
   template <typename Memory>
   __device__ static void exchange_neighbours(std::uint32_t rounds, std::uint32_t lane, Memory& own) {
-    constexpr int wide = own_keys * sizeof(Key) % 16 == 0 ? 16 / sizeof(Key) : own_keys * sizeof(Key) % 8 == 0 ? 8 / sizeof(Key) : 1;
+    constexpr int wide = own_keys * sizeof(Key) % 16 == 0  ? 16 / sizeof(Key)
+                         : own_keys * sizeof(Key) % 8 == 0 ? 8 / sizeof(Key)
+                                                           : 1;
     using Word = Lanes<Key, wide>;
     Key keys[own_keys];
     Word* const words = reinterpret_cast<Word*>(own.keys + lane * own_keys);
