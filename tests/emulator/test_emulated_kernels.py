@@ -55,6 +55,15 @@ def test_so_do_others_of_the_same_forms(
     assert_agrees(further, monkeypatch, index, seed)
 
 
+@pytest.mark.large
+@pytest.mark.parametrize("seed", [12, 25, 33])
+def test_copies_that_no_result_needs_come_before_sums_take_their_place(
+    further: Library, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """In these orders they came behind."""
+    assert_agrees(further, monkeypatch, next(i for i, x in enumerate(FURTHER) if x.startswith("strips-2x2s2")), seed)
+
+
 def assert_agrees(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None) -> None:
     if seed is not None:
         # So few that each works through several tiles. Blocks that wait for each other are no whole groups.

@@ -32,7 +32,7 @@ def said(program: Path, part: str, seed: int | None = None) -> str:
         ("follow", "ended\n"), ("neighbour", "0 wrong\n"), ("copy", "0 wrong\n"), ("multiply", "0 wrong\n"),
         ("cluster", "0 wrong\n"), ("scalars", "0 wrong\n"), ("gather", "0 wrong\n"), ("generic", "0 wrong\n"),
         ("displace", "0 wrong\n"), ("run", "0 wrong\n"), ("reduce", "0 wrong\n"), ("registers", "ended\n"),
-        ("registers of two blocks", "ended\n"),
+        ("registers of two blocks", "ended\n"), ("write over a copy", "0 wrong\n"),
     ],
 )  # fmt: skip
 def test_right_kernels_are_right_in_every_order(program: Path, part: str, wanted: str, seed: int | None) -> None:
@@ -43,11 +43,12 @@ def test_right_kernels_are_right_in_every_order(program: Path, part: str, wanted
     "part",
     [
         "neighbour without a barrier", "copy without waiting", "multiply without waiting", "cluster without waiting",
+        "write over a copy without waiting",
     ],
 )  # fmt: skip
 def test_a_wait_that_is_missing_shows_in_some_order_alone(program: Path, part: str) -> None:
     assert said(program, part) == "0 wrong\n"
-    assert {said(program, part, seed) for seed in SEEDS[1:]} - {"0 wrong\n"}
+    assert any(said(program, part, seed) != "0 wrong\n" for seed in range(1, 33))
 
 
 @pytest.mark.parametrize(

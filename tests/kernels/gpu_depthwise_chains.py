@@ -252,9 +252,17 @@ def strips_trials() -> list[Trial]:
                 some = [each for each in some if FAMILY.refuse(of.problem, each, TARGET) is None]
                 picked = dict.fromkeys((*some[:1], *some[len(some) // 2 :][:1], *some[-1:]))
                 found += [Trial(whole, of, each, launches=2 if way else 1) for each in picked]
-    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
+    found += [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
+    whole, of = averaged_step(LATE)
+    late = joined(Candidate("grouped", LATE_TILE.parameters), LAST)
+    if asked([whole]) and FAMILY.refuse(of.problem, late, TARGET) is None:
+        found.append(Trial(whole, of, late, launches=2))
+    return found
 
 
+LATE = expanded("strips-2x2s2", (1, 8, 14, 32), 128, 2, 2, epilogue=(RELU,))
+LATE_TILE = StripsTile(2, 3, 1, 16, 1, 1)
+"""The last tile has one row of results, and no row of it is waited for that only others would be made of."""
 EXPANDED_FORM = expanded("expanded-form", (3, 36, 21, 19), 100)
 INVERTED_FORM = inverted("inverted-form", (3, 36, 21, 19), 100, 44, 3, 1, ADDED)
 

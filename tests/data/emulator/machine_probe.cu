@@ -98,6 +98,20 @@ __global__ void copied(const int* from, int* to) {
   to[threadIdx.x] = memory[threadIdx.x];
 }
 
+/// Writes where it has asked for a copy that it has no use for.
+template <bool waits>
+__global__ void written_over(const int* from, int* to) {
+  __shared__ alignas(16) int memory[kThreads];
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&memory[threadIdx.x * 4]));
+  if (threadIdx.x < kThreads / 4)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from + threadIdx.x * 4) : "memory");
+  if (waits) asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
+  memory[threadIdx.x] = 7;
+  __syncthreads();
+  to[threadIdx.x] = memory[threadIdx.x];
+}
+
 /// A run of memory that TMA brings to shared memory, and one that it stores from there.
 template <bool waits>
 __global__ void runs(const int* from, int* to, int bytes) {
@@ -152,6 +166,12 @@ template <bool waits>
 static void copies() {
   int* const from = counted();
   compared(kThreads, [](int i) { return i; }, [&](int* to) { copied<waits><<<1, kThreads>>>(from, to); });
+}
+
+template <bool waits>
+static void overwritten() {
+  int* const from = counted();
+  compared(kThreads, [](int) { return 7; }, [&](int* to) { written_over<waits><<<1, kThreads>>>(from, to); });
 }
 
 template <bool waits>
@@ -237,6 +257,8 @@ int main(int, char** arguments) {
   if (is("neighbour without a barrier")) compared(kThreads, in_front, [](int* to) { neighbour<false><<<1, kThreads>>>(to); });
   if (is("copy")) copies<true>();
   if (is("copy without waiting")) copies<false>();
+  if (is("write over a copy")) overwritten<true>();
+  if (is("write over a copy without waiting")) overwritten<false>();
   if (is("run")) copied_runs<true>();
   if (is("run without waiting")) copied_runs<false>();
   if (is("a run of no chunks")) runs<true><<<1, kThreads>>>(numbers(4), numbers(4), 8), finish("ended");

@@ -175,6 +175,7 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
       const int of_image = tiles.down * tiles.across;
       if constexpr (Leaves::means) {
         float* const shared = reinterpret_cast<float*>(memory);
+        settle<0>();  // nobody has waited for rows that the last tile's few results were not made of
         __syncthreads();  // the input is read no more
         if (lane < 4) {
 #pragma unroll
