@@ -70,6 +70,7 @@ from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.rows.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.rows.multiply_pairs import MULTIPLY_PAIRS
+from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
 from bolt_build.planner.passes.rows.order_heads import ORDER_HEADS
 from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
 from bolt_build.planner.passes.rows.patches import MULTIPLY_PATCHES
@@ -166,6 +167,7 @@ PIPELINE: tuple[Pass, ...] = (
     SHARE_KEYS,  # no pass looks for heads of queries any more
     WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them
+    MULTIPLY_WINDOWS,  # weights have taken what they can
     PLACE_PRODUCTS,  # attention has taken those that it can
     SHARE_PROJECTIONS,  # those that such products read too
     MULTIPLY_PAIRS,  # factors are read where they lie

@@ -106,6 +106,7 @@ def test_the_order_is_this() -> None:
         "share-keys",
         "multiply-wide-heads",
         "mix-heads",
+        "multiply-windows",
         "place-products",
         "share-projections",
         "multiply-pairs",

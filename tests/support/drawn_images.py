@@ -16,6 +16,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.gather import GatherElements, GatherND
 from bolt_build.graph.ops.lines import CumSum, Places
 from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
+from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
@@ -147,6 +148,40 @@ def slices_joined(g: Growing) -> str:
     return convolved(g, y, g.choose(4, 3), (1,) * (rank - 2)) if g.choose(True, False) else y
 
 
+def own_filters(g: Growing) -> str:
+    """Filters of each image: mixed of several, scaled by a style, or what another tensor is. Of all images, too."""
+    x = g.tensor(3, 4)
+    n, channels, *pixels = g.shape(x)
+    groups, filters = g.choose(1, g.divisor(channels)), g.choose(2, 4)
+    kernel = tuple(g.choose(1, 3) for _ in pixels)
+    one = (filters * groups, channels // groups, *kernel)
+    images = g.choose(n, 1) if n > 1 else n
+    ones = (1,) * len(kernel)
+    match g.choose("mixed", "scaled", "given"):
+        case "mixed":
+            shares = g.add(Softmax(1), g.add(Reshape((images, 3)), g.add_input(images, 3)))
+            w = g.add(MatMul(), shares, g.weights(3, prod(one), of=prod(one[1:])))
+        case "scaled":
+            style = g.add(Reshape((images, 1, channels // groups, *ones)), g.add_input(images, channels // groups))
+            w = paired(g, "mul", g.weights(1, *one, of=prod(one[1:])), style)
+            if g.chance():
+                total = g.add(Reduce("sum", tuple(range(2, 3 + len(kernel))), True), paired(g, "mul", w, w))
+                root = g.add(Activation("sqrt"), g.add(Binary("add"), total, g.scalar(1e-2)))
+                w = g.add(Binary("div"), w, root)
+            if g.chance():
+                w = paired(g, "mul", w, g.add_input(images, one[0], 1, *ones))
+        case _:
+            w = g.add_input(images, *one)
+    w = g.add(Reshape((images * one[0], *one[1:])), w)
+    begin, end = (tuple(size // 2 for size in kernel) for _ in range(2))
+    op = Conv(tuple(g.choose(1, 2) for _ in kernel), begin, end, ones, groups * images)
+    bias = (g.weights(images * one[0]),) if g.chance() else ()
+    if images == 1:
+        return followed(g, g.add(op, x, w, *bias))
+    y = g.add(op, g.add(Reshape((1, n * channels, *pixels)), x), w, *bias)
+    return followed(g, g.add(Reshape((n, one[0], *g.shape(y)[2:])), y))
+
+
 def picked(g: Growing) -> str:
     """The greatest elements and where they are, gathered from another tensor, or from the same one."""
     x = g.tensor()
@@ -259,6 +294,6 @@ def line_features(g: Growing) -> str:
 
 
 IMAGES = (
-    *[odd_window] * 2, *[residual] * 2, *[any_gate] * 2, *[pixels_shuffled] * 2, slices_joined, picked, put,
-    gathered_nd, counted, pooled, shared_constant, line_features,
+    *[odd_window] * 2, *[residual] * 2, *[any_gate] * 2, *[pixels_shuffled] * 2, slices_joined, own_filters, picked,
+    put, gathered_nd, counted, pooled, shared_constant, line_features,
 )  # fmt: skip

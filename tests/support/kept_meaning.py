@@ -27,6 +27,7 @@ _SMALL: dict[str, dict[str, Any]] = {
     "images.fold_columns": {"_LEAST": 3, "_LEAST_ALONG": ((3, 1, 1),)},
     "rows.gather_rows": {"_LEAST": 1},
     "rows.multiply_pairs": {"_LOAD": 1},
+    "rows.multiply_windows": {"_FILTERS": 1, "_DEPTH": 1},
     "align.pad_filters": {"_MOST": ((1 << 30, 0),)},
     "align.pad_slices": {"_MOST": 20},
     "rows.patches": {"LEAST_WINDOW": 2, "MOST_CHANNELS": 8},

@@ -1,0 +1,107 @@
+"""Computes convolutions whose filters are data as products, behind a step that puts the elements of windows in columns.
+
+Kernels of convolutions pack filters when an engine loads. Filters that a model mixes or makes for every image (dynamic
+and conditional convolutions, hypernetworks, the template of a tracker) are not known then, and plain instructions would
+compute them element by element. A batch of images with filters of their own is usually one image with groups.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from bolt_build.dtypes import PRECISIONS, DType
+from bolt_build.graph.ir import Array, Graph, Node, Op
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.shape import Pad, Reshape
+from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
+from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.schema.recipe import Policy
+
+_FILTERS, _DEPTH = 8, 16
+"""Fewest filters of a group that are worth it where columns are stored, which plain instructions do without, and fewest
+elements of a window."""
+_MOST = 1 << 22
+"""Elements of the table that names the elements of all windows of a channel."""
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(MULTIPLY_WINDOWS.name)
+    for node in editor.nodes():
+        if not isinstance(node.op, Conv) or node.epilogue or editor.is_constant(node.inputs[1]):
+            continue
+        if (obstacle := _obstacle(editor, node, node.op)) is not None:
+            journal.declined(node.name, f"its filters are data, but {obstacle}")
+            continue
+        _multiply(editor, node, node.op)
+        journal.did(node.name, "made a product of windows and filters", "its filters are data")
+    return journal.result(editor.finish())
+
+
+def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
+    """Why it stays a convolution; None where products compute it."""
+    x, w = (editor.type(name) for name in node.inputs[:2])
+    out = editor.type(node.outputs[0])
+    if x.dtype not in PRECISIONS.values() or not out.elements:
+        return f"products are not for {x.dtype.value}" if out.elements else "it has no element"
+    filters, depth = w.shape[0] // op.groups, prod(w.shape[1:])
+    if filters < _FILTERS and _stores_columns(op, w.shape):
+        return f"a group has {filters} of them, columns are stored for {_FILTERS} and more"
+    if depth < _DEPTH:
+        return f"a window has {depth} elements, products are for {_DEPTH} and more"
+    taps = prod(w.shape[2:]) * prod(out.shape[2:])
+    return None if taps <= _MOST else f"windows have {taps} elements a channel, tables name {_MOST}"
+
+
+def _stores_columns(op: Conv, window: tuple[int, ...]) -> bool:
+    """Whether windows are more than the image as it lies."""
+    return prod(window[2:]) > 1 or any(each > 1 for each in op.strides) or any((*op.pads_begin, *op.pads_end))
+
+
+def _multiply(editor: GraphEditor, node: Node, op: Conv) -> None:
+    made = list[Node]()
+
+    def add(what: str, op: Op, *inputs: str) -> str:
+        (type_,) = op.infer([editor.type(name) for name in inputs])
+        value = editor.new_value(f"{node.outputs[0]}.{what}", type_)
+        made.append(Node(editor.free_node_name(f"{node.name}.{what}"), op, inputs, (value,)))
+        return value
+
+    (images, channels, *spatial), w = editor.type(node.inputs[0]).shape, editor.type(node.inputs[1]).shape
+    out = editor.type(node.outputs[0]).shape
+    columns, depth = prod(out[2:]), prod(w[1:])
+    x = node.inputs[0]
+    if any((*op.pads_begin, *op.pads_end)):
+        x = add("padded", Pad((0, 0, *op.pads_begin), (0, 0, *op.pads_end)), x)
+        spatial = list(editor.type(x).shape[2:])
+    if _stores_columns(op, w):
+        x = add("flat", Reshape((images, channels, prod(spatial))), x)
+        table = editor.new_constant(f"{node.name}.places", _places(op, w[2:], spatial, out[2:]), DType.I64)
+        x = add("columns", Gather(2), x, table)
+    x = add("windows", Reshape((images, op.groups, depth, columns)), x)
+    filters = add("filters", Reshape((1, op.groups, w[0] // op.groups, depth)), node.inputs[1])
+    product = add("product", MatMul(), filters, x)
+    if len(node.inputs) == 2:
+        editor.replace(node, *made, Node(node.name, Reshape(out), (product,), node.outputs, covers=node.covers))
+        return
+    image = add("image", Reshape(out), product)
+    bias = add("bias", Reshape((w[0], *(1,) * len(spatial))), node.inputs[2])
+    editor.replace(node, *made, Node(node.name, Binary("add"), (image, bias), node.outputs, covers=node.covers))
+
+
+def _places(op: Conv, kernel: tuple[int, ...], spatial: list[int], out: tuple[int, ...]) -> Array:
+    """Where each tap of each window lies in a padded image whose elements lie in a line: [taps, windows]."""
+    found = np.zeros((1, 1), np.int64)
+    axes = zip(kernel, op.strides, op.dilations, spatial, out, strict=True)
+    for taps, stride, dilation, extent, count in axes:
+        own = dilation * np.arange(taps)[:, None] + stride * np.arange(count)
+        both = found[:, None, :, None] * extent + own[None, :, None, :]
+        found = both.reshape(found.shape[0] * taps, found.shape[1] * count)
+    return found
+
+
+MULTIPLY_WINDOWS = Pass("multiply-windows", _run, pays_on=on_tensor_cores)

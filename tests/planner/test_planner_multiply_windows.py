@@ -1,0 +1,118 @@
+"""Convolutions whose filters are data are products of windows and filters."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import graph, run, said
+
+from bolt_build.graph.ir import Op
+from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.shape import Pad, Reshape
+from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
+from bolt_build.targets import target_named
+
+DID = ("made a product of windows and filters", "its filters are data")
+
+
+def multiplied(before: str) -> list[Op]:
+    """The operators behind the pass."""
+    result = run(MULTIPLY_WINDOWS, graph(before))
+    assert [each[1:] for each in said(result)] == [DID]
+    return [node.op for node in result.graph.nodes]
+
+
+def test_images_with_filters_of_their_own_are_matrices_of_a_batch() -> None:
+    """Dynamic convolution: a batch of two is one image with groups."""
+    ops = multiplied("""
+        graph g batch=2 (%x: f32[1,16,5,6], %w: f32[16,8,3,3]) -> (%y) {
+          %y = conv(%x, %w) dilations=[1,1] groups=2 pads_begin=[1,1] pads_end=[1,1] strides=[1,1] // "y"
+        }""")
+    assert ops == [
+        Pad((0, 0, 1, 1), (0, 0, 1, 1)), Reshape((1, 16, 56)), Gather(2), Reshape((1, 2, 72, 30)),
+        Reshape((1, 2, 8, 72)), MatMul(), Reshape((1, 16, 5, 6)),
+    ]  # fmt: skip
+
+
+def test_a_window_of_one_pixel_reads_the_image_as_it_lies() -> None:
+    ops = multiplied("""
+        graph g batch=1 (%x: f32[2,16,5,6], %w: f32[3,16,1,1], %b: f32[3]) -> (%y) {
+          %y = conv(%x, %w, %b) dilations=[1,1] groups=1 pads_begin=[0,0] pads_end=[0,0] strides=[1,1] // "y"
+        }""")
+    assert [type(op).__name__ for op in ops] == ["Reshape", "Reshape", "MatMul", "Reshape", "Reshape", "Binary"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "window", "how"),
+    [
+        ("2,4,19", "8,4,5", "dilations=[2] groups=1 pads_begin=[3] pads_end=[0] strides=[3]"),
+        ("1,8,9,7", "16,4,1,1", "dilations=[1,1] groups=2 pads_begin=[0,0] pads_end=[0,0] strides=[2,2]"),
+        ("1,4,5,4,3", "8,4,3,1,2", "dilations=[1,2,1] groups=1 pads_begin=[1,0,1] pads_end=[0,0,2] strides=[1,2,1]"),
+    ],
+)
+def test_strides_dilations_and_lopsided_pads_of_lines_images_and_volumes(
+    shape: str, window: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolt_build.planner.passes.rows.multiply_windows._DEPTH", 1)
+    multiplied(f"""
+        graph g batch=1 (%x: f32[{shape}], %w: f32[{window}]) -> (%y) {{
+          %y = conv(%x, %w) {how} // "y"
+        }}""")
+
+
+def test_few_filters_and_small_windows_stay_with_their_reasons() -> None:
+    """A tracker's template of each channel, and a head that mixes a few channels."""
+    how = "dilations=[1,1] pads_begin=[0,0] pads_end=[0,0] strides=[1,1]"
+    result = run(
+        MULTIPLY_WINDOWS,
+        graph(f"""
+        graph g batch=1 (%x: f32[1,16,9,9], %w: f32[16,1,4,4], %v: f32[8,4,1,1]) -> (%y, %z) {{
+          %y = conv(%x, %w) {how} groups=16 // "y"
+          %s = slice(%x) begin=[0,0,0,0] count=[1,4,9,9] step=[1,1,1,1] // "s"
+          %z = conv(%s, %v) {how} groups=1 // "z"
+        }}"""),
+    )
+    assert said(result) == [
+        ("y", "declined", "its filters are data, but a group has 1 of them, columns are stored for 8 and more"),
+        ("z", "declined", "its filters are data, but a window has 4 elements, products are for 16 and more"),
+    ]
+
+
+def test_an_image_with_too_large_a_table_stays() -> None:
+    result = run(
+        MULTIPLY_WINDOWS,
+        graph("""
+        graph g batch=1 (%x: f32[1,4,1024,1024], %w: f32[8,4,3,3]) -> (%y) {
+          %y = conv(%x, %w) dilations=[1,1] groups=1 pads_begin=[1,1] pads_end=[1,1] strides=[1,1] // "y"
+        }"""),
+    )
+    assert said(result) == [
+        ("y", "declined", "its filters are data, but windows have 9437184 elements a channel, tables name 4194304")
+    ]
+
+
+def test_doubles_and_constant_filters_stay() -> None:
+    how = "dilations=[1] groups=1 pads_begin=[0] pads_end=[0] strides=[1]"
+    result = run(
+        MULTIPLY_WINDOWS,
+        graph(f"""
+        graph g batch=1 (%x: f64[1,16,9], %w: f64[8,16,3]) -> (%y) {{
+          %y = conv(%x, %w) {how} // "y"
+        }}"""),
+    )
+    assert said(result) == [("y", "declined", "its filters are data, but products are not for f64")]
+    constant = run(
+        MULTIPLY_WINDOWS,
+        graph(f"""
+        graph g batch=1 (%x: f32[1,16,9]) -> (%y) {{
+          const %w: f32[8,16,3]
+          %y = conv(%x, %w) {how} // "y"
+        }}"""),
+    )
+    assert said(constant) == []
+
+
+def test_hosts_keep_the_convolution() -> None:
+    assert MULTIPLY_WINDOWS.pays_on is not None
+    assert [MULTIPLY_WINDOWS.pays_on(target_named(name), "fp16") for name in ("h200", "t4")] == [True, True]
+    assert not MULTIPLY_WINDOWS.pays_on(target_named("host"), "fp32")
