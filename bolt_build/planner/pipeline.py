@@ -38,6 +38,7 @@ from bolt_build.planner.passes.images.early_means import EARLY_GATES, EARLY_MEAN
 from bolt_build.planner.passes.images.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.images.gated_branches import GATE_BRANCHES
 from bolt_build.planner.passes.images.gated_sums import GATE_SUMS
+from bolt_build.planner.passes.images.gathered_windows import GATHER_WINDOWS
 from bolt_build.planner.passes.images.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.images.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.images.pool_volumes import POOL_VOLUMES
@@ -109,6 +110,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_SLICES,
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
+    GATHER_WINDOWS,  # cuts are one slice each
     EXPAND_LATE,
     BROADCAST,
     SCALE_SUMS,

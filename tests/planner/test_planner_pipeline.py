@@ -48,6 +48,7 @@ def test_the_order_is_this() -> None:
         "merge-slices",
         "remove-copies",
         "merge-duplicates",
+        "gather-windows",
         "expand-late",
         "broadcast",
         "scale-sums",

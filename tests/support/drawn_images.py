@@ -20,7 +20,7 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
-from bolt_build.graph.ops.shape import Cast, Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.shape import Cast, Concat, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
 
@@ -182,6 +182,41 @@ def own_filters(g: Growing) -> str:
     return followed(g, g.add(Reshape((n, one[0], *g.shape(y)[2:])), y))
 
 
+def neighbours(g: Growing) -> str:
+    """Correlations with neighbours in another image, costs of disparities, and neighbours that are weighed: cut out of
+    a padded image, or cut and padded again."""
+    x = g.tensor(3, 4)
+    shape, rank = g.shape(x), g.rank(x)
+    reach = g.choose(1, 2)
+    fits = [y for y in g.tensors(rank) if g.shape(y) == shape]
+    y, axes = g.choose(*fits), g.choose((rank - 1,), tuple(range(2, rank)))
+    padded = g.add(Pad(*[tuple(reach * (axis in axes) for axis in range(rank))] * 2), y)
+    weighed, grouped, summed = g.chance(), g.divisor(shape[1]), g.choose(True, False)
+    stacked = g.choose(1, rank)
+    found = []
+    for at in range(2 * reach + 1):
+        move = g.choose(at, at, g.which(2 * reach + 1)) - reach
+        if g.chance(3) and 0 < abs(move) < shape[-1]:
+            begin, count = [0] * rank, list(shape)
+            begin[-1], count[-1] = max(move, 0), shape[-1] - abs(move)
+            cut = g.add(Slice(tuple(begin), tuple(count), (1,) * rank), y)
+            before, behind = [0] * rank, [0] * rank
+            before[-1], behind[-1] = max(-move, 0), max(move, 0)
+            cut = g.add(Pad(tuple(before), tuple(behind)), cut)
+        else:
+            begin = [(reach + move) * (axis in axes) for axis in range(rank)]
+            cut = g.add(Slice(tuple(begin), shape, (1,) * rank), padded)
+        if not weighed:
+            cut = g.add(Binary("mul"), *(x, cut) if g.choose(True, True, False) else (cut, x))
+        if summed:
+            cut = g.add(Reshape((shape[0], grouped, shape[1] // grouped, *shape[2:])), cut)
+            cut = g.add(Reduce(g.choose("mean", "mean", "sum"), (2,), False), cut)
+        own = g.shape(cut)
+        found.append(g.add(Reshape((*own[:stacked], 1, *own[stacked:])), cut))
+    y = g.add(Concat(stacked), *found)
+    return g.add(Reduce("sum", (stacked,), False), paired(g, "mul", y, g.weights(*g.shape(y)))) if weighed else y
+
+
 def picked(g: Growing) -> str:
     """The greatest elements and where they are, gathered from another tensor, or from the same one."""
     x = g.tensor()
@@ -294,6 +329,6 @@ def line_features(g: Growing) -> str:
 
 
 IMAGES = (
-    *[odd_window] * 2, *[residual] * 2, *[any_gate] * 2, *[pixels_shuffled] * 2, slices_joined, own_filters, picked,
-    put, gathered_nd, counted, pooled, shared_constant, line_features,
+    *[odd_window] * 2, *[residual] * 2, *[any_gate] * 2, *[pixels_shuffled] * 2, slices_joined, own_filters, neighbours,
+    picked, put, gathered_nd, counted, pooled, shared_constant, line_features,
 )  # fmt: skip
