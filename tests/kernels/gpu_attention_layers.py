@@ -37,15 +37,19 @@ def attention(
     peaked: float = 1.5,
     window: int = 0,
     cap: float = 0.0,
+    unbounded: int = 0,
 ) -> Layer:
     """Attention of [batch, heads, queries, keys] whose inputs lie apart. Where scores are `peaked` by 30 and more the
-    powers of later keys are often beyond half precision as long as earlier ones are told from, by 200 beyond fp32."""
+    powers of later keys are often beyond half precision as long as earlier ones are told from, by 200 beyond fp32. So
+    many elements of the last head's queries of the first image are `unbounded`, half as many of the next: their scores
+    are no numbers."""
     batch, heads, queries, keys = extents
     kv = kv_heads or heads
     op = Attention(heads, kv, peaked * depth**-0.5, causal, False, safe, endless=endless, window=window, cap=cap)
     shapes = ((batch, queries, heads * depth), (batch, keys, kv * depth), (batch, keys, kv * (columns or depth)))
-    inputs = (*(Input(shape) for shape in shapes), *([] if mask is None else [mask]))
-    return Layer(label, op, inputs, (), DType.F16, TOLERANCE)
+    hidden = (unbounded, 0, 0)
+    inputs = tuple(Input(shape, hidden=count) for shape, count in zip(shapes, hidden, strict=True))
+    return Layer(label, op, (*inputs, *([] if mask is None else [mask])), (), DType.F16, TOLERANCE)
 
 
 def packed(label: str, batch: int, heads: int, rows: int, depth: int, *, kv_heads: int | None = None) -> Layer:
@@ -75,6 +79,10 @@ LAYERS = [
     attention("at-mask-heads", (2, 3, 40, 75), 32, mask=Input((3, 1, 75))),
     attention("at-mask-queries", (2, 3, 40, 75), 32, mask=Input((2, 1, 40, 1))),
     attention("at-mask-far", (2, 3, 40, 75), 32, safe=True, mask=Input((2, 1, 40, 1), low=HIDING, high=0.0)),
+    attention("at-mask-lines", (1, 2, 100, 196), 96, mask=Input((1, 2, 100, 196))),
+    attention("at-mask-odd-lines", (2, 3, 49, 49), 32, mask=Input((1, 3, 49, 49))),
+    attention("at-no-number", (3, 2, 40, 49), 32, mask=Input((3, 2, 40, 49)), unbounded=32),
+    attention("at-no-number-bias", (3, 2, 40, 49), 32, mask=Input((3, 2, 40, 49), True), unbounded=32),
     attention("at-mask-constant", (2, 2, 40, 75), 32, causal=True, mask=Input((40, 75), True)),
     attention("at-windows", (6, 3, 49, 49), 32, mask=Input((2, 3, 49, 49), True)),
     attention("at-windows-whole", (6, 2, 64, 64), 32, mask=Input((3, 1, 64, 64))),

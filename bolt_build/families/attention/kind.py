@@ -127,10 +127,11 @@ _IN_ORDER = 20.0
 follow were fitted."""
 _SHARED_ROW = 16.0
 """Where queries share them."""
-_ALIGNED_LINES, _LINES, _HALF_LINES = 42.0, 4.7, 1.25
-"""Where lines of memory are copied first: bytes of whole sixteens, elements of four bytes one by one, and those of two
-bytes, which no copy moves past registers. An H200 took 2.5 times as long for windows of 196 keys as if they were such
-of four."""
+_LINES = 42.0
+"""Bytes of masks, where lines of memory are copied first: fitted to rows of whole sixteen bytes."""
+_ONE_BY_ONE = 32.0
+"""Elements a clock that lanes then take one by one, in rows of an odd number of keys: two do not lie in one word. By
+reckoning."""
 _EIGHT_ROWS = 1.2
 """Where a load has two neighbours of each of eight rows, wherever they lie."""
 
@@ -211,9 +212,7 @@ def mask_clocks(shape: Shape, scores: int, copies: bool = False) -> float:
         return scores / _SHARED_ROW
     if not copies:
         return scores / _EIGHT_ROWS
-    if shape.keys * shape.mask_size % 16:
-        return scores / (_LINES if shape.mask_size == 4 else _HALF_LINES)
-    return scores * shape.mask_size / _ALIGNED_LINES
+    return scores * shape.mask_size / _LINES + (scores / _ONE_BY_ONE if shape.keys % 2 else 0.0)
 
 
 def seconds_of(shape: Shape, load: Load, blocks: int, steps: Steps, share: float, pace: Pace, target: Target) -> float:

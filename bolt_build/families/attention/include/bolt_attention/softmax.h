@@ -247,51 +247,63 @@ __device__ inline void begin_with_prepared(const Arguments& a, int of_head, int 
 /// Elements from a row of a staged mask to the next: eight rows that lanes read at once lie in different banks.
 constexpr int mask_pitch(int keys) { return keys + 8; }
 
+/// Where a row of a mask begins from `key` on; and how many elements behind the whole sixteen bytes in front of that.
+template <typename Mask>
+struct MaskRow {
+  const Mask* begin;
+  int shift;
+
+  __device__ MaskRow(const Arguments& a, int of_head, int query, int key)
+      : begin(static_cast<const Mask*>(a.mask) +
+              (of_head + key + min(query, a.queries - 1) * static_cast<int>(a.mask_steps[2]))),
+        shift(static_cast<int>(reinterpret_cast<std::uintptr_t>(begin) % 16 / sizeof(Mask))) {}
+};
+
 /// Begins to copy a warp's 16 rows of a mask from `query` on, `keys` of each from `key` on, and to zero those behind the
 /// last. Whole lines of memory are copied: a lane's part of a mask lies in eight rows, and loads of so many lines at once
-/// took a multiprocessor longer than all else of a small window.
+/// took a multiprocessor longer than all else of a small window. No copy of two bytes moves past registers, so rows lie
+/// as far behind whole sixteen bytes as they do in memory, and what is in front of them there comes with them.
 template <int keys, typename Mask>
 __device__ inline void copy_mask(const Arguments& a, int of_head, int query, int key, Mask* to) {
-  constexpr int halves = sizeof(Mask) / 2, wide = 8 / halves;
-  const int lane = threadIdx.x % 32, row_step = static_cast<int>(a.mask_steps[2]), end = a.keys - key;
-  const Mask* const from = static_cast<const Mask*>(a.mask) + (of_head + key);
-  const auto row_of = [&](int row) { return from + min(query + row, a.queries - 1) * row_step; };
-  const auto copy_part = [&](Mask* part, const Mask* there, bool inside, auto count) {
-    portable::copy<decltype(count)::value>(reinterpret_cast<Half*>(part),
-                                           reinterpret_cast<const Half*>(inside ? there : from), inside);
-  };
-  if ((reinterpret_cast<std::uintptr_t>(from) | row_step * sizeof(Mask)) % 16 == 0) {
-    constexpr int of_row = keys / wide;
+  constexpr int wide = 16 / sizeof(Mask), of_row = keys / wide + 1;
+  static_assert(of_row * wide <= mask_pitch(keys));
+  const int end = min(a.keys - key, keys);
 #pragma unroll 4
-    for (int part = lane; part < 16 * of_row; part += 32) {
-      const int row = part / of_row, at = part % of_row * wide;
-      copy_part(to + row * mask_pitch(keys) + at, row_of(row) + at, at < end, std::integral_constant<int, 8>{});
-    }
-  } else {
-#pragma unroll 4
-    for (int row = 0; row < 16; ++row) {
-      const Mask* const own = row_of(row) + lane;
-      Mask* const part = to + row * mask_pitch(keys) + lane;
-#pragma unroll
-      for (int at = 0; at < keys; at += 32)
-        if (keys - at >= 32 || lane < keys - at)
-          copy_part(part + at, own + at, lane + at < end, std::integral_constant<int, halves>{});
-    }
+  for (int part = static_cast<int>(threadIdx.x) % 32; part < 16 * of_row; part += 32) {
+    const int row = part / of_row, at = part % of_row * wide;
+    const MaskRow<Mask> own(a, of_head, query + row, key);
+    const int there = max(0, min(end + own.shift - at, wide));
+    portable::copy_first(to + row * mask_pitch(keys) + at, own.begin + (at - own.shift), there);
   }
   portable::commit();
 }
 
 /// `begin_with_mask` of a mask that the warp has copied.
 template <int keys, typename Mask, int scores>
-__device__ inline void begin_with_copied(const Arguments& a, const Mask* copied, float (&score)[scores][4]) {
+__device__ inline void begin_with_copied(const Arguments& a, int of_head, int query, int key, const Mask* copied,
+                                         float (&score)[scores][4]) {
+  const int lane = threadIdx.x % 32;
+  const Mask* own[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = lane / 4 + 8 * r;
+    own[r] = copied + row * mask_pitch(keys) + MaskRow<Mask>(a, of_head, query + row, key).shift + lane % 4 * 2;
+  }
+  const bool pairs = ((of_head + key) | static_cast<int>(a.mask_steps[2])) % 2 == 0 &&
+                     reinterpret_cast<std::uintptr_t>(a.mask) % (2 * sizeof(Mask)) == 0;
   portable::settle<0>();
   __syncwarp();
-  const int lane = threadIdx.x % 32;
-  const Mask* const own = copied + lane / 4 * mask_pitch(keys) + lane % 4 * 2;
+  if (pairs) {
 #pragma unroll
-  for (int j = 0; j < scores; ++j)
+    for (int j = 0; j < scores; ++j)
 #pragma unroll
-    for (int r = 0; r < 2; ++r) portable::load_lanes<2>(own + 8 * r * mask_pitch(keys) + 8 * j, score[j] + 2 * r);
+      for (int r = 0; r < 2; ++r) portable::load_lanes<2>(own[r] + 8 * j, score[j] + 2 * r);
+  } else {
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[j][i] = static_cast<float>(own[i / 2][8 * j + i % 2]);
+  }
 #pragma unroll
   for (int j = 0; j < scores; ++j)
 #pragma unroll

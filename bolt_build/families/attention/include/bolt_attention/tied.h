@@ -26,12 +26,14 @@ __device__ inline void totals(const Arguments& a, const Element* value, int end,
 
 /// Queries of two rows from `query` on that see no key read all alike if `a.tied`: the result is the sum of all values, and `share`
 /// what that is multiplied with. Such values are read once more, from global memory. Rows behind the last query, which a warp
-/// without queries has alone, are stored by nobody: they saw no key either.
+/// without queries has alone, are stored by nobody: they saw no key either. Scores that are no numbers leave no largest one, but
+/// their sum tells: such rows are NaN, and need no second look at all values.
 template <typename Seen, typename Element, int columns, int results>
 __device__ inline void tie(const Arguments& a, int image, int head, int query, const TwoRows& rows,
                            float (&result)[results][4], float (&share)[2]) {
   if constexpr (masked<Seen>) {
-    const bool none[2] = {rows.most[0] == -INFINITY && query < a.queries, rows.most[1] == -INFINITY && query + 8 < a.queries};
+    const auto saw_none = [&](int r) { return rows.most[r] == -INFINITY && share[r] == share[r] && query + 8 * r < a.queries; };
+    const bool none[2] = {saw_none(0), saw_none(1)};
     if (!a.tied || !(none[0] || none[1])) return;
     const int column = static_cast<int>(threadIdx.x) % 4 * 2;
     float sum[results][2] = {};

@@ -292,7 +292,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       }
       float share = share_of(total, a.safe);
       if constexpr (masked<Mask>) {
-        if (a.tied && all == -INFINITY) {
+        if (a.tied && all == -INFINITY && total == 0.0f) {  // a sum of what is no number is none
           share = 1.0f / static_cast<float>(a.keys);
           float sum[1][access] = {};
           totals(a, values + at, access, sum);

@@ -175,7 +175,7 @@ struct Warpgroups<
         if (step + 1 < steps) ask_for_prepared<keys>(a, barriers.mask, first_row + 16 * warp, step * keys + keys);
       } else if constexpr (begins_masked<Seen>) {
         if constexpr (staged) {
-          begin_with_copied<keys>(a, copied, score);
+          begin_with_copied<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied, score);
           if (step + 1 < steps) stage_mask(step + 1);
         } else {
           begin_with_mask<Mask>(a, barriers.mask, query, key, score);

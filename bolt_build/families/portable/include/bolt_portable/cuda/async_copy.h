@@ -33,6 +33,15 @@ __device__ inline void copy(T* to, const T* from, bool inside) {
   *reinterpret_cast<Lanes<T, count>*>(to) = read;
 }
 
+/// The first `there` of the numbers that 16 bytes have, zeros behind them; none else is read. Both ends begin at whole
+/// sixteens. From Ampere on.
+template <typename T>
+__device__ inline void copy_first(T* to, const T* from, int there) {
+  const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  const std::uint32_t bytes = static_cast<std::uint32_t>(there) * sizeof(T);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+}
+
 /// Ends a group of copies.
 __device__ inline void commit() {
 #if __CUDA_ARCH__ >= 800
