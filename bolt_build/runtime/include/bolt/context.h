@@ -40,7 +40,7 @@ class Context {
   Run run_on(const void* const* inputs, void* const* outputs, void* stream) const;
   void queue(const void* const* inputs, void* const* outputs, void* stream);
   bool rebind(const void* const* inputs, void* const* outputs);
-  void run_steps(const Run& run, bolt_observer observer, void* user);
+  void run_steps(const Run& run, int end, bolt_observer observer, void* user);  // those in front of `end`
   void run_step(int index, const Run& run, bool wait);
   void run_span(const MicroBatchSpan& span, int first, int last, const Run& run, bool apart);
 
