@@ -18,7 +18,7 @@ from bolt_build.families.portable.kernels.gathered_lines import GatherTile
 from bolt_build.families.portable.kernels.scatter_lines import LineTile
 from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
 from bolt_build.graph.ops.gather import GatherElements, GatherND
-from bolt_build.graph.ops.scatter import ScatterElements
+from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 
 Shape = tuple[int, ...]
 
@@ -43,6 +43,19 @@ def _named(label: str, batches: int, shape: Shape, tuples: Shape, depth: int) ->
     return Layer(f"slices-{label}", GatherND(batches), (Input(shape), indices), (), DType.F16, TOLERANCE)
 
 
+def _claimed(label: str, shape: Shape, depth: int, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
+    """So many updates of slices that a few indices name, on both sides of zero, most of them more than once."""
+    most = min(shape[:depth])
+    indices = Input((many, depth), low=0.6 - most, high=most - 0.6, dtype=DType.I64)
+    data, updates = (
+        Input(each, dtype=dtype) if dtype.is_float else Input(each, low=-90, high=90, dtype=dtype)
+        for each in (shape, (many, *shape[depth:]))
+    )
+    precision = dtype if dtype.is_float else DType.F32
+    tolerance = TOLERANCE * (4 if how == "add" else 1)
+    return Layer(f"claims-{label}", ScatterND(how), (data, indices, updates), (), precision, tolerance)
+
+
 SCATTERS = (
     _scattered("rows", 1, (2, 19, 72), 33),
     _scattered("odd-rows", 1, (2, 19, 71), 35),
@@ -53,6 +66,14 @@ SCATTERS = (
     _scattered("many", 1, (2, 19, 72), 53),
     _scattered("summed", 1, (2, 13, 40), 41, "add", DType.F32),
 )
+CLAIMS = (
+    _claimed("rows", (40, 24), 1, 19),
+    _claimed("pairs", (5, 6, 3, 4), 2, 37, "add"),
+    _claimed("elements", (7, 9), 2, 50, "max"),
+    _claimed("long-chains", (3, 8), 1, 150, "add", DType.F32),
+    _claimed("integers", (11, 5, 3), 2, 30, "mul", DType.I64),
+)
+"""Slices of whole accesses and of odd ones, some without updates, some with more than are sought in their order."""
 GATHERS = (
     _named("tokens", 1, (2, 10, 24), (9,), 1),
     _named("pairs", 0, (5, 6, 3, 4), (7,), 2),
@@ -92,12 +113,19 @@ def candidate(tile: LineTile) -> Candidate:
 def scatter_trials() -> list[Trial]:
     """Of each alternative the first kernel of lines, some with other lines, and some whose updates come in stages."""
     found = []
-    for layer in SCATTERS:
+    for layer in asked(SCATTERS):
         for trial in trials_of(layer, "portable"):
             legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
             found.append(replace(trial, candidate=next(each for each in legal if "algorithm=lines" in str(each))))
+    for layer in asked(CLAIMS):
+        for trial in trials_of(layer, "portable"):
+            legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
+            claims = [each for each in legal if "algorithm=claims" in str(each)]
+            found += [replace(trial, candidate=each) for each in (claims[0], claims[-1])[: len(claims)]]
     for label, stated in _TILES.items():
-        trial = next(each for each in found if each.layer.label == label)
+        trial = next((each for each in found if each.layer.label == label), None)
+        if trial is None:  # not asked for
+            continue
         for outers, columns in stated:
             other = candidate(LineTile(outers, columns))
             if (reason := PORTABLE.refuse(trial.step.problem, other, TARGET)) is not None:

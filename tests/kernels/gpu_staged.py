@@ -20,6 +20,7 @@ from bolt_build.families.portable.form import Tile
 from bolt_build.families.portable.kernels.line_groups import GroupTile
 from bolt_build.families.portable.kernels.long_lines import TwiceTile
 from bolt_build.families.portable.kernels.register_lines import RegisterTile
+from bolt_build.families.portable.kernels.spread_lines import SpreadTile
 from bolt_build.families.portable.kernels.staged import StagedTile
 from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.norm import Norm
@@ -65,7 +66,7 @@ LAYERS: tuple[tuple[Layer, tuple[StagedTile, ...]], ...] = (
 """And kernels that prediction would not put first."""
 SINGLE = ("staged-333", "staged-across", "staged-softmax-197", "staged-log-21", "staged-lrn-even")
 
-BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile | GroupTile, ...]], ...] = (
+BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile | GroupTile | SpreadTile, ...]], ...] = (
     (norm("beside-norm", CHANNELS, (2, 96, 7, 9), (96, 1, 1)), (RegisterTile(4, 64), RegisterTile(32, 32))),
     (
         Layer("beside-chain", CHANNELS, (Input((2, 31, 5, 19)), Input((31, 1, 1)), Input((31, 1, 1)),
@@ -80,21 +81,21 @@ BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile | GroupTile, ...]], ..
     (logits("beside-log", Line("log_softmax", 2), 2, 3, 21, 77), (RegisterTile(1, 256), RegisterTile(2, 128))),
     (logits("beside-long", Softmax(1), 2, 1201, 21), (TwiceTile(8, 32), TwiceTile(32, 32))),
     (logits("beside-long-log", Line("log_softmax", 1), 1, 1409, 50), (TwiceTile(4, 64), TwiceTile(16, 64))),
+    (logits("beside-spread", Softmax(1), 3, 4711), (SpreadTile(256, 1, 10), SpreadTile(256, 2, 3))),
+    (logits("beside-spread-log", Line("log_softmax", 1), 2, 16513), (SpreadTile(512, 4, 9), SpreadTile(256, 8, 5))),
     (logits("groups-softmax", Softmax(1), 5, 61, 35), (GroupTile(96, 4, 2, 2, 2), GroupTile(128, 3, 1, 1, 3))),
     (logits("groups-log", Line("log_softmax", 2), 2, 3, 24, 48), (GroupTile(64, 3, 2, 1, 4),)),
     (one("beside-lrn", Lrn(5, 1e-2, 0.75, 1.0), (2, 97, 5, 11)), (RegisterTile(4, 32), RegisterTile(16, 32))),
     (one("beside-lrn-even", Lrn(4, 0.3, 0.5, 2.0), (2, 19, 4, 8)), (RegisterTile(1, 128), RegisterTile(2, 64))),
 )  # fmt: skip
 """Lines side by side, each stated with threads of its own and with some that share it."""
-BESIDE_SINGLE = ("beside-chain", "beside-long", "beside-softmax-197", "beside-lrn-even")
+BESIDE_SINGLE = ("beside-chain", "beside-long", "beside-spread", "beside-softmax-197", "beside-lrn-even")
 
 
 def staged_trials() -> list[Trial]:
     """What prediction puts first of each layout, and kernels that are stated."""
-    in_registers = stated_trials(
-        BESIDE, BESIDE_SINGLE, {RegisterTile: "registers", TwiceTile: "twice", GroupTile: "groups"}
-    )
-    return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"}) + in_registers
+    beside = {RegisterTile: "registers", TwiceTile: "twice", GroupTile: "groups", SpreadTile: "spread"}
+    return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"}) + stated_trials(BESIDE, BESIDE_SINGLE, beside)
 
 
 def stated_trials(

@@ -105,11 +105,9 @@ def elements_along(data: Operand, indices: Operand, axis: int) -> str:
     )
 
 
-def _tuples(problem: KernelProblem) -> str:
-    """C++ for which slices of the data the rows of indices name."""
-    op, data, indices = problem.op, *problem.inputs
-    assert isinstance(op, GatherND)
-    first, depth = op.batch_dims, indices.shape[-1]
+def tuples_text(data: Operand, indices: Operand, first: int) -> str:
+    """C++ for which slices of the data the rows of indices name; the `first` axes of both are batches."""
+    depth = indices.shape[-1]
     return struct(
         "bolt::portable::GatherND",
         batches=prod(data.shape[:first]),
@@ -117,6 +115,11 @@ def _tuples(problem: KernelProblem) -> str:
         inner=prod(data.shape[first + depth :]),
         extents=f"{{{depth}, {braces(data.shape[first : first + depth])}}}",
     )
+
+
+def _tuples(problem: KernelProblem) -> str:
+    assert isinstance(problem.op, GatherND)
+    return tuples_text(problem.inputs[0], problem.inputs[1], problem.op.batch_dims)
 
 
 def _emit_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:

@@ -13,6 +13,7 @@ from bolt_build.families.portable.kernels.line_groups import GroupTile, groups
 from bolt_build.families.portable.kernels.long_lines import TwiceTile, twice
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
+from bolt_build.families.portable.kernels.spread_lines import SpreadTile, spread
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
@@ -170,6 +171,10 @@ def _emit_groups(problem: KernelProblem, tile: GroupTile, at: StepExpressions) -
     return _softmax(problem, at, "softmax_groups", (tile.text(_lines(problem)),), f"{tile.blocks}, ")
 
 
+def _emit_spread(problem: KernelProblem, tile: SpreadTile, at: StepExpressions) -> StepCode:
+    return _softmax(problem, at, "softmax_spread", (tile.threads, tile.cluster), f"{tile.holds << 10}, ")
+
+
 def _has_shares(problem: KernelProblem) -> bool:
     return isinstance(problem.op, Line | Softmax) and _function(problem) in _ENDINGS
 
@@ -178,6 +183,7 @@ _STAGED = staged(_serves_staged, _lines, lambda problem: None, _emit_staged)
 _REGISTERS = registers(_has_shares, _lines, lambda problem: None, _emit_staged)
 _TWICE = twice(_has_shares, _lines, _emit_twice)
 _GROUPS = groups(_has_shares, _lines, _emit_groups)
+_SPREAD = spread(_has_shares, _lines, _emit_spread)
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = tuple(
     Rule(
@@ -189,7 +195,7 @@ RULES = tuple(
         gpu_latency=lambda problem: _LINE,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(_STAGED, _REGISTERS, _TWICE, _GROUPS),
+        forms=(_STAGED, _REGISTERS, _TWICE, _GROUPS, _SPREAD),
     )
     for op in (Softmax, Line)
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.cxx import boolean, braces, struct
+from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.portable.kernels import scans
-from bolt_build.families.portable.kernels.gather import elements_along
+from bolt_build.families.portable.kernels.gather import elements_along, tuples_text
 from bolt_build.families.portable.kernels.line_extents import lines_text
+from bolt_build.families.portable.kernels.scatter_claims import FORM as IN_CLAIMS
 from bolt_build.families.portable.kernels.scatter_lines import FORM as IN_LINES
 from bolt_build.families.portable.kernels.scatter_lines import UPDATES, updates_wait
 from bolt_build.families.portable.kernels.scatter_stages import FORM as IN_STAGES
@@ -104,15 +105,7 @@ def _emit_scatter_elements(problem: KernelProblem, at: StepExpressions) -> StepC
 def _emit_scatter_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, (data, indices, _) = problem.op, problem.inputs
     assert isinstance(op, ScatterND)
-    depth = indices.shape[-1]
-    parameters = struct(
-        "bolt::portable::GatherND",
-        batches=1,
-        tuples=prod(indices.shape[:-1]),
-        inner=prod(data.shape[depth:]),
-        extents=f"{{{depth}, {braces(data.shape[:depth])}}}",
-    )
-    return _scatter(problem, at, "scatter_nd", op.reduction, parameters)
+    return _scatter(problem, at, "scatter_nd", op.reduction, tuples_text(data, indices, 0))
 
 
 def _refuse_interpolate(problem: KernelProblem) -> str | None:
@@ -167,6 +160,7 @@ RULES = (
         gpu_latency=updates_wait,
         layouts=row_major,
         in_place=(0,),
+        forms=(IN_CLAIMS,),
     ),
     Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow),
 )

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
-#include <vector>
 
 #include "bolt_portable/cuda/norm_sums.h"
+#include "bolt_portable/cuda/passed_constants.h"
 
 namespace bolt::portable {
 
@@ -25,33 +23,6 @@ inline Index pass_floats(Index across, Index threads, Index statistics) {
 }
 /// Counters beside that of the blocks that have begun: one a slab.
 constexpr Index most_pass_slabs = static_cast<Index>(counter_bytes / sizeof(std::uint32_t)) - 1;
-
-/// A tensor of the weights table by its expression, which names it in every plan of a model, and its bytes.
-struct PassedConstant {
-  const void* data;
-  const char* name;
-  std::size_t bytes;
-};
-
-/// What a plan holds of such a step: constants, and how much scratch memory statistics take.
-class PassedNorm {
- public:
-  template <typename... Constants>
-  PassedNorm(const Prepare& p, std::size_t bytes, const Constants&... constants)
-      : bytes_(bytes), constants_{kept(p, constants)...} {}
-
-  std::size_t scratch_bytes() const { return bytes_; }
-  const void* constant(int index) const { return constants_[index].get(); }
-
- private:
-  static std::shared_ptr<const void> kept(const Prepare& p, const PassedConstant& constant) {
-    return p.shared(std::string("portable/") + constant.name, constant.bytes,
-                    [&](void* memory) { std::memcpy(memory, constant.data, constant.bytes); });
-  }
-
-  std::size_t bytes_;
-  std::vector<std::shared_ptr<const void>> constants_;
-};
 
 /// A block has one part of a slab, to gather or to store, by the number in which blocks begin (a ticket). Parts are dealt out
 /// so that those to gather and those to store take turns, and memory is read and written at once. A block that stores waits
