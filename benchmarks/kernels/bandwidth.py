@@ -14,8 +14,9 @@ Where the GPU's machine cannot compile, the kernels are tuned through a bundle o
     python benchmarks/kernels/bandwidth.py FOLDER import  # where it was exported: takes FOLDER/NAME.jsonl, and builds
 
 `--only norms` restricts all of it to one of the engines, the sets of `bandwidth_cases.py`: rows, images, norms, long,
-planes, nets; and of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes. `--cases keys top_300`
-restricts them to some of their cases, and leaves out those that have none.
+planes, nets; of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes; of
+`bandwidth_further_cases.py`: indices, shapes, pieces; and of `bandwidth_wide_cases.py`: lines, steps, grown, last,
+fp32, bf16. `--cases keys top_300` restricts them to some of their cases, and leaves out those that have none.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
 and outputs, each once. Where a step leaves out parts of a tensor, they are those of the sectors of memory of which it
@@ -68,8 +69,8 @@ def write_recipe(folder: Path, name: str, of: Engines, arguments: argparse.Names
     layout = f", {of.layout}" if of.layout else ""
     path.write_text(
         f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {list(arguments.batches or of.batches)}}}\n"
-        f"targets: {{{arguments.target}: {{precision: fp16}}}}\n"
-        f"engine: {{io: {{dtype: fp16{layout}}}}}\nverify: {{samples: 1}}\n"
+        f"targets: {{{arguments.target}: {{precision: {of.precision}}}}}\n"
+        f"engine: {{io: {{dtype: {of.precision}{layout}}}}}\nverify: {{samples: 1}}\n"
         f"tuning: {{lock: {name}.lock, engine: false}}\n"
     )
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
+from benchmarks.kernels.bandwidth_further_cases import FURTHER_SETS
 from benchmarks.kernels.bandwidth_graphs import (
     Case,
     Engines,
@@ -18,6 +19,7 @@ from benchmarks.kernels.bandwidth_graphs import (
     tokens,
 )
 from benchmarks.kernels.bandwidth_odd_cases import ODD_SETS
+from benchmarks.kernels.bandwidth_wide_cases import WIDE_SETS
 
 ROWS = (
     Case("normalisation", "layer_norm_768", (128, 768), lambda n, c, x: layer_norm(n, c, x, 768)),
@@ -118,4 +120,6 @@ SETS = {
     "planes": Engines(PLANES, batches=(32,), opset=23, layout=""),
     "nets": Engines(NETS, batches=(32,), opset=23),
     **ODD_SETS,
+    **FURTHER_SETS,
+    **WIDE_SETS,
 }

@@ -117,6 +117,7 @@ class Engines:
     batches: tuple[int, ...] = BATCHES
     opset: int = 17
     layout: str = "layout: channels_last"
+    precision: str = "fp16"
 
     def having(self, names: Collection[str] | None) -> Engines:
         """The same of the cases with these names alone; all where there are none."""
