@@ -16,14 +16,11 @@ from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
 from bolt_build.report.explanation import ELSEWHERE, Batch, Explanation, Layer
 from bolt_build.report.printable import printable
-from bolt_build.report.reasons import Counted, counted
+from bolt_build.report.reasons import all_of, counted, listed
 from bolt_build.report.tables import Column, byte_text, table
 from bolt_build.report.whole_engine import engine_lines
 from bolt_build.sizes import sizes_of
 from bolt_build.wording import many
-
-SHOWN_REASONS = 8
-"""Reasons of refusals listed before the rest is counted together."""
 
 _STEPS = (
     Column("step", right=True), Column("layer", name=True),
@@ -91,7 +88,7 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
         said = [*_totals(batch), *map(str, batch.slow)]
         said += engine_lines(batch.engine) if batch.engine is not None else []
         lines += wrapped([*said, *_others(batch)], width)
-    said = _reasons(f"families did not offer {_count(explanation.refusals)} alternatives", explanation.refusals)
+    said = listed(f"families did not offer {all_of(explanation.refusals)} alternatives", explanation.refusals)
     lines += wrapped([*_fusion(explanation), *said], width)
     for batch in explanation.batches:
         lines += render_chains(sizes_of(batch), batch.chains, width)
@@ -179,7 +176,7 @@ def _others(batch: Batch) -> list[str]:
     ]
     reasons = counted(within(each.family, each.reason) for layer in distinct for each in layer.untried)
     lines = [f"{many(len(distinct), 'problem')}; other candidates: {', '.join(parts)}"]
-    return lines + _reasons(f"{many(_count(reasons), 'candidate')} not tried", reasons)
+    return lines + listed(f"{many(all_of(reasons), 'candidate')} not tried", reasons)
 
 
 def _failed(status: str) -> bool:
@@ -195,14 +192,6 @@ def _fusion(explanation: Explanation) -> list[str]:
     ]
     lengths = [each for each in explanation.fusion if each.stage == LENGTHS]
     return lines + [f"{LENGTHS}: {each.subject}: {each.action} ({each.reason})" for each in lengths]
-
-
-def _reasons(title: str, reasons: tuple[Counted, ...]) -> list[str]:
-    if not reasons:
-        return []
-    lines = [title + ":", *(f"  {each.count} {each.reason}" for each in reasons[:SHOWN_REASONS])]
-    rest = reasons[SHOWN_REASONS:]
-    return [*lines, f"  {_count(rest)} for {many(len(rest), 'other reason')}"] if rest else lines
 
 
 def _facts(layer: Layer) -> list[tuple[str, str]]:
@@ -320,7 +309,3 @@ def _operations(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "operations" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GFLOP"
-
-
-def _count(reasons: tuple[Counted, ...]) -> int:
-    return sum(each.count for each in reasons)

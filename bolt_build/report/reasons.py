@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bolt_build.families.reason import Reason
+from bolt_build.wording import many
+
+_SHOWN = 8
+"""Reasons of refusals that are listed before the rest is counted together."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,20 @@ def counted(reasons: Iterable[str]) -> tuple[Counted, ...]:
         groups.setdefault(form, []).append(numbers)
     found = [Counted(_merged(form, same), len(same)) for form, same in groups.items()]
     return tuple(sorted(found, key=lambda each: -each.count))
+
+
+def all_of(reasons: tuple[Counted, ...]) -> int:
+    """Of how many things there are reasons."""
+    return sum(each.count for each in reasons)
+
+
+def listed(title: str, reasons: tuple[Counted, ...]) -> list[str]:
+    """A line for each of the first reasons, and one for all others where these are several; none without reasons."""
+    if not reasons:
+        return []
+    shown = len(reasons) if len(reasons) <= _SHOWN + 1 else _SHOWN
+    lines, rest = [f"  {each.count} {each.reason}" for each in reasons[:shown]], reasons[shown:]
+    return [f"{title}:", *lines, *([f"  {all_of(rest)} for {many(len(rest), 'other reason')}"] if rest else [])]
 
 
 def _merged(form: str, same: list[tuple[float, ...]]) -> str:

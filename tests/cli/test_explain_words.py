@@ -14,7 +14,7 @@ from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.report.brief import Brief
 from bolt_build.report.problem_words import in_words
-from bolt_build.report.reasons import Counted, counted
+from bolt_build.report.reasons import Counted, counted, listed
 
 
 def words(node: str, *values: str) -> Brief:
@@ -90,6 +90,15 @@ def test_a_conversion_in_words() -> None:
     inputs, outputs = (Operand((1, 3, 8, 8), row),), (Operand((1, 3, 8, 8), last),)
     problem = KernelProblem(Convert(), inputs, outputs, (), DType.F32, "h200")
     assert in_words(problem) == "f32/row to f16/channels_last, 1x3x8x8"
+
+
+def test_the_first_reasons_are_listed_and_others_counted_where_they_are_several() -> None:
+    reasons = tuple(Counted(f"reason {number}", 20 - number) for number in range(10))
+    assert listed("left out", ()) == []
+    assert listed("left out", reasons[:9])[-2:] == ["  13 reason 7", "  12 reason 8"]
+    assert listed("left out", reasons) == [
+        "left out:", *(f"  {20 - number} reason {number}" for number in range(8)), "  23 for 2 other reasons",
+    ]  # fmt: skip
 
 
 def test_reasons_that_differ_in_numbers_are_one_with_ranges() -> None:
