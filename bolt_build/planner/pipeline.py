@@ -19,6 +19,7 @@ from bolt_build.planner.passes.align.trim_windows import TRIM_WINDOWS
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.passes.fold.affine import FOLD_AFFINE
 from bolt_build.planner.passes.fold.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.fold.branches import MERGE_BRANCHES
 from bolt_build.planner.passes.fold.crops import FOLD_CROPS
 from bolt_build.planner.passes.fold.early_norms import NORM_EARLY
 from bolt_build.planner.passes.fold.early_parts import NORM_PARTS
@@ -28,7 +29,6 @@ from bolt_build.planner.passes.fold.forward_affine import FOLD_FORWARD
 from bolt_build.planner.passes.fold.later_moves import MOVE_LATER
 from bolt_build.planner.passes.fold.pads import FOLD_PADS
 from bolt_build.planner.passes.fold.phases import JOIN_PHASES
-from bolt_build.planner.passes.fold.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.fold.row_residuals import ADD_TO_IMAGES
 from bolt_build.planner.passes.fold.shifted_queries import SHIFT_QUERIES
 from bolt_build.planner.passes.fuse.channel_epilogues import FUSE_CHANNELS

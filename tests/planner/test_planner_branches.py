@@ -10,8 +10,8 @@ from planner_checks import body, graph, run, said, same_values
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.fold import repvgg
-from bolt_build.planner.passes.fold.repvgg import MERGE_BRANCHES
+from bolt_build.planner.passes.fold import branches
+from bolt_build.planner.passes.fold.branches import MERGE_BRANCHES
 from bolt_build.planner.pipeline import optimize
 
 NORM = """
@@ -248,7 +248,7 @@ def test_merging_keeps_the_numbers_and_leaves_one_node_where_one_kernel_covers_t
 
 
 def test_weights_too_large_to_be_added_up_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repvgg, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(branches, "MOST_ELEMENTS", 100)
     before = graph("""
         graph g batch=1 (%x: f32[1,3,6,6]) -> (%y) {
           const %w3: f32[4,3,3,3] #

@@ -1,4 +1,4 @@
-"""Merges convolutions of one tensor whose results are added into one convolution, as RepVGG's blocks ask for.
+"""Merges convolutions of one tensor whose results are added into one convolution: RepVGG's blocks, and others'.
 
 A kernel whose taps all lie on taps of the other's is added to its weights (1x1 to 3x3), and its bias to the bias. The
 tensor itself, or one that is scaled and shifted by channel (a BatchNorm without a convolution before it), counts as a
