@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from families_harness import Input, Layer, graph_with
 from gpu_folds import Tile, candidate
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from bolt_build.families.portable.kernels.sorted_places import SortTile
 from bolt_build.graph.ir import Layout, Op, TensorType
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.targets import HOST, target_named
+from bolt_build.targets import HOST, Target, target_named
 
 FAMILY, H100 = Portable(), target_named("h100")
 AT = StepExpressions(("x",), ("y",), (None,))
@@ -389,3 +390,16 @@ def test_what_is_offered_is_legal_and_is_emitted(
                 assert FAMILY.refuse(problem, tried, H100) is None
                 assert FAMILY.emit(problem, tried, H100, AT).call
                 assert 0 < FAMILY.predict(problem, tried, H100) < 1
+
+
+@pytest.mark.parametrize(("target", "algorithm"), [(H100, "runs"), (HOST, "direct")])
+def test_the_class_of_a_pixel_is_found_where_channels_lie_side_by_side(target: Target, algorithm: str) -> None:
+    """Of several places tensors are row-major: those that follow take elements by them."""
+    graph, node = graph_with(Layer("class", Places(1, 1), (Input((8, 150, 64, 64)),), (), DType.F32))
+    steps = [found.steps[0] for found in FAMILY.propose(graph, node, target, DType.F32)[0]]
+    found = {step.problem.inputs[0].format.layout: step.problem for step in steps}
+    assert set(found) == {ROW, LAST}
+    assert dict(FAMILY.candidates(found[LAST], target)[0][0].parameters).get("algorithm", "direct") == algorithm
+    graph, node = graph_with(Layer("classes", Places(1, 5), (Input((8, 150, 64, 64)),), (), DType.F32))
+    several = FAMILY.propose(graph, node, target, DType.F32)[0]
+    assert {each.steps[0].problem.inputs[0].format.layout for each in several} == {ROW}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, ProposedStep, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.geometry import around
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.portable.kernels import (
     counted_places,
@@ -22,9 +23,9 @@ from bolt_build.families.portable.kernels import (
 )
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.sorted_places import results_text
-from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
+from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major, same_layouts
 from bolt_build.families.portable.typed import ctype
-from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ir import Graph, Layout, Node, TensorType
 from bolt_build.graph.ops.gather import GatherElements
 from bolt_build.graph.ops.lines import Places, TopElements
 from bolt_build.targets import Target
@@ -61,7 +62,7 @@ def _seconds_of_places(problem: KernelProblem, target: Target) -> float:
         computing = lines * extent * extent / (_RANKS * min(max(lines, 1), gpu.sms))
         computing = max(computing, _BLOCK * ceil(lines / (_BESIDE * gpu.sms)))
     else:
-        neighbours = prod(x.shape[op.axis :]) > extent
+        neighbours = around(x, op.axis)[2] > 1
         computing = op.count * extent * (_NEIGHBOUR if neighbours else _ELEMENT)
     return max(moved(problem.nbytes, target) / _SCATTERED, computing) + OVERLAPPED * target.launch_seconds
 
@@ -101,6 +102,12 @@ def _refuse_top(problem: KernelProblem) -> str | None:
     return no_epilogue(problem)
 
 
+def _places_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """Images may be channels-last where one place of a line is wanted, such as the class of each pixel."""
+    assert isinstance(node.op, Places)
+    return (same_layouts if node.op.count == 1 else row_major)(node, inputs, output)
+
+
 _SEVERAL = (
     sorted_places.FORM,
     selected_places.FORM,
@@ -125,7 +132,7 @@ RULES = (
         _emit_places,
         lambda problem: 0.01,  # of the peak rate, where steps of a loop wait for each other
         gpu_seconds=_seconds_of_places,
-        layouts=row_major,
+        layouts=_places_layouts,
         forms=(
             fold_runs.FORM,
             fold_columns.FORM,
