@@ -23,6 +23,7 @@ from bolt_build.planner.passes.fold.branches import MERGE_BRANCHES
 from bolt_build.planner.passes.fold.crops import FOLD_CROPS
 from bolt_build.planner.passes.fold.early_norms import NORM_EARLY
 from bolt_build.planner.passes.fold.early_parts import NORM_PARTS
+from bolt_build.planner.passes.fold.filter_scales import SCALE_IMAGES
 from bolt_build.planner.passes.fold.folded_gates import FOLD_GATED
 from bolt_build.planner.passes.fold.folded_parts import FOLD_PARTS
 from bolt_build.planner.passes.fold.forward_affine import FOLD_FORWARD
@@ -111,6 +112,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
     GATHER_WINDOWS,  # cuts are one slice each
+    SCALE_IMAGES,  # no pass has changed how filters are scaled
     EXPAND_LATE,
     BROADCAST,
     SCALE_SUMS,

@@ -49,6 +49,7 @@ def test_the_order_is_this() -> None:
         "remove-copies",
         "merge-duplicates",
         "gather-windows",
+        "scale-images",
         "expand-late",
         "broadcast",
         "scale-sums",

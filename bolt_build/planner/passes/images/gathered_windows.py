@@ -178,8 +178,10 @@ def _overlap(windows: Sequence[_Window]) -> bool:
     are."""
     first, second = windows[:2]
     apart = len({window.begin for window in windows}) > 1
-    return apart and len({window.source for window in windows}) == 1 and all(
-        abs(a - b) < count for a, b, count in zip(first.begin, second.begin, first.count, strict=True)
+    return (
+        apart
+        and len({window.source for window in windows}) == 1
+        and all(abs(a - b) < count for a, b, count in zip(first.begin, second.begin, first.count, strict=True))
     )
 
 
