@@ -6,12 +6,15 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Op
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Pad, Reshape
 from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
 from bolt_build.targets import target_named
 
+AS_IT_IS = "dilations=[1,1] pads_begin=[0,0] pads_end=[0,0] strides=[1,1]"
 DID = ("made a product of windows and filters", "its filters are data")
 
 
@@ -60,20 +63,40 @@ def test_strides_dilations_and_lopsided_pads_of_lines_images_and_volumes(
         }}""")
 
 
+def test_one_filter_of_few_elements_weighs_columns() -> None:
+    """A tracker's template of each channel: a row is no work for a product."""
+    ops = multiplied(f"""
+        graph g batch=1 (%x: f32[1,16,9,9], %w: f32[16,1,4,4]) -> (%y) {{
+          %y = conv(%x, %w) {AS_IT_IS} groups=16 // "y"
+        }}""")
+    assert ops == [
+        Reshape((1, 16, 81)), Gather(2), Reshape((1, 16, 16, 36)), Reshape((1, 16, 16, 1)), Binary("mul"),
+        Reduce("sum", (2,), True), Reshape((1, 16, 6, 6)),
+    ]  # fmt: skip
+
+
+def test_one_deep_filter_is_a_product() -> None:
+    """A tracker's template of all channels."""
+    ops = multiplied(f"""
+        graph g batch=2 (%x: f32[1,64,9,9], %w: f32[2,32,4,4]) -> (%y) {{
+          %y = conv(%x, %w) {AS_IT_IS} groups=2 // "y"
+        }}""")
+    assert MatMul() in ops
+
+
 def test_few_filters_and_small_windows_stay_with_their_reasons() -> None:
-    """A tracker's template of each channel, and a head that mixes a few channels."""
-    how = "dilations=[1,1] pads_begin=[0,0] pads_end=[0,0] strides=[1,1]"
+    """Heads that mix a few channels."""
     result = run(
         MULTIPLY_WINDOWS,
         graph(f"""
-        graph g batch=1 (%x: f32[1,16,9,9], %w: f32[16,1,4,4], %v: f32[8,4,1,1]) -> (%y, %z) {{
-          %y = conv(%x, %w) {how} groups=16 // "y"
+        graph g batch=1 (%x: f32[1,16,9,9], %w: f32[4,16,2,2], %v: f32[8,4,1,1]) -> (%y, %z) {{
+          %y = conv(%x, %w) {AS_IT_IS} groups=1 // "y"
           %s = slice(%x) begin=[0,0,0,0] count=[1,4,9,9] step=[1,1,1,1] // "s"
-          %z = conv(%s, %v) {how} groups=1 // "z"
+          %z = conv(%s, %v) {AS_IT_IS} groups=1 // "z"
         }}"""),
     )
     assert said(result) == [
-        ("y", "declined", "its filters are data, but a group has 1 of them, columns are stored for 8 and more"),
+        ("y", "declined", "its filters are data, but a group has 4 of them, columns are stored for one, or 8 and more"),
         ("z", "declined", "its filters are data, but a window has 4 elements, products are for 16 and more"),
     ]
 

@@ -2,7 +2,7 @@
 
 Kernels of convolutions pack filters when an engine loads. Filters that a model mixes or makes for every image (dynamic
 and conditional convolutions, hypernetworks, the template of a tracker) are not known then, and plain instructions would
-compute them element by element. A batch of images with filters of their own is usually one image with groups.
+compute them element by element. One filter of few elements weighs columns, and these are added up. A batch of images with filters of their own is usually one image with groups.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Pad, Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
 
-_FILTERS, _DEPTH = 8, 16
-"""Fewest filters of a group that are worth it where columns are stored, which plain instructions do without, and fewest
-elements of a window."""
+_FILTERS, _DEPTH, _DEEP = 8, 16, 256
+"""Fewest filters of a group that are worth a product where columns are stored, which plain instructions do without;
+fewest elements of a window; and as many as are worth a product whatever there are of filters."""
 _MOST = 1 << 22
 """Elements of the table that names the elements of all windows of a channel."""
 
@@ -49,9 +50,9 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
     if x.dtype not in PRECISIONS.values() or not out.elements:
         return f"products are not for {x.dtype.value}" if out.elements else "it has no element"
     filters, depth = w.shape[0] // op.groups, prod(w.shape[1:])
-    if filters < _FILTERS and _stores_columns(op, w.shape):
-        return f"a group has {filters} of them, columns are stored for {_FILTERS} and more"
-    if depth < _DEPTH:
+    if 1 < filters < _FILTERS and depth < _DEEP and _stores_columns(op, w.shape):
+        return f"a group has {filters} of them, columns are stored for one, or {_FILTERS} and more"
+    if depth < _DEPTH and (filters > 1 or not _stores_columns(op, w.shape)):
         return f"a window has {depth} elements, products are for {_DEPTH} and more"
     taps = prod(w.shape[2:]) * prod(out.shape[2:])
     return None if taps <= _MOST else f"windows have {taps} elements a channel, tables name {_MOST}"
@@ -83,8 +84,12 @@ def _multiply(editor: GraphEditor, node: Node, op: Conv) -> None:
         table = editor.new_constant(f"{node.name}.places", _places(op, w[2:], spatial, out[2:]), DType.I64)
         x = add("columns", Gather(2), x, table)
     x = add("windows", Reshape((images, op.groups, depth, columns)), x)
-    filters = add("filters", Reshape((1, op.groups, w[0] // op.groups, depth)), node.inputs[1])
-    product = add("product", MatMul(), filters, x)
+    if w[0] == op.groups and depth < _DEEP:  # rows of one filter are no work for a product
+        filters = add("filters", Reshape((1, op.groups, depth, 1)), node.inputs[1])
+        product = add("sum", Reduce("sum", (2,), True), add("weighed", Binary("mul"), x, filters))
+    else:
+        filters = add("filters", Reshape((1, op.groups, w[0] // op.groups, depth)), node.inputs[1])
+        product = add("product", MatMul(), filters, x)
     if len(node.inputs) == 2:
         editor.replace(node, *made, Node(node.name, Reshape(out), (product,), node.outputs, covers=node.covers))
         return
