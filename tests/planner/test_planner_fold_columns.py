@@ -44,6 +44,16 @@ def test_columns_become_channels() -> None:
     agrees(before, result.graph)
 
 
+def test_rows_of_a_high_window_become_channels() -> None:
+    """SLaK's strips of 51 rows and 5 columns are blocks of rows: those of columns would have more zeros than taps."""
+    before = depthwise("51,5", "2,3,40,13", "25,2")
+    result = run(FOLD_COLUMNS, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["rearrange", "conv", "rearrange"]
+    assert said(result) == [("c", "folded rows into channels", "a window of 51 rows is one of 9 blocks of 8")]
+    assert result.graph.nodes[0].op.infer([before.type("x")])[0].shape == (2, 24, 5, 13)
+    agrees(before, result.graph)
+
+
 def test_a_residual_goes_with_it() -> None:
     before = graph("""
         graph g batch=2 (%x: f32[2,3,12,13]) -> (%y) {
@@ -79,6 +89,7 @@ def test_fewer_taps_do_along_one_axis_of_large_images(taps: int, columns: int, f
     ("before", "why"),
     [
         (depthwise(strides="1,2"), "its window moves by 2 columns"),
+        (depthwise(kernel="11,9", pads="5,4", strides="2,1"), "its window moves by 2 rows"),
         (depthwise(x="2,3,9,90", pads="0,0", ends="0,0", kernel="9,9", dilations="1,1"), None),
         (depthwise(kernel="7,7", pads="3,3"), None),
     ],
@@ -94,16 +105,20 @@ def test_others(before: Graph, why: str | None) -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     taps=st.integers(9, 40), rows=st.sampled_from((0, 9)), dilation=st.integers(1, 3), begin=st.integers(0, 20),
-    end=st.integers(0, 20), width=st.integers(1, 30), down=st.integers(1, 2),
+    end=st.integers(0, 20), width=st.integers(1, 30), down=st.integers(1, 2), high=st.booleans(),
 )  # fmt: skip
 def test_any_window_gives_the_same(
-    taps: int, rows: int, dilation: int, begin: int, end: int, width: int, down: int
+    taps: int, rows: int, dilation: int, begin: int, end: int, width: int, down: int, high: bool
 ) -> None:
-    """Over a line, where `rows` is 0, and over an image."""
+    """Over a line, where `rows` is 0, and over an image, along which the window is wide or high."""
     reach = (taps - 1) * dilation + 1
     end = max(end, reach - width - begin)
     if rows:
-        before = depthwise(f"{rows},{taps}", f"2,3,11,{width}", f"2,{begin}", f"{down},1", f"1,{dilation}", f"3,{end}")
+        pairs = ((rows, taps), (11, width), (2, begin), (down, 1), (1, dilation), (3, end))
+        kernel, x, begins, strides, dilations, ends = (
+            ",".join(map(str, pair[::-1] if high else pair)) for pair in pairs
+        )
+        before = depthwise(kernel, f"2,3,{x}", begins, strides, dilations, ends)
     else:
         taps, end = taps + 71, max(end, (taps + 70) * dilation + 1 - width - begin)
         before = depthwise(f"{taps}", f"2,3,{width}", f"{begin}", "1", f"{dilation}", f"{end}")

@@ -1,4 +1,5 @@
-"""Computes depthwise convolutions with very large windows on tensor cores: eight neighbouring columns become channels.
+"""Computes depthwise convolutions with very large windows on tensor cores: eight neighbouring columns become channels,
+or eight rows where the window is higher than wide (SLaK's strips of 51 by 5).
 
 A window of one channel over columns is then a window over blocks of eight, from eight channels to eight, whose weights
 are those of the window shifted by each column: a Toeplitz matrix. So it is a convolution with groups of eight, which
@@ -30,6 +31,7 @@ _LEAST_ALONG = ((40, 1 << 20, 1), (31, 4 << 20, _BLOCK))
 """The same of a window over columns alone, whose blocks have few zeros, for images of so many elements and of a
 multiple of so many columns: beside many bytes a launch is little, and whole blocks need no zeros. No GPU has timed it.
 """
+_LINES = {-1: "columns", -2: "rows"}
 SUFFIX = ".blocks"
 """Behind the name of a weight over blocks of columns."""
 
@@ -37,8 +39,9 @@ SUFFIX = ".blocks"
 @dataclass(frozen=True)
 class _Blocks:
     """Blocks of columns of input and output, those of a window, and those of zeros in front and behind; `shift` is
-    where the first tap of column 0 lies in its block."""
+    where the first tap of column 0 lies in its block. `axis` counts from the last one: -1 are columns, -2 rows."""
 
+    axis: int
     given: int
     made: int
     window: int
@@ -47,12 +50,17 @@ class _Blocks:
     shift: int
 
 
-def _blocks(op: Conv, width: int, out: int, taps: int) -> _Blocks:
-    given, made = -(-width // _BLOCK), -(-out // _BLOCK)
-    before = -(-op.pads_begin[-1] // _BLOCK)
-    shift = before * _BLOCK - op.pads_begin[-1]
-    window = (_BLOCK - 1 + (taps - 1) * op.dilations[-1] + shift) // _BLOCK + 1
-    return _Blocks(given, made, window, before, made - given - before + window - 1, shift)
+def _blocks(op: Conv, x: Sequence[int], y: Sequence[int], kernel: Sequence[int], axis: int) -> _Blocks:
+    given, made = -(-x[axis] // _BLOCK), -(-y[axis] // _BLOCK)
+    before = -(-op.pads_begin[axis] // _BLOCK)
+    shift = before * _BLOCK - op.pads_begin[axis]
+    window = (_BLOCK - 1 + (kernel[axis] - 1) * op.dilations[axis] + shift) // _BLOCK + 1
+    return _Blocks(axis, given, made, window, before, made - given - before + window - 1, shift)
+
+
+def _axis(kernel: Sequence[int]) -> int:
+    """Along which a window has more taps: blocks along it have fewer zeros."""
+    return -2 if len(kernel) > 1 and kernel[-2] > kernel[-1] else -1
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -64,14 +72,16 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         x, y = editor.type(node.inputs[0]).shape, editor.type(node.outputs[0]).shape
         if each > 1 or filters != node.op.groups or prod(kernel) < _least(kernel, x) or len(kernel) > 2:
             continue
-        blocks = _blocks(node.op, x[-1], y[-1], kernel[-1])
+        axis = _axis(kernel)
+        blocks = _blocks(node.op, x, y, kernel, axis)
         obstacle = _obstacle(editor, node, node.op, blocks)
         if obstacle is not None:
             journal.declined(node.name, obstacle)
             continue
         _fold(editor, node, node.op, blocks)
-        reason = f"a window of {kernel[-1]} columns is one of {blocks.window} blocks of {_BLOCK}"
-        journal.did(node.name, "folded columns into channels", reason)
+        lines = _LINES[axis]
+        reason = f"a window of {kernel[axis]} {lines} is one of {blocks.window} blocks of {_BLOCK}"
+        journal.did(node.name, f"folded {lines} into channels", reason)
     return journal.result(editor.finish())
 
 
@@ -85,12 +95,12 @@ def _least(kernel: Sequence[int], x: Sequence[int]) -> int:
 
 def _obstacle(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> str | None:
     """Why the convolution stays as it is."""
-    if op.strides[-1] != 1:
-        return f"its window moves by {op.strides[-1]} columns"
+    if op.strides[blocks.axis] != 1:
+        return f"its window moves by {op.strides[blocks.axis]} {_LINES[blocks.axis]}"
     if not all(map(editor.is_constant, node.op_inputs[1:])):
         return "its weights are computed"
     if blocks.behind < 0:
-        return "its windows leave out columns of the image"
+        return f"its windows leave out {_LINES[blocks.axis]} of the image"
     shape = editor.type(node.outputs[0]).shape
     for stage in node.epilogue:
         if stage.operand is not None and editor.type(node.inputs[stage.operand]).shape != shape:
@@ -111,12 +121,13 @@ def _fold(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> None:
     def folded(value: str, count: int) -> str:
         """The value with blocks of columns as channels."""
         shape = editor.type(value).shape
-        if missing := count * _BLOCK - shape[-1]:
+        at = len(shape) + blocks.axis
+        if missing := count * _BLOCK - shape[at]:
             zeros = (0,) * len(shape)
-            value = add("padded", Pad(zeros, (*zeros[:-1], missing)), value)
-        split = (*shape[:-1], count, _BLOCK)
-        perm = (0, 1, len(split) - 1, *range(2, len(split) - 1))
-        whole = (shape[0], shape[1] * _BLOCK, *shape[2:-1], count)
+            value = add("padded", Pad(zeros, _put(zeros, at, missing)), value)
+        split = (*shape[:at], count, _BLOCK, *shape[at + 1 :])
+        perm = (0, 1, at + 1, *(axis for axis in range(2, len(split)) if axis != at + 1))
+        whole = _put((shape[0], shape[1] * _BLOCK, *shape[2:]), at, count)
         return add("columns", Rearrange(split, perm, whole, 0, whole), value)
 
     operands = {stage.operand for stage in node.epilogue}
@@ -130,20 +141,22 @@ def _fold(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> None:
             inputs.append(folded(name, blocks.made))
         else:
             assert array is not None
-            wider = _toeplitz(array, op.dilations[-1], blocks) if index == own[1] else np.repeat(array, _BLOCK)
+            wider = _toeplitz(array, op.dilations[blocks.axis], blocks) if index == own[1] else np.repeat(array, _BLOCK)
             inputs.append(editor.new_constant(f"{name}{SUFFIX}", wider.astype(held_dtype(dtype)), dtype))
+    own_axis = len(op.strides) + blocks.axis
     flat = replace(
-        op, pads_begin=(*op.pads_begin[:-1], blocks.before), pads_end=(*op.pads_end[:-1], blocks.behind),
-        dilations=(*op.dilations[:-1], 1),
+        op, pads_begin=_put(op.pads_begin, own_axis, blocks.before),
+        pads_end=_put(op.pads_end, own_axis, blocks.behind), dilations=_put(op.dilations, own_axis, 1),
     )  # fmt: skip
     (type_,) = flat.infer([editor.type(inputs[index]) for index in own])
     wide = editor.new_value(f"{node.name}.wide", type_)
     name = editor.free_node_name(f"{node.name}.wide")
     made.append(replace(node, name=name, op=flat, inputs=tuple(inputs), outputs=(wide,)))
     shape = editor.type(node.outputs[0]).shape
-    split = (shape[0], shape[1], _BLOCK, *shape[2:-1], blocks.made)
-    perm = (0, 1, *range(3, len(split)), 2)
-    whole = (*shape[:-1], blocks.made * _BLOCK)
+    at = len(shape) + blocks.axis
+    split = (shape[0], shape[1], _BLOCK, *_put(shape, at, blocks.made)[2:])
+    perm = (0, 1, *range(3, at + 2), 2, *range(at + 2, len(split)))
+    whole = _put(shape, at, blocks.made * _BLOCK)
     back = Rearrange(split, perm, whole, 0, whole)
     if whole == shape:
         made.append(Node(node.name, back, (wide,), node.outputs))
@@ -153,15 +166,21 @@ def _fold(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> None:
     editor.replace(node, *made)
 
 
+def _put(numbers: tuple[int, ...], at: int, number: int) -> tuple[int, ...]:
+    return (*numbers[:at], number, *numbers[at + 1 :])
+
+
 def _toeplitz(weights: Array, dilation: int, blocks: _Blocks) -> Array:
-    """[C,1,*rows,taps] as [C * 8,8,*rows,window]: filter c * 8 + o has tap k in column o + k * dilation + shift."""
-    channels, _, *rows, taps = weights.shape
+    """[C,1,*rows,taps] as [C * 8,8,*rows,window]: filter c * 8 + o has tap k in column o + k * dilation + shift. Where
+    rows are folded, both axes change places."""
+    channels, _, *rows, taps = np.moveaxis(weights, blocks.axis, -1).shape
     wide = np.zeros((channels, _BLOCK, _BLOCK, *rows, blocks.window), weights.dtype)
     for o in range(_BLOCK):
         for tap in range(taps):
             block, column = divmod(o + tap * dilation + blocks.shift, _BLOCK)
-            wide[:, o, column, ..., block] = weights[:, 0, ..., tap]
-    return wide.reshape(channels * _BLOCK, _BLOCK, *rows, blocks.window)
+            wide[:, o, column, ..., block] = np.moveaxis(weights, blocks.axis, -1)[:, 0, ..., tap]
+    found = wide.reshape(channels * _BLOCK, _BLOCK, *rows, blocks.window)
+    return np.ascontiguousarray(np.moveaxis(found, -1, blocks.axis))
 
 
 FOLD_COLUMNS = Pass("fold-columns", _run, pays_on=on_tensor_cores)

@@ -2,7 +2,8 @@
 
 Kernels of convolutions pack filters when an engine loads. Filters that a model mixes or makes for every image (dynamic
 and conditional convolutions, hypernetworks, the template of a tracker) are not known then, and plain instructions would
-compute them element by element. One filter of few elements weighs columns, and these are added up. A batch of images with filters of their own is usually one image with groups.
+compute them element by element. One filter of few elements weighs columns, and these are added up. A batch of images
+with filters of their own is usually one image with groups.
 """
 
 from __future__ import annotations
