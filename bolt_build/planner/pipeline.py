@@ -47,6 +47,7 @@ from bolt_build.planner.passes.images.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.images.resample import RESAMPLE
 from bolt_build.planner.passes.images.spread_parts import SPREAD_PARTS
 from bolt_build.planner.passes.images.stacked_sums import ADD_STACKED
+from bolt_build.planner.passes.images.summed_selections import SUM_SELECTIONS
 from bolt_build.planner.passes.images.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES
 from bolt_build.planner.passes.images.whole_windows import REDUCE_WHOLE
@@ -112,6 +113,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
     GATHER_WINDOWS,  # cuts are one slice each
+    SUM_SELECTIONS,  # likewise, they are one gather each
     SCALE_IMAGES,  # no pass has changed how filters are scaled
     EXPAND_LATE,
     BROADCAST,

@@ -49,6 +49,7 @@ def test_the_order_is_this() -> None:
         "remove-copies",
         "merge-duplicates",
         "gather-windows",
+        "sum-selections",
         "scale-images",
         "expand-late",
         "broadcast",

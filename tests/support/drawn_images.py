@@ -13,7 +13,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.gather import GatherElements, GatherND
+from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
 from bolt_build.graph.ops.lines import CumSum, Places
 from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
 from bolt_build.graph.ops.matmul import MatMul
@@ -251,6 +251,24 @@ def put(g: Growing) -> str:
     return g.add(ScatterND(g.choose("none", "add")), x, g.constant(index), g.weights(1, *shape[depth:]))
 
 
+def selections_added(g: Growing) -> str:
+    """All that a tensor has along one or two of its axes, added up one by one, or all but one."""
+    x = g.tensor(3, 4, 5)
+    shape = g.shape(x)
+    first, second = sorted(g.order(len(shape))[:2])
+    if shape[first] * shape[second] > 12:
+        raise Dropped
+    places = [(i, j) for i in range(shape[first]) for j in range(shape[second])]
+    total = None
+    for at in g.order(len(places))[: len(places) - g.chance(4)]:
+        row = g.add(Gather(first), x, g.constant(np.asarray(places[at][0], np.int64)))
+        term = g.add(Gather(second - 1), row, g.constant(np.asarray(places[at][1], np.int64)))
+        total = term if total is None else g.add(Binary("add"), *(total, term) if g.chance() else (term, total))
+    if total is None:
+        raise Dropped
+    return total
+
+
 def gathered_nd(g: Growing) -> str:
     x = g.tensor()
     depth = 1 + g.which(max(1, g.rank(x)))
@@ -330,5 +348,5 @@ def line_features(g: Growing) -> str:
 
 IMAGES = (
     *[odd_window] * 2, *[residual] * 2, *[any_gate] * 2, *[pixels_shuffled] * 2, slices_joined, own_filters, neighbours,
-    picked, put, gathered_nd, counted, pooled, shared_constant, line_features,
+    selections_added, picked, put, gathered_nd, counted, pooled, shared_constant, line_features,
 )  # fmt: skip

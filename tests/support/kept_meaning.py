@@ -35,6 +35,7 @@ _SMALL: dict[str, dict[str, Any]] = {
     "align.split_batches": {"_MOST": 300},
     "rows.split_depths": {"_DEEP": 16, "_PART": 8},
     "align.split_groups": {"_LEAST_WORK": 0, "_LEAST_CHANNELS": 2, "_WHOLE": 2},
+    "images.summed_selections": {"_FEWEST": 2},
     "images.volumes": {"MOST_TAPS": 4},
     "rows.wide_heads": {"_WIDEST": 4},
 }
