@@ -107,6 +107,18 @@ def test_branches_that_differ_stay() -> None:
     unchanged(correlations(body="%m{at} = sqrt(%c{at})").replace("sqrt(%c4)", "exp(%c4)"))
 
 
+def test_channels_that_are_concatenated_stay() -> None:
+    """Results are cuts' only where each is one element along the axis. One value four times is no cut either."""
+    unchanged("""
+        graph g batch=1 (%x: f32[1,3,4,5], %z: f32[1,1,4,5]) -> (%y, %u, %v) {
+          %a = slice(%x) begin=[0,0,0,0] count=[1,3,4,3] step=[1,1,1,1]
+          %b = slice(%x) begin=[0,0,0,1] count=[1,3,4,3] step=[1,1,1,1]
+          %y = concat(%a, %b, %a, %b) axis=1
+          %u = concat(%x, %x, %x, %x) axis=1
+          %v = concat(%z, %z, %z, %z) axis=1
+        }""")
+
+
 def test_cuts_that_share_no_element_stay() -> None:
     """Heads that a model splits and stacks again are moved as they are."""
     lines = []

@@ -192,7 +192,7 @@ def neighbours(g: Growing) -> str:
     y, axes = g.choose(*fits), g.choose((rank - 1,), tuple(range(2, rank)))
     padded = g.add(Pad(*[tuple(reach * (axis in axes) for axis in range(rank))] * 2), y)
     weighed, grouped, summed = g.chance(), g.divisor(shape[1]), g.choose(True, False)
-    stacked = g.choose(1, rank)
+    stacked, apart = g.choose(1, rank - 1), not g.chance(4)
     found = []
     for at in range(2 * reach + 1):
         move = g.choose(at, at, g.which(2 * reach + 1)) - reach
@@ -212,7 +212,7 @@ def neighbours(g: Growing) -> str:
             cut = g.add(Reshape((shape[0], grouped, shape[1] // grouped, *shape[2:])), cut)
             cut = g.add(Reduce(g.choose("mean", "mean", "sum"), (2,), False), cut)
         own = g.shape(cut)
-        found.append(g.add(Reshape((*own[:stacked], 1, *own[stacked:])), cut))
+        found.append(g.add(Reshape((*own[:stacked], 1, *own[stacked:])), cut) if apart else cut)
     y = g.add(Concat(stacked), *found)
     return g.add(Reduce("sum", (stacked,), False), paired(g, "mul", y, g.weights(*g.shape(y)))) if weighed else y
 

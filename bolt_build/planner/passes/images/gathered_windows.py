@@ -77,7 +77,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         node = editor.node(old.name)
         if node is None or not isinstance(node.op, Concat) or node.epilogue or len(node.inputs) < _FEWEST:
             continue
-        place = _place(editor.type(node.inputs[0]).shape, node.op.axis)
+        shape = editor.type(node.inputs[0]).shape
+        if shape[node.op.axis] != 1 or len(set(node.inputs)) == 1:
+            continue
+        place = _place(shape, node.op.axis)
         try:
             made = _alike(editor, node.inputs, place)
         except _Unlike as unlike:
