@@ -17,8 +17,16 @@ from typing import Any
 import torch
 
 from benchmarks.exporters.torch_models import (
+    custom_attention,
+    custom_clips,
+    custom_convolutions,
+    custom_dense,
+    custom_detection,
+    custom_flow,
     custom_modules,
     custom_research,
+    custom_restoration,
+    custom_sounds,
     packages_detection_forecasting,
     packages_text_audio,
     packages_vision,
@@ -283,6 +291,11 @@ _NEWER = (
     transformers_shrunk, transformers_vision, transformers_multimodal, transformers_detection_ocr_audio,
 )  # fmt: skip
 
+_CUSTOM = (
+    custom_modules, custom_research, custom_attention, custom_convolutions, custom_dense, custom_detection,
+    custom_restoration, custom_flow, custom_sounds, custom_clips,
+)  # fmt: skip
+
 SHRUNK = {
     **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
     **transformers_multimodal.TALKS, **transformers_detection_ocr_audio.KINDS,
@@ -368,8 +381,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in transformers_heads.TIMM},
     **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in transformers_heads.TRANSFORMERS},
     **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind)) for name, kind in SHRUNK.items()},
-    **{f"module.{name}": made for name, made in custom_modules.MODULES.items()},
-    **{f"module.{name}": made for name, made in custom_research.MODULES.items()},
+    **{f"module.{name}": made for each in _CUSTOM for name, made in each.MODULES.items()},
     **{
         f"{name}.{model}": made
         for name, (package, models) in FURTHER_PACKAGES.items() if package not in ABSENT
@@ -390,7 +402,7 @@ ONE_FORM = {
         for each in _NEWER
         for name, form in each.ONE_FORM.items()
     },
-    **{f"module.{name}": form for name, form in (custom_modules.ONE_FORM | custom_research.ONE_FORM).items()},
+    **{f"module.{name}": form for each in _CUSTOM for name, form in getattr(each, "ONE_FORM", {}).items()},
     **packages_vision.ONE_FORM, **packages_text_audio.ONE_FORM, **packages_vit_video.ONE_FORM,
     **packages_detection_forecasting.ONE_FORM, **transformers_decode_steps.ONE_FORM,
 }  # fmt: skip
