@@ -28,6 +28,25 @@ NEIGHBOURS = """
     %lo = slice(%x) begin=[0,0,0,0] count=[2,3,5,4] step=[1,1,1,2] // "lo"
     %hi = slice(%x) begin=[0,0,0,1] count=[2,3,5,4] step=[1,1,1,2] // "hi"
 """
+PAIRED = """
+    const %zero: i64[] {0}
+    const %one: i64[] {1}
+    %p = reshape(%x) shape=[2,3,5,4,2] // "p"
+    %lo = gather(%p, %zero) axis=4 // "lo"
+    %hi = gather(%p, %one) axis=4 // "hi"
+"""
+UNBOUND = """
+    %p = reshape(%x) shape=[2,3,5,4,2] // "p"
+    %p0 = slice(%p) begin=[0,0,0,0,0] count=[2,3,5,4,1] step=[1,1,1,1,1] // "p0"
+    %p1 = slice(%p) begin=[0,0,0,0,1] count=[2,3,5,4,1] step=[1,1,1,1,1] // "p1"
+    %lo = reshape(%p0) shape=[2,3,5,4] // "lo"
+    %hi = reshape(%p1) shape=[2,3,5,4] // "hi"
+"""
+TOGETHER = """
+    %a1 = reshape(%first) shape=[2,3,5,4,1] // "a1"
+    %b1 = reshape(%second) shape=[2,3,5,4,1] // "b1"
+    %ab = concat(%a1, %b1) axis=4 // "ab"
+"""
 EXCHANGED = """
     %n = neg(%hi) // "n"
     %r = concat(%n, %lo) axis=3 // "r"
@@ -54,6 +73,21 @@ APART = """
 """
 
 
+BACK = """
+    %n = neg(%lo) // "n"
+    %r = concat(%hi, %n) axis=3 // "r"
+"""
+APART_BACK = """
+    %a = mul(%lo, %c) // "a"
+    %b = mul(%hi, %s) // "b"
+    %first = add(%a, %b) // "first"
+    %d = mul(%hi, %c) // "d"
+    %n = neg(%s) // "n"
+    %e = mul(%lo, %n) // "e"
+    %second = add(%e, %d) // "second"
+"""
+
+
 def turning(*parts: str, x: str = "f32[2,3,5,8]") -> Graph:
     return graph("\n".join([f"graph g batch=2 (%x: {x}) -> (%y) {{", ANGLES, *parts, "}"]))
 
@@ -65,11 +99,17 @@ def turning(*parts: str, x: str = "f32[2,3,5,8]") -> Graph:
         ((NEIGHBOURS, STACKED, SUM), "rotary(%x, %cos, %sin) interleaved=true", "neighbours"),
         ((HALVES, APART, '%y = concat(%first, %second) axis=3 // "y"'), "rotary(%x, %'c.both, %'s.both)", "halves"),
         (
-            (NEIGHBOURS, APART, '%a1 = reshape(%first) shape=[2,3,5,4,1] // "a1"',
-             '%b1 = reshape(%second) shape=[2,3,5,4,1] // "b1"', '%ab = concat(%a1, %b1) axis=4 // "ab"',
-             '%y = reshape(%ab) shape=[2,3,5,8] // "y"'),
+            (NEIGHBOURS, APART, TOGETHER, '%y = reshape(%ab) shape=[2,3,5,8] // "y"'),
             "rotary(%x, %'c.both, %'s.both) interleaved=true", "neighbours",
         ),
+        (
+            (PAIRED, APART, TOGETHER, '%y = reshape(%ab) shape=[2,3,5,8] // "y"'),
+            "rotary(%x, %'c.both, %'s.both) interleaved=true", "neighbours",
+        ),
+        ((UNBOUND, STACKED, SUM), "rotary(%x, %cos, %sin) interleaved=true", "neighbours"),
+        ((HALVES, BACK, SUM), "rotary(%x, %cos, %'sin.back)", "halves"),
+        ((HALVES, APART_BACK, '%y = concat(%first, %second) axis=3 // "y"'), "rotary(%x, %'c.both, %'s.both.back)",
+         "halves"),
     ],
 )  # fmt: skip
 def test_pairs_are_turned_by_one_operator(parts: tuple[str, ...], made: str, pairs: str) -> None:
@@ -78,9 +118,21 @@ def test_pairs_are_turned_by_one_operator(parts: tuple[str, ...], made: str, pai
     assert said(result) == [("y", "recognised rotary embedding", f"of 8 elements, in {pairs}")]
 
 
+def test_pairs_that_lie_along_an_axis_of_their_own_are_turned_without_it() -> None:
+    """As Llama's reference splits a product's columns in heads and pairs at once, and joins images and heads behind."""
+    parts = (PAIRED.replace("{0}", "{-2}"), APART, TOGETHER, '%y = reshape(%ab) shape=[6,5,8] // "y"')
+    result = run(RECOGNISE_ROTARY, turning(*parts, x="f32[2,3,5,4,2]"))
+    assert [format_op(node.op) for node in result.graph.nodes] == [
+        ("reshape", " shape=[2,3,5,4,2]"), ("reshape", " shape=[2,3,5,8]"), ("rotary", " interleaved=true"),
+        ("reshape", " shape=[6,5,8]"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "parts",
     [
+        (PAIRED.replace("{1}", "{0}"), APART, TOGETHER, '%y = reshape(%ab) shape=[2,3,5,8] // "y"'),
+        (UNBOUND, EXCHANGED, SUM),
         (NEIGHBOURS, EXCHANGED, SUM),
         (HALVES, STACKED, SUM),
         (HALVES, EXCHANGED.replace("%n, %lo", "%lo, %n"), SUM),

@@ -16,6 +16,7 @@ from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.heads import Rotary
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -25,23 +26,39 @@ from bolt_build.schema.recipe import Policy
 
 @dataclass(frozen=True)
 class _Turned:
-    """The value that is turned, how, and the values of cosines and sines; `halves`: they have a number a pair."""
+    """The value that is turned, how, and the values of cosines and sines; `halves`: they have a number a pair. If
+    `back`, it is turned by the angles' negatives."""
 
     x: str | _Part
     interleaved: bool
     cos: str
     sin: str
     halves: bool = False
+    back: bool = False
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What slices take of `source`: of each axis `count` elements from `begin` on, each `step` further."""
+    """What slices take of `source`: of each axis `count` elements from `begin` on, each `step` further. If `flat`, the
+    source has pairs as an axis of their own, and that shape without."""
 
     source: str
     begin: tuple[int, ...]
     count: tuple[int, ...]
     step: tuple[int, ...]
+    flat: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A product of two values with a sign."""
+
+    sign: int
+    factors: tuple[str, str]
+
+    def beside(self, factor: str) -> str | None:
+        """The other factor, where this is one."""
+        return self.factors[1 - self.factors.index(factor)] if factor in self.factors else None
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -73,46 +90,80 @@ def _sum(editor: GraphEditor, node: Node) -> _Turned | None:
             source = _exchanged(editor, other)
             if source is None:
                 continue
-            x, interleaved = source
+            x, interleaved, back = source
             for same, cos in (straight, straight[::-1]):
                 if _part(editor, same) == x:
-                    return _Turned(same, interleaved, cos, sin)
+                    return _Turned(same, interleaved, cos, sin, back=back)
     return None
 
 
-def _exchanged(editor: GraphEditor, value: str) -> tuple[_Part, bool] | None:
-    """(x, interleaved) where the value is r(x): pairs exchanged, with the sign of the first turned."""
+def _exchanged(editor: GraphEditor, value: str) -> tuple[_Part, bool, bool] | None:
+    """(x, interleaved, back) where the value is r(x): pairs exchanged, with the sign of the first turned; if `back`,
+    that of the second."""
     parts = _parts(editor, value)
     if parts is None:
         return None
     (first, second), interleaved = parts
-    negative = _plain(editor, first, Activation("neg"))
-    taken = None if negative is None else _taken_pair(editor, (second, negative.inputs[0]))
-    return None if taken is None or taken[1] != interleaved else taken
+    for back, (x2, x1) in ((False, (_plain(editor, first, Activation("neg")), second)),
+                           (True, (_plain(editor, second, Activation("neg")), first))):  # fmt: skip
+        if x2 is None:
+            continue
+        pair = (x2.inputs[0], x1) if back else (x1, x2.inputs[0])
+        taken = _taken_pair(editor, pair)
+        if taken is not None and taken[1] == interleaved:
+            return (*taken, back)
+    return None
 
 
 def _pairs(editor: GraphEditor, node: Node) -> _Turned | None:
-    """x1 cos - x2 sin and x2 cos + x1 sin, put together again."""
+    """x1 cos - x2 sin and x2 cos + x1 sin, put together again, or with the other signs."""
     parts = _parts(editor, node.outputs[0])
     if parts is None:
         return None
     (first, second), interleaved = parts
-    ends = _plain(editor, first, Binary("sub")), _plain(editor, second, Binary("add"))
-    if ends[0] is None or ends[1] is None:
+    upper, lower = _terms(editor, first), _terms(editor, second)
+    if upper is None or lower is None:
         return None
-    a, b = (_factors(editor, name) for name in ends[0].inputs)
-    c, d = (_factors(editor, name) for name in ends[1].inputs)
-    if a is None or b is None or c is None or d is None:
-        return None
-    for x1, cos in (a, a[::-1]):
-        for x2, sin in (b, b[::-1]):
-            both = {frozenset(c), frozenset(d)}
-            if both != {frozenset((x2, cos)), frozenset((x1, sin))}:
-                continue
-            taken = _taken_pair(editor, (x1, x2))
-            if taken is not None and taken[1] == interleaved:
-                return _Turned(taken[0], interleaved, cos, sin, halves=True)
+    for straight, crossed in (upper, upper[::-1]):
+        for below, beside in (lower, lower[::-1]):
+            for x1, cos in (straight.factors, straight.factors[::-1]):
+                x2, sin = below.beside(cos), beside.beside(x1)
+                other = None if x2 is None else crossed.beside(x2)
+                if x2 is None or sin is None or other is None or straight.sign < 0 or below.sign < 0:
+                    continue
+                if not _opposite(editor, other, crossed.sign, sin, beside.sign):
+                    continue
+                taken = _taken_pair(editor, (x1, x2))
+                if taken is not None and taken[1] == interleaved:
+                    return _Turned(taken[0], interleaved, cos, sin, halves=True, back=beside.sign < 0)
     return None
+
+
+def _terms(editor: GraphEditor, value: str) -> tuple[_Term, _Term] | None:
+    """The two products that the value is the sum or the difference of."""
+    node = editor.producer(value)
+    if node is None or node.epilogue or node.op not in (Binary("add"), Binary("sub")):
+        return None
+    found = []
+    for name, sign in zip(node.inputs, (1, 1 if node.op == Binary("add") else -1), strict=True):
+        factors = _factors(editor, name)
+        if factors is None:
+            return None
+        plain = []
+        for each in factors:
+            negative = _plain(editor, each, Activation("neg"))
+            sign = sign if negative is None else -sign
+            plain.append(each if negative is None else negative.inputs[0])
+        found.append(_Term(sign, (plain[0], plain[1])))
+    return found[0], found[1]
+
+
+def _opposite(editor: GraphEditor, a: str, a_sign: int, b: str, b_sign: int) -> bool:
+    """Whether two values with signs are each the other's negative: exporters fold the sign of a table into it."""
+    if a == b:
+        return a_sign == -b_sign
+    first, second = editor.constant(a), editor.constant(b)
+    return a_sign == b_sign and first is not None and second is not None and np.array_equal(first, -second)
 
 
 def _parts(editor: GraphEditor, value: str) -> tuple[tuple[str, str], bool] | None:
@@ -123,9 +174,9 @@ def _parts(editor: GraphEditor, value: str) -> tuple[tuple[str, str], bool] | No
     if isinstance(node.op, Reshape):
         inner, shape = editor.producer(node.inputs[0]), editor.type(value).shape
         wide = editor.type(node.inputs[0]).shape
-        if inner is None or inner.op != Concat(len(shape)) or len(inner.inputs) != 2 or wide[-1:] != (2,):
+        if inner is None or inner.op != Concat(len(wide) - 1) or len(inner.inputs) != 2 or wide[-1:] != (2,):
             return None
-        if wide[:-1] != (*shape[:-1], shape[-1] // 2):
+        if len(wide) < 2 or shape[-1:] != (2 * wide[-2],):
             return None
         columns = [_plain_reshape(editor, name) for name in inner.inputs]
         return None if columns[0] is None or columns[1] is None else ((columns[0], columns[1]), True)
@@ -160,13 +211,44 @@ def _taken_pair(editor: GraphEditor, names: tuple[str, str]) -> tuple[_Part, boo
 def _part(editor: GraphEditor, value: str) -> _Part:
     """The value as a part of what it is sliced from."""
     node = editor.producer(value)
+    one = None if node is None or node.epilogue else _one_of_pairs(editor, node)
+    if one is not None:
+        return one
     if node is None or node.epilogue or not isinstance(node.op, Slice):
         shape = editor.type(value).shape
         return _Part(value, (0,) * len(shape), shape, (1,) * len(shape))
     of, op = _part(editor, node.inputs[0]), node.op
     begin = tuple(a + b * c for a, b, c in zip(of.begin, op.begin, of.step, strict=True))
     step = tuple(1 if n == 1 else a * b for a, b, n in zip(of.step, op.step, op.count, strict=True))
-    return _Part(of.source, begin, op.count, step)
+    return replace(of, begin=begin, count=op.count, step=step)
+
+
+def _one_of_pairs(editor: GraphEditor, node: Node) -> _Part | None:
+    """What takes the first or the second of all pairs, which are an axis of two elements: an index along it, or a slice
+    without the axis. None where the node does something else."""
+    pairs, place = node.inputs[0], None
+    if isinstance(node.op, Gather) and node.op.axis == editor.type(pairs).rank - 1:
+        index = editor.constant(node.inputs[1])
+        place = int(index) % 2 if index is not None and index.ndim == 0 else None
+    elif isinstance(node.op, Reshape):
+        taken = editor.producer(pairs)
+        if taken is None or taken.epilogue or not isinstance(taken.op, Slice):
+            return None
+        pairs, place = taken.inputs[0], taken.op.begin[-1]
+        if taken.op.count != (*editor.type(pairs).shape[:-1], 1) or node.op.shape != taken.op.count[:-1]:
+            return None
+    shape = editor.type(pairs).shape
+    if place is None or len(shape) < 2 or shape[-1] != 2:
+        return None
+    flat, made = (*shape[:-2], 2 * shape[-2]), editor.producer(pairs)
+    if made is not None and isinstance(made.op, Reshape) and editor.type(made.inputs[0]).shape == flat:
+        of = _part(editor, made.inputs[0])
+    else:
+        of = _Part(pairs, (0,) * len(flat), flat, (1,) * len(flat), flat)
+    ahead, step = place * of.step[-1], 2 * of.step[-1]
+    return replace(
+        of, begin=(*of.begin[:-1], of.begin[-1] + ahead), count=(*of.count[:-1], shape[-2]), step=(*of.step[:-1], step)
+    )
 
 
 def _factors(editor: GraphEditor, value: str) -> tuple[str, str] | None:
@@ -188,28 +270,44 @@ def _replace(editor: GraphEditor, journal: Journal, node: Node, found: _Turned) 
     if found.halves:
         for index, name in enumerate(angles):
             angles[index] = _widened(editor, name, added, interleaved=found.interleaved)
+    if found.back:
+        angles[1] = _negative(editor, angles[1], added)
     inputs = (x, *angles)
     try:
         (made_type,) = op.infer([editor.type(name) for name in inputs])
     except ShapeError as error:
         journal.declined(node.name, f"rotary embedding: {error}")
         return
-    if made_type != editor.type(node.outputs[0]):
+    result = editor.type(node.outputs[0])
+    if made_type.elements != result.elements:
         journal.declined(node.name, f"rotary embedding: '{node.outputs[0]}' is larger than '{x}'")
         return
     made = Node(node.name, op, inputs, node.outputs, covers=node.covers)
-    editor.replace(node, *added, made)
+    behind: list[Node] = []
+    if made_type != result:  # pairs were put together and axes joined by one reshape
+        made = replace(made, outputs=(editor.new_value(f"{node.outputs[0]}.turned", made_type),))
+        name = editor.free_node_name(f"{node.name}.shape")
+        behind.append(Node(name, Reshape(result.shape), made.outputs, node.outputs))
+    editor.replace(node, *added, made, *behind)
     removed = editor.prune(node.inputs)
     editor.replace(made, replace(made, covers=joined(*(each.covers for each in removed), made.covers)))
     pairs = "neighbours" if found.interleaved else "halves"
     journal.did(node.name, "recognised rotary embedding", f"of {editor.type(angles[0]).shape[-1]} elements, in {pairs}")
 
 
+def _negative(editor: GraphEditor, name: str, added: list[Node]) -> str:
+    array = editor.constant(name)
+    if array is not None:
+        return _constant(editor, f"{name}.back", -array, name)
+    return _added(editor, added, Activation("neg"), [name])
+
+
 def _sliced(editor: GraphEditor, part: _Part, added: list[Node]) -> str:
     """The part as a value."""
-    if (part.begin, part.count) == ((0,) * len(part.count), editor.type(part.source).shape):
-        return part.source
-    return _added(editor, added, Slice(part.begin, part.count, part.step), [part.source])
+    source = _added(editor, added, Reshape(part.flat), [part.source]) if part.flat else part.source
+    if (part.begin, part.count) == ((0,) * len(part.count), part.flat or editor.type(part.source).shape):
+        return source
+    return _added(editor, added, Slice(part.begin, part.count, part.step), [source])
 
 
 def _widened(editor: GraphEditor, name: str, added: list[Node], *, interleaved: bool) -> str:
@@ -226,7 +324,7 @@ def _widened(editor: GraphEditor, name: str, added: list[Node], *, interleaved: 
     return _added(editor, added, Reshape((*shape[:-1], 2 * shape[-1])), [both]) if interleaved else both
 
 
-def _added(editor: GraphEditor, added: list[Node], op: Concat | Reshape | Slice, inputs: list[str]) -> str:
+def _added(editor: GraphEditor, added: list[Node], op: Activation | Concat | Reshape | Slice, inputs: list[str]) -> str:
     (type_,) = op.infer([editor.type(name) for name in inputs])
     value = editor.new_value(f"{inputs[0]}.both", type_)
     added.append(Node(editor.free_node_name(value), op, tuple(inputs), (value,)))
