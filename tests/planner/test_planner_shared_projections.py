@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.heads import HeadRows
+from bolt_build.planner.passes.recognise.attention_heads import Heads, joined_heads
 from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
 
 ATTENTION = "attention(%q, %k, %v) heads=2 kv_heads=1 scale=0.5 causal=false packed=false safe=false"
@@ -102,6 +104,15 @@ def test_heads_of_columns_beside_each_other_are_prepared_by_one_step() -> None:
     assert said(result) == [("attend", "merged", "what is done to the heads of 'q' and 'k'")]
     (heads,) = [node for node in result.graph.nodes if isinstance(node.op, HeadRows)]
     assert heads.op.heads == 3
+
+
+def test_scales_that_each_head_has_of_its_own_lie_side_by_side() -> None:
+    """Cohere's queries and keys: four heads of these, two of those."""
+    sides = [Heads(HeadRows(1, "rms", 0.01, scaled=True), np.full((1, 1, heads, 8), float(heads))) for heads in (4, 2)]
+    both = joined_heads(*sides, (4, 2))
+    assert both.scale is not None
+    assert both.scale[0, 0, :, 0].tolist() == [4.0, 4.0, 4.0, 4.0, 2.0, 2.0]
+    assert (both.scale.shape, both.bias) == ((1, 1, 6, 8), None)
 
 
 def test_so_are_those_of_a_product_that_nothing_else_reads() -> None:

@@ -167,7 +167,8 @@ def joined_heads(first: Heads, second: Heads, counts: tuple[int, int]) -> Heads:
         if a is None and b is None:
             return None
         first, second = (np.full((1, 1, 1, 1), nothing) if each is None else each for each in (a, b))
-        extents = np.broadcast_shapes(first.shape, second.shape)
+        one = [(*each.shape[:2], 1, each.shape[3]) for each in (first, second)]  # heads have their own, or all one
+        extents = np.broadcast_shapes(*one)
         sides = [
             np.broadcast_to(each, (*extents[:2], count, extents[3]))
             for each, count in zip((first, second), counts, strict=True)
