@@ -7,11 +7,12 @@ import re
 import pytest
 from planner_checks import body, graph, run, said
 
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 
 CONSTANTS = {
     "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}",
-    "four": "f32[] {4}",
+    "four": "f32[] {4}", "half": "f32[] {0.5}",
     "w": "f32[4] positive", "b": "f32[4]", "wide": "f32[5,2,3,4]",
 }  # fmt: skip
 
@@ -22,6 +23,13 @@ ROOT = "%v = reduce(%p) mode=mean axes=[2]; %a = add(%v, %eps); %s = sqrt(%a); "
 ROOT_OF_X = "%p = pow(%x, %two); " + ROOT
 MOMENTS = CENTRED + "%p = mul(%x, %x); %e = reduce(%p) mode=mean axes=[2]; %q = mul(%m, %m); %v = sub(%e, %q); "
 AFFINE = "; %z = mul(%n, %w); %y = add(%z, %b)"
+
+SUMMED = "%v = reduce(%p) mode=sum axes=[2] keepdims=false; %u = reshape(%v) shape=[2,3,1]; %t = div(%u, %four); "
+TWICE = (
+    CENTRED + PRODUCT + "%e = reduce(%x) mode=sum axes=[2] keepdims=false; %f = reshape(%e) shape=[2,3,1]; "
+    "%h = div(%f, %four); %g = sub(%x, %h); "
+)
+"""As torch.var_mean is exported: the mean in the variance is not the one that is taken off."""
 
 DEVIATION = "x / sqrt(mean((x - mean(x)) ** 2) + epsilon)"
 LESS = CENTRED + SQUARE + "%v = reduce(%p) mode=mean axes=[2]; %u = mul(%v, %four); %t = div(%u, %three); "
@@ -56,6 +64,11 @@ def spelled(statements: str, outputs: str = "%y") -> str:
          "norm(%x) statistic=variance", LAYER),
         (MOMENTS + "%a = add(%v, %eps); %s = sqrt(%a); %r = reciprocal(%s); %y = mul(%d, %r)",
          "norm(%x) statistic=variance", LAYER),
+        (CENTRED + SQUARE + SUMMED + "%a = add(%t, %eps); %s = sqrt(%a); %n = div(%d, %s)" + AFFINE,
+         "norm(%x, %w, %b) statistic=variance", f"{LAYER}, with scale and bias"),
+        (TWICE + "%v = reduce(%p) mode=mean axes=[2] keepdims=false; %t = reshape(%v) shape=[2,3,1]; "
+         "%a = add(%t, %eps); %s = sqrt(%a); %r = reciprocal(%s); %n = mul(%g, %r)" + AFFINE,
+         "norm(%x, %w, %b) statistic=variance", f"{LAYER}, with scale and bias"),
         (CENTRED + SQUARE + ROOT + "%y = div(%x, %s)", "norm(%x) statistic=deviation", DEVIATION),
         (CENTRED + PRODUCT + ROOT + "%r = div(%one, %s); %n = mul(%x, %r)" + AFFINE,
          "norm(%x, %w, %b) statistic=deviation", f"{DEVIATION}, with scale and bias"),
@@ -187,3 +200,41 @@ def test_a_factor_and_a_shift_are_a_layer_norm(statements: str, inputs: str) -> 
 def test_another_factor_or_shift_is_none(statements: str) -> None:
     before = graph(spelled(statements))
     assert run(RECOGNISE_NORMS, before).graph == before
+
+
+LENGTH = "%q = reduce(%x) mode=l2 axes=[2]; %c = clip(%q) alpha=1e-12 beta=3.4028234663852886e+38; "
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        LENGTH + "%n = div(%x, %c); %z = mul(%n, %half); %y = mul(%w, %z)",
+        LENGTH + "%g = mul(%w, %x); %n = div(%g, %c); %y = mul(%n, %half)",
+    ],
+)
+def test_rows_over_their_length_with_a_scale_are_a_root_mean_square(statements: str) -> None:
+    """RMSNorm as x / |x| times the root of how many elements there are, which the scale has here."""
+    before = graph(spelled(statements))
+    result = run(RECOGNISE_NORMS, before)
+    (node,) = result.graph.nodes
+    assert isinstance(node.op, Norm)
+    assert (node.op.statistic, node.op.axes, node.op.epsilon) == ("rms", (2,), pytest.approx(2.5e-25))
+    scale, weight = result.graph.constant(node.inputs[1]), before.constant("w")
+    assert scale is not None
+    assert weight is not None
+    assert scale.tolist() == pytest.approx((weight / 4).tolist())
+    assert [action for _, action, _ in said(result)] == ["recognised l2 norm", "recognised rms norm"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        LENGTH + "%n = div(%x, %c); %y = mul(%n, %half)",
+        LENGTH.replace("1e-12", "1e-05") + "%n = div(%x, %c); %y = mul(%n, %w)",
+    ],
+)
+def test_rows_over_their_length_alone_or_over_more_than_that_stay_such(statements: str) -> None:
+    """A single factor is no weight of a normalisation; and rows may be shorter than 1e-5."""
+    result = run(RECOGNISE_NORMS, graph(spelled(statements)))
+    assert [node.op.kind for node in result.graph.nodes] == ["norm", "binary"]
+    assert [action for _, action, _ in said(result)] == ["recognised l2 norm"]

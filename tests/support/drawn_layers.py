@@ -289,15 +289,29 @@ def norm_written_out(g: Growing) -> str:
     axis = (g.choose(g.rank(x) - 1, 1),)
     if g.shape(x)[axis[0]] < 3:
         raise Dropped
+    if g.chance(5):
+        return _by_length(g, x, axis)
     centred = g.add(Binary("sub"), x, g.add(Reduce("mean", axis, True), x)) if g.choose(True, False) else x
     square = paired(g, "mul", centred, centred) if g.chance() else g.add(Binary("pow"), centred, g.scalar(2.0))
-    mean = g.add(Reduce("mean", axis, True), square)
+    if g.chance(4):  # sums whose axis is put back
+        shape = tuple(1 if at in axis else extent for at, extent in enumerate(g.shape(x)))
+        total = g.add(Reshape(shape), g.add(Reduce("sum", axis, False), square))
+        mean = g.add(Binary("div"), total, g.scalar(g.shape(x)[axis[0]]))
+    else:
+        mean = g.add(Reduce("mean", axis, True), square)
     if g.chance(4):  # by one less, as torch.var divides
         count = g.shape(x)[axis[0]]
         mean = g.add(Binary("div"), g.add(Binary("mul"), mean, g.scalar(count)), g.scalar(count - 1))
     root = g.add(Activation("sqrt"), g.add(Binary("add"), mean, g.scalar(1e-2)))
     found = g.add(Binary("div"), centred if g.choose(True, False) else x, root)
     return beside_constant(g, beside_constant(g, found))
+
+
+def _by_length(g: Growing, x: str, axis: tuple[int, ...]) -> str:
+    """Rows divided by their length, with a factor in front of it or behind it."""
+    length = g.add(Activation("clip", g.choose(1e-12, 1e-5), 3.4028234663852886e38), g.add(Reduce("l2", axis, True), x))
+    above = paired(g, "mul", x, g.scalar(2.0)) if g.chance(3) else x
+    return beside_constant(g, beside_constant(g, g.add(Binary("div"), above, length)))
 
 
 def reduction(g: Growing) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isclose, prod
 
 from bolt_build.graph.ir import Node
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.rewrite import GraphEditor
 
 
@@ -56,41 +58,58 @@ def root_of(editor: GraphEditor, value: str) -> Root | None:
         return None
     for mean, other in (total.inputs, total.inputs[::-1]):
         epsilon = number_of(editor, other)
-        found = (
-            None
-            if epsilon is None
-            else _mean_square(editor, mean) or _by_moments(editor, mean) or _by_less(editor, mean)
-        )
+        found = None if epsilon is None else _mean_square(editor, mean) or _by_moments(editor, mean)
         if found is not None and epsilon is not None:
             return replace(found, epsilon=epsilon, inside=(value, root.inputs[0], *found.inside))
     return None
 
 
-def _mean_square(editor: GraphEditor, value: str) -> Root | None:
-    """What `value` is the mean of squares of."""
-    reduced = plain(editor, value)
-    if reduced is None or not isinstance(reduced.op, Reduce):
-        return None
-    if reduced.op.mode != "mean" or not reduced.op.keepdims or not reduced.op.axes:
-        return None
-    squared = squared_in(editor, reduced.inputs[0])
-    if squared is None:
-        return None
-    return Root(squared, reduced.op.axes, 0.0, (value, reduced.inputs[0]))
+@dataclass(frozen=True)
+class Mean:
+    """`times` the mean of `value` over `axes`, which are kept. `inside` are the values on the way, the last first."""
+
+    value: str
+    axes: tuple[int, ...]
+    times: float
+    inside: tuple[str, ...]
 
 
-def _by_less(editor: GraphEditor, value: str) -> Root | None:
-    """A mean of squares times N and divided by N - 1, as exporters write a variance that torch.var estimates."""
-    inside, times, node = list[str](), 1.0, plain(editor, value)
-    while node is not None and isinstance(node.op, Binary) and node.op.function in ("mul", "div"):
-        number = number_of(editor, node.inputs[1])
-        if number is None or number <= 0.0:
+def mean_of(editor: GraphEditor, value: str) -> Mean | None:
+    """The mean that the value is a multiple of: a mean or a sum, multiplied with numbers and divided by some. Where the
+    reduction leaves its axes out, a reshape behind it puts them back, as exporters write torch.var and torch.sum."""
+    inside, times, shape, name = list[str](), 1.0, editor.type(value).shape, value
+    while True:
+        node = plain(editor, name)
+        if node is None:
             return None
-        times *= number if node.op.function == "mul" else 1.0 / number
-        inside.append(node.outputs[0])
-        node = plain(editor, node.inputs[0])
-    found = None if node is None or not inside else _mean_square(editor, node.outputs[0])
-    return None if found is None else replace(found, inside=(*inside, *found.inside), times=times)
+        inside.append(name)
+        match node.op:
+            case Binary("mul" | "div" as function):
+                number = number_of(editor, node.inputs[1])
+                if number is None or number <= 0.0:
+                    return None
+                times *= number if function == "mul" else 1.0 / number
+            case Reshape():
+                pass
+            case Reduce("mean" | "sum" as mode, axes) if axes:
+                (source,) = node.inputs
+                before = editor.type(source).shape
+                if shape != tuple(1 if axis in axes else extent for axis, extent in enumerate(before)):
+                    return None
+                times *= prod(before[axis] for axis in axes) if mode == "sum" else 1.0
+                return Mean(source, axes, 1.0 if isclose(times, 1.0, rel_tol=1e-6) else times, tuple(inside))
+            case _:
+                return None
+        name = node.inputs[0]
+
+
+def _mean_square(editor: GraphEditor, value: str) -> Root | None:
+    """What `value` is the mean of squares of, times N and divided by N - 1 where torch.var estimates a variance."""
+    mean = mean_of(editor, value)
+    squared = None if mean is None else squared_in(editor, mean.value)
+    if mean is None or squared is None:
+        return None
+    return Root(squared, mean.axes, 0.0, (*mean.inside, mean.value), mean.times)
 
 
 def _by_moments(editor: GraphEditor, value: str) -> Root | None:
@@ -104,7 +123,7 @@ def _by_moments(editor: GraphEditor, value: str) -> Root | None:
     if node is None or node.op != Binary("sub"):
         return None
     second, first = _mean_square(editor, node.inputs[0]), squared_in(editor, node.inputs[1])
-    if second is None or first is None:
+    if second is None or second.times != 1.0 or first is None:
         return None
     mean = plain(editor, first)
     if mean is None or mean.op != Reduce("mean", second.axes) or mean.inputs[0] != second.squared:

@@ -17,7 +17,7 @@ from bolt_build.graph.ops.operands import broadcast
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.norm_factors import Spread, spread
-from bolt_build.planner.passes.recognise.norm_parts import Root, number_of, plain, reciprocal_of, root_of
+from bolt_build.planner.passes.recognise.norm_parts import Root, mean_of, number_of, plain, reciprocal_of, root_of
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
@@ -29,6 +29,8 @@ _FORMULAS = {
     "spread": "x * f + (bias - mean(x) * f), f = scale / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
 }
 _NAMES = {"variance": "layer norm", "deviation": "norm by deviation", "rms": "rms norm"}
+_SHORTEST = 1e-8
+"""No row of numbers in any precision that is not zeros alone is as short: the least of fp16 is 6e-8."""
 _ENDLESS = 3e38
 """A bound of a clip that exporters write where there is none."""
 
@@ -66,28 +68,76 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 def _divided_by_length(editor: GraphEditor, journal: Journal, node: Node) -> bool:
     """Makes one normalisation of a division by a sum of magnitudes or a root of squares that is an epsilon at least."""
-    x, below = node.inputs
-    if editor.type(x).dtype not in PRECISIONS.values():
+    above, below = node.inputs
+    if editor.type(above).dtype not in PRECISIONS.values():
         return False
     clipped = plain(editor, below)
     epsilon = 0.0 if clipped is None else _least(editor, clipped)
     if clipped is None or epsilon is None:
         return False
     length = plain(editor, clipped.inputs[0])
-    if length is None or not isinstance(length.op, Reduce) or length.op.mode not in _LENGTHS or length.inputs[0] != x:
+    if length is None or not isinstance(length.op, Reduce) or length.op.mode not in _LENGTHS:
         return False
     if not length.op.keepdims or not length.op.axes:
         return False
+    x, scales = length.inputs[0], list[str]()
+    if above != x:
+        scale = _multiplied_with(editor, above, x)
+        if scale is None:
+            return False
+        scales.append(scale)
     words = _LENGTHS[length.op.mode]
-    reason = next((why for name in (below, clipped.inputs[0]) if (why := editor.not_private(name)) is not None), None)
+    private = (below, clipped.inputs[0], *((above,) if scales else ()))
+    reason = next((why for name in private if (why := editor.not_private(name)) is not None), None)
     if reason is not None:
         journal.declined(node.name, f"{words}: {reason}")
         return True
-    made = replace(node, op=Norm(length.op.mode, length.op.axes, epsilon), inputs=(x,))
+    op = Norm(length.op.mode, length.op.axes, epsilon)
+    made = replace(node, op=op, inputs=(x, *scales))
     editor.replace(node, made)
-    _covering(editor, made, list(editor.prune(node.inputs)))
-    journal.did(node.name, f"recognised {length.op.mode} norm", words)
+    made = _covering(editor, made, list(editor.prune(node.inputs)))
+    journal.did(node.name, f"recognised {length.op.mode} norm", words + (", with a scale" if scales else ""))
+    _as_root_mean_square(editor, journal, made, op)
     return True
+
+
+def _multiplied_with(editor: GraphEditor, value: str, x: str) -> str | None:
+    """The constant that the value is x times, where it has x's shape."""
+    node = plain(editor, value)
+    if node is None or node.op != Binary("mul") or x not in node.inputs or editor.type(value) != editor.type(x):
+        return None
+    other = node.inputs[1 if node.inputs[0] == x else 0]
+    return other if editor.is_constant(other) else None
+
+
+def _as_root_mean_square(editor: GraphEditor, journal: Journal, node: Node, op: Norm) -> None:
+    """Makes RMSNorm of rows that are divided by their length and scaled element by element: the scale takes the root of
+    how many elements there are. The epsilon is one that no row is as short as."""
+    rank = editor.type(node.outputs[0]).rank
+    if op.statistic != "l2" or op.axes != (rank - 1,) or op.epsilon > _SHORTEST:
+        return
+    length, dtype = editor.type(node.outputs[0]).shape[-1], editor.type(node.outputs[0]).dtype
+    scales, last, covers = [editor.constant(name) for name in node.inputs[1:]], node, [node.covers]
+    while True:
+        reader, operand = _constant_behind(editor, last, "mul")
+        array = None if operand is None else editor.constant(operand)
+        if reader is None or array is None or array.size != max((1, *array.shape[-1:])):
+            break
+        scales.append(array)
+        covers.append(reader.covers)
+        last = reader
+    arrays = [array.astype(np.float64).reshape(-1) for array in scales if array is not None]
+    if not any(array.size == length for array in arrays):
+        return
+    scale = np.full(length, 1.0 / sqrt(length))
+    for array in arrays:
+        scale = scale * array
+    named = editor.new_constant(f"{last.name}.scale", narrowed(scale, held_dtype(dtype)), dtype)
+    inputs = node.inputs[0], named
+    made = replace(last, op=Norm("rms", op.axes, op.epsilon**2 / length), inputs=inputs, covers=joined(*covers))
+    editor.replace(last, made)
+    editor.prune(last.inputs)
+    journal.did(last.name, "recognised rms norm", f"{_LENGTHS['l2']}, with a scale for each of {length} elements")
 
 
 def _least(editor: GraphEditor, node: Node) -> float | None:
@@ -103,7 +153,7 @@ def _least(editor: GraphEditor, node: Node) -> float | None:
 
 def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root: Root) -> None:
     x = _centred(editor, root.squared, root)
-    statistic, source = ("rms", above) if x is None else ("variance" if above == root.squared else "deviation", x)
+    statistic, source = ("rms", above) if x is None else ("deviation" if above == x else "variance", x)
     op = Norm(statistic, root.axes, root.epsilon / root.times)
     made = replace(node, op=op, inputs=(source,))
     editor.replace(node, made)
@@ -164,8 +214,9 @@ def _quotient(editor: GraphEditor, node: Node) -> tuple[str, Root] | None:
 
 
 def _is_numerator(editor: GraphEditor, value: str, root: Root) -> bool:
-    """Whether a value is what the root squares, or what that is less its mean."""
-    return value == root.squared or value == _centred(editor, root.squared, root)
+    """Whether a value is what the root squares, or what that is less its mean. A model may subtract it twice."""
+    x = _centred(editor, root.squared, root)
+    return value in (root.squared, x) or (x is not None and x == _centred(editor, value, root))
 
 
 def _centred(editor: GraphEditor, value: str, root: Root) -> str | None:
@@ -173,8 +224,8 @@ def _centred(editor: GraphEditor, value: str, root: Root) -> str | None:
     node = plain(editor, value)
     if node is None or node.op != Binary("sub") or editor.is_output(value) or len(editor.readers(value)) > 2:
         return None
-    mean = plain(editor, node.inputs[1])
-    if mean is None or mean.op != Reduce("mean", root.axes) or mean.inputs[0] != node.inputs[0]:
+    mean = mean_of(editor, node.inputs[1])
+    if mean is None or (mean.value, mean.axes, mean.times) != (node.inputs[0], root.axes, 1.0):
         return None
     return node.inputs[0]
 
