@@ -12,6 +12,7 @@ from bolt_build.planner.passes.align.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.align.order_slices import ORDER_SLICES
 from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS, PAD_VOLUMES
 from bolt_build.planner.passes.align.pad_filters import PAD_FILTERS
+from bolt_build.planner.passes.align.pad_heads import PAD_HEADS
 from bolt_build.planner.passes.align.pad_slices import PAD_SLICES
 from bolt_build.planner.passes.align.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.align.split_groups import SPLIT_GROUPS
@@ -197,6 +198,7 @@ PIPELINE: tuple[Pass, ...] = (
     SPLIT_GROUPS,  # likewise
     MULTIPLY_SHUFFLES,  # activations are in their epilogues now
     REMOVE_COPIES,  # slices that take everything
+    PAD_HEADS,  # no pass looks for heads behind it
     PAD_SLICES,  # sums and activations between products are in their epilogues now
     ORDER_SLICES,  # what is not padded part by part
     PAD_CHANNELS,  # likewise

@@ -30,6 +30,7 @@ _SMALL: dict[str, dict[str, Any]] = {
     "rows.multiply_pairs": {"_LOAD": 1},
     "rows.multiply_windows": {"_FILTERS": 2, "_DEPTH": 1, "_DEEP": 20},
     "align.pad_filters": {"_MOST": ((1 << 30, 0),)},
+    "align.pad_heads": {"_MOST": 4},
     "align.pad_slices": {"_MOST": 20},
     "rows.patches": {"LEAST_WINDOW": 2, "MOST_CHANNELS": 8},
     "align.split_batches": {"_MOST": 300},
