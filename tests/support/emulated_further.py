@@ -197,6 +197,7 @@ FURTHER = (
     "at-bias-hidden-attention-warpgroupx",
     "at-mask-lines-attention-warpgroupx",
     "at-mask-odd-lines-attention-warpgroupx",
+    "at-mask-lines-attention-warpx",
     "at-no-number-attention-warpgroupx",
     "at-no-number-bias-attention-persistentx",
     "at-no-number-bias-attention-residentx",

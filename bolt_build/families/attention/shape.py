@@ -77,6 +77,11 @@ class Shape:
         return self.by_query and not self.prepared
 
     @property
+    def staged_element(self) -> str:
+        """The same of tiles that are told whether a mask is staged."""
+        return f", {COMPUTED[self.dtype]}, true" if self.staged else self.element
+
+    @property
     def mask_size(self) -> int:
         """Bytes of an element of the mask as kernels load it."""
         return 4 if self.mask == COMPUTED[DType.F32] and not self.prepared else 2

@@ -74,12 +74,13 @@ class WarpTile:
         return sums + (queries if sums + queries <= _HELD else 4 * self.fragments) + _OTHERS
 
     def shared_bytes(self, shape: Shape, apart: bool = False) -> int:
-        """Queries, two steps of keys and of values; or, at the end, sums of warps beside each other: those of one, too,
-        where keys of other blocks are `apart` from its own."""
+        """Queries, two steps of keys and of values, a step's part of a mask; or, at the end, sums of warps beside each
+        other: those of one, too, where keys of other blocks are `apart` from its own."""
         deep, wide = shape.of_heads
         loop = self.rows * (max(deep, wide) + 8) + 2 * self.keys * (deep + wide + 16)
         sums = 0 if self.across == 1 and not apart else self.across * self.rows * (wide + 6)
-        return max(2 * loop, 4 * sums)
+        mask = self.rows * (self.keys + 8 * self.across) * shape.mask_size if shape.staged else 0
+        return max(2 * loop + mask, 4 * sums)
 
     def refuse(self, shape: Shape, gpu: Gpu, apart: bool = False) -> str | None:
         if not _WARPS[0] <= self._warps <= _WARPS[1]:
@@ -106,7 +107,7 @@ class WarpTile:
         threads, shared = 32 * self._warps, self.shared_bytes(shape, apart)
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
         others = others_of(shape, scores) + 2 * self.rows * wide
-        powers, masked = powers_of(shape, scores), mask_clocks(shape, scores)
+        powers, masked = powers_of(shape, scores), mask_clocks(shape, scores, copies=shape.staged)
         load = Load(threads, self._registers(shape), shared, powers, others, products, read, copied, masked)
         blocks = parts * self.blocks(shape)
         return seconds_of(shape, load, blocks, steps, gpu_of(target).warp_mma_share, WARPS, target)
@@ -118,7 +119,7 @@ class WarpTile:
     def cxx(self, shape: Shape) -> str:
         """`bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>`"""
         sizes = (shape.depth, shape.columns, self.down, self.across, self.fragments, self.keys, *shape.widths)
-        return f"{SPACE}::WarpTile<{', '.join(map(str, sizes))}{shape.element}>"
+        return f"{SPACE}::WarpTile<{', '.join(map(str, sizes))}{shape.staged_element}>"
 
 
 def tiles(shape: Shape) -> Iterator[WarpTile]:

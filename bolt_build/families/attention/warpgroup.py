@@ -21,7 +21,6 @@ from bolt_build.families.attention.kind import (
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
-from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -158,8 +157,7 @@ class WarpgroupTile:
             boolean(self.turns),
             *map(str, (self.blocks, self.every, shape.widths[2])),
         )
-        staged = f", {COMPUTED[shape.dtype]}, true" if shape.staged else shape.element
-        return f"{SPACE}::WarpgroupTile<{', '.join(words)}{staged}>"
+        return f"{SPACE}::WarpgroupTile<{', '.join(words)}{shape.staged_element}>"
 
 
 def tiles(shape: Shape) -> Iterator[WarpgroupTile]:

@@ -16,9 +16,10 @@ using Half = portable::f16;
 /// Tensor-core instructions of one warp. A block computes 16 * `down` * `fragments` queries of a head with `down` warps
 /// below each other; `across` warps beside each other have parts of the `keys` of a step. Heads of queries and keys have
 /// `depth` elements, those of values `columns`. `load` and `load_v` are the elements of one access to them, `access` that
-/// to the output. Queries, keys, values and results are `Element`s, f16 or bf16.
+/// to the output. Queries, keys, values and results are `Element`s, f16 or bf16. A mask whose queries have rows of their own is
+/// `staged`: a step's part of it is copied to shared memory.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
-          typename Element = portable::f16>
+          typename Element = portable::f16, bool staged = false>
 struct WarpTile {};
 
 /// The same of a cluster of `blocks` blocks, which have parts of the keys of the same queries: few queries that read many
@@ -139,8 +140,8 @@ inline Arguments divided(const Arguments& a, Index tiles, int length = 0) {
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
 /// Unmasked, Counted, Windowed, Capped, Prepared or the element type of the mask.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
-          typename Element, typename Mask>
-void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,
+          typename Element, bool staged, typename Mask>
+void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element, staged>, Mask,
             const Arguments& arguments, void* stream);
 
 template <typename Tile, int blocks, typename Mask>

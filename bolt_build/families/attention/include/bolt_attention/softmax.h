@@ -259,8 +259,8 @@ struct MaskRow {
         shift(static_cast<int>(reinterpret_cast<std::uintptr_t>(begin) % 16 / sizeof(Mask))) {}
 };
 
-/// Begins to copy a warp's 16 rows of a mask from `query` on, `keys` of each from `key` on, and to zero those behind the
-/// last. Whole lines of memory are copied: a lane's part of a mask lies in eight rows, and loads of so many lines at once
+/// Begins to copy a warp's 16 rows of a mask from `query` on, `keys` of each from `key` on, and to zero what is behind the
+/// last key or query. Whole lines of memory are copied: a lane's part of a mask lies in eight rows, and loads of so many lines at once
 /// took a multiprocessor longer than all else of a small window. No copy of two bytes moves past registers, so rows lie
 /// as far behind whole sixteen bytes as they do in memory, and what is in front of them there comes with them.
 template <int keys, typename Mask>
@@ -272,13 +272,12 @@ __device__ inline void copy_mask(const Arguments& a, int of_head, int query, int
   for (int part = static_cast<int>(threadIdx.x) % 32; part < 16 * of_row; part += 32) {
     const int row = part / of_row, at = part % of_row * wide;
     const MaskRow<Mask> own(a, of_head, query + row, key);
-    const int there = max(0, min(end + own.shift - at, wide));
+    const int there = query + row < a.queries ? max(0, min(end + own.shift - at, wide)) : 0;
     portable::copy_first(to + row * mask_pitch(keys) + at, own.begin + (at - own.shift), there);
   }
-  portable::commit();
 }
 
-/// `begin_with_mask` of a mask that the warp has copied.
+/// `begin_with_mask` of a mask that the warp has copied, all lanes of it.
 template <int keys, typename Mask, int scores>
 __device__ inline void begin_with_copied(const Arguments& a, int of_head, int query, int key, const Mask* copied,
                                          float (&score)[scores][4]) {
@@ -291,8 +290,6 @@ __device__ inline void begin_with_copied(const Arguments& a, int of_head, int qu
   }
   const bool pairs = ((of_head + key) | static_cast<int>(a.mask_steps[2])) % 2 == 0 &&
                      reinterpret_cast<std::uintptr_t>(a.mask) % (2 * sizeof(Mask)) == 0;
-  portable::settle<0>();
-  __syncwarp();
   if (pairs) {
 #pragma unroll
     for (int j = 0; j < scores; ++j)
@@ -308,7 +305,6 @@ __device__ inline void begin_with_copied(const Arguments& a, int of_head, int qu
   for (int j = 0; j < scores; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
-  __syncwarp();
 }
 
 /// What is known of two rows, the second of them eight below the first, of which a lane has some columns.

@@ -25,8 +25,8 @@ using portable::settle;
 template <typename Tile, int spread = 1>
 struct Warps;
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
-          typename Element, int spread>
-struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, spread> {
+          typename Element, bool staged, int spread>
+struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element, staged>, spread> {
   static constexpr int threads = 32 * down * across, rows = 16 * down * fragments;
   static constexpr int own_keys = keys / across;  // of a warp
   static_assert(keys % (16 * across) == 0);
@@ -48,7 +48,13 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
   static constexpr int pitch_sums = wide + 4;
   static constexpr int parts = across * spread;  // of the keys
   static constexpr int sums_bytes = parts == 1 ? 0 : 4 * across * rows * (pitch_sums + 2);
-  static constexpr int shared_bytes = loop_bytes > sums_bytes ? loop_bytes : sums_bytes;
+  /// Of the rows of a warp's part of a step's mask, and of all.
+  template <typename Mask>
+  static constexpr int warp_mask = staged ? 16 * fragments * mask_pitch(own_keys) * static_cast<int>(sizeof(Mask)) : 0;
+  template <typename Seen>
+  static constexpr int used_bytes = loop_bytes + down * across * warp_mask<MaskIn<Seen>>;
+  template <typename Seen>
+  static constexpr int shared_bytes = used_bytes<Seen> > sums_bytes ? used_bytes<Seen> : sums_bytes;
 
   using Scores = float[fragments][scores][4];
   using Results = float[fragments][results][4];
@@ -116,6 +122,19 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       fill<keys, columns, wide, pitch_v, load_v>(v_shared + (from - begin) / keys % 2 * v_halves, v, a.v_rows.row, from, a.keys);
       commit();
     };
+    // A warp's part of a step's mask; the first is asked for before the step's keys.
+    Mask* const copied = reinterpret_cast<Mask*>(memory + loop_bytes + warp * warp_mask<Mask>);
+    const auto stage_mask = [&](int from) {
+      if constexpr (staged) {
+#pragma unroll
+        for (int f = 0; f < fragments; ++f)
+          copy_mask<own_keys>(a, mask_of(a, image, head), first_row + own_row + 16 * f, from + beside * own_keys,
+                              copied + 16 * f * mask_pitch(own_keys));
+        commit();
+      }
+    };
+    constexpr int more = staged ? 1 : 0;  // groups of copies under way
+    stage_mask(begin);
     fill<rows, depth, deep, pitch_q, load>(q_shared, q, a.q_rows.row, first_row, a.queries);
     load_keys(begin);
     load_values(begin);
@@ -135,7 +154,20 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         for (int f = 0; f < fragments; ++f)
           begin_with_prepared(a, mask_of(a, image, head), first_row + own_row + 16 * f, from + beside * own_keys, score[f]);
       } else {
-        if constexpr (begins_masked<Seen>) {
+        if constexpr (staged) {
+          settle<2>();
+          __syncwarp();
+#pragma unroll
+          for (int f = 0; f < fragments; ++f)
+            begin_with_copied<own_keys>(a, mask_of(a, image, head), first_row + own_row + 16 * f, from + beside * own_keys,
+                                        copied + 16 * f * mask_pitch(own_keys), score[f]);
+          __syncwarp();
+          if (from + keys < end) {
+            stage_mask(from + keys);
+          } else {
+            commit();
+          }
+        } else if constexpr (begins_masked<Seen>) {
 #pragma unroll
           for (int f = 0; f < fragments; ++f)
             begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
@@ -145,7 +177,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
           for (int f = 0; f < fragments; ++f) hide<Seen>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
         }
       }
-      settle<1>();
+      settle<1 + more>();
       __syncthreads();  // these keys are there for all, and what the step before used is free
       if (held && from == begin) {
 #pragma unroll
@@ -170,7 +202,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
           times(result[f], shrink);
         }
       }
-      settle<2>();
+      settle<2 + more>();
       __syncthreads();  // these values are there for all
       if (!idle) multiply_values(result, score, v_shared + (from - begin) / keys % 2 * v_halves + beside * own_keys * pitch_v);
     }
@@ -322,14 +354,14 @@ __global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(mask
 }
 
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
-          typename Element, typename Mask>
-void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,
+          typename Element, bool staged, typename Mask>
+void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element, staged>, Mask,
             const Arguments& a, void* stream) {
-  using Tile = WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>;
+  using Tile = WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element, staged>;
   using Kernel = Warps<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, blocks = tiles * a.batch * a.heads;
   if (blocks == 0) return;
-  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::shared_bytes, divided(a, tiles, depth + columns), a.overlap,
+  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::template shared_bytes<Mask>, divided(a, tiles, depth + columns), a.overlap,
         stream);
 }
 

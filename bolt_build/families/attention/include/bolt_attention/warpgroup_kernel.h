@@ -163,7 +163,10 @@ struct Warpgroups<
     // Of a step, before its keys are waited for.
     Mask* const copied = reinterpret_cast<Mask*>(mask_memory + warp * warp_mask<Mask>);
     const auto stage_mask = [&](int step) {
-      if constexpr (staged) copy_mask<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied);
+      if constexpr (staged) {
+        copy_mask<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied);
+        portable::commit();
+      }
     };
     const auto hides_some = [&](int step) {
       return hides<Seen>(a, first_row + 64 * group, 64, begin + step * keys, begin + (step + 1) * keys);
@@ -175,7 +178,10 @@ struct Warpgroups<
         if (step + 1 < steps) ask_for_prepared<keys>(a, barriers.mask, first_row + 16 * warp, step * keys + keys);
       } else if constexpr (begins_masked<Seen>) {
         if constexpr (staged) {
+          portable::settle<0>();
+          __syncwarp();
           begin_with_copied<keys>(a, barriers.mask, first_row + 16 * warp, step * keys, copied, score);
+          __syncwarp();
           if (step + 1 < steps) stage_mask(step + 1);
         } else {
           begin_with_mask<Mask>(a, barriers.mask, query, key, score);

@@ -34,12 +34,25 @@ __device__ inline void copy(T* to, const T* from, bool inside) {
 }
 
 /// The first `there` of the numbers that 16 bytes have, zeros behind them; none else is read. Both ends begin at whole
-/// sixteens. From Ampere on.
+/// sixteens. May still be under way when it returns: see settle.
 template <typename T>
 __device__ inline void copy_first(T* to, const T* from, int there) {
+#if __CUDA_ARCH__ >= 800
   const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   const std::uint32_t bytes = static_cast<std::uint32_t>(there) * sizeof(T);
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+#else
+  constexpr int all = 16 / sizeof(T);
+  Lanes<T, all> read{};
+  if (there == all) {
+    read = *reinterpret_cast<const Lanes<T, all>*>(from);
+  } else {
+#pragma unroll
+    for (int i = 0; i < all; ++i)
+      if (i < there) read.at[i] = from[i];
+  }
+  *reinterpret_cast<Lanes<T, all>*>(to) = read;
+#endif
 }
 
 /// Ends a group of copies.
