@@ -235,10 +235,13 @@ bool Context::rebind(const void* const* inputs, void* const* outputs) {
   return true;
 }
 
+// Whether launches may begin before those in front of them have ended.
+bool Context::overlaps() const { return (queueing_ & BOLT_QUEUE_SERIAL) == 0 && device::overlaps(); }
+
 void Context::queue(const void* const* inputs, void* const* outputs, void* stream) {
   const auto kernels = [&](void* on) {
     Run run = run_on(inputs, outputs, on);
-    run.overlap = (queueing_ & BOLT_QUEUE_SERIAL) == 0 && device::overlaps();
+    run.overlap = overlaps();
     run_steps(run, info_.steps.count, nullptr, nullptr);
   };
   if ((queueing_ & BOLT_QUEUE_UNRECORDED) != 0) return kernels(stream);
@@ -307,7 +310,8 @@ void Context::time_steps(const void* const* inputs, void* const* outputs, void* 
       // numbers, of which some kernels take longer.
       run_steps(run_on(inputs, outputs, stream), index, nullptr, nullptr);
       const auto step = [&](void* on) {
-        const Run run = run_on(inputs, outputs, on);
+        Run run = run_on(inputs, outputs, on);
+        run.overlap = overlaps();
         span == nullptr ? run_step(index, run, false) : run_span(*span, index, index, run, false);
       };
       seconds[index] = device::seconds(stream, repeats, step);

@@ -38,6 +38,7 @@ class Context {
                  void* user);
   void tell_sizes(const std::int64_t* sizes, void* stream);
   Run run_on(const void* const* inputs, void* const* outputs, void* stream) const;
+  bool overlaps() const;
   void queue(const void* const* inputs, void* const* outputs, void* stream);
   bool rebind(const void* const* inputs, void* const* outputs);
   void run_steps(const Run& run, int end, bolt_observer observer, void* user);  // those in front of `end`
