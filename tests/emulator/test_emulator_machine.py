@@ -33,6 +33,7 @@ def said(program: Path, part: str, seed: int | None = None) -> str:
         ("cluster", "0 wrong\n"), ("scalars", "0 wrong\n"), ("gather", "0 wrong\n"), ("generic", "0 wrong\n"),
         ("displace", "0 wrong\n"), ("run", "0 wrong\n"), ("reduce", "0 wrong\n"), ("registers", "ended\n"),
         ("registers of two blocks", "ended\n"), ("write over a copy", "0 wrong\n"),
+        ("follow two", "ended\n"),
     ],
 )  # fmt: skip
 def test_right_kernels_are_right_in_every_order(program: Path, part: str, wanted: str, seed: int | None) -> None:
@@ -72,6 +73,10 @@ def test_a_wait_that_is_missing_may_show_in_every_order(program: Path, part: str
         ("beyond global", "4 bytes of global memory written at 0x"),
         ("beyond shared", "4 bytes at 1152 of shared memory that ends at 1152"),
         ("follow and read too early", "a kernel reads what one in front has written, before it has waited for it"),
+        (
+            "follow two that let go too early",
+            "a kernel reads what one in front has written, before it has waited for it",
+        ),
         ("follow and write too early", "a kernel writes before it has waited for the one in front"),
         ("a run beyond global", "512 bytes of global memory read at 0x"),
         ("a run of no chunks", "a bulk copy of 8 bytes from address "),

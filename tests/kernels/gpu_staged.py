@@ -19,6 +19,7 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import Tile
 from bolt_build.families.portable.kernels.line_groups import GroupTile
 from bolt_build.families.portable.kernels.long_lines import TwiceTile
+from bolt_build.families.portable.kernels.paired_lines import PairedTile
 from bolt_build.families.portable.kernels.register_lines import RegisterTile
 from bolt_build.families.portable.kernels.spread_lines import SpreadTile
 from bolt_build.families.portable.kernels.staged import StagedTile
@@ -92,10 +93,20 @@ BESIDE: tuple[tuple[Layer, tuple[RegisterTile | TwiceTile | GroupTile | SpreadTi
 BESIDE_SINGLE = ("beside-chain", "beside-long", "beside-spread", "beside-softmax-197", "beside-lrn-even")
 
 
+LONG: tuple[tuple[Layer, tuple[PairedTile, ...]], ...] = (
+    (logits("long-softmax", Softmax(1), 3, 9001), (PairedTile(2, 256, 768), PairedTile(2, 512, 512))),
+    (logits("long-log", Line("log_softmax", 1), 2, 12296), (PairedTile(7, 256, 256), PairedTile(1, 256, 1536))),
+    (logits("long-edges", Softmax(2), 1, 5, 4099), (PairedTile(3, 256, 256),)),
+)  # fmt: skip
+"""Long lines of neighbours, each by several blocks of two kernels."""
+LONG_SINGLE = ("long-softmax", "long-log")
+
+
 def staged_trials() -> list[Trial]:
     """What prediction puts first of each layout, and kernels that are stated."""
     beside = {RegisterTile: "registers", TwiceTile: "twice", GroupTile: "groups", SpreadTile: "spread"}
-    return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"}) + stated_trials(BESIDE, BESIDE_SINGLE, beside)
+    long = stated_trials(LONG, LONG_SINGLE, {PairedTile: "paired"})
+    return stated_trials(LAYERS, SINGLE, {StagedTile: "staged"}) + stated_trials(BESIDE, BESIDE_SINGLE, beside) + long
 
 
 def stated_trials(

@@ -136,6 +136,8 @@ FURTHER = (
     "beside-spread-log-portable-spreadx512x4x9-f16/row-f16/row",
     "single-beside-spread-portable-spreadx1024x1x19-f32/row-f32/row-shares0",
     "groups-log-portable-groupsx64x3x2x1x4-f16/row-f16/row",
+    "long-softmax-portable-pairedx2x256x768-f16/row-f16/row",
+    "long-log-portable-pairedx7x256x256-f16/row-f16/row",
     "images-33-portable-imagesx8x256x66-f16",
     "images-chain-portable-gatheredx2x256-f16",
     "images-parts-portable-gatheredx130x256-f16",

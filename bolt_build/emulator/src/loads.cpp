@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "decode.h"
+#include "overlap.h"
 
 namespace emulator {
 namespace {
@@ -129,6 +130,10 @@ void await_copies(Warp& warp, const Instruction& i, Mask) {
 void nothing(Warp&, const Instruction&, Mask) {}
 void wait_for_kernel_in_front(Warp& warp, const Instruction&, Mask) { warp.block.cluster.waited = true; }
 
+void let_next_kernel_begin(Warp& warp, const Instruction&, Mask) {
+  if (!warp.block.cluster.waited) accesses().lets_next_early = true;
+}
+
 int space_of(const Statement& s) {
   if (s.has("global")) return global;
   if (s.has("shared") || s.has("shared::cta")) return shared_block;
@@ -188,11 +193,11 @@ bool decode_memory(Reader& reader, const Statement& s, Instruction& i) {
     return i.execute != nullptr;
   }
   // What orders memory has nothing to order: this machine does one thing after another.
-  if (s.base == "griddepcontrol" && s.has("wait")) {
-    i.execute = wait_for_kernel_in_front;
+  if (s.base == "griddepcontrol") {
+    i.execute = s.has("wait") ? wait_for_kernel_in_front : let_next_kernel_begin;
     return true;
   }
-  if (s.base == "fence" || s.base == "membar" || s.base == "prefetch" || s.base == "griddepcontrol") {
+  if (s.base == "fence" || s.base == "membar" || s.base == "prefetch") {
     i.execute = nothing;
     return true;
   }

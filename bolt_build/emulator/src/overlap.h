@@ -37,6 +37,7 @@ struct Accesses {
   const bool* waited = nullptr;
   const Written* in_front = nullptr;
   Written own;
+  bool lets_next_early = false;  // it has let the next kernel begin before it waited for those in front
 };
 Accesses& accesses();
 

@@ -197,6 +197,7 @@ void run_in_turn(const Launch& launch, const Chance& chance, const InFront& in_f
     own.begin(number);
     while (!own.done())
       if (!own.proceed() && !own.done()) throw Fault("nothing can proceed" + own.whereabouts());
+    if (!own.waited) accesses().lets_next_early = true;  // by its end
   }
 }
 
@@ -249,6 +250,8 @@ void run_together(const Launch& launch, const Chance& chance, const InFront& in_
       for (const auto& cluster : all) text += cluster->whereabouts();
       throw Fault(text);
     }
+    for (const auto& cluster : all)
+      if (cluster->done() && !cluster->waited) accesses().lets_next_early = true;
     all.erase(std::remove_if(all.begin(), all.end(), [](const auto& cluster) { return cluster->done(); }), all.end());
     fill();
   }
@@ -260,6 +263,7 @@ void run(const Launch& launch, const Chance& chance, InFront& in_front) {
   const std::lock_guard turn(in_front.mutex);
   if (!launch.overlaps) in_front.written.clear();
   std::vector<Written> written;
+  bool lets_next_early = false;
   const Dim &grid = launch.grid, &cluster = launch.cluster;
   const std::uint64_t clusters = static_cast<std::uint64_t>(grid.x / cluster.x) * (grid.y / cluster.y) * (grid.z / cluster.z);
   std::atomic<std::uint64_t> next = 0;
@@ -272,6 +276,7 @@ void run(const Launch& launch, const Chance& chance, InFront& in_front) {
       else
         run_in_turn(launch, chance, in_front, next, clusters);
       const std::lock_guard lock(mutex);
+      lets_next_early = lets_next_early || accesses().lets_next_early;
       written.push_back(std::move(accesses().own));
     } catch (...) {
       const std::lock_guard lock(mutex);
@@ -287,6 +292,8 @@ void run(const Launch& launch, const Chance& chance, InFront& in_front) {
   for (std::uint64_t i = 1; i < processors; ++i) others.emplace_back(work);
   work();
   for (std::thread& other : others) other.join();
+  // A kernel whose blocks have all waited before they let the next one begin leaves it nothing to wait for but its own.
+  if (!lets_next_early) in_front.written.clear();
   for (const Written& own : written) in_front.written.add(own);
   if (failure != nullptr) {
     try {

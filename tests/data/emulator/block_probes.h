@@ -73,13 +73,34 @@ __global__ void follow(const int* given, const int* left, int* to, bool before_r
   to[threadIdx.x] = found;
 }
 
+/// Lets the next kernel begin before it has waited itself, or behind that.
+__global__ void stand_between(const int* left, int* to, bool early) {
+  if (early) asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (!early) asm volatile("griddepcontrol.launch_dependents;");
+  to[threadIdx.x] = left[threadIdx.x];
+}
+
+static cudaLaunchAttribute beginning_early() {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  return early;
+}
+
 static void followed(bool before_reading, bool before_writing) {
   int* const all = numbers(96);
   cudaMemset(all, 0, 96 * sizeof(int));
   leave<<<1, 32>>>(all + 32);
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  launch(1, 32, early, follow, all, all + 32, all + 64, before_reading, before_writing);
+  launch(1, 32, beginning_early(), follow, all, all + 32, all + 64, before_reading, before_writing);
+  finish("ended");
+}
+
+/// What the first of three kernels leaves the third one reads before it waits.
+static void followed_by_two(bool early) {
+  int* const all = numbers(128);
+  leave<<<1, 32>>>(all);
+  launch(1, 32, beginning_early(), stand_between, all, all + 32, early);
+  launch(1, 32, beginning_early(), follow, all, all + 64, all + 96, true, true);
   finish("ended");
 }

@@ -278,6 +278,8 @@ int main(int, char** arguments) {
   if (is("follow")) followed(true, true);
   if (is("follow and read too early")) followed(false, true);
   if (is("follow and write too early")) followed(false, false);
+  if (is("follow two")) followed_by_two(false);
+  if (is("follow two that let go too early")) followed_by_two(true);
   if (is("arithmetic")) arithmetic();
   if (is("paths")) {
     int* const memory = numbers(64);

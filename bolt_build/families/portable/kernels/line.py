@@ -11,6 +11,8 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
 from bolt_build.families.portable.kernels.line_groups import GroupTile, groups
 from bolt_build.families.portable.kernels.long_lines import TwiceTile, twice
+from bolt_build.families.portable.kernels.norm_loops import with_scratch
+from bolt_build.families.portable.kernels.paired_lines import PairedTile, paired
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
 from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
 from bolt_build.families.portable.kernels.spread_lines import SpreadTile, spread
@@ -102,6 +104,18 @@ _HELD = {LANES: 0.7, 1: 0.54}
 """The part of it where lines of neighbours are held in accesses of so many elements, as measured on an H100."""
 
 
+_READINGS, _STEP = 3, 2e-8
+"""How often a thread reads elements of a line that nobody holds, and a guess at the seconds from one to its next."""
+
+
+def _latency(problem: KernelProblem) -> float:
+    """Seconds in which threads of a line wait for each other, or for what a thread reads one element behind the
+    other."""
+    if _usual(problem) is not None or (_line(problem)[2] > 1 and _across(problem).loads > 0):
+        return _LINE
+    return _LINE + _READINGS * _STEP * _line(problem)[1]
+
+
 def _bandwidth(problem: KernelProblem) -> float:
     if _usual(problem) is not None:
         return _HELD[_lanes(_line(problem)[1])]
@@ -175,6 +189,13 @@ def _emit_spread(problem: KernelProblem, tile: SpreadTile, at: StepExpressions) 
     return _softmax(problem, at, "softmax_spread", (tile.threads, tile.cluster), f"{tile.holds << 10}, ")
 
 
+def _emit_paired(problem: KernelProblem, tile: PairedTile, at: StepExpressions) -> StepCode:
+    of = _lines(problem)
+    at, member = with_scratch(problem, tile.scratch(of), at)
+    code = _softmax(problem, at, "softmax_paired", (tile.text(of),))
+    return StepCode(code.includes, *member, code.call)
+
+
 def _has_shares(problem: KernelProblem) -> bool:
     return isinstance(problem.op, Line | Softmax) and _function(problem) in _ENDINGS
 
@@ -184,6 +205,7 @@ _REGISTERS = registers(_has_shares, _lines, lambda problem: None, _emit_staged)
 _TWICE = twice(_has_shares, _lines, _emit_twice)
 _GROUPS = groups(_has_shares, _lines, _emit_groups)
 _SPREAD = spread(_has_shares, _lines, _emit_spread)
+_PAIRED = paired(lambda problem: _has_shares(problem) and _usual(problem) is None, _lines, _emit_paired)
 _PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = tuple(
     Rule(
@@ -192,10 +214,10 @@ RULES = tuple(
         _PLAIN.emit_usual,
         lambda problem: 0.002,
         gpu_bandwidth=_bandwidth,
-        gpu_latency=lambda problem: _LINE,
+        gpu_latency=_latency,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(_STAGED, _REGISTERS, _TWICE, _GROUPS, _SPREAD),
+        forms=(_STAGED, _REGISTERS, _TWICE, _GROUPS, _SPREAD, _PAIRED),
     )
     for op in (Softmax, Line)
 )

@@ -43,6 +43,7 @@ BOLT_HD inline void softmax_line(const In* in, Out* out, Index count, Index stri
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/softmax.h"
 #include "bolt_portable/cuda/softmax_groups.h"
+#include "bolt_portable/cuda/softmax_paired.h"
 #include "bolt_portable/cuda/softmax_spread.h"
 #include "bolt_portable/cuda/softmax_staged.h"
 #include "bolt_portable/cuda/softmax_twice.h"

@@ -24,6 +24,22 @@ __device__ inline void await_earlier() {
 #endif
 }
 
+/// The same in the other order. So the next kernel may read what the kernels before this one have written, before it waits itself.
+/// It reads past the L1 cache, which may still have what was there before.
+__device__ inline void await_earlier_first() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/// Lets the next kernel of the stream begin. What a kernel does that reads inputs before it waits: await_earlier comes later.
+__device__ inline void let_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 /// Queues blocks of `threads` threads. `beside`: as in Launch.
 template <int threads = block_threads, bool beside = false, typename... Parameters, typename... Arguments>
 void launch(const Run& r, std::uint32_t blocks, const char* what, void (*kernel)(Parameters...),

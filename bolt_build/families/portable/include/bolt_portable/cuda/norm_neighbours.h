@@ -2,38 +2,10 @@
 #pragma once
 
 #include "bolt_portable/cuda/epilogue_lanes.h"
-#include "bolt_portable/cuda/halves.h"
 #include "bolt_portable/cuda/launch.h"
+#include "bolt_portable/cuda/wide.h"
 
 namespace bolt::portable {
-
-/// As load_lanes and store_lanes, two halves by one instruction.
-template <typename T>
-__device__ inline void load_wide(const T* from, float* values) {
-  if constexpr (sizeof(T) == 2) {
-    const uint4 read = *reinterpret_cast<const uint4*>(from);
-    const std::uint32_t words[4] = {read.x, read.y, read.z, read.w};
-#pragma unroll
-    for (int i = 0; i < wide / 2; ++i) {
-      const float2 both = unpaired<T>(words[i]);
-      values[2 * i] = both.x;
-      values[2 * i + 1] = both.y;
-    }
-  } else {
-    load_lanes<wide>(from, values);
-  }
-}
-template <typename T>
-__device__ inline void store_wide(T* to, const float* values) {
-  if constexpr (sizeof(T) == 2) {
-    std::uint32_t words[wide / 2];
-#pragma unroll
-    for (int i = 0; i < wide / 2; ++i) words[i] = paired<T>(values[2 * i], values[2 * i + 1]);
-    *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
-  } else {
-    store_lanes<wide>(to, values);
-  }
-}
 
 /// Scales or biases of `lanes` neighbours, `step` apart: single loads would take longer than the elements themselves.
 template <int lanes = wide, typename T>

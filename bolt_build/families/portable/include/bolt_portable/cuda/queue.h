@@ -25,8 +25,8 @@ struct Launch {
 template <typename... Parameters, typename... Arguments>
 cudaError_t queued(const Launch& how, void (*kernel)(Parameters...), const Arguments&... arguments) {
   cudaError_t error = cudaSuccess;
-  // A block has 48 KB unless it asks for more.
-  if (how.shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, how.shared);
+  // A block has 48 KB unless it asks for more, of which the compiler may place some itself.
+  if (how.shared > 40 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, how.shared);
   if (error == cudaSuccess && how.beside)
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (error == cudaSuccess) {
