@@ -27,14 +27,14 @@ def test_patches_are_moved_beside_each_other_and_multiplied() -> None:
     before = patched()
     result = run(MULTIPLY_PATCHES, before)
     assert [line.partition(" = ")[2].partition("(")[0] for line in body(result.graph).splitlines()] == [
-        "transpose", "reshape", "transpose", "reshape", "matmul", "reshape", "transpose", "relu",
+        "reshape", "transpose", "reshape", "matmul", "reshape", "transpose", "relu",
     ]  # fmt: skip
     assert said(result) == [("c", "made a product", "of patches of 8x10")]
     old, new = before.constant("w"), result.graph.constant("w.patches")
     assert old is not None
     assert new is not None
     assert new.shape == (240, 5)
-    np.testing.assert_array_equal(new[(3 * 10 + 4) * 3 + 1], old[:, 1, 3, 4])
+    np.testing.assert_array_equal(new[(1 * 8 + 3) * 10 + 4], old[:, 1, 3, 4])
 
 
 def test_patches_of_a_volume_are_too() -> None:

@@ -38,9 +38,9 @@ from bolt_build.families.portable.kernels.squeeze import squeezed
 from bolt_build.families.portable.plain import DIRECT
 from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.families.portable.typed import is_computed
-from bolt_build.graph.ir import Graph, Node, Op
+from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.shape import Convert, Reshape
 from bolt_build.targets import Target
 
 
@@ -98,6 +98,24 @@ def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> Ke
     return replace(problem, outputs=(Operand(output.shape, own),))
 
 
+def _as_the_model_gives_it(graph: Graph, node: Node, problem: KernelProblem, view: bool) -> KernelProblem | None:
+    """The problem of a node that moves a graph input, or a view of one, with its input in the model's element type:
+    what moves it converts it. None where it is anyway, or the node moves something else."""
+    if not node.op.moves or len(node.inputs) != 1 or problem.epilogue:
+        return None
+    name, (source, *_), (output, *_) = node.inputs[0], problem.inputs, problem.outputs
+    while (producer := graph.producer(name)) is not None and isinstance(producer.op, Reshape):
+        name = producer.inputs[0]
+    own = graph.type(name).dtype
+    if name not in graph.inputs or own not in COMPUTED or source.format.dtype in (own, DType.F64):
+        return None
+    if source.format.layout is not Layout.ROW or source.constant:
+        return None
+    stored = replace(output.format, dtype=own) if view else output.format
+    given = Operand(source.shape, replace(source.format, dtype=own))
+    return replace(problem, inputs=(given,), outputs=(Operand(output.shape, stored),))
+
+
 class RuleFamily:
     """`Family` over rules: another package's family can be one of these. Each operator has one kernel, the plain one,
     and on GPUs those of its rule's forms, all of it in headers under `include_dir`; `joins` are the targets whose rows
@@ -140,6 +158,9 @@ class RuleFamily:
             last = _as_the_model_has_it(graph, node, problem)
             if last is not None and not rule.is_view(problem) and _refuse(rule, last, target) is None:
                 lasting.append(self._alternative(rule, node, last, target))
+            given = _as_the_model_gives_it(graph, node, problem, rule.is_view(problem))
+            if given is not None and _refuse(rule, given, target) is None:
+                lasting.append(self._alternative(rule, node, given, target))
         refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
         return (*found, *lasting), refused
 

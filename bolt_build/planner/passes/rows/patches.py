@@ -61,14 +61,14 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
 
 
 def _multiply(editor: GraphEditor, node: Node) -> None:
-    """[N,C,H,W] becomes [N, patches, rows x columns x channels of one], that times the weight the convolution's result
-    with channels last, and that the result. Volumes have depths in front of rows."""
+    """[N,C,H,W] becomes [N, patches, channels x rows x columns of one], that times the weight the convolution's result
+    with channels last, and that the result. Volumes have depths in front of rows. Pixels move once, from where images
+    of planes have them: to turn channels to the last place first would be a step of its own."""
     images, channels, *extents = editor.type(node.inputs[0]).shape
     filters, _, *window = editor.type(node.inputs[1]).shape
     rank = len(window)
     grid = tuple(extent // step for extent, step in zip(extents, window, strict=True))
     apart = [each for pair in zip(grid, window, strict=True) for each in pair]
-    apart[-1] *= channels
     weight = _weight(editor, node)
     made: list[Node] = []
 
@@ -78,10 +78,9 @@ def _multiply(editor: GraphEditor, node: Node) -> None:
         made.append(Node(editor.free_node_name(f"{node.name}.{what}"), op, inputs, (value,), covers=covers))
         return value
 
-    x = add("turned", Transpose((0, *range(2, 2 + rank), 1)), (node.inputs[0],))
-    x = add("cut", Reshape((images, *apart)), (x,))
-    x = add("moved", Transpose((0, *range(1, 2 * rank, 2), *range(2, 2 * rank + 1, 2))), (x,))
-    x = add("patches", Reshape((images, prod(grid), prod(window) * channels)), (x,))
+    x = add("cut", Reshape((images, channels, *apart)), (node.inputs[0],))
+    x = add("moved", Transpose((0, *range(2, 2 * rank + 1, 2), 1, *range(3, 2 * rank + 2, 2))), (x,))
+    x = add("patches", Reshape((images, prod(grid), channels * prod(window))), (x,))
     x = add("product", MatMul(), (x, weight, *node.inputs[2:]), node.covers)
     x = add("grid", Reshape((images, *grid, filters)), (x,))
     back = Node(node.name, Transpose((0, rank + 1, *range(1, rank + 1))), (x,), node.outputs)
@@ -89,11 +88,11 @@ def _multiply(editor: GraphEditor, node: Node) -> None:
 
 
 def _weight(editor: GraphEditor, node: Node) -> str:
-    """[K,C,p,q] as [p q C, K]; of volumes likewise."""
+    """[K,C,p,q] as [C p q, K]; of volumes likewise."""
     name = node.inputs[1]
     array, dtype = editor.constant(name), editor.type(name).dtype
     assert array is not None
-    rows = array.transpose(*range(2, array.ndim), 1, 0).reshape(-1, array.shape[0])
+    rows = array.reshape(array.shape[0], -1).T
     return editor.new_constant(f"{name}{SUFFIX}", np.ascontiguousarray(rows.astype(held_dtype(dtype))), dtype)
 
 
