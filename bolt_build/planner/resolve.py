@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -20,8 +20,9 @@ from bolt_build.graph.ir import Node
 from bolt_build.planner.csp import TABLE_CAP, Factor, minimize
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.space import Conversion, SearchSpace
+from bolt_build.planner.waiting import waits_of
 from bolt_build.sizes import sizes_of
-from bolt_build.wording import many
+from bolt_build.wording import listed, many
 
 PICOSECONDS = 1e12
 """Costs are rounded to whole picoseconds, so that sums are exact and ties do not depend on their order."""
@@ -51,7 +52,20 @@ class Cover:
 
 
 def resolve(space: SearchSpace, cap: int = TABLE_CAP) -> Cover:
-    """The cheapest cover of the space. Raises BoltError ("no-cover") where formats cannot be made to agree."""
+    """The cheapest cover of the space whose regions do not wait for each other. Raises BoltError ("no-cover") where
+    formats cannot be made to agree."""
+    cover = _cheapest(space, cap)
+    if (waits := waits_of(cover.alternatives)) is None:
+        return cover
+    left = tuple(each for each in space.alternatives if each is not waits.alternative)
+    found = resolve(replace(space, alternatives=left), cap)
+    nodes, others = (listed([*each.region]) for each in waits)
+    reason = f"a kernel of it and one of {others} would wait for each other"
+    declined = Decision("resolve", f"{sizes_of(space.graph)}: {nodes}", "declined", reason)
+    return replace(found, bound=min(cover.bound, found.bound), decisions=(declined, *found.decisions))
+
+
+def _cheapest(space: SearchSpace, cap: int) -> Cover:
     model = _Model(space)
     if model.diagnostics:
         raise BoltError(model.diagnostics)

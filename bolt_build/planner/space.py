@@ -27,6 +27,7 @@ from bolt_build.planner.layer_wishes import reaches
 from bolt_build.planner.no_kernel import no_kernel
 from bolt_build.planner.padding import PaddingLimits
 from bolt_build.planner.persistent import OfferedChain, Wishes, chains_of, enforce, wishes
+from bolt_build.planner.waiting import refuse_wait
 from bolt_build.schema.recipe import IoSpec, Recipe, TargetSpec
 from bolt_build.targets import Target
 from bolt_build.wording import many
@@ -159,6 +160,7 @@ class _Collector:
         self._graph = graph
         self._target = target
         self._families = families
+        self._places = {node.name: place for place, node in enumerate(graph.nodes)}
         self.alternatives: list[Alternative] = []
         self._covered: set[str] = set()
         self.refusals: list[Refusal] = []
@@ -175,6 +177,7 @@ class _Collector:
             reasons += [f"{refusal.family}: {refusal.reason}" for refusal in refusals]
             for alternative in [self._padding.applied(family, each) for each in alternatives]:
                 missing = (self._asked.refuse if alternative.apart else self._asked.mixed)(alternative.region)
+                missing = missing or refuse_wait(self._graph, self._places, alternative)
                 missing = missing or self._without_candidate(family, alternative)
                 if missing is None:
                     self.alternatives.append(alternative)
