@@ -16,6 +16,7 @@ from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.gathered_lines import GatherTile
 from bolt_build.families.portable.kernels.scatter_lines import LineTile
+from bolt_build.families.portable.kernels.scatter_rows import RowsTile
 from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
 from bolt_build.graph.ops.gather import GatherElements, GatherND
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
@@ -74,6 +75,13 @@ CLAIMS = (
     _claimed("integers", (11, 5, 3), 2, 30, "mul", DType.I64),
 )
 """Slices of whole accesses and of odd ones, some without updates, some with more than are sought in their order."""
+IN_ROWS = (
+    (_scattered("mask", 2, (3, 7, 41), 20), ((128, 5), (256, 21))),
+    (_scattered("vocabulary", 1, (5, 1501), 9, dtype=DType.F32), ((128, 1), (256, 2))),
+    (_scattered("bytes", 1, (9, 77), 130, dtype=DType.U8), ((512, 4),)),
+    (_scattered("numbers", 1, (6, 31), 40, dtype=DType.I64), ((128, 6),)),
+)
+"""Rows that begin anywhere in an access, with more updates than elements and with few."""
 GATHERS = (
     _named("tokens", 1, (2, 10, 24), (9,), 1),
     _named("pairs", 0, (5, 6, 3, 4), (7,), 2),
@@ -117,6 +125,10 @@ def scatter_trials() -> list[Trial]:
         for trial in trials_of(layer, "portable"):
             legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
             found.append(replace(trial, candidate=next(each for each in legal if "algorithm=lines" in str(each))))
+    for layer, rows in ((layer, rows) for layer, rows in IN_ROWS if asked((layer,))):
+        tiles = [candidate_of("portable", "rows", RowsTile(*each)) for each in rows]
+        for trial in trials_of(layer, "portable"):
+            found += [replace(trial, candidate=tile) for tile in tiles]
     for layer in asked(CLAIMS):
         for trial in trials_of(layer, "portable"):
             legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]

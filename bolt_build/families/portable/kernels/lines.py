@@ -13,6 +13,7 @@ from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.scatter_claims import FORM as IN_CLAIMS
 from bolt_build.families.portable.kernels.scatter_lines import FORM as IN_LINES
 from bolt_build.families.portable.kernels.scatter_lines import UPDATES, updates_wait
+from bolt_build.families.portable.kernels.scatter_rows import FORM as IN_ROWS
 from bolt_build.families.portable.kernels.scatter_stages import FORM as IN_STAGES
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
@@ -150,7 +151,7 @@ RULES = (
         gpu_latency=updates_wait,
         layouts=row_major,
         in_place=(0,),
-        forms=(IN_LINES, IN_STAGES),
+        forms=(IN_LINES, IN_STAGES, IN_ROWS),
     ),
     Rule(
         ScatterND,
