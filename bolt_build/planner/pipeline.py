@@ -65,6 +65,7 @@ from bolt_build.planner.passes.recognise.channel_attention import ATTEND_CHANNEL
 from bolt_build.planner.passes.recognise.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.recognise.rotary import RECOGNISE_ROTARY
+from bolt_build.planner.passes.recognise.softmaxes import RECOGNISE_SOFTMAXES
 from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
 from bolt_build.planner.passes.rows.carried_moves import CARRY_MOVES
@@ -96,6 +97,7 @@ from bolt_build.planner.passes.tidy.moves import MERGE_MOVES
 from bolt_build.planner.passes.tidy.ordered_gathers import RESHAPE_GATHERS
 from bolt_build.planner.passes.tidy.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.tidy.slice_scatters import SLICE_SCATTERS
+from bolt_build.planner.passes.tidy.slice_tuples import SLICE_TUPLES
 from bolt_build.planner.passes.tidy.slices import MERGE_SLICES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
@@ -108,6 +110,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_COPIES,
     RESHAPE_GATHERS,
     SLICE_SCATTERS,
+    SLICE_TUPLES,
     MERGE_MOVES,
     JOIN_GATHERS,
     MERGE_SLICES,
@@ -128,6 +131,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
     RECOGNISE_ROTARY,
+    RECOGNISE_SOFTMAXES,
     BATCH_PARTS,  # attention sees one batch
     SUM_BIASES,  # biases by rows and columns are masks then
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it

@@ -357,3 +357,45 @@ def test_an_attention_of_the_model_reads_where_its_operands_lie() -> None:
     again = spelled(made)
     result = run(RECOGNISE_ATTENTION, again)
     assert (result.graph, said(result)) == (again, [])
+
+
+GROUPS = "%g = reshape(%qh) shape=[2,1,15,4]; %s = matmul(%g, %kh) transpose_b=true; "
+"""Three heads that share keys, as rows of one matrix."""
+SHARED = heads("q", "q") + heads("k", "one.head", 1) + heads("v", "other", 1)
+JOINED = "%j = reshape(%p) shape=[2,1,15,5]; %w = matmul(%j, %vh); %o = reshape(%w) shape=[2,3,5,4]; "
+ROWS = "%t = transpose(%o) perm=[0,2,1,3]; %y = reshape(%t) shape=[2,5,12]"
+
+
+@pytest.mark.parametrize("cut", ["[2,3,5,5]", "[2,1,3,5,5]"])
+def test_heads_that_are_rows_of_one_product_share_its_keys(cut: str) -> None:
+    """As einsum multiplies grouped queries with their keys."""
+    softmax = f"%c = reshape(%s) shape={cut}; %m = mul(%c, %half); %p = softmax(%m) axis={cut.count(',')};"
+    before = spelled(SHARED + GROUPS + softmax + JOINED + ROWS)
+    assert found(before) == "%y = attention(%q, %one.head, %other) heads=3 kv_heads=1 scale=0.5"
+
+
+def test_rows_of_several_heads_stay_where_no_attention_is_found() -> None:
+    """Nothing is repeated for heads either."""
+    softmax = "%c = reshape(%s) shape=[2,3,5,5]; %e = mul(%c, %bias); %p = softmax(%e) axis=3; "
+    before = spelled(SHARED + GROUPS + softmax + JOINED + ROWS)
+    result = run(RECOGNISE_ATTENTION, before)
+    assert result.graph == before
+    assert [action for _, action, _ in said(result)] == ["declined"]
+
+
+ZEROED = SCORES + "%seen4 = reshape(%seen) shape=[1,1,5,5]; %h = where(%seen4, %s, {least}); %p0 = softmax(%h) axis=3; "
+
+
+@pytest.mark.parametrize("zeros", ["where(%seen4, %p0, %zero)", "where(%not, %zero, %p0)"])
+def test_shares_that_a_mask_zeroes_as_well_are_safe(zeros: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bolt_build.planner.passes.recognise.attention.MOST_FOLDED", 24)
+    asked = '%not = ask(%seen4) question="not"; ' if "%not" in zeros else ""
+    before = spelled(QKV + ZEROED.format(least="%least") + asked + f"%p = {zeros}; " + END)
+    assert "safe=true" in found(before)
+
+
+def test_shares_that_another_condition_zeroes_are_none() -> None:
+    ids = '%pad4 = compare(%mask, %zero) question="less"; '
+    before = spelled(QKV + ids + ZEROED.format(least="%least") + "%p = where(%pad4, %zero, %p0); " + END)
+    result = run(RECOGNISE_ATTENTION, before)
+    assert said(result) == [("p0", "declined", "'pad4' puts zeros in the place of shares that 'seen4' does not hide")]

@@ -12,9 +12,11 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
@@ -52,7 +54,7 @@ def decoder_heads(g: Growing) -> str:
         split[:2] = _prepared(g, split[0], split[1])
     if g.chance(4):
         split[1:] = _behind_earlier(g, split[1], split[2])
-    if repeats > 1:
+    if repeats > 1 and not g.chance(4):
         split[1:] = [_repeated(g, each, repeats) for each in split[1:]]
     mixed = _mixed(g, *split, scale=depth**-0.5)
     made = g.add(Reshape((images, queries, heads * columns)), g.add(Transpose((0, 2, 1, 3)), mixed))
@@ -102,7 +104,11 @@ def _turned(g: Growing, x: str, count: int, table: list[str], *, pairs: bool) ->
     axis, half = len(lead), count // 2
     part = cut(x, 0, count) if count < extent else x
     if pairs:
-        first, second = cut(part, 0, count, 2), cut(part, 1, count, 2)
+        if g.chance():  # an axis of their own
+            apart = g.add(Reshape((*lead, half, 2)), part)
+            first, second = (g.add(Gather(axis + 1), apart, g.constant(np.int64(at))) for at in range(2))
+        else:
+            first, second = cut(part, 0, count, 2), cut(part, 1, count, 2)
         sides = [g.add(Reshape((*lead, half, 1)), each) for each in (g.add(Activation("neg"), second), first)]
         other = g.add(Reshape((*lead, count)), g.add(Concat(axis + 1), *sides))
     else:
@@ -135,13 +141,21 @@ def _mixed(g: Growing, query: str, key: str, value: str, scale: float) -> str:
     if g.chance(3):
         root = g.scalar(scale**0.5)
         query, key = paired(g, "mul", query, root), paired(g, "mul", key, root)
+    (images, heads, rows, _), (_, groups, keys, _) = g.shape(query), g.shape(key)
+    if groups != heads:  # heads that share keys are rows of one matrix
+        query = g.add(Reshape((images, groups, heads // groups * rows, g.shape(query)[3])), query)
     scores = g.add(MatMul(transpose_b=True), query, key)
+    if groups != heads:
+        scores = g.add(Reshape((images, heads, rows, keys)), scores)
     if g.choose(True, False):
         scores = paired(g, "mul", scores, g.scalar(scale))
     if g.chance(3):
         cap = g.choose(2.0, 0.5, 4.0)
         scores = paired(g, "mul", g.add(Activation("tanh"), g.add(Binary("div"), scores, g.scalar(cap))), g.scalar(cap))
-    masks = g.which(3)
+    masks, seen = g.which(3), None
+    if not masks and g.chance(4):
+        seen = _of_keys(g, images, keys)
+        scores = g.add(Where(), seen, scores, g.scalar(g.choose(*LEAST)), hides=True)
     for _ in range(masks):
         scores = _with_mask(g, scores)
     greatest = g.arrays[scores].max(axis=-1)
@@ -150,15 +164,37 @@ def _mixed(g: Growing, query: str, key: str, value: str, scale: float) -> str:
         raise Dropped
     if g.chance(6):
         scores = paired(g, "mul", scores, g.scalar(g.choose(0.5, -1.0)))
-    shares = g.add(Softmax(3), scores)
+    if seen is None and groups == heads and g.chance(5):
+        return _by_powers(g, scores, value)
+    shares = g.add(
+        Softmax(3), g.add(Binary("sub"), scores, g.add(Reduce("max", (3,)), scores)) if g.chance(6) else scores
+    )
+    if seen is not None:
+        shares = g.add(Where(), seen, shares, g.scalar(0.0))
     if not np.isfinite(g.arrays[shares]).all():
         safe = g.add(Where(), g.add(Ask("nan"), shares), g.scalar(0.0), shares)
         if not g.choose(True, False):
             raise Dropped
         shares = safe
+    if groups != heads:
+        shares = g.add(Reshape((images, groups, heads // groups * rows, keys)), shares)
+        return g.add(Reshape((images, heads, rows, g.shape(value)[3])), g.add(MatMul(), shares, value))
     if g.chance(5):
         return g.add(Transpose((0, 1, 3, 2)), g.add(MatMul(transpose_a=True, transpose_b=True), value, shares))
     return g.add(MatMul(), shares, value)
+
+
+def _by_powers(g: Growing, scores: str, value: str) -> str:
+    """A softmax that is spelled out, in front of the product or divided behind it."""
+    if not np.isfinite(g.arrays[scores].max(axis=-1)).all():
+        raise Dropped
+    if g.choose(True, False):
+        scores = g.add(Binary("sub"), scores, g.add(Reduce("max", (3,)), scores))
+    powers = g.add(Activation("exp"), scores)
+    total = g.add(Reduce("sum", (3,)), powers)
+    if g.chance():
+        return g.add(MatMul(), g.add(Binary("div"), powers, total), value)
+    return g.add(Binary("div"), g.add(MatMul(), powers, value), total)
 
 
 def _shown(g: Growing, queries: int, keys: int) -> Array:
@@ -196,14 +232,19 @@ def _with_mask(g: Growing, scores: str) -> str:
             return paired(g, "add", scores, bias)
         case "shown":
             return _hides(g, scores, g.constant(_shown(g, queries, keys)))
-    rows = [x for x in g.tensors(2) if g.shape(x) == (images, keys)] or [g.add_input(images, keys)]
-    seen = g.add(Compare("greater"), rows[0], g.scalar(g.choose(0.0, -1.0, -9.0)))
-    seen = g.add(Reshape((images, 1, 1, keys)), seen)
+    seen = _of_keys(g, images, keys)
     if g.chance():
         seen = g.add(Logic("and"), seen, g.constant(_shown(g, queries, keys)))
     if g.chance(3):
         seen = g.add(Expand((images, g.choose(1, heads), queries, keys)), seen)
     return _hides(g, scores, seen)
+
+
+def _of_keys(g: Growing, images: int, keys: int) -> str:
+    """Which keys each image has: bool [images, 1, 1, keys]."""
+    rows = [x for x in g.tensors(2) if g.shape(x) == (images, keys)] or [g.add_input(images, keys)]
+    seen = g.add(Compare("greater"), rows[0], g.scalar(g.choose(0.0, -1.0, -9.0)))
+    return g.add(Reshape((images, 1, 1, keys)), seen)
 
 
 def _hides(g: Growing, scores: str, seen: str) -> str:

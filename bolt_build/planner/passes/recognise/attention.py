@@ -45,7 +45,8 @@ from bolt_build.planner.passes.recognise.attention_operands import (
 )
 from bolt_build.planner.passes.recognise.attention_scores import Mask, Scores, Shares, scores_of, shares_of
 from bolt_build.planner.passes.recognise.attention_seen import Seen, seen_of
-from bolt_build.planner.passes.recognise.hiding_masks import apart, hiding_of, may_hide
+from bolt_build.planner.passes.recognise.grouped_rows import with_heads_apart
+from bolt_build.planner.passes.recognise.hiding_masks import apart, hiding_of, may_hide, zeroed_rows
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
@@ -64,6 +65,17 @@ class _Result:
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
+    """Heads that are rows of one product are taken apart where attention is recognised among them then."""
+    apart, softmaxes = with_heads_apart(graph, ())
+    result = _in_graph(apart)
+    left = {node.name for node in result.graph.nodes if isinstance(node.op, Softmax)}.intersection(softmaxes)
+    if not left:
+        return result
+    why = tuple(each for each in result.decisions if each.subject in left)
+    return replace(together := _in_graph(with_heads_apart(graph, left)[0]), decisions=(*together.decisions, *why))
+
+
+def _in_graph(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_ATTENTION.name)
     for node in editor.nodes():
         if isinstance(node.op, Attention) and not node.op.packed:
@@ -165,6 +177,8 @@ def _build(
     seen, triangle, dtype = Seen(False), Seen(False), editor.type(softmax.inputs[0]).dtype
     bands, masks = list[Mask](), list[Addend]()
     hiding = hiding_of(editor, scores.masks)
+    if shares.zeroed and (why := zeroed_rows(editor, hiding, shares.zeroed)) is not None:
+        return why
     all_masks = [part for mask in hiding.masks for part in apart(editor, mask)]
     for mask in all_masks:
         array = _array(editor, mask)
@@ -188,7 +202,7 @@ def _build(
         seen = triangle
     read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
-    safe = shares.safe and not hiding.tied and bool(masks)
+    safe = bool(masks) and (bool(shares.zeroed) or (shares.safe and not hiding.tied))
     endless = hiding.endless and not safe and bool(masks)
     op = Attention(
         heads, heads // k.repeats, scale, seen.causal, packed is not None, safe, endless=endless, window=seen.window,

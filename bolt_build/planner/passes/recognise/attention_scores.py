@@ -57,13 +57,14 @@ class Shares:
     """Where the softmax's result goes: the node that multiplies it with attention's values, its input `values`.
 
     `inside` is what lies between. If `safe`, a row of NaN becomes zeros there. If `turned`, the node gives a column for
-    each query."""
+    each query. `zeroed` are conditions, each with the bool where shares become zeros."""
 
     product: Node
     values: int
     inside: tuple[str, ...]
     safe: bool
     turned: bool
+    zeroed: tuple[tuple[str, bool], ...] = ()
 
 
 def number(editor: GraphEditor, value: str) -> float | None:
@@ -205,6 +206,7 @@ def _keeps_matrices(editor: GraphEditor, node: Node) -> bool:
 def shares_of(editor: GraphEditor, softmax: Node) -> Shares | str | None:
     """What the softmax's result is multiplied with; None where it is multiplied with nothing, or why not."""
     value, inside, safe, turned = softmax.outputs[0], list[str](), False, False
+    zeroed: tuple[tuple[str, bool], ...] = ()
     guard = _guard(editor, value)
     if guard is not None:
         safe, value = True, guard.outputs[0]
@@ -222,15 +224,28 @@ def shares_of(editor: GraphEditor, softmax: Node) -> Shares | str | None:
                 value = node.outputs[0]
             case Transpose(perm) if perm == _turn(len(perm)):
                 turned, value = not turned, node.outputs[0]
+            case Where() if not turned and (found := _zeroed(editor, node, value)) is not None:
+                zeroed, value = (*zeroed, found), node.outputs[0]
             case MatMul() if len(node.inputs) == 2:
                 if node.inputs[0] == value:
                     if node.op.transpose_a == turned:
-                        return Shares(node, 1, tuple(inside), safe, False)
+                        return Shares(node, 1, tuple(inside), safe, False, zeroed)
                 elif node.op.transpose_b != turned:
-                    return Shares(node, 0, tuple(inside), safe, True)
+                    return Shares(node, 0, tuple(inside), safe, True, zeroed)
                 return f"'{node.name}' sums over queries instead of keys"
             case _:
                 return None
+
+
+def _zeroed(editor: GraphEditor, node: Node, value: str) -> tuple[str, bool] | None:
+    """The condition and the bool where the node has zeros instead of the value."""
+    condition, *sides = node.inputs
+    if editor.type(node.outputs[0]).shape != editor.type(value).shape:
+        return None
+    for where, (zero, other) in ((True, sides), (False, sides[::-1])):
+        if other == value and number(editor, zero) == 0.0:
+            return condition, where
+    return None
 
 
 def _turn(rank: int) -> tuple[int, ...]:

@@ -53,6 +53,20 @@ def hiding_of(editor: GraphEditor, masks: Sequence[Mask]) -> Hiding:
     return Hiding(tuple(each if each.hidden is None else replace(each, hidden=-inf) for each in chosen), True, False)
 
 
+def zeroed_rows(editor: GraphEditor, hiding: Hiding, zeroed: Sequence[tuple[str, bool]]) -> str | None:
+    """None where `zeroed` shares, each where a condition is the bool beside it, are those of the keys that one mask
+    hides: then only rows without a key change, which have zeros. Otherwise why not."""
+    hidden = [mask for mask in hiding.masks if _chosen(editor, mask).hidden is not None]
+    if len(hidden) != 1 or not (hiding.tied or hiding.endless):
+        return f"'{zeroed[0][0]}' puts zeros in the place of shares, which several masks or none hide"
+    mask = _chosen(editor, hidden[0])
+    own = set(_conditions(editor, mask.value, mask.where))
+    for value, where in zeroed:
+        if set(_conditions(editor, value, where)) != own:
+            return f"'{value}' puts zeros in the place of shares that '{mask.value}' does not hide"
+    return None
+
+
 def _addends(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
     """What a mask is the sum of, where that is a bias and a choice that hides: T5 adds both before the scores."""
     node = editor.producer(mask.value)
