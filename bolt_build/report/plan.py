@@ -56,11 +56,12 @@ def _decisions(plan: EnginePlan) -> list[str]:
 
 
 def _grouped(said: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Who says what of which subjects: a line for all subjects of which the same is said, the first ones by name."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    """Who says what of which subjects: a line for all subjects of which the same is said, each once, the first ones by
+    name."""
+    groups: dict[tuple[str, str], dict[str, None]] = {}
     for who, subject, words in said:
-        groups.setdefault((who, words), []).append(subject)
-    return [f"  {who}: {_named(subjects)}: {words}" for (who, words), subjects in groups.items()]
+        groups.setdefault((who, words), {})[subject] = None
+    return [f"  {who}: {_named([*subjects])}: {words}" for (who, words), subjects in groups.items()]
 
 
 def _named(subjects: list[str]) -> str:

@@ -19,12 +19,14 @@ def test_what_a_lock_says_cannot_steer_a_terminal() -> None:
 
 
 def test_what_is_said_of_many_nodes_is_a_line() -> None:
-    """In the place of the first; the JSON form names all."""
-    refusals = [Refusal("grouped", f"conv{index}", "is for convolutions with groups") for index in range(5)]
+    """In the place of the first, and each once, of whatever problems it is said; the JSON form names all."""
+    refusals = [
+        Refusal("grouped", f"conv{index}", "is for convolutions with groups") for index in (0, 0, 1, 2, 3, 4, 0)
+    ]
     refusals.insert(1, Refusal("cutlass", "pool", "reduce is left to other families"))
     said = render(dataclasses.replace(tiny_plan(), refusals=tuple(refusals)))
     assert said.endswith(
-        "\n6 refusals\n"
+        "\n8 refusals\n"
         "  grouped: conv0, conv1, conv2 and 2 more: is for convolutions with groups\n"
         "  cutlass: pool: reduce is left to other families\n"
     )

@@ -56,7 +56,7 @@ def test_strips_that_end_with_the_image_but_not_with_the_output_are_not_exact() 
 
 
 @pytest.mark.parametrize(("tile", "reason"), [
-    (replace(TILE, rows=8), "7 tiles of an image leave blocks with tiles of two"),
+    (replace(TILE, rows=8), "7 tiles of an image are an odd number, and a block would have some of two images"),
     (replace(TILE, parts=1), "1 blocks have but 72 channels"),
     (replace(TILE, parts=3), "144 channels leave some of 3 blocks without any"),
     (replace(TILE, octets=2, parts=1), "takes 241 registers of a thread, 288 threads beside each other have 168"),

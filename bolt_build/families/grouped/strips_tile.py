@@ -158,7 +158,7 @@ class StripsTile:
             return Reason("strips of {} columns are no whole steps of {}", self.width, shape.stride[1])
         tiles = self.tiles_of_image(shape)
         if tiles == 0 or (tiles > 1 and tiles % _TILES):
-            return Reason("{} tiles of an image leave blocks with tiles of two", tiles)
+            return Reason("{} tiles of an image are an odd number, and a block would have some of two images", tiles)
         if (self.parts - 1) * self.across * self.slab >= shape.channels:
             return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
         if self.parts * self.across * self.slab < shape.channels:

@@ -187,7 +187,7 @@ struct HalfPlanes {
     } else if (lane == 0) {
       const int bytes = min((skew + part.rows_given() * length + 15) / 16 * 16, left);
       there.expect(bytes);
-      bulk_load(to, from, bytes, there);
+      if (bytes > 0) bulk_load(to, from, bytes, there);  // none of a last plane of fewer bytes
     }
     // What is behind the last whole access: the last row's.
     const int last = part.rows_given() - 1;
