@@ -18,6 +18,7 @@ from bolt_build.families.grouped.kind import candidate_of
 from bolt_build.families.grouped.means import CLUSTER, SECOND, WAYS, joined, split
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
+from bolt_build.families.grouped.sliding import SlidingTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.reduce import Reduce
 
@@ -29,6 +30,9 @@ LAYERS = [
     conv("mean-times-2", (2, 24, 9, 11), 48, (3, 3), groups=24),
     conv("mean-1d", (2, 24, 50), 24, (5,), groups=24, bias=False, epilogue=()),
 ]
+
+LATE, LATE_TILE = conv("mean-late", (8, 32, 4, 7), 32, (2, 2), groups=32), SlidingTile(2, 8, 2, 3, 2, 1, 4)
+"""The last tile has one row of results, and no row of it is waited for that only others would be made of."""
 
 
 def alone(layer: Layer) -> KernelProblem:
@@ -73,4 +77,6 @@ def averages() -> list[Trial]:
         convs = enumerate(candidate_of(tile, (1, 2, 4)[index % 3]) for index, tile in enumerate(legal[::40]))
         tried = [joined(conv, way) for index, conv in convs for way in (SECOND, (LAST, CLUSTER)[index % 2])]
         found += [Trial(whole, step, c) for c in tried if FAMILY.refuse(step.problem, c, TARGET) is None]
-    return found + [replace(trial, pitch=trial.step.problem.outputs[0].row + 8) for trial in found[:4]]
+    found += [replace(trial, pitch=trial.step.problem.outputs[0].row + 8) for trial in found[:4]]
+    whole, step = step_of(LATE)
+    return [*found, Trial(whole, step, joined(candidate_of(LATE_TILE, 1), LAST), launches=2)]

@@ -358,6 +358,7 @@ FURTHER = (
     "strips-5x5s2-odd+dw-grouped-stripsx2x",
     "strips-wide+dw+mean-grouped-stripsx7x",
     "strips-2x2s2+dw+mean-grouped-stripsx2x3x1x16x1x1xlast",
+    "mean-late-grouped-slidingx2x8x2x3x2x1x4xlast",
     "expanded-3x3s2+dw-grouped-expandedx",
     "wavenet-cutlass-64x64x64xpingpongx8-f16/channels_last-f16/channels_last",
     "sum-gpt-portable-directx32xearly-f16/row-f16/row-f16/row",

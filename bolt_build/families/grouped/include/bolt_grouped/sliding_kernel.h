@@ -227,6 +227,7 @@ struct Sliding<SlidingTile<W, vector, lanes, each, across, rows, down, images, p
     }
     if constexpr (Leaves::sums) {
       float* const shared = reinterpret_cast<float*>(memory);
+      settle<0>();      // the last tile's few results may be made of some rows alone
       __syncthreads();  // no row of the input is read any more
       of_tile.share(shared);
       __syncthreads();
