@@ -7,10 +7,10 @@ import pytest
 from planner_checks import graph
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Alternative, StepExpressions
+from bolt_build.families.base import Alternative, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
-from bolt_build.graph.ir import TensorType
-from bolt_build.graph.ops.lines import TopElements
+from bolt_build.graph.ir import Layout, TensorType
+from bolt_build.graph.ops.lines import Places, TopElements
 from bolt_build.targets import HOST, Target, target_named
 
 FAMILY, H200 = Portable(), target_named("h200")
@@ -64,3 +64,19 @@ def test_the_reference_takes_what_the_places_name(with_places: bool) -> None:
     assert [each.tolist() for each in places] == ([[[1, 2, 0], [2, 0, 1]]] if with_places else [])
     made = op.infer([TensorType(DType.F32, (2, 4))])
     assert made == (TensorType(DType.F32, (2, 3)), TensorType(DType.I64, (2, 3)))[: 2 if with_places else 1]
+
+
+@pytest.mark.parametrize(("lines", "pairs"), [(1 << 20, True), (1 << 21, False)])
+@pytest.mark.parametrize("algorithm", ["selected", "sifted"])
+def test_more_elements_than_numbers_of_32_bits_tell_apart_are_read_one_by_one(
+    algorithm: str, lines: int, pairs: bool
+) -> None:
+    """Words of several elements are numbered."""
+    x = Operand((lines, 1024), TensorFormat(DType.F16, Layout.ROW))
+    y = Operand((lines, 30), TensorFormat(DType.I64, Layout.ROW))
+    problem = KernelProblem(Places(1, 30), (x,), (y,), (), DType.F32, "h200")
+    found = [dict(each.parameters) | {"whole": each} for each in FAMILY.candidates(problem, H200)[0]]
+    kernels = [each["whole"] for each in found if each["algorithm"] == algorithm]
+    calls = [FAMILY.emit(problem, each, H200, StepExpressions(("x",), ("p",), (None,))).call for each in kernels]
+    assert [", true>(r" in each for each in calls] == [pairs] * len(calls)
+    assert calls

@@ -8,7 +8,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.portable.kernels.rows import WARP
-from bolt_build.families.portable.kernels.sorted_places import extent_of
+from bolt_build.families.portable.kernels.sorted_places import extent_of, in_words
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines import Places
 
@@ -48,6 +48,8 @@ def paired(problem: KernelProblem, threads: int, holds: int, extent: int) -> boo
     """Whether threads hold neighbours of half precision in pairs, of a line or of parts of it with `extent` elements:
     in words wherever these begin, or where all begin with words."""
     if problem.inputs[0].format.dtype not in (DType.F16, DType.BF16) or not neighbours(problem):
+        return False
+    if not in_words(problem):
         return False
     whole = extent % WORD == 0 and extent_of(problem) % WORD == 0
     return holds % WORD == 0 and threads * holds >= extent + (0 if whole else WORD - 1)

@@ -14,7 +14,14 @@ from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.rows import WARP
-from bolt_build.families.portable.kernels.sorted_places import count_of, extent_of, key_bytes, ranking_code, serves
+from bolt_build.families.portable.kernels.sorted_places import (
+    count_of,
+    extent_of,
+    in_words,
+    key_bytes,
+    ranking_code,
+    serves,
+)
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines import Places
@@ -50,6 +57,8 @@ def _paired(problem: KernelProblem, tile: SelectTile) -> bool:
     op, source, extent = problem.op, problem.inputs[0], extent_of(problem)
     assert isinstance(op, Places)
     if source.format.dtype not in (DType.F16, DType.BF16) or op.last or strides(source)[op.axis] != 1:
+        return False
+    if not in_words(problem):
         return False
     return tile.holds % _WORD == 0 and tile.threads * tile.holds >= extent + (_WORD - 1 if extent % _WORD else 0)
 

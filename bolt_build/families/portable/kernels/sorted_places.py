@@ -21,6 +21,8 @@ from bolt_build.targets import Gpu, Target
 
 MOST = {WARP: 32, BLOCK: 16, 1024: 4}
 """Keys that a thread sorts at most, by threads of a line."""
+_MOST_IN_WORDS = (1 << 31) - 1 - 8
+"""Elements of a tensor that is read so, and a word in front of it."""
 _SELECTS = 1024
 """Threads of a line that is longer than what they sort."""
 
@@ -74,6 +76,11 @@ def results_text(problem: KernelProblem, at: StepExpressions) -> str:
     if not isinstance(op, TopElements):
         return at.outputs[0]
     return f"{at.outputs[1] if op.with_places else 'nullptr'}, {at.outputs[0]}"
+
+
+def in_words(problem: KernelProblem) -> bool:
+    """Whether elements have numbers of 32 bits, by which words are read wherever lines begin (`Granules`)."""
+    return problem.inputs[0].type.elements <= _MOST_IN_WORDS
 
 
 def key_bytes(problem: KernelProblem) -> int:
