@@ -153,6 +153,14 @@ def test_zeros_between_elements_are_no_border() -> None:
         }}""")
 
 
+def test_one_value_again_and_again_is_no_cut() -> None:
+    """Heads that share keys may be repeated so."""
+    unchanged("""
+        graph g batch=1 (%b: f32[1,2,9]) -> (%y) {
+          %y = concat(%b, %b, %b, %b) axis=1
+        }""")
+
+
 def test_large_cuts_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathered_windows, "_MOST", 500)
     (decision,) = run(GATHER_WINDOWS, graph(correlations())).decisions

@@ -87,9 +87,16 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             if unlike.args:
                 journal.declined(node.name, str(unlike))
             continue
+        if not _has_cuts(made):  # the same value again and again
+            continue
         _build(editor, node, made)
         journal.did(node.name, "gathered its windows", f"{len(node.inputs)} cuts of one tensor are computed alike")
     return journal.result(editor.finish())
+
+
+def _has_cuts(made: _Shared | _Cuts | _Done) -> bool:
+    """Whether branches differ by their cuts; otherwise nothing puts them beside each other."""
+    return isinstance(made, _Cuts) or (isinstance(made, _Done) and any(map(_has_cuts, made.inputs)))
 
 
 def _place(shape: Shape, axis: int) -> int:
