@@ -93,6 +93,7 @@ from bolt_build.planner.passes.tidy.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.tidy.expands import BROADCAST
 from bolt_build.planner.passes.tidy.joined_gathers import JOIN_GATHERS
 from bolt_build.planner.passes.tidy.late_expands import EXPAND_LATE
+from bolt_build.planner.passes.tidy.moved_parts import MOVE_PARTS
 from bolt_build.planner.passes.tidy.moves import MERGE_MOVES
 from bolt_build.planner.passes.tidy.ordered_gathers import RESHAPE_GATHERS
 from bolt_build.planner.passes.tidy.slice_gathers import SLICE_GATHERS
@@ -111,6 +112,7 @@ PIPELINE: tuple[Pass, ...] = (
     RESHAPE_GATHERS,
     SLICE_SCATTERS,
     SLICE_TUPLES,
+    MOVE_PARTS,
     MERGE_MOVES,
     JOIN_GATHERS,
     MERGE_SLICES,

@@ -44,6 +44,7 @@ def test_the_order_is_this() -> None:
         "reshape-gathers",
         "slice-scatters",
         "slice-tuples",
+        "move-parts",
         "merge-moves",
         "join-gathers",
         "merge-slices",

@@ -76,6 +76,29 @@ def _heads(g: Growing, rows: str, heads: int, extent: int) -> str:
     return g.add(Transpose((0, 2, 1, 3)), g.add(Reshape((images, count, heads, extent)), rows))
 
 
+def heads_in_front(g: Growing) -> str:
+    """Heads that are parts of rows, put behind each other along the batch or another axis, and back."""
+    x = _rows(g)
+    heads, depth, axis = g.choose(2, 3), g.choose(*DEPTHS[:2]), g.choose(0, 0, 0, 1)
+    sides = [_behind_each_other(g, multiplied(g, x, heads * depth), 2, heads, axis) for _ in range(3)]
+    scores = paired(g, "mul", g.add(MatMul(transpose_b=True), *sides[:2]), g.scalar(depth**-0.5))
+    if g.chance(4):
+        scores = paired(g, "add", scores, g.weights(*g.broadcastable(g.shape(scores))))
+    made = g.add(MatMul(), g.add(Softmax(2), scores), sides[2])
+    if g.chance(4):
+        made = paired(g, "add", made, sides[0])
+    return _behind_each_other(g, made, 0, heads, 2) if axis == 0 else made
+
+
+def _behind_each_other(g: Growing, x: str, axis: int, parts: int, along: int) -> str:
+    """Equal parts along one axis, along another."""
+    shape = g.shape(x)
+    extent = shape[axis] // parts
+    count = tuple(extent if at == axis else each for at, each in enumerate(shape))
+    begins = [tuple(part * extent if at == axis else 0 for at in range(len(shape))) for part in range(parts)]
+    return g.add(Concat(along), *(g.add(Slice(begin, count, (1,) * len(shape)), x) for begin in begins))
+
+
 def _prepared(g: Growing, *sides: str) -> list[str]:
     """Heads that are normalised, turned, or both."""
     norm, turn = g.chance(3), g.choose(True, False)
@@ -285,4 +308,4 @@ def given_attention(g: Growing) -> str:
     return activated(g, made) if g.chance() else made
 
 
-ATTENTION = (*[decoder_heads] * 3, given_attention)
+ATTENTION = (*[decoder_heads] * 3, heads_in_front, given_attention)

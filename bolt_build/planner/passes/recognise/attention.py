@@ -45,8 +45,10 @@ from bolt_build.planner.passes.recognise.attention_operands import (
 )
 from bolt_build.planner.passes.recognise.attention_scores import Mask, Scores, Shares, scores_of, shares_of
 from bolt_build.planner.passes.recognise.attention_seen import Seen, seen_of
+from bolt_build.planner.passes.recognise.attention_words import attention_words
 from bolt_build.planner.passes.recognise.grouped_rows import with_heads_apart
 from bolt_build.planner.passes.recognise.hiding_masks import apart, hiding_of, may_hide, zeroed_rows
+from bolt_build.planner.passes.recognise.leading_heads import in_front, leading_heads
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
@@ -119,6 +121,14 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
         few = 2 * editor.type(product.inputs[0]).elements
         if not moved_elements(editor, others[1:]) and few < moved:
             heads, chain, (q, k, v) = fewer, apart, others
+    front, every = 1, prod(batch)
+    if heads == 1 < every and not scores.masks:
+        front = leading_heads(editor, (product.inputs[1], last.inputs[shares.values], product.inputs[0]), batch)
+    if front > 1:
+        apart = Chain(editor, chain.label)
+        turned = in_front(editor, _operands(editor, apart, scores, shares, every), front, (q, k, v))
+        front, (q, k, v), chain = (1, (q, k, v), chain) if turned is None else (front, turned, apart)
+    heads = max(heads, front)
     for each, name in ((k, product.name), (v, last.name)):
         if editor.is_constant(each.view.source):
             return f"'{name}' multiplies with weights"
@@ -129,7 +139,7 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
         return f"heads of '{product.name}' share their queries"
     if k.repeats != v.repeats:
         return f"{k.repeats} heads share keys, but {v.repeats} share values"
-    return _build(editor, journal, softmax, scores, shares, (q, k, v), prod(batch) // heads, heads, chain)
+    return _build(editor, journal, softmax, scores, shares, (q, k, v), every // heads, heads, chain, front > 1)
 
 
 def _operands(
@@ -153,15 +163,17 @@ def _operands(
 
 def _build(
     editor: GraphEditor, journal: Journal, softmax: Node, scores: Scores, shares: Shares,
-    operands: tuple[Operand, Operand, Operand], images: int, heads: int, chain: Chain,
+    operands: tuple[Operand, Operand, Operand], images: int, heads: int, chain: Chain, in_front: bool,
 ) -> str | None:  # fmt: skip
+    """`in_front`: heads are the outermost matrices, and not those of an image neighbours."""
     q, k, v = operands
     last = shares.product
     queries, keys = editor.type(softmax.inputs[0]).shape[-2:]
     columns = prod(digit.extent for digit in v.columns)
     extents = (images, queries, heads, columns)
     digits = _digits(extents)
-    batch = grouped((*digits[0], *digits[1]), editor.type(last.outputs[0]).shape[:-2])
+    order = digits[1::-1] if in_front else digits[:2]
+    batch = grouped((*order[0], *order[1]), editor.type(last.outputs[0]).shape[:-2])
     if batch is None:
         return f"images and heads are mixed in '{last.outputs[0]}'"
     sides = digits[:1:-1] if shares.turned else digits[2:]
@@ -245,7 +257,7 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
     )  # fmt: skip
     inputs = (*sources, *masks)
     if (made, inputs) == (op, node.inputs) and len(result.ops) >= len(result.nodes) - 1:
-        journal.did(node.name, "recognised attention", _said(editor, node))
+        journal.did(node.name, "recognised attention", attention_words(editor, node))
         return
     obstacle = _put(editor, journal, made, inputs, chain, result)
     assert obstacle is None
@@ -271,7 +283,7 @@ def _put(
     removed = editor.prune(last.inputs)
     covers = joined(*(node.covers for node in (*removed, last, *moves)))
     editor.replace(made, replace(made, covers=covers))
-    journal.did(made.name, "recognised attention", _said(editor, made))
+    journal.did(made.name, "recognised attention", attention_words(editor, made))
     return None
 
 
@@ -365,32 +377,6 @@ def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, d
     )
     sides = (hidden, shown) if mask.where else (shown, hidden)
     return chain.add(Where(), (mask.value, *sides))
-
-
-def _said(editor: GraphEditor, made: Node) -> str:
-    op = made.op
-    assert isinstance(op, Attention)
-    shape = op.extents([editor.type(name) for name in made.inputs])
-    words = f"{op.heads} heads of {shape.depth}"
-    if shape.columns != shape.depth:
-        words += f" and {shape.columns}"
-    if op.kv_heads != op.heads:
-        words += f" over {op.kv_heads} of keys and values"
-    words += f", {shape.queries} queries" + (f", {shape.keys} keys" if shape.keys != shape.queries else "")
-    words += f", scale {op.scale:.6g}"
-    if op.causal:
-        words += ", causal"
-    if op.window:
-        words += f", windows of {op.window} keys" + ("" if op.causal else " to either side")
-    if op.cap:
-        words += f", scores capped at {op.cap:.6g}"
-    if len(made.inputs) > op.sources:
-        words += f", mask {list(editor.type(made.inputs[-1]).shape)}"
-    if op.safe:
-        words += ", zeros where it hides all keys"
-    if op.endless:
-        words += ", NaN where it hides all keys"
-    return words + (", all of one product" if op.packed else "")
 
 
 RECOGNISE_ATTENTION = Pass("recognise-attention", _run)
