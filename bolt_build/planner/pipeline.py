@@ -32,6 +32,7 @@ from bolt_build.planner.passes.fold.later_moves import MOVE_LATER
 from bolt_build.planner.passes.fold.pads import FOLD_PADS
 from bolt_build.planner.passes.fold.phases import JOIN_PHASES
 from bolt_build.planner.passes.fold.row_residuals import ADD_TO_IMAGES
+from bolt_build.planner.passes.fold.scaled_norms import SCALE_NORMS
 from bolt_build.planner.passes.fold.shifted_queries import SHIFT_QUERIES
 from bolt_build.planner.passes.fuse.channel_epilogues import FUSE_CHANNELS
 from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
@@ -165,6 +166,7 @@ PIPELINE: tuple[Pass, ...] = (
     TURN_ROWS,  # moves that undo each other are gone
     MERGE_MOVES,
     REMOVE_COPIES,
+    SCALE_NORMS,  # attention has taken what scales heads
     FOLD_PARTS,  # attention has taken the scales that it can
     ORDER_HEADS,  # what moves heads is as short as it will be
     SELECT_EARLY,  # transposes are out of its way

@@ -97,6 +97,7 @@ def test_the_order_is_this() -> None:
         "turn-rows",
         "merge-moves",
         "remove-copies",
+        "scale-norms",
         "fold-parts",
         "order-heads",
         "select-early",

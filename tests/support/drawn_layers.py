@@ -281,7 +281,16 @@ def normed(g: Growing, x: str) -> str:
     if prod(shape) < 3:
         raise Dropped  # a variance of near nothing
     factors = [g.factors(*shape), g.weights(*shape)][: g.choose(2, 1, 0)]
-    return g.add(Norm(g.choose("variance", "rms"), axes, 1e-2), x, *factors)
+    made = g.add(Norm(g.choose("variance", "rms"), axes, 1e-2), x, *factors)
+    return _modulated(g, made) if axes == (rank - 1,) and rank == 3 and g.chance(4) else made
+
+
+def _modulated(g: Growing, x: str) -> str:
+    """Rows scaled and shifted by what each image has of its own."""
+    images, _, extent = g.shape(x)
+    scale, shift = (g.add_input(images, 1, extent) for _ in range(2))
+    x = paired(g, "mul", x, scale)
+    return paired(g, "add", x, shift) if g.choose(True, False) else x
 
 
 def norm_written_out(g: Growing) -> str:
