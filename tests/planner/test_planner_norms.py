@@ -12,7 +12,7 @@ from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 
 CONSTANTS = {
     "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}",
-    "four": "f32[] {4}", "half": "f32[] {0.5}",
+    "four": "f32[] {4}", "half": "f32[] {0.5}", "less": "f32[] {-0.5}",
     "w": "f32[4] positive", "b": "f32[4]", "wide": "f32[5,2,3,4]",
 }  # fmt: skip
 
@@ -58,6 +58,9 @@ def spelled(statements: str, outputs: str = "%y") -> str:
         (ROOT_OF_X + "%r = div(%one, %s); %n = mul(%x, %r); %y = mul(%n, %w)", "norm(%x, %w) statistic=rms",
          f"{RMS}, with a scale"),
         (ROOT_OF_X + "%y = div(%x, %s)", "norm(%x) statistic=rms", RMS),
+        (ROOT_OF_X.replace("sqrt(%a)", "pow(%a, %half)") + "%y = div(%x, %s)", "norm(%x) statistic=rms", RMS),
+        (ROOT_OF_X.replace("sqrt(%a)", "pow(%a, %less)") + "%n = mul(%x, %s); %y = mul(%w, %n)",
+         "norm(%x, %w) statistic=rms", f"{RMS}, with a scale"),
         (MOMENTS + "%u = max(%v, %zero); %a = add(%u, %eps); %s = sqrt(%a); %n = div(%d, %s)" + AFFINE,
          "norm(%x, %w, %b) statistic=variance", f"{LAYER}, with scale and bias"),
         (MOMENTS + "%u = relu(%v); %a = add(%u, %eps); %s = sqrt(%a); %y = div(%d, %s)",

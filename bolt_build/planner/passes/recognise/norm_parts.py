@@ -49,9 +49,24 @@ def reciprocal_of(editor: GraphEditor, value: str) -> str | None:
     return None
 
 
-def root_of(editor: GraphEditor, value: str) -> Root | None:
+def inverse_root_of(editor: GraphEditor, value: str) -> Root | None:
+    """The root that the value is 1 over: of a reciprocal, or a power of -1/2."""
+    below = reciprocal_of(editor, value)
+    if below is None:
+        return root_of(editor, value, -0.5)
+    root = root_of(editor, below)
+    return None if root is None else replace(root, inside=(value, *root.inside))
+
+
+def root_of(editor: GraphEditor, value: str, power: float = 0.5) -> Root | None:
+    """What the value is the root of, or that to the `power`."""
     root = plain(editor, value)
-    if root is None or root.op != Activation("sqrt"):
+    if root is None:
+        return None
+    if root.op == Binary("pow"):
+        if number_of(editor, root.inputs[1]) != power:
+            return None
+    elif root.op != Activation("sqrt") or power != 0.5:
         return None
     total = plain(editor, root.inputs[0])
     if total is None or total.op != Binary("add"):

@@ -17,7 +17,7 @@ from bolt_build.graph.ops.operands import broadcast
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.norm_factors import Spread, spread
-from bolt_build.planner.passes.recognise.norm_parts import Root, mean_of, number_of, plain, reciprocal_of, root_of
+from bolt_build.planner.passes.recognise.norm_parts import Root, inverse_root_of, mean_of, number_of, plain, root_of
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
@@ -206,10 +206,9 @@ def _quotient(editor: GraphEditor, node: Node) -> tuple[str, Root] | None:
         root = root_of(editor, b)
         return (a, root) if root is not None and _is_numerator(editor, a, root) else None
     for d, factor in ((a, b), (b, a)):
-        below = reciprocal_of(editor, factor)
-        root = None if below is None else root_of(editor, below)
+        root = inverse_root_of(editor, factor)
         if root is not None and _is_numerator(editor, d, root):
-            return d, replace(root, inside=(factor, *root.inside))
+            return d, root
     return None
 
 
