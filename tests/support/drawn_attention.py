@@ -141,13 +141,24 @@ def _turned(g: Growing, x: str, count: int, table: list[str], *, pairs: bool) ->
 
 
 def _behind_earlier(g: Growing, *sides: str) -> list[str]:
-    """Keys and values behind those of earlier rows, which are given or learned."""
-    count, given = g.choose(1, 2, 3), g.choose(True, False)
+    """Keys and values behind those of earlier rows, which are given or learned, or of rows of another tensor."""
+    count, what = g.choose(1, 2, 3), g.choose("given", "learned", "rows")
+    images = g.shape(sides[0])[0]
+    others = [y for y in g.tensors(3) if g.shape(y)[0] == images]
     found = []
     for each in sides:
-        images, heads, _, extent = g.shape(each)
+        _, heads, _, extent = g.shape(each)
         shape = (images, heads, count, extent)
-        found.append(g.add(Concat(2), g.add_input(*shape) if given else g.weights(*shape), each))
+        match what:
+            case "given":
+                before = g.add_input(*shape)
+            case "learned":
+                before = g.weights(*shape)
+            case _:
+                before = _heads(g, multiplied(g, others[0], heads * extent), heads, extent)
+                if each == sides[0] and extent > 2:
+                    before = g.add(Norm("rms", (3,), 1e-2), before, g.factors(extent))
+        found.append(g.add(Concat(2), before, each))
     return found
 
 

@@ -48,6 +48,7 @@ from bolt_build.planner.passes.recognise.attention_seen import Seen, seen_of
 from bolt_build.planner.passes.recognise.attention_words import attention_words
 from bolt_build.planner.passes.recognise.grouped_rows import with_heads_apart
 from bolt_build.planner.passes.recognise.hiding_masks import apart, hiding_of, may_hide, zeroed_rows
+from bolt_build.planner.passes.recognise.joined_rows import rows_joined_or_not
 from bolt_build.planner.passes.recognise.leading_heads import in_front, leading_heads
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
@@ -185,7 +186,8 @@ def _build(
     elif both is not None:
         sources = [*both, rows_of(editor, chain, v)]
     else:
-        sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
+        rows = (rows_joined_or_not(editor, chain, each) for each in operands)
+        sources = list(rows) if packed is None else [packed]
     seen, triangle, dtype = Seen(False), Seen(False), editor.type(softmax.inputs[0]).dtype
     bands, masks = list[Mask](), list[Addend]()
     hiding = hiding_of(editor, scores.masks)

@@ -170,7 +170,7 @@ def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:
     ops = made_of(editor.type(value).shape, view, found.groups)
     assert ops is not None
     rows = chain.moved(value, ops)
-    return rows if found.done is None else _prepared(editor, chain, rows, found.done, extent(found.heads))
+    return rows if found.done is None else prepared(editor, chain, rows, found.done, extent(found.heads))
 
 
 def moved_elements(editor: GraphEditor, operands: Iterable[Operand]) -> int:
@@ -183,7 +183,7 @@ def moved_elements(editor: GraphEditor, operands: Iterable[Operand]) -> int:
     return found
 
 
-def _prepared(editor: GraphEditor, chain: Chain, rows: str, done: Heads, heads: int) -> str:
+def prepared(editor: GraphEditor, chain: Chain, rows: str, done: Heads, heads: int) -> str:
     """The rows with each of their heads prepared."""
     operands = operands_of(editor, done, chain.label, lambda op, value: chain.add(op, [value]))
     return chain.add(replace(done.op, heads=heads), [rows, *operands])
@@ -211,7 +211,7 @@ def prepared_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand) -> 
     if ops is None:
         return None
     rows = chain.moved(q.view.source, ops)
-    made = _prepared(editor, chain, rows, joined_heads(q.done, k.done, counts), sum(counts))
+    made = prepared(editor, chain, rows, joined_heads(q.done, k.done, counts), sum(counts))
     images, count = extent(q.images), extent(q.rows)
     step, ends = (1, 1, 1), (0, counts[0] * depth)
     taken = (chain.add(Slice((0, 0, begin), (images, count, n * depth), step), [made])
@@ -250,7 +250,7 @@ def moved_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Ope
 
     if q.done is None or k.done is None:
         return (rows,) if places == [0, 1, 2] else tuple(part(rows, place, 1) for place in places)
-    made = _prepared(editor, chain, part(rows, 0, 2), joined_heads(q.done, k.done, (heads, heads)), 2 * heads)
+    made = prepared(editor, chain, part(rows, 0, 2), joined_heads(q.done, k.done, (heads, heads)), 2 * heads)
     return part(made, 0, 1), part(made, 1, 1), part(rows, 2, 1)
 
 
