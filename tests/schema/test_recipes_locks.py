@@ -22,10 +22,10 @@ _ZEROS, _SMALL = "zeros.bin", 1 << 16
 """Constants that shapes follow from are smaller."""
 LOCKED = [
     *(("h200", name) for name in TUNED),
-    *(("h100", name) for name in ("bert_base", "bert_base_384", "bert_large", "vit_b16")),
+    *(("h100", name) for name in ("bert_base", "bert_base_384", "bert_large")),
 ]
 LARGE = {
-    *(("h100", name) for name in ("bert_base_384", "bert_large", "vit_b16")),
+    *(("h100", name) for name in ("bert_base_384", "bert_large")),
     *(("h200", name) for name in ("bert_base", "bert_base_40", "bert_base_384", "bert_base_masked", "bert_large")),
     *(("h200", name) for name in ("clip_vision", "densenet121", "distilbert", "efficientnet_b0", "mobilenet_v2")),
     *(("h200", name) for name in ("mobilenet_v3_small", "repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18")),
