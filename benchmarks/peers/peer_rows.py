@@ -136,12 +136,15 @@ def bench(folder: Path, *words: str) -> dict[str, Any] | None:
     return dict(found)
 
 
+KEPT = (
+    "median_ms", "images_per_second", "sustained_images_per_second", "joules_per_image", "compile_seconds", "form",
+    "library",
+)  # fmt: skip
+"""What a row keeps of each contestant."""
+
+
 def line(row: PeerRow, found: Mapping[str, Any]) -> dict[str, Any]:
     """One row of the table. `speedup`: the fastest peer's time over the engine's."""
-    kept = (
-        "median_ms", "images_per_second", "sustained_images_per_second", "joules_per_image", "compile_seconds", "form",
-        "library",
-    )  # fmt: skip
     ran = {each["name"]: each for each in found["results"] if "median_ms" in each}
     failed = {each["name"]: each["reason"] for each in found["results"] if "median_ms" not in each}
     peers = [name for name in ran if name != "engine"]
@@ -153,8 +156,20 @@ def line(row: PeerRow, found: Mapping[str, Any]) -> dict[str, Any]:
         "reached": None if row.wanted is None or engine is None else engine <= row.wanted,
         "best_peer": best, "speedup": speedup, "failed": failed,
         "departs": [name for name in peers if ran[name].get("wrong") or not all(map(agrees, ran[name]["agreement"]))],
-        "contestants": {name: {key: each.get(key) for key in kept} for name, each in ran.items()},
+        "contestants": {name: {key: each.get(key) for key in KEPT} for name, each in ran.items()},
     }  # fmt: skip
+
+
+def beside_earlier(row: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with what peers took in earlier runs. The fastest peer is that of all runs: peers that compile are seldom
+    run, and do not change as engines do."""
+    times = {name: each["median_ms"] for name, each in row["contestants"].items() if name != "engine"}
+    for name, each in earlier.items():
+        times[name] = min(each["median_ms"], times.get(name, math.inf))
+    best = min(times, key=lambda name: times[name], default=None)
+    engine = row["engine_ms"]
+    speedup = None if best is None or engine is None else times[best] / engine
+    return {**row, "best_peer": best, "speedup": speedup, "earlier": dict(earlier)}
 
 
 def agrees(output: Mapping[str, Any]) -> bool:
@@ -243,9 +258,9 @@ def lines_of(
             if (old["model"], old["batch"]) == (row.model, row.batch)
         ]
         if row in found:
-            lines.append(line(row, found[row]["bench"]) | origin(found[row]) | {"earlier": earlier(kept)})
+            lines.append(beside_earlier(line(row, found[row]["bench"]) | origin(found[row]), earlier(kept)))
         elif row.name in said:
-            lines.append(said[row.name] | origin(printed_head(arguments)) | {"earlier": earlier(kept)})
+            lines.append(beside_earlier(said[row.name] | origin(printed_head(arguments)), earlier(kept)))
         else:
             lines += kept
     return lines
@@ -256,7 +271,7 @@ def earlier(kept: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     fastest: dict[str, Any] = {}
     for old in kept:
         ran = {
-            name: {key: each.get(key) for key in ("median_ms", "compile_seconds")} | {"date": old["date"]}
+            name: {key: each.get(key) for key in KEPT} | {"date": old["date"]}
             for name, each in old["contestants"].items()
             if name != "engine"
         }

@@ -24,7 +24,8 @@ def cnn_peers(data: Any) -> dict[str, str]:
     for row in data["rows"]:
         ran = row.get("earlier", {}) | row["contestants"]
         compiled = ran["torch-reduce-overhead"]
-        energy = " and ".join(f"{1e3 * each['joules_per_image']:.1f}" for each in (ran["engine"], compiled))
+        joules = [each.get("joules_per_image") for each in (ran["engine"], compiled)]
+        energy = " and ".join("not measured" if each is None else f"{1e3 * each:.1f}" for each in joules)
         rows.append(
             [
                 _NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}",

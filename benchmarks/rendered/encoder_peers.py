@@ -18,8 +18,8 @@ _PEERS = {
 
 
 def _time(row: Any, name: str) -> str:
-    if name in row["contestants"]:
-        return f"{row['contestants'][name]['median_ms']:.3f}"
+    if name in (ran := row.get("earlier", {}) | row["contestants"]):
+        return f"{ran[name]['median_ms']:.3f}"
     return "fails" if name in row["failed"] else "not measured"
 
 
@@ -38,13 +38,14 @@ def encoder_peers(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     rows = []
     for row in data["rows"]:
-        ran = row["contestants"]
+        ran = row.get("earlier", {}) | row["contestants"]
         peers = [_time(row, name) for name in _PEERS]
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
         own = ran["engine"]["sustained_images_per_second"]
         loaded = [f"{own:.0f}", "", ""]
         if row["speedup"] is not None:
-            other = max(ran[name]["sustained_images_per_second"] for name in _PEERS if name in ran)
+            known = (ran[name].get("sustained_images_per_second") for name in _PEERS if name in ran)
+            other = max(each for each in known if each is not None)
             loaded[1:] = [f"{other:.0f}", f"{own / other:.2f}"]
         rows.append([NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *peers, speedup, *loaded])
     summary, built = data["summary"]["all"], data["built"]
