@@ -49,6 +49,15 @@ def test_tiles_beside_each_other_share_columns_that_both_expand(
     assert (tile.tiles_beside(chain.conv), tile.exact(chain.conv)) == (beside, exact)
 
 
+@pytest.mark.parametrize(("pads", "beside"), [(((1, 1), (1, 1)), 1), (((1, 1), (1, 2)), 2), (((1, 2), (1, 2)), 2)])
+def test_results_beyond_eight_strips_are_of_another_tile(
+    pads: tuple[tuple[int, int], tuple[int, int]], beside: int
+) -> None:
+    """Where padding makes more columns than an image has."""
+    chain = chain_shape(step_of(expanded("strips", (2, 24, 56, 56), 144, pads=pads)).problem)
+    assert TILE.tiles_beside(chain.conv) == beside
+
+
 def test_strips_that_end_with_the_image_but_not_with_the_output_are_not_exact() -> None:
     chain = chain_shape(step_of(expanded("strips", (2, 32, 10, 12), 32, 2)).problem)
     assert chain.conv.out == (9, 11)

@@ -179,11 +179,12 @@ INVERTED = [
 def expanded(
     label: str, x: tuple[int, ...], filters: int, kernel: int = 3, stride: int = 1, *,
     epilogue: tuple[EpilogueOp, ...] = (CLIP,), bias: bool = True, dilation: int = 1,
+    pads: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
 ) -> Layer:  # fmt: skip
     """A 1x1 convolution and the depthwise one behind it."""
     first = conv(label, x, filters, (1,) * (len(x) - 2), epilogue=epilogue, bias=bias)
     window = (kernel,) * (len(x) - 2)
-    behind = conv("", (x[0], filters, *x[2:]), filters, window, stride, None, dilation, filters, epilogue, bias=bias)
+    behind = conv("", (x[0], filters, *x[2:]), filters, window, stride, pads, dilation, filters, epilogue, bias=bias)
     return replace(pair(first, behind), label=f"{label}+dw")
 
 
@@ -233,6 +234,7 @@ STRIPS = [
     expanded("strips-5x5s2-odd", (2, 19, 21, 37), 50, 5, 2),
     expanded("strips-wide", (1, 8, 11, 83), 37, epilogue=(RELU,)),
     expanded("strips-no-bias", (2, 32, 9, 11), 64, epilogue=(), bias=False),
+    expanded("strips-out-wider", (2, 16, 14, 32), 40, 3, epilogue=(RELU,), pads=((1, 2), (1, 2))),
     expanded("strips-2x2", (2, 32, 10, 12), 32, 2, epilogue=(RELU,)),
 ]
 

@@ -357,6 +357,7 @@ FURTHER = (
     "strips-3x3s2+dw-grouped-stripsx4x",
     "strips-5x5s2-odd+dw-grouped-stripsx2x",
     "strips-wide+dw+mean-grouped-stripsx7x",
+    "strips-out-wider+dw+mean-grouped-stripsx4x3x1x5x1x3",
     "strips-2x2s2+dw+mean-grouped-stripsx2x3x1x16x1x1xlast",
     "mean-late-grouped-slidingx2x8x2x3x2x1x4xlast",
     "expanded-3x3s2+dw-grouped-expandedx",

@@ -94,7 +94,7 @@ class StripsTile:
 
     def tiles_beside(self, shape: Shape) -> int:
         """Tiles of a row of the output, which share columns."""
-        if shape.extent[1] <= STRIPS * self.width:
+        if shape.extent[1] <= STRIPS * self.width and shape.out[1] <= STRIPS * self.made(shape):
             return 1
         left, right = (ceil(side / shape.stride[1]) for side in self._sides(shape))
         own = STRIPS * self.made(shape) - left - right

@@ -135,7 +135,8 @@ struct StripTiles {
   int across, down;
 
   __host__ __device__ explicit StripTiles(const Arguments& a)
-      : across(a.width <= 8 * width ? 1 : (a.out_w - Strip::lost_left + own - 1) / own), down((a.out_h + a.run - 1) / a.run) {}
+      : across(a.width <= 8 * width && a.out_w <= wide ? 1 : (a.out_w - Strip::lost_left + own - 1) / own),
+        down((a.out_h + a.run - 1) / a.run) {}
   __host__ __device__ int count(const Arguments& a) const { return a.batch * down * across; }
   __device__ StripCorner corner(const Arguments& a, int tile) const {
     const int beside = tile % across, line = tile / across;
