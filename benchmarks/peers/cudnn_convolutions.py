@@ -10,6 +10,9 @@ bias, fp16 channels-last with fp32 sums. PyTorch's search (`cudnn.benchmark`) ta
 cuDNN's heuristics rank first, 0 for all. Both are executions one after the other in a CUDA graph, on the same GPU in
 the same process, inputs as the caches have them then. Equal problems are one row. Pads that differ at both sides are
 made before the clock starts.
+
+cuDNN's times do not change as kernels do: with `--known`, `measure` takes those that the result before has of the same
+GPU and cuDNN, and times the others.
 """
 
 from __future__ import annotations
@@ -106,7 +109,7 @@ def measured(
 def measure(arguments: argparse.Namespace) -> int:
     operators()  # a plan's are found by their classes' names once they are imported
     until = time.monotonic() + arguments.limit
-    known = load(arguments.folder / "cudnn.json") or {}
+    known = load(arguments.folder / "cudnn.json") or (earlier_times() if arguments.known else {})
     for row in rows_of(arguments):
         path = arguments.folder / f"convolutions_{row.name}.json"
         if path.is_file() or time.monotonic() > until:
@@ -126,6 +129,19 @@ def measure(arguments: argparse.Namespace) -> int:
     left = [name for name, path in paths.items() if not path.is_file()]
     print(f"rows left: {', '.join(left) or 'none'}", flush=True)
     return 0
+
+
+def earlier_times() -> dict[str, float]:
+    """cuDNN's microseconds for each convolution of the result before; none where GPU or cuDNN were others."""
+    import torch
+
+    before = load(record.RESULTS / "cudnn_convolutions.json") or {}
+    here = (torch.cuda.get_device_name(), torch.backends.cudnn.version())
+    if (before.get("gpu"), before.get("cudnn")) != here:
+        print(f"cuDNN's times of before are of {before.get('gpu')}, cuDNN {before.get('cudnn')}", flush=True)
+        return {}
+    steps = (step for row in before["rows"].values() for step in row["steps"])
+    return {text: us for step in steps for text, us in zip(step["convolutions"], step["cudnn_us"], strict=True)}
 
 
 def ratios(row: PeerRow, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -177,6 +193,7 @@ def main() -> int:
     parser = peer_rows.parser_of(__doc__, "build", "measure", "close")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these, resnet50_b32 say")
     parser.add_argument("--plans", type=int, default=10, help="of cuDNN that its search times, 0: all")
+    parser.add_argument("--known", action="store_true", help="measure: cuDNN's times as the result before has them")
     arguments = peer_rows.parsed(parser)
     if arguments.stage == "build":
         return cnn_peers.build(arguments, rows_of(arguments))
