@@ -112,7 +112,7 @@ def of_slabs() -> Iterator[Time]:
     """Chains around depthwise convolutions, and what is in front of squeeze and excitation."""
     known = {layer: trial.step.problem for layer, _, trial in slab_kernels.planned(1)}
     for layer, found in _result("slab_kernels")["layers"].items():
-        for each in (each for way in slab_kernels.WAYS for each in found[way]):
+        for each in (each for way in slab_kernels.WAYS for each in found.get(way, ())):
             yield from _time("slab_kernels", known[layer], each["candidate"], each["us"])
 
 
