@@ -14,7 +14,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import NARROW, wasted_rows
 from bolt_build.families.cutlass.kinds.wgmma import LEAST_STAGES, refuse_product, shared_of, stages
-from bolt_build.families.cutlass.kinds.wgmma_time import LAUNCH, seconds
+from bolt_build.families.cutlass.kinds.wgmma_time import work_seconds
 from bolt_build.families.cutlass.kinds.whole import OneOrderTile, WholeTile
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.reason import Reason
@@ -108,7 +108,7 @@ class SlicedTile(WholeTile, OneOrderTile):
             work.m, work.n, work.depth, work.taps, work.windowed, work.nbytes, self.slices, work.stride, work.functions
         )
         told = min(self.m, product.m) * self.n / (64 * 128)
-        return _BEGINS + _SLOWER * (seconds(self, sliced, target, before=before) - LAUNCH) + _TOLD * told
+        return _BEGINS + _SLOWER * work_seconds(self, sliced, target, before=before) + _TOLD * told
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}, its depth shared by {self.slices} blocks"
