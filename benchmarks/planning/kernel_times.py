@@ -46,7 +46,7 @@ from bolt_build.tuning.records.kernel_record import Status
 TARGET = target_named("h200")
 FAMILIES = {family.name: family for family in load(TARGET)}
 RECIPES = ROOT / "recipes"
-CHAINS = ("chain", "expanded", "inverted")
+CHAINS = ("chain", "expanded", "inverted", "strips")
 """Kinds of the family grouped whose kernels are others since `chain_kernels.json`."""
 
 
