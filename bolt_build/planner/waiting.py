@@ -42,24 +42,22 @@ def waits_of(chosen: Sequence[Alternative]) -> Waits | None:
         {makers[name] for step in each.steps for name in step.inputs if name in makers} - {number}
         for number, each in enumerate(chosen)
     ]
-    done, path = set[int](), list[int]()
+    done = set[int]()
     for first in range(len(chosen)):
         # Depth first, without recursion: graphs are deep.
-        open_ = [(first, iter(sorted(needs[first])))] if first not in done else []
-        path = [first]
-        while open_:
-            number, rest = open_[-1]
+        path = {first: iter(sorted(needs[first]))} if first not in done else {}
+        while path:
+            number, rest = next(reversed(path.items()))
             found = next((each for each in rest if each not in done), None)
             if found is None:
                 done.add(number)
-                open_.pop()
-                path.pop()
+                path.popitem()
             elif found in path:
-                circle = path[path.index(found) :]
+                walked = [*path]
+                circle = walked[walked.index(found) :]
                 several = next(each for each in circle if len(chosen[each].region) > 1)
-                others = [each for each in circle if each != several]
-                return Waits(chosen[several], chosen[others[0]])
+                other = next(each for each in circle if each != several)
+                return Waits(chosen[several], chosen[other])
             else:
-                open_.append((found, iter(sorted(needs[found]))))
-                path.append(found)
+                path[found] = iter(sorted(needs[found]))
     return None
