@@ -67,14 +67,17 @@ def _refuse_tile(tile: SpreadTile, of: Lines, gpu: Gpu) -> str | None:
 
 
 _REACHED, _ALONE, _AGAIN, _REGISTERS = 0.85, 0.3, 0.6, 64
-"""Guesses, for no GPU has timed these kernels: the part of a GPU's bandwidth that is reached; the part of a block's
+"""As an H200 took 16 kernels of three problems: the part of a GPU's bandwidth that is reached; the part of a block's
 time in which it asks for nothing, which others of a multiprocessor fill; what a byte that is read again takes of one
 from memory; and registers of a thread."""
-_RATE, _ELEMENT = 0.8 * 128 * 1.7e9, 16
-"""Instructions that a multiprocessor's threads begin a second, and those of an element in both passes."""
-_SINGLE, _WAITS, _MEETS = 60e9, 2.0e-6, 1.2e-6
+_RATE, _ELEMENT, _THREAD = 0.8 * 128 * 1.7e9, 16, 60
+"""Instructions that a multiprocessor's threads begin a second, those of an element in both passes, and those of a
+thread beside its elements."""
+_TOGETHER = 2
+"""Blocks of a multiprocessor whose loads and instructions hide each other; those of one follow each other."""
+_SINGLE, _WAITS, _MEETS = 60e9, 2.0e-6, 1.5e-6
 """Bytes a second that one multiprocessor moves; seconds from a block's first load to its last store beside that; and
-those in which blocks of a cluster begin together and tell each other sums."""
+those in which blocks of a cluster begin together and tell each other sums, in each wave of them."""
 
 
 def _seconds(problem: KernelProblem, tile: SpreadTile, target: Target, of: Lines) -> float:
@@ -87,9 +90,11 @@ def _seconds(problem: KernelProblem, tile: SpreadTile, target: Target, of: Lines
     memory = moved(nbytes, target) / (_REACHED * there / (there + _ALONE)) if there >= 1 else 0.0
     rounds = ceil(blocks / (gpu.sms * max(there, 1.0)))
     single = rounds * max(there, 1.0) * nbytes / blocks / _SINGLE
-    issued = of.elements * _ELEMENT / (gpu.sms * _RATE * min(1.0, there))
-    meets = _MEETS if tile.cluster > 1 else 0.0
-    return float(max(memory, single, issued) + _WAITS + meets + OVERLAPPED * target.launch_seconds)
+    issued = (of.elements * _ELEMENT + blocks * tile.threads * _THREAD) / (gpu.sms * _RATE * min(1.0, there))
+    loads = max(memory, single)
+    both = max(loads, issued) + (1 - min(1.0, there / _TOGETHER)) * min(loads, issued)
+    meets = rounds * _MEETS if tile.cluster > 1 else 0.0
+    return float(both + _WAITS + meets + OVERLAPPED * target.launch_seconds)
 
 
 def spread(

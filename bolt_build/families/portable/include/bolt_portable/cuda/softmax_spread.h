@@ -58,27 +58,21 @@ struct SoftmaxSpread {
         for (int i = 0; i < lanes; ++i) sum += power(x[k][i] - from);
       top = greatest;
     }
-    join(over_warp(top, [](float a, float b) { return larger(a, b); }), top, sum);
-    sum = over_warp(sum, [](float a, float b) { return a + b; });
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = make_float2(top, sum);
+    // Each warp puts together what all have: a thread by itself would have a power for each of them.
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    join(top, sum);
+    if (lane == 0) partial[threadIdx.x / 32] = make_float2(top, sum);
     __syncthreads();
-    const auto all = [&](int many, const auto& part) {
-      top = -INFINITY, sum = 0.0f;
-#pragma unroll
-      for (int other = 0; other < many; ++other) top = larger(top, part(other).x);
-#pragma unroll
-      for (int other = 0; other < many; ++other) sum += part(other).y * power(part(other).x - finite(top));
-    };
-    all(warps, [&](int warp) { return partial[warp]; });
+    const float2 nothing = make_float2(-INFINITY, 0.0f);
+    float2 part = lane < warps ? partial[lane] : nothing;
+    join(top = part.x, sum = part.y);
     if constexpr (cluster > 1) {
       if (threadIdx.x == 0) own = make_float2(top, sum);
       __syncthreads();
       cluster_meet();
-      float2 told[cluster];
-#pragma unroll
-      for (int other = 0; other < cluster; ++other) told[other] = of_block(&own, other);
+      part = lane < cluster ? of_block(&own, lane) : nothing;
       cluster_arrive();
-      all(cluster, [&](int other) { return told[other]; });
+      join(top = part.x, sum = part.y);
     }
     const float of = Ending::of(sum);
 #pragma unroll 2
@@ -104,8 +98,10 @@ struct SoftmaxSpread {
   static __device__ float power(float x) { return softmax_power<sizeof(Out) == 2>(x); }
   /// A difference of infinities is no number.
   static __device__ float finite(float top) { return top == -INFINITY ? 0.0f : top; }
-  static __device__ void join(float greatest, float& top, float& sum) {
-    sum *= power(top - finite(greatest));
+  /// The greatest of a warp's threads, and the sum of their sums below it.
+  static __device__ void join(float& top, float& sum) {
+    const float greatest = over_warp(top, [](float a, float b) { return larger(a, b); });
+    sum = over_warp(sum * power(top - finite(greatest)), [](float a, float b) { return a + b; });
     top = greatest;
   }
   /// Whether a word is all the line's, whose first element is number `element` of it; those in front of it count from 2^32 down.
