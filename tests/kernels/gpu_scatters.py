@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.gathered_lines import GatherTile
+from bolt_build.families.portable.kernels.gathered_words import GatheredWordsTile
 from bolt_build.families.portable.kernels.scatter_lines import LineTile
 from bolt_build.families.portable.kernels.scatter_rows import RowsTile
 from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
@@ -96,6 +97,16 @@ def _along(label: str, shape: Shape, taken: Shape, dtype: DType = DType.F16, nam
     return Layer(f"along-{label}", GatherElements(len(shape) - 1), (data, indices), (), DType.F16, TOLERANCE)
 
 
+def _across(
+    label: str, axis: int, shape: Shape, many: int, dtype: DType = DType.F16, named: DType = DType.I64
+) -> Layer:
+    """So many elements of each line along the axis, whose indices lie on both sides of zero."""
+    data = Input(shape, dtype=dtype) if dtype.is_float else Input(shape, low=0, high=90, dtype=dtype)
+    taken = (*shape[:axis], many, *shape[axis + 1 :])
+    indices = Input(taken, low=0.6 - shape[axis], high=shape[axis] - 0.6, dtype=named)
+    return Layer(f"across-{label}", GatherElements(axis), (data, indices), (), DType.F16, TOLERANCE)
+
+
 ALONG = (
     (_along("keys", (3, 5, 60), (3, 5, 37)), ((32, 2), (64, 1))),
     (_along("fewer", (4, 7, 101), (3, 5, 333), DType.F32, DType.I32), ((32, 3), (128, 2))),
@@ -103,6 +114,13 @@ ALONG = (
     (_along("wide", (11, 33), (11, 65), DType.I64), ((64, 2),)),
 )
 """Lines that begin anywhere in an access, rows that are left out, several rounds of indices."""
+WORDS = (
+    (_across("boxes", 1, (3, 50, 4), 41), ((4, 2), (2, 1))),
+    (_across("rows", 1, (2, 9, 31), 13, DType.F32, DType.I32), ((4, 4), (4, 1))),
+    (_across("columns", 2, (3, 5, 17), 40, DType.I64), ((2, 4),)),
+    (_across("bytes", 0, (7, 33), 5, DType.U8, DType.I32), ((8, 1), (2, 2))),
+)
+"""Words of one row and of several, the last of which is a part."""
 _TILES = {"scatter-rows": ((1, 24), (1, 72), (2, 72)), "scatter-columns": ((1, 1), (4, 1))}
 """Other blocks than prediction would put first: with lines left over, with one."""
 
@@ -153,4 +171,8 @@ def scatter_trials() -> list[Trial]:
         trial = trials_of(layer, "portable")[0]
         tiles = (candidate_of("portable", "staged", GatherTile(*each)) for each in cuts)
         found += [replace(trial, candidate=tile) for tile in tiles]
+    for layer, cuts in ((layer, cuts) for layer, cuts in WORDS if asked((layer,))):
+        trial = trials_of(layer, "portable")[0]
+        words = (candidate_of("portable", "words", GatheredWordsTile(*each)) for each in cuts)
+        found += [replace(trial, candidate=tile) for tile in words]
     return found + [trial for layer in asked(GATHERS) for trial in trials_of(layer, "portable", kind="lanes")]

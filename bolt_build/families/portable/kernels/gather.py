@@ -14,6 +14,7 @@ from bolt_build.families.common.geometry import MOST_AXES, around, strides
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.flat_rows import row_form
 from bolt_build.families.portable.kernels.gathered_lines import GatherTile, lines_form
+from bolt_build.families.portable.kernels.gathered_words import GatheredWordsTile, words_form
 from bolt_build.families.portable.kernels.row_sources import picked, unit_of
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major
@@ -90,6 +91,15 @@ def _emit_lines(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -
     parameters, cut = elements_along(data, indices, op.axis), f", {tile.threads}, {tile.holds}"
     code = _code(problem, at, "gathered_lines", parameters, cut)
     return replace(code, includes=(*code.includes, "bolt_portable/cuda/gathered_lines.h"))
+
+
+def _emit_gathered(problem: KernelProblem, tile: GatheredWordsTile, at: StepExpressions) -> StepCode:
+    op, data, indices = problem.op, *problem.inputs
+    assert isinstance(op, GatherElements)
+    outer, extent, inner = around(data, op.axis)
+    parameters = struct("bolt::portable::Gather", outer=outer, extent=extent, inner=inner, count=indices.shape[op.axis])
+    code = _code(problem, at, "gathered_words", parameters, f", {tile.lanes}, {tile.turns}")
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/gathered_words.h"))
 
 
 def elements_along(data: Operand, indices: Operand, axis: int) -> str:
@@ -208,7 +218,7 @@ RULES = (
         gpu_latency=lambda problem: _INDEX,
         gpu_bandwidth=lambda problem: _AFTER_INDICES,
         layouts=row_major,
-        forms=(lines_form(_emit_lines),),
+        forms=(lines_form(_emit_lines), words_form(_emit_gathered)),
     ),
     Rule(
         GatherND,
