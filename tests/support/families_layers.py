@@ -169,6 +169,7 @@ NORMS = [
     norm("layer-norm-odd", Norm("variance", (2,), 1e-5), (2, 5, 37), (37,), data=True),
     norm("layer-norm-long", Norm("variance", (1,), 1e-5), (3, 3000), (3000,)),
     norm("layer-norm-many", Norm("variance", (1,), 1e-5), (2051, 392), (392,)),
+    norm("layer-norm-warps", Norm("variance", (1,), 1e-5), (19, 1152), (1152,)),
     norm("layer-norm-longest", Norm("variance", (1,), 1e-5), (2, 9000), (1,)),
     norm("layer-norm-of-planes", Norm("variance", (2, 3), 1e-3), IMAGE, (6, 7)),
     norm("rms-norm", Norm("rms", (2,), 1e-6), (2, 5, 264)),
@@ -226,6 +227,7 @@ NORMALIZATIONS = [
     *(one(f"softmax-{axis}", Softmax(axis), IMAGE) for axis in range(4)),
     one("softmax-keys", Softmax(2), (3, 7, 72)),
     one("softmax-odd-keys", Softmax(2), (3, 7, 197)),
+    one("softmax-warps", Softmax(1), (9, 1536)),
     one("softmax-long", Softmax(1), (3, 4096)),
     one("softmax-longest", Softmax(1), (2, 9001)),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from bolt_build.families.portable.kernels.long_lines import TwiceTile, twice
 from bolt_build.families.portable.kernels.norm_loops import with_scratch
 from bolt_build.families.portable.kernels.paired_lines import PairedTile, paired
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
-from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
+from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, in_a_warp, refuse_row
 from bolt_build.families.portable.kernels.spread_lines import SpreadTile, spread
 from bolt_build.families.portable.kernels.staged import Lines, StagedTile, staged
 from bolt_build.families.portable.plain import Plain
@@ -55,6 +55,8 @@ def _usual(problem: KernelProblem) -> RowTile | None:
     if axis < _SHORT:
         return RowTile(1)
     loads, threads = held(axis, _lanes(axis))
+    if in_a_warp(loads, threads, axis, _lanes(axis)):
+        return RowTile(WARP)
     return RowTile(threads) if loads else None
 
 

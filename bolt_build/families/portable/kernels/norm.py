@@ -26,7 +26,7 @@ from bolt_build.families.portable.kernels import (
     norm_turns,
 )
 from bolt_build.families.portable.kernels.norm_loops import loops_of, norm_text, pointers_text, types_text
-from bolt_build.families.portable.kernels.rows import BLOCK, LANES, WARP, RowTile, refuse_row
+from bolt_build.families.portable.kernels.rows import BLOCK, LANES, WARP, RowTile, in_a_warp, refuse_row
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
@@ -36,8 +36,8 @@ from bolt_build.targets import Gpu
 MANY_ROWS = 2048
 """Of so many rows a GPU's warps take two each, so that scale and bias are read half as often. Of fewer rows some
 multiprocessors would have none."""
-EARLY_LOADS = 8
-"""Loads of scale and bias that a thread keeps from before it waits."""
+EARLY_LOADS, MOST_EARLY = 8, 4
+"""Loads of scale and bias that a thread keeps from before it waits, and of eight elements each."""
 
 
 def _refuse(problem: KernelProblem) -> str | None:
@@ -48,11 +48,11 @@ def _refuse(problem: KernelProblem) -> str | None:
     return Reason("normalises in {} loops, at most {} are supported", most, MOST_AXES) if most > MOST_AXES else None
 
 
-def _early(problem: KernelProblem) -> bool:
+def _early(problem: KernelProblem, loads: int) -> bool:
     """True where scale and bias are constants that all rows share, which warps may ask for before they wait: a thread
     has registers for few of them."""
     own, loops = op_operands(problem), loops_of(problem)
-    few = loops.in_registers[0] <= EARLY_LOADS
+    few = loads <= (MOST_EARLY if loops.lanes == LANES else EARLY_LOADS)
     return few and loops.shares_operands and all(problem.inputs[index].constant for index in own[1:])
 
 
@@ -60,9 +60,13 @@ def _usual(problem: KernelProblem) -> RowTile | None:
     """Rows in registers; None where elements are read three times."""
     loops = loops_of(problem)
     loads, threads = loops.in_registers
+    if not loads:
+        return None
+    if in_a_warp(loads, threads, loops.reduced[-1].extent, loops.lanes):
+        return RowTile(WARP)
     rows = prod(loop.extent for loop in loops.kept)
-    twice = _early(problem) and threads == WARP and rows >= MANY_ROWS
-    return RowTile(threads, 2 if twice else 1) if loads else None
+    twice = _early(problem, loads) and threads == WARP and rows >= MANY_ROWS
+    return RowTile(threads, 2 if twice else 1)
 
 
 def _refuse_tile(problem: KernelProblem, tile: RowTile) -> str | None:
@@ -79,7 +83,7 @@ def _emit(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> 
     tile, loads = (RowTile(WARP), 0) if tile is None else (tile, tile.loads(extent, loops.lanes))
     name = "norm<" if not loads or loops.lanes == LANES else f"norm_narrow<{loops.lanes}, "
     call = (
-        f"bolt::portable::{name}{loads}, {tile.threads}, {tile.rows}, {boolean(_early(problem))}, "
+        f"bolt::portable::{name}{loads}, {tile.threads}, {tile.rows}, {boolean(_early(problem, loads))}, "
         f"{types_text(problem)}>(r, {norm_text(loops.kept, loops.reduced, problem.op.epsilon)}, "
         f"{pointers_text(problem, at)}, {chain(problem, at)});"
     )

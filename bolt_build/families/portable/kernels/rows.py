@@ -32,6 +32,12 @@ def held(extent: int, lanes: int = LANES) -> tuple[int, int]:
     return 0, WARP
 
 
+def in_a_warp(loads: int, threads: int, extent: int, lanes: int) -> bool:
+    """Whether a warp holds rows of `extent` for which `held` has a block: its threads would have one load each, and
+    wait for each other as long as for memory. So an H200 took rows of 1152 elements."""
+    return threads == BLOCK and loads == 1 and lanes == LANES and extent <= WARP * LANES * _MOST_LOADS
+
+
 @dataclass(frozen=True)
 class RowTile:
     """So many `threads` share a row, and take so many `rows` at a time."""
