@@ -23,6 +23,7 @@ from benchmarks.exporters.torch_models import (
     custom_dense,
     custom_detection,
     custom_flow,
+    custom_heads,
     custom_modules,
     custom_research,
     custom_restoration,
@@ -31,6 +32,7 @@ from benchmarks.exporters.torch_models import (
     packages_text_audio,
     packages_vision,
     packages_vit_video,
+    transformers_attention,
     transformers_decode_steps,
     transformers_detection_ocr_audio,
     transformers_heads,
@@ -289,16 +291,17 @@ ABSENT = tuple(
 
 _NEWER = (
     transformers_shrunk, transformers_vision, transformers_multimodal, transformers_detection_ocr_audio,
+    transformers_attention,
 )  # fmt: skip
 
 _CUSTOM = (
     custom_modules, custom_research, custom_attention, custom_convolutions, custom_dense, custom_detection,
-    custom_restoration, custom_flow, custom_sounds, custom_clips,
+    custom_restoration, custom_flow, custom_sounds, custom_clips, custom_heads,
 )  # fmt: skip
 
 SHRUNK = {
     **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
-    **transformers_multimodal.TALKS, **transformers_detection_ocr_audio.KINDS,
+    **transformers_multimodal.TALKS, **transformers_detection_ocr_audio.KINDS, **transformers_attention.KINDS,
 }  # fmt: skip
 
 OTHERS: dict[str, Callable[[], Made]] = {
