@@ -118,6 +118,26 @@ def test_pairs_are_turned_by_one_operator(parts: tuple[str, ...], made: str, pai
     assert said(result) == [("y", "recognised rotary embedding", f"of 8 elements, in {pairs}")]
 
 
+@pytest.mark.parametrize("begin", [4, 3])
+def test_elements_that_pass_by_are_put_together_with_both_halves(begin: int) -> None:
+    """As ONNX's operator is written out where it turns a part of each head."""
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,3,5,8]) -> (%y) {{
+          const %c: f32[5,2]
+          const %s: f32[5,2]
+          %lo = slice(%x) begin=[0,0,0,0] count=[2,3,5,2] step=[1,1,1,1] // "lo"
+          %hi = slice(%x) begin=[0,0,0,2] count=[2,3,5,2] step=[1,1,1,1] // "hi"
+          %rest = slice(%x) begin=[0,0,0,{begin}] count=[2,3,5,4] step=[1,1,1,1] // "rest"
+          {APART}
+          %y = concat(%first, %second, %rest) axis=3 // "y"
+        }}""")
+    result = run(RECOGNISE_ROTARY, before)
+    if begin == 4:
+        assert first(result.graph) == "%y = rotary(%x, %'c.both, %'s.both)"
+    else:
+        assert result.graph == before
+
+
 def test_pairs_that_lie_along_an_axis_of_their_own_are_turned_without_it() -> None:
     """As Llama's reference splits a product's columns in heads and pairs at once, and joins images and heads behind."""
     parts = (PAIRED.replace("{0}", "{-2}"), APART, TOGETHER, '%y = reshape(%ab) shape=[6,5,8] // "y"')
@@ -437,3 +457,28 @@ def test_heads_that_others_read_are_prepared_where_they_are() -> None:
         '%s = matmul(%q, %kn) transpose_b=true // "s"', ATTENTION, "}",
     ]))  # fmt: skip
     assert all("head_rows" not in line for line in made(before))
+
+
+def test_an_attention_that_a_model_has_as_such_reads_prepared_heads() -> None:
+    """As exporters write opset 23: heads are moved, normalised and turned, then ONNX's operator reads them."""
+    lines = []
+    for name, count in (("q", 3), ("k", 1)):
+        lines += [
+            f'%{name}r = reshape(%{name}) shape=[2,5,{count},8] // "{name}r"',
+            f'%{name}h = transpose(%{name}r) perm=[0,2,1,3] // "{name}h"',
+            f'%{name}n = norm(%{name}h, %g) statistic=rms axes=[3] epsilon=1e-5 // "{name}n"',
+            f'%{name}t = rotary(%{name}n, %cos, %sin) // "{name}t"',
+            f'%{name}b = transpose(%{name}t) perm=[0,2,1,3] // "{name}b"',
+            f'%{name}o = reshape(%{name}b) shape=[2,5,{8 * count}] // "{name}o"',
+        ]
+    before = graph("\n".join([
+        "graph g batch=2 (%q: f32[2,5,24], %k: f32[2,5,8], %v: f32[2,5,8]) -> (%y) {",
+        "const %g: f32[8]", "const %cos: f32[5,8]", "const %sin: f32[5,8]", *lines,
+        '%y = attention(%qo, %ko, %v) heads=3 kv_heads=1 scale=0.5 causal=true // "y"', "}",
+    ]))  # fmt: skip
+    result = run(RECOGNISE_ATTENTION, before)
+    assert [node.op.kind for node in result.graph.nodes if node.op.kind != "reshape"] == [
+        "head_rows", "head_rows", "attention",
+    ]  # fmt: skip
+    (node,) = [node for node in result.graph.nodes if node.name == "y"]
+    assert node.inputs[2] == "v"

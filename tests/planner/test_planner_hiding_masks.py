@@ -105,3 +105,27 @@ def test_a_gather_of_everything_in_order_is_a_reshape(statement: str, indices: s
     result = run(RESHAPE_GATHERS, before)
     assert (result.graph.nodes[0].op.kind == "reshape") is reshaped
     assert said(result) == [("y", "made a reshape", "'i' names everything in its order")] * reshaped
+
+
+@pytest.mark.parametrize(
+    ("triangle", "causal", "shape"), [("-inf", True, (2, 1, 1, 5)), ("-3e38", False, (2, 1, 5, 5))]
+)
+def test_a_triangle_that_is_added_to_padding_comes_apart(triangle: str, causal: bool, shape: tuple[int, ...]) -> None:
+    """As ONNX's operator is written out that has both. One of finite numbers stays in the sum."""
+    numbers = ",".join("0" if seen else triangle for seen in TRIANGLE.reshape(-1))
+    result = run(RECOGNISE_ATTENTION, graph(f"""
+        graph g batch=2 (%q: f32[2,3,5,4], %k: f32[2,3,5,4], %v: f32[2,3,5,4], %ids: f32[2,1,1,5]) -> (%y0) {{
+          const %triangle: f32[5,5] {{{numbers}}}
+          const %zero: f32[] {{0}}
+          const %least: f32[] {{-inf}}
+          const %low: f32[] {{-9}}
+          %real = compare(%low, %ids) question="less" // "real"
+          %m0 = where(%real, %zero, %least) // "m0"
+          %b0 = add(%m0, %triangle) // "b0"
+          %s0 = matmul(%q, %k) transpose_b=true // "s0"
+          %a0 = add(%s0, %b0) // "a0"
+          %p0 = softmax(%a0) axis=3 // "p0"
+          %y0 = matmul(%p0, %v) // "y0"
+        }}"""))  # fmt: skip
+    (op,) = attention_of(result)
+    assert (op.causal, shape_of_mask(result)) == (causal, shape)

@@ -190,6 +190,8 @@ def _mixed(g: Growing, query: str, key: str, value: str, scale: float) -> str:
     if not masks and g.chance(4):
         seen = _of_keys(g, images, keys)
         scores = g.add(Where(), seen, scores, g.scalar(g.choose(*LEAST)), hides=True)
+    if seen is None and g.chance(5):
+        return _with_triangle(g, scores, value, groups)
     for _ in range(masks):
         scores = _with_mask(g, scores)
     greatest = g.arrays[scores].max(axis=-1)
@@ -216,6 +218,21 @@ def _mixed(g: Growing, query: str, key: str, value: str, scale: float) -> str:
     if g.chance(5):
         return g.add(Transpose((0, 1, 3, 2)), g.add(MatMul(transpose_a=True, transpose_b=True), value, shares))
     return g.add(MatMul(), shares, value)
+
+
+def _with_triangle(g: Growing, scores: str, value: str, groups: int) -> str:
+    """Shares of scores with the sum of a triangle and of what hides keys, by infinity, as ONNX's operator has it."""
+    images, heads, queries, keys = g.shape(scores)
+    shown = np.arange(keys) <= np.arange(queries)[:, None]
+    triangle = g.constant(np.where(shown, np.float32(0), np.float32(-np.inf)))
+    hidden = g.add(Where(), _of_keys(g, images, keys), g.scalar(0.0), g.scalar(-np.inf), hides=True)
+    scores = g.add(Binary("add"), scores, paired(g, "add", hidden, triangle), hides=True)
+    shares = g.add(Softmax(3), scores)
+    shares = g.add(Where(), g.add(Ask("nan"), shares), g.scalar(0.0), shares)
+    if groups == heads:
+        return g.add(MatMul(), shares, value)
+    shares = g.add(Reshape((images, groups, heads // groups * queries, keys)), shares)
+    return g.add(Reshape((images, heads, queries, g.shape(value)[3])), g.add(MatMul(), shares, value))
 
 
 def _by_powers(g: Growing, scores: str, value: str) -> str:
@@ -305,6 +322,11 @@ def given_attention(g: Growing) -> str:
     keys = g.shape(source)[1]
     rows = [multiplied(g, x, heads * depth), *(multiplied(g, source, kv * depth) for _ in range(2))]
     rows = [beside_constant(g, each) if g.chance(4) else each for each in rows]
+    if g.chance(3):  # what is done to heads in front of the operator
+        for index, count in enumerate((heads, kv)):
+            (made,) = _prepared(g, _heads(g, rows[index], count, depth))
+            shape = g.shape(rows[index])
+            rows[index] = g.add(Reshape(shape), g.add(Transpose((0, 2, 1, 3)), made))
     op = Attention(heads, kv, g.choose(1.0, 0.5), g.chance(), cap=g.choose(0.0, 0.0, 2.0))
     mask = []
     if g.chance():

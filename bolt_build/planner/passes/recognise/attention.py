@@ -239,8 +239,14 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
     images, heads, rows, columns = _digits(extents)
     result = _result(editor, node, View("", (0, 0, 0), (images, rows, (*heads, *columns))), extents)
     chain = Chain(editor, f"{node.name}.rows")
-    packed = packed_rows(editor, chain, q, k, v)
-    sources = [rows_of(editor, chain, each) for each in (q, k, v)] if packed is None else [packed]
+    packed, both = packed_rows(editor, chain, q, k, v), prepared_rows(editor, chain, q, k)
+    sources = (
+        [packed]
+        if packed is not None
+        else [*both, rows_of(editor, chain, v)]
+        if both is not None
+        else [rows_joined_or_not(editor, chain, each) for each in (q, k, v)]
+    )
     masks, seen = node.inputs[3:], Seen(op.causal, op.window)
     array = _once(editor.constant(masks[0])) if masks else None
     found = None if array is None or op.window else seen_of(array, shape.queries, shape.keys)

@@ -140,8 +140,11 @@ def prepared_operand(
 
 
 def rows_operand(editor: GraphEditor, value: str, heads: int, *, scales: bool) -> Operand:
-    """`value`, which is in the form that attention reads already, with so many heads, by where its elements come
-    from."""
+    """`value`, which is in the form that attention reads already, with so many heads, by where its elements come from:
+    of queries and keys (`scales`) also what is done to each head on the way."""
+    done = _prepared_rows_operand(editor, value, heads) if scales else None
+    if done is not None:
+        return done
     source = viewed(editor, value, scales=scales)
     view, scale, passed = source.view, source.scale, source.passed
     for each, factor in ((view, scale), (whole(editor, value), 1.0)):
@@ -154,6 +157,20 @@ def rows_operand(editor: GraphEditor, value: str, heads: int, *, scales: bool) -
         if made_of(editor.type(each.source).shape, each, found.groups) is not None:
             return found
     raise AssertionError("rows of whole heads are cut in heads")
+
+
+def _prepared_rows_operand(editor: GraphEditor, value: str, heads: int) -> Operand | None:
+    """`rows_operand` of heads that are normalised, scaled or turned; None where nothing is done to them."""
+    source = viewed(editor, value, scales=True, depth=editor.type(value).shape[-1] // heads)
+    images, rows, row = source.view.axes
+    cut = grouped(row, (heads, extent(row) // heads))
+    if not source.done or cut is None or _shared(cut[0])[1] != 1:
+        return None
+    found = Operand(source.view, images, cut[0], rows, cut[1], 1, source.scale)
+    done = heads_done(editor, source.done, (images, rows, cut[0]), cut[1], extent(cut[1]))
+    if isinstance(done, str) or made_of(editor.type(source.view.source).shape, source.view, found.groups) is None:
+        return None
+    return replace(found, done=done)
 
 
 def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:

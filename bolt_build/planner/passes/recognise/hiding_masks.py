@@ -19,6 +19,7 @@ from bolt_build.graph.ops.logic import Ask, Logic, Where
 from bolt_build.graph.ops.shape import Identity
 from bolt_build.planner.passes.recognise.attention_masks import MOST_FOLDED
 from bolt_build.planner.passes.recognise.attention_scores import LEAST, Mask, number
+from bolt_build.planner.passes.recognise.attention_seen import seen_of
 from bolt_build.planner.rewrite import GraphEditor
 
 _FINITE = float(np.finfo(np.float32).min)
@@ -49,8 +50,23 @@ def hiding_of(editor: GraphEditor, masks: Sequence[Mask]) -> Hiding:
     endless = any(isinf(mask.hidden or 0.0) for mask in hiding) or any(np.isneginf(array).any() for array in arrays)
     # Of two that hide, a key that both hide has no share of the mean.
     if endless or len(hiding) != 1 or any(may_hide(editor, value) for value in others):
-        return Hiding(tuple(masks), False, endless)
+        return Hiding(tuple(part for mask in masks for part in _triangle_apart(editor, mask)), False, endless)
     return Hiding(tuple(each if each.hidden is None else replace(each, hidden=-inf) for each in chosen), True, False)
+
+
+def _triangle_apart(editor: GraphEditor, mask: Mask) -> tuple[Mask, ...]:
+    """A mask that is the sum of another and of a constant triangle or band that hides by infinity, as both: so that
+    one becomes `causal`, whatever the other is."""
+    node = editor.producer(mask.value)
+    if mask.hidden is not None or node is None or node.op != Binary("add") or node.epilogue:
+        return (mask,)
+    for name, other in (node.inputs, node.inputs[::-1]):
+        array = editor.constant(name)
+        if array is None or array.ndim < 2 or array.shape[-2:] != mask.shape[-2:] or not np.isneginf(array).any():
+            continue
+        if seen_of(array, *mask.shape[-2:]) is not None and bool(np.isinf(array[array != 0.0]).all()):
+            return replace(mask, value=other), replace(mask, value=name)
+    return (mask,)
 
 
 def zeroed_rows(editor: GraphEditor, hiding: Hiding, zeroed: Sequence[tuple[str, bool]]) -> str | None:

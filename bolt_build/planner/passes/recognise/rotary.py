@@ -16,10 +16,19 @@ from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.heads import Rotary
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.recognise.rotary_parts import (
+    Part,
+    factors_of,
+    made_by,
+    opposite,
+    pair_parts,
+    part_of,
+    taken_pair,
+    terms_of,
+)
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
@@ -29,36 +38,12 @@ class _Turned:
     """The value that is turned, how, and the values of cosines and sines; `halves`: they have a number a pair. If
     `back`, it is turned by the angles' negatives."""
 
-    x: str | _Part
+    x: str | Part
     interleaved: bool
     cos: str
     sin: str
     halves: bool = False
     back: bool = False
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What slices take of `source`: of each axis `count` elements from `begin` on, each `step` further. If `flat`, the
-    source has pairs as an axis of their own, and that shape without."""
-
-    source: str
-    begin: tuple[int, ...]
-    count: tuple[int, ...]
-    step: tuple[int, ...]
-    flat: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Term:
-    """A product of two values with a sign."""
-
-    sign: int
-    factors: tuple[str, str]
-
-    def beside(self, factor: str) -> str | None:
-        """The other factor, where this is one."""
-        return self.factors[1 - self.factors.index(factor)] if factor in self.factors else None
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -82,7 +67,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 def _sum(editor: GraphEditor, node: Node) -> _Turned | None:
     """x cos + r(x) sin, whichever side stands first."""
-    left, right = (_factors(editor, name) for name in node.inputs)
+    left, right = (factors_of(editor, name) for name in node.inputs)
     if left is None or right is None:
         return None
     for straight, crossed in ((left, right), (right, left)):
@@ -92,36 +77,39 @@ def _sum(editor: GraphEditor, node: Node) -> _Turned | None:
                 continue
             x, interleaved, back = source
             for same, cos in (straight, straight[::-1]):
-                if _part(editor, same) == x:
+                if part_of(editor, same) == x:
                     return _Turned(same, interleaved, cos, sin, back=back)
     return None
 
 
-def _exchanged(editor: GraphEditor, value: str) -> tuple[_Part, bool, bool] | None:
+def _exchanged(editor: GraphEditor, value: str) -> tuple[Part, bool, bool] | None:
     """(x, interleaved, back) where the value is r(x): pairs exchanged, with the sign of the first turned; if `back`,
     that of the second."""
-    parts = _parts(editor, value)
+    parts = pair_parts(editor, value)
     if parts is None:
         return None
     (first, second), interleaved = parts
-    for back, (x2, x1) in ((False, (_plain(editor, first, Activation("neg")), second)),
-                           (True, (_plain(editor, second, Activation("neg")), first))):  # fmt: skip
+    for back, (x2, x1) in ((False, (made_by(editor, first, Activation("neg")), second)),
+                           (True, (made_by(editor, second, Activation("neg")), first))):  # fmt: skip
         if x2 is None:
             continue
         pair = (x2.inputs[0], x1) if back else (x1, x2.inputs[0])
-        taken = _taken_pair(editor, pair)
+        taken = taken_pair(editor, pair)
         if taken is not None and taken[1] == interleaved:
             return (*taken, back)
     return None
 
 
 def _pairs(editor: GraphEditor, node: Node) -> _Turned | None:
-    """x1 cos - x2 sin and x2 cos + x1 sin, put together again, or with the other signs."""
-    parts = _parts(editor, node.outputs[0])
+    """x1 cos - x2 sin and x2 cos + x1 sin, put together again, or with the other signs. Elements behind them that pass
+    by may be put together with both at once."""
+    parts, rest = pair_parts(editor, node.outputs[0]), None
+    if isinstance(node.op, Concat) and len(node.inputs) == 3 and node.op.axis == editor.type(node.outputs[0]).rank - 1:
+        parts, rest = ((node.inputs[0], node.inputs[1]), False), part_of(editor, node.inputs[2])
     if parts is None:
         return None
     (first, second), interleaved = parts
-    upper, lower = _terms(editor, first), _terms(editor, second)
+    upper, lower = terms_of(editor, first), terms_of(editor, second)
     if upper is None or lower is None:
         return None
     for straight, crossed in (upper, upper[::-1]):
@@ -131,135 +119,23 @@ def _pairs(editor: GraphEditor, node: Node) -> _Turned | None:
                 other = None if x2 is None else crossed.beside(x2)
                 if x2 is None or sin is None or other is None or straight.sign < 0 or below.sign < 0:
                     continue
-                if not _opposite(editor, other, crossed.sign, sin, beside.sign):
+                if not opposite(editor, other, crossed.sign, sin, beside.sign):
                     continue
-                taken = _taken_pair(editor, (x1, x2))
-                if taken is not None and taken[1] == interleaved:
-                    return _Turned(taken[0], interleaved, cos, sin, halves=True, back=beside.sign < 0)
+                taken = taken_pair(editor, (x1, x2))
+                whole = None if taken is None or taken[1] != interleaved else _with_rest(taken[0], rest)
+                if whole is not None:
+                    return _Turned(whole, interleaved, cos, sin, halves=True, back=beside.sign < 0)
     return None
 
 
-def _terms(editor: GraphEditor, value: str) -> tuple[_Term, _Term] | None:
-    """The two products that the value is the sum or the difference of."""
-    node = editor.producer(value)
-    if node is None or node.epilogue or node.op not in (Binary("add"), Binary("sub")):
+def _with_rest(turned: Part, rest: Part | None) -> Part | None:
+    """Both as one part, where the rest follows what is turned along the last axis."""
+    if rest is None:
+        return turned
+    behind = (*turned.begin[:-1], turned.begin[-1] + turned.count[-1])
+    if rest != replace(turned, begin=behind, count=(*turned.count[:-1], rest.count[-1])):
         return None
-    found = []
-    for name, sign in zip(node.inputs, (1, 1 if node.op == Binary("add") else -1), strict=True):
-        factors = _factors(editor, name)
-        if factors is None:
-            return None
-        plain = []
-        for each in factors:
-            negative = _plain(editor, each, Activation("neg"))
-            sign = sign if negative is None else -sign
-            plain.append(each if negative is None else negative.inputs[0])
-        found.append(_Term(sign, (plain[0], plain[1])))
-    return found[0], found[1]
-
-
-def _opposite(editor: GraphEditor, a: str, a_sign: int, b: str, b_sign: int) -> bool:
-    """Whether two values with signs are each the other's negative: exporters fold the sign of a table into it."""
-    if a == b:
-        return a_sign == -b_sign
-    first, second = editor.constant(a), editor.constant(b)
-    return a_sign == b_sign and first is not None and second is not None and np.array_equal(first, -second)
-
-
-def _parts(editor: GraphEditor, value: str) -> tuple[tuple[str, str], bool] | None:
-    """The first and the second elements of all pairs, and whether these are neighbours in `value`."""
-    node = editor.producer(value)
-    if node is None or node.epilogue:
-        return None
-    if isinstance(node.op, Reshape):
-        inner, shape = editor.producer(node.inputs[0]), editor.type(value).shape
-        wide = editor.type(node.inputs[0]).shape
-        if inner is None or inner.op != Concat(len(wide) - 1) or len(inner.inputs) != 2 or wide[-1:] != (2,):
-            return None
-        if len(wide) < 2 or shape[-1:] != (2 * wide[-2],):
-            return None
-        columns = [_plain_reshape(editor, name) for name in inner.inputs]
-        return None if columns[0] is None or columns[1] is None else ((columns[0], columns[1]), True)
-    if not isinstance(node.op, Concat) or len(node.inputs) != 2 or node.op.axis != editor.type(value).rank - 1:
-        return None
-    first, second = node.inputs
-    return ((first, second), False) if editor.type(first) == editor.type(second) else None
-
-
-def _plain_reshape(editor: GraphEditor, value: str) -> str | None:
-    """What is reshaped to `value` by an axis of one element behind it."""
-    node = editor.producer(value)
-    if node is None or node.epilogue or not isinstance(node.op, Reshape):
-        return None
-    shape = editor.type(value).shape
-    return node.inputs[0] if shape == (*editor.type(node.inputs[0]).shape, 1) else None
-
-
-def _taken_pair(editor: GraphEditor, names: tuple[str, str]) -> tuple[_Part, bool] | None:
-    """(x, interleaved) where the two are the first and the second elements of all pairs of x's last axis."""
-    first, second = (_part(editor, name) for name in names)
-    count, ahead = first.count[-1], second.begin[-1] - first.begin[-1]
-    interleaved = (first.step[-1], ahead) == (2, 1)
-    if not interleaved and (first.step[-1], ahead) != (1, count):
-        return None
-    if replace(second, begin=(*second.begin[:-1], first.begin[-1])) != first:
-        return None
-    whole = replace(first, count=(*first.count[:-1], 2 * count), step=(*first.step[:-1], 1))
-    return whole, interleaved
-
-
-def _part(editor: GraphEditor, value: str) -> _Part:
-    """The value as a part of what it is sliced from."""
-    node = editor.producer(value)
-    one = None if node is None or node.epilogue else _one_of_pairs(editor, node)
-    if one is not None:
-        return one
-    if node is None or node.epilogue or not isinstance(node.op, Slice):
-        shape = editor.type(value).shape
-        return _Part(value, (0,) * len(shape), shape, (1,) * len(shape))
-    of, op = _part(editor, node.inputs[0]), node.op
-    begin = tuple(a + b * c for a, b, c in zip(of.begin, op.begin, of.step, strict=True))
-    step = tuple(1 if n == 1 else a * b for a, b, n in zip(of.step, op.step, op.count, strict=True))
-    return replace(of, begin=begin, count=op.count, step=step)
-
-
-def _one_of_pairs(editor: GraphEditor, node: Node) -> _Part | None:
-    """What takes the first or the second of all pairs, which are an axis of two elements: an index along it, or a slice
-    without the axis. None where the node does something else."""
-    pairs, place = node.inputs[0], None
-    if isinstance(node.op, Gather) and node.op.axis == editor.type(pairs).rank - 1:
-        index = editor.constant(node.inputs[1])
-        place = int(index) % 2 if index is not None and index.ndim == 0 else None
-    elif isinstance(node.op, Reshape):
-        taken = editor.producer(pairs)
-        if taken is None or taken.epilogue or not isinstance(taken.op, Slice):
-            return None
-        pairs, place = taken.inputs[0], taken.op.begin[-1]
-        if taken.op.count != (*editor.type(pairs).shape[:-1], 1) or node.op.shape != taken.op.count[:-1]:
-            return None
-    shape = editor.type(pairs).shape
-    if place is None or len(shape) < 2 or shape[-1] != 2:
-        return None
-    flat, made = (*shape[:-2], 2 * shape[-2]), editor.producer(pairs)
-    if made is not None and isinstance(made.op, Reshape) and editor.type(made.inputs[0]).shape == flat:
-        of = _part(editor, made.inputs[0])
-    else:
-        of = _Part(pairs, (0,) * len(flat), flat, (1,) * len(flat), flat)
-    ahead, step = place * of.step[-1], 2 * of.step[-1]
-    return replace(
-        of, begin=(*of.begin[:-1], of.begin[-1] + ahead), count=(*of.count[:-1], shape[-2]), step=(*of.step[:-1], step)
-    )
-
-
-def _factors(editor: GraphEditor, value: str) -> tuple[str, str] | None:
-    node = _plain(editor, value, Binary("mul"))
-    return None if node is None else (node.inputs[0], node.inputs[1])
-
-
-def _plain(editor: GraphEditor, value: str, op: Activation | Binary) -> Node | None:
-    """The node that makes the value, where it is this operator and nothing else."""
-    node = editor.producer(value)
-    return node if node is not None and node.op == op and not node.epilogue else None
+    return replace(turned, count=(*turned.count[:-1], turned.count[-1] + rest.count[-1]))
 
 
 def _replace(editor: GraphEditor, journal: Journal, node: Node, found: _Turned) -> None:
@@ -302,7 +178,7 @@ def _negative(editor: GraphEditor, name: str, added: list[Node]) -> str:
     return _added(editor, added, Activation("neg"), [name])
 
 
-def _sliced(editor: GraphEditor, part: _Part, added: list[Node]) -> str:
+def _sliced(editor: GraphEditor, part: Part, added: list[Node]) -> str:
     """The part as a value."""
     source = _added(editor, added, Reshape(part.flat), [part.source]) if part.flat else part.source
     if (part.begin, part.count) == ((0,) * len(part.count), part.flat or editor.type(part.source).shape):
@@ -345,7 +221,7 @@ def _around(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> No
     rotary = turned[at[0]]
     assert rotary is not None
     axis, parts = op.axis, [
-        _part(editor, rotary.inputs[0] if index == at[0] else name) for index, name in enumerate(node.inputs)
+        part_of(editor, rotary.inputs[0] if index == at[0] else name) for index, name in enumerate(node.inputs)
     ]  # fmt: skip
     first, begin = parts[0], parts[0].begin[op.axis]
     for part in parts:
