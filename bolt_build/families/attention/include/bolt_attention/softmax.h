@@ -260,9 +260,9 @@ struct MaskRow {
 };
 
 /// Begins to copy a warp's 16 rows of a mask from `query` on, `keys` of each from `key` on, and to zero what is behind the
-/// last key or query. Whole lines of memory are copied: a lane's part of a mask lies in eight rows, and loads of so many lines at once
-/// took a multiprocessor longer than all else of a small window. No copy of two bytes moves past registers, so rows lie
-/// as far behind whole sixteen bytes as they do in memory, and what is in front of them there comes with them.
+/// last key or query. Whole lines of memory are copied: a lane's part of a mask lies in eight rows, and loads of so many
+/// lines at once took a multiprocessor longer than all else of a small window. No copy of two bytes moves past registers, so
+/// rows lie as far behind whole sixteen bytes as they do in memory, and what is in front of them there comes with them.
 template <int keys, typename Mask>
 __device__ inline void copy_mask(const Arguments& a, int of_head, int query, int key, Mask* to) {
   constexpr int wide = 16 / sizeof(Mask), of_row = keys / wide + 1;

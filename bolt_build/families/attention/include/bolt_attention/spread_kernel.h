@@ -20,8 +20,8 @@ void launch(SpreadTile<Tile, blocks>, Mask, const Arguments& a, void* stream) {
   using Kernel = Warps<Tile, blocks>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, clusters = tiles * a.batch * a.heads;
   if (clusters == 0) return;
-  queue(spread_kernel<Tile, blocks, Mask>, clusters * blocks, Kernel::threads, Kernel::template shared_bytes<Mask>, divided(a, tiles),
-        a.overlap, stream, blocks);
+  queue(spread_kernel<Tile, blocks, Mask>, clusters * blocks, Kernel::threads, Kernel::template shared_bytes<Mask>,
+        divided(a, tiles), a.overlap, stream, blocks);
 }
 
 }  // namespace bolt::attention

@@ -361,8 +361,8 @@ void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v
   using Kernel = Warps<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, blocks = tiles * a.batch * a.heads;
   if (blocks == 0) return;
-  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::template shared_bytes<Mask>, divided(a, tiles, depth + columns), a.overlap,
-        stream);
+  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::template shared_bytes<Mask>, divided(a, tiles, depth + columns),
+        a.overlap, stream);
 }
 
 }  // namespace bolt::attention

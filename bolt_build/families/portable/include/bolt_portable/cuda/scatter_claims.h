@@ -81,9 +81,9 @@ struct ClaimedWord {
   }
 };
 
-/// As `scatter_nd`, of slices that are words of `lanes` elements, with memory for claims. The result is the same whichever thread is
-/// first. Where the data is the output already, slices without updates stay as they are. Raises std::runtime_error where there are
-/// too many, or a launch fails.
+/// As `scatter_nd`, of slices that are words of `lanes` elements, with memory for claims. The result is the same whichever
+/// thread is first. Where the data is the output already, slices without updates stay as they are. Raises std::runtime_error
+/// where there are too many, or a launch fails.
 template <typename Function, int lanes, typename T, typename I>
 void scatter_claims(const Run& r, const GatherND& p, const void* data, const void* indices, const void* updates, void* output) {
   if constexpr (lanes > 1) {
