@@ -13,6 +13,7 @@ import pytest
 from benchmarks.figures import documents
 from bolt_build.families.cutlass import registry
 from bolt_build.families.cutlass.registry import KINDS
+from bolt_build.planner.pipeline import PIPELINE
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {
@@ -78,3 +79,8 @@ def test_every_kind_of_cutlass_kernels_has_a_row() -> None:
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     assert len(files) > 15
     assert sorted(name for name in files if not any(f"`{name}.py`" in row for row in rows)) == []
+
+
+def test_every_pass_is_explained() -> None:
+    explained = re.findall(r"^(?:- )?`([a-z-]+)` ", (ROOT / "docs" / "passes.md").read_text(encoding="utf-8"), re.M)
+    assert sorted(explained) == sorted({each.name for each in PIPELINE})
