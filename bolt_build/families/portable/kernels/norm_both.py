@@ -31,9 +31,8 @@ _REGISTERS, _PIXELS = 52, 60
 kernel is legal."""
 ROOM = 68
 """The same of kernels that are offered: so many leave compiled ones none that wait in memory."""
-_WARM, _CACHED = 512, 196 << 10
-"""Threads of a multiprocessor beyond which more of them are not better; and bytes of shared memory beyond which the L1
-cache, which is of the same memory, has little room for loads to registers that are under way."""
+_WARM = 512
+"""Threads of a multiprocessor beyond which more of them are not better."""
 
 
 def reserved(nest: HeldNest) -> int:
@@ -144,21 +143,21 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None if gpu.async_copies else "copies to shared memory run beside a block's work from sm_80 on"
 
 
-_BEGIN, _CLUSTER, _ISSUED, _LOAD = 2.4e-6, 1.1e-6, 1.09, 10
+_BEGIN, _CLUSTER, _ISSUED, _LOAD = 1.6e-6, 1.0e-6, 1.25, 10
 """Seconds of a launch and of all that waits once; of a step of a cluster's size, in powers of two; and what
 instructions take, of which a load has so many more than one that registers hold."""
-_MEMORY, _FEW, _ROUND, _SPREAD, _SHARED, _NO_CACHE = 0.18, 0.68, 0.07, 0.59, 0.26, 0.19
+_MEMORY, _FEW, _ROUND, _SPREAD, _SHARED = 0.07, 1.41, 0.23, 1.97, 0.63
 """What memory takes beside what threads compute. And what is added to it: below 512 threads of a multiprocessor, in
-proportion; over the rounds of clusters, if there are several; where there are fewer slabs than a GPU holds; where all
-of a multiprocessor's shared memory is taken; and where so much is that the L1 cache has little room. Fitted to 170
-kernels for eleven problems that an H200 has timed, which take 9% more or less than that; none is held out."""
+proportion; over the rounds of clusters, if there are several; where there are fewer slabs than a GPU holds; and where
+all of a multiprocessor's shared memory is taken. Fitted to 96 kernels that an H200 has timed over buffers beyond L2,
+which take 9% more or less than that; none is held out."""
 _KEPT, _ALL = 60, 0.9
 """Where each position has a scale of its own: a warp's instructions for a load in shared memory, and what slabs take
 that are all there at once, beside what slabs in registers take. Guesses."""
-_OPERANDS = 0.8
-"""What memory takes for tensors that stages behind read: a guess."""
-_PART, _NARROW, _RUN = 0.45, 1.4, 128
-"""What is added for the part of memory's lines that runs have no use for, and for that of runs of fewer bytes."""
+_OPERANDS, _ODD = 1.7, 4.9
+"""What memory takes for tensors that stages behind read, and more where pixels are no whole loads."""
+_NARROW, _RUN = 0.86, 128
+"""What is added for the part of memory's lines that runs of fewer bytes have no use for."""
 
 
 def _seconds(problem: KernelProblem, tile: BothTile, target: Target) -> float:
@@ -171,12 +170,12 @@ def _seconds(problem: KernelProblem, tile: BothTile, target: Target) -> float:
     unused = 1 / norm_held.lines(held, nest, element) - 1
     part = _MEMORY + _FEW * max(0.0, 1 - held.threads * held.resident / _WARM)
     part += _ROUND / rounds if rounds > 1 else _SPREAD * (rounds**-0.5 - 1)
-    part += _SHARED * shared / (gpu.shared_memory + _RESERVED) + (_NO_CACHE if shared > _CACHED else 0.0)
-    part += unused * (_NARROW if held.width * element < _RUN and not norm_held.whole(held, nest) else _PART)
+    part += _SHARED * shared / (gpu.shared_memory + _RESERVED)
+    part += unused * _NARROW if held.width * element < _RUN else 0.0
     beside = sum(problem.inputs[stage.operand].nbytes for stage in problem.epilogue if stage.operand is not None)
     memory = moved(bytes_of(problem, 2) - beside, target) / operands_share(nest)
     issued = norm_held.issued(held, nest, gpu, held.loads * (_LOAD + norm_held.behind(problem)))
-    others = moved(beside, target) * _OPERANDS
+    others = moved(beside, target) * (_OPERANDS + (_ODD if nest.repeats > 1 else 0.0))
     return float(_BEGIN + log2(held.cluster) * _CLUSTER + part * memory + _ISSUED * issued + others)
 
 

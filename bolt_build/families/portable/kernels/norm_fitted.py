@@ -17,9 +17,10 @@ from bolt_build.targets import Gpu, Target
 
 CLUSTERS = (3, 5, 6, 7)
 """Blocks of a cluster: those that `held` has no clusters of."""
-_FULL, _THREADS = 0.7, 512
-"""The part of what a GPU holds at once that slabs take at least: of fewer slabs, it holds clusters of four or eight as
-well. And threads of a multiprocessor beyond which more of them are not better."""
+_LEAST, _FULL, _THREADS = 128, 0.7, 512
+"""Threads of a block at least: clusters of blocks of a warp took three times as long as an H200's memory. The part of
+what a GPU holds at once that slabs take at least: of fewer slabs, it holds clusters of four or eight as well. And
+threads of a multiprocessor beyond which more of them are not better."""
 
 
 def turns(tile: HeldTile, nest: HeldNest, gpu: Gpu) -> float:
@@ -37,7 +38,11 @@ def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[HeldTile]:
         return min(tile.threads * tile.resident, _THREADS), tile.resident, tile.used(nest)
 
     for tile in norm_held.tiles(nest, element, gpu, CLUSTERS):
-        if tile.resident <= tile.at_once(element, gpu)[0] and _FULL <= turns(tile, nest, gpu) <= 1:
+        if (
+            tile.threads >= _LEAST
+            and tile.resident <= tile.at_once(element, gpu)[0]
+            and _FULL <= turns(tile, nest, gpu) <= 1
+        ):
             size = tile.across, tile.cluster
             most[size] = max(most.get(size, tile), tile, key=rank)
     yield from most.values()
@@ -56,9 +61,9 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None if gpu.warpgroup_mma else "blocks form clusters from sm_90 on"
 
 
-_ALL = 0.76
-"""What slabs take that are all there at once, of what is predicted of those that `held` cuts: many of these were in
-clusters of which one or two began when the others had ended. Fitted to the three kernels that an H200 has timed."""
+_ALL = 0.85
+"""What slabs take that are all there at once, of what is predicted of those that `held` cuts. Fitted to 23 kernels that
+an H200 has timed."""
 
 
 def _seconds(problem: KernelProblem, tile: HeldTile, target: Target) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import moved
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.text_form import Named, Reader
@@ -197,17 +198,18 @@ def refuse_share(tile: HeldTile, nest: HeldNest, gpu: Gpu) -> str | None:
     return None
 
 
-_FIXED, _LOAD, _CLUSTER, _THREADS = 2.0e-6, 0.14e-6, 0.7e-6, 0.8e-9
+_FIXED, _LOAD, _CLUSTER, _THREADS = 3.0e-6, 0.1e-6, 0.35e-6, 1.3e-9
 """Seconds of a launch; of each load of a thread; of a step of a cluster's size, in powers of two; and of a thread of a
-block: loads, sums and stores wait for each other. Fitted, as two of the next are, to 24 kernels that tuning measured on
-an H200, which take 7% more or less than that; the others to 41 kernels on an H100."""
-_MEMORY, _RUN, _SINGLE, _ALONE = 0.6, 0.36, 0.12, 2e-6
+block: loads, sums and stores wait for each other. Fitted, as what follows is, to 315 kernels that an H200 has timed
+over buffers beyond L2, of which 93% take up to 30% more or less than that."""
+_MEMORY, _RUN, _SINGLE, _ALONE = 0.69, 0.48, 0.25, 0.8e-6
 """What memory takes beside what threads compute, where slabs are neighbouring channels and where each is a run of
 memory with one statistic; and what is added where a multiprocessor has one block, whose loads and stores nothing
-overlaps, as a part of memory's time and in seconds. The second and the last are fitted to 40 kernels on an H200."""
-_EMPTY, _FEW, _SPREAD = 0.49, 448, 0.35
-"""What memory takes more where a multiprocessor has no threads at all, and below how many it is; and how much less few
-blocks take than their part of the multiprocessors."""
+overlaps, as a part of memory's time and in seconds."""
+_SPREAD, _TAIL, _ISSUED, _BESIDE_ODD = 0.22, 0.29, 0.87, 1.2
+"""How much less few blocks take than their part of the multiprocessors; what memory takes more for the part of a last
+round that clusters leave idle; the part of instructions that nothing hides; and what memory takes more where stages
+read tensors beside pixels that are no whole loads."""
 _PER_LOAD, _PER_WARP, _CYCLES = 70, 450, 1.755e9 / 1.417
 """Instructions of a warp for each load and beside them, and how many a scheduler issues a second."""
 _STAGES = {
@@ -218,8 +220,11 @@ _STAGES = {
 Six of SiLU are what kernels with it took longer on an H200, the others are in proportion to instructions counted."""
 _SPILLED = 1500
 """A guess at such instructions where some of what a thread has waits in memory, a high one, for no GPU has timed it."""
-_PARTS = {16: 0.45, 32: 0.8, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
+_PARTS = {32: 0.61, 48: 0.7, 80: 0.66, 96: 0.9, 160: 0.95}
 """The part of memory's lines that runs of so many bytes have use for."""
+_SECTOR, _HALF, _NEAR, _FAR = 32, 0.114, 0.47, 256
+"""Bytes of a sector. The same of runs of half a one: others store the other halves, so memory reads sectors before it
+writes them. It is less where pixels lie closer to each other than so many bytes, by a power of that."""
 
 
 def whole(tile: HeldTile, nest: HeldNest) -> bool:
@@ -230,7 +235,11 @@ def whole(tile: HeldTile, nest: HeldNest) -> bool:
 def lines(tile: HeldTile, nest: HeldNest, element: int) -> float:
     """The part of memory's lines that a slab has use for."""
     run = tile.width * element
-    return 1.0 if whole(tile, nest) else _PARTS.get(run, 1.0 if run % 64 == 0 else 0.95 if run % 32 == 0 else 0.85)
+    if whole(tile, nest):
+        return 1.0
+    if run == _SECTOR // 2:
+        return float(_HALF * (_FAR / min(max(nest.positions[-1].steps[0] * element, _SECTOR), _FAR)) ** _NEAR)
+    return _PARTS.get(run, 1.0 if run % 64 == 0 else 0.95 if run % 32 == 0 else 0.85)
 
 
 def issued(tile: HeldTile, nest: HeldNest, gpu: Gpu, more: int = 0) -> float:
@@ -260,14 +269,16 @@ def taken(problem: KernelProblem, tile: HeldTile, target: Target, more: int) -> 
     """Seconds of a kernel whose warps have so many more instructions than those of elements in registers alone."""
     nest, gpu, element = held_nest_for(problem), target.gpu, element_bytes(problem)
     assert gpu is not None, "registers are a GPU's"
-    blocks = nest.slabs(tile.width) * tile.cluster
-    threads = tile.resident * tile.threads
-    spread = min(1.0, blocks / gpu.sms) ** _SPREAD * operands_share(nest)
+    slabs = nest.slabs(tile.width)
+    spread = min(1.0, slabs * tile.cluster / gpu.sms) ** _SPREAD * operands_share(nest)
+    part = (_RUN if whole(tile, nest) and tile.width == nest.group else _MEMORY) / lines(tile, nest, element)
+    rounds = slabs / clusters_at_once(tile.cluster, tile.resident, gpu)
+    part += _TAIL * (ceil(rounds) / rounds - 1) if rounds > 1 else 0.0
+    if nest.repeats > 1 and any(stage.operand is not None for stage in problem.epilogue):
+        part *= 1 + _BESIDE_ODD
     memory = moved(bytes_of(problem, 2), target) / spread
-    run = whole(tile, nest) and tile.width == nest.group
-    part = (_RUN if run else _MEMORY) / lines(tile, nest, element) + _EMPTY * max(0.0, 1 - threads / _FEW)
     memory = memory * (part + _SINGLE) + _ALONE if tile.resident == 1 else memory * part
-    return float(_FIXED + waits(tile) + memory + issued(tile, nest, gpu, more + tile.loads * behind(problem)))
+    return float(_FIXED + waits(tile) + memory + _ISSUED * issued(tile, nest, gpu, more + tile.loads * behind(problem)))
 
 
 def emit_held(

@@ -200,7 +200,8 @@ def _reached(tile: StagedTile, of: Lines, gpu: Gpu) -> float:
     shared, rounds = tile.shared(of), _rounds(tile, of, gpu)
     there = min(float(_resident(tile, of, gpu)), tile.blocks(of) / gpu.sms)
     reached = _REACHED * min(1.0, shared * there / _UNDER_WAY) ** 0.5 * there / (there + _ALONE)
-    reached *= rounds / (rounds + _TAIL) * min(1.0, there * tile.block / _THREADS) ** 0.25
+    # Few blocks are no part of a round: that they leave multiprocessors idle is counted above.
+    reached *= max(rounds, 1.0) / (max(rounds, 1.0) + _TAIL) * min(1.0, there * tile.block / _THREADS) ** 0.25
     if of.are_columns and of.inner * of.read % _ACCESS:
         run = min(tile.lines, of.inner) * of.read
         reached *= run / (run + _EDGE)
