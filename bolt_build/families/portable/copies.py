@@ -36,6 +36,9 @@ _STEPPED, _SHORT_STEP = 0.7, 16
 measured; and elements of half precision of a sector."""
 _WIDE = 0.5
 """Part of the bandwidth where neighbouring threads store 64 bytes each, as measured on an H100."""
+_WRITTEN, _WORD = 0.35, 4
+"""The part where they store as many of elements that are read once and stored often, wider than so many bytes, as an
+H200 measured."""
 _CONVERTED = {**COMPUTED, DType.F64: "double"}
 """Element types that a copy converts between."""
 
@@ -65,11 +68,13 @@ def concat_latency(problem: KernelProblem) -> float:
 
 def expand_bandwidth(problem: KernelProblem) -> float:
     """What a copy that repeats rows reaches: less where threads look for their elements one by one."""
-    return (
+    found = (
         copy_bandwidth(problem)
         if _in_lanes(problem)
         else searched(8, 1, problem.nbytes / problem.outputs[0].type.elements)
     )
+    several = copy_loops(problem)[0][-1].extent % _BLOCK == 0
+    return found * (_WRITTEN if several and problem.outputs[0].format.dtype.nbytes > _WORD else 1.0)
 
 
 def cast_bandwidth(problem: KernelProblem) -> float:

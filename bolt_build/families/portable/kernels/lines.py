@@ -37,6 +37,10 @@ _OF_WARPS, _OF_BLOCKS = (16, 128), (1024, 1024)
 """From how many neighbours on a warp scans a line, and a block; and elements of a round of either."""
 
 
+_SHUFFLED = 1.2e-12
+"""Seconds of an element of lines of neighbours beside its bytes: an H200's threads exchange sums for each."""
+
+
 _SCANNED, _WALKED = 0.55, 0.35
 """The parts of its bandwidth that an H100 reached: of lines of neighbours, and across them."""
 
@@ -54,7 +58,8 @@ def _rounds(problem: KernelProblem) -> float:
     extent = x.shape[op.axis]
     neighbours = prod(x.shape[op.axis :]) == extent
     scans = (at_once for least, at_once in (_OF_BLOCKS, _OF_WARPS) if neighbours and extent >= least)
-    return _ROUND * ceil(extent / next(scans, _AHEAD))
+    shuffled = _SHUFFLED * x.type.elements if neighbours else 0.0
+    return max(_ROUND * ceil(extent / next(scans, _AHEAD)), shuffled)
 
 
 def _refuse_cumulative(problem: KernelProblem) -> str | None:

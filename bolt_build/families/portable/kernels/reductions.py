@@ -81,8 +81,9 @@ which a warp has one result, in whole accesses; and what an H100 took whose warp
 _ACROSS, _POSITION = 0.4e-6, 3.4e-10
 """Seconds in which threads that each have some positions put their sums together, and those of a position. Fitted to 82
 times of an H200."""
-_REACHED, _JOINED = 0.88, 0.3e-6
-"""The part of the bandwidth that long sums reach; and seconds in which threads join sums of neighbours."""
+_REACHED, _FOURS, _JOINED = 0.88, 0.55, 0.3e-6
+"""The parts of the bandwidth that long sums reach in loads of eight elements and of four, as an H200 took 96 and 116
+channels; and seconds in which threads join sums of neighbours."""
 _SCATTERED = 0.5
 """A guess at the part of the bandwidth that threads reach which have a result each."""
 _ODD_ROWS, _ODD_COLUMNS, _ODD_BLOCKS = 0.38, 0.3, 0.14
@@ -111,7 +112,8 @@ def _across_bandwidth(kept: tuple[Loop, ...], reduced: tuple[Loop, ...]) -> floa
     """Where results that lie side by side are of elements that do."""
     count = prod(loop.extent for loop in reduced)
     if kept[-1].steps[0] != 1 or (kept[-1].extent % 4 == 0 and _aligned((*kept, *reduced), 4)):
-        return _REACHED * min(1.0, count / _PARTS)
+        reached = _REACHED if kept[-1].extent % LANES == 0 else _FOURS
+        return reached * min(1.0, count / _PARTS)
     return _ODD_COLUMNS * min(1.0, count / (2 * _PARTS))
 
 
