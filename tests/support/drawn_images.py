@@ -13,6 +13,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
 from bolt_build.graph.ops.lines import CumSum, Places
 from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
@@ -269,6 +270,18 @@ def selections_added(g: Growing) -> str:
     return total
 
 
+def repeated_groups(g: Growing) -> str:
+    """A number of each group of channels, or of each pixel, repeated for a tensor that lies otherwise (EvoNorm)."""
+    x = g.tensor(3, 4)
+    n, channels, *pixels = g.shape(x)
+    groups = g.divisor(channels)
+    full = (n, groups, channels // groups, *pixels)
+    axes = g.choose(tuple(range(2, len(full))), tuple(range(3, len(full))), (1, 2))
+    made = g.add(Reduce(g.choose("mean", "max"), axes, True), g.add(Reshape(full), x))
+    large = g.add(Reshape(g.shape(x)), g.add(Expand(full), made))
+    return paired(g, g.choose("mul", "sub"), x, large)
+
+
 def gathered_nd(g: Growing) -> str:
     x = g.tensor()
     depth = 1 + g.which(max(1, g.rank(x)))
@@ -348,5 +361,5 @@ def line_features(g: Growing) -> str:
 
 IMAGES = (
     *[odd_window] * 2, *[residual] * 2, *[any_gate] * 2, *[pixels_shuffled] * 2, slices_joined, own_filters, neighbours,
-    selections_added, picked, put, gathered_nd, counted, pooled, shared_constant, line_features,
+    selections_added, repeated_groups, picked, put, gathered_nd, counted, pooled, shared_constant, line_features,
 )  # fmt: skip
