@@ -41,6 +41,7 @@ from bolt_build.planner.passes.images.early_means import EARLY_GATES, EARLY_MEAN
 from bolt_build.planner.passes.images.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.images.gated_branches import GATE_BRANCHES
 from bolt_build.planner.passes.images.gated_sums import GATE_SUMS
+from bolt_build.planner.passes.images.gathered_pieces import GATHER_PIECES
 from bolt_build.planner.passes.images.gathered_windows import GATHER_WINDOWS
 from bolt_build.planner.passes.images.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.images.multiply_shuffles import MULTIPLY_SHUFFLES
@@ -120,6 +121,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
     GATHER_WINDOWS,  # cuts are one slice each
+    GATHER_PIECES,  # likewise
     SUM_SELECTIONS,  # likewise, they are one gather each
     SCALE_IMAGES,  # no pass has changed how filters are scaled
     EXPAND_LATE,

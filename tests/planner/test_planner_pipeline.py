@@ -51,6 +51,7 @@ def test_the_order_is_this() -> None:
         "remove-copies",
         "merge-duplicates",
         "gather-windows",
+        "gather-pieces",
         "sum-selections",
         "scale-images",
         "expand-late",

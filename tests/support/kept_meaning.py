@@ -26,6 +26,7 @@ CLOSE = 2e-4
 _SMALL: dict[str, dict[str, Any]] = {
     "images.fold_columns": {"_LEAST": 3, "_LEAST_ALONG": ((3, 1, 1),)},
     "rows.gather_rows": {"_LEAST": 1},
+    "images.gathered_pieces": {"_FEWEST": 2, "_WHOLE": 1},
     "images.gathered_windows": {"_FEWEST": 2},
     "rows.multiply_pairs": {"_LOAD": 1},
     "rows.multiply_windows": {"_FILTERS": 2, "_DEPTH": 1, "_DEEP": 20},
