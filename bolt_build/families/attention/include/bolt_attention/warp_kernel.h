@@ -303,38 +303,47 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       }
     __syncthreads();
     if constexpr (spread > 1) portable::cluster_meet();
-    constexpr int of_row = columns / access;
+    // Four numbers at once, or those of an access where that has fewer: neighbouring lanes read what lies beside each other.
+    constexpr int piece = access < 4 ? access : 4, of_row = columns / piece;
     constexpr int at_once = parts < 8 ? parts : 8;  // more would take more registers than steps of keys do
+    const auto row_of = [&](int i, int row) { return reinterpret_cast<const float2*>(of_rows) + (i % across * rows + row); };
     const int first = spread == 1 ? 0 : static_cast<int>(blockIdx.x) % spread * threads;
     for (int part = first + static_cast<int>(threadIdx.x); part < rows * of_row; part += spread * threads) {
-      const int row = part / of_row, at = part % of_row * access;
+      const int row = part / of_row, at = part % of_row * piece;
       if (first_row + row >= a.queries) break;
-      float all = -INFINITY, total = 0.0f, found[access] = {};
+      float all = -INFINITY, total = 0.0f, found[piece] = {};
 #pragma unroll at_once
-      for (int i = 0; i < parts; ++i) all = larger(all, of_part(of_rows + 2 * (i % across * rows + row), i / across));
+      for (int i = 0; i < parts; ++i) all = larger(all, of_part(row_of(i, row), i / across).x);
       const float less = subtracted(all) * a.scale;
 #pragma unroll at_once
       for (int i = 0; i < parts; ++i) {
-        const int own = i % across * rows + row;
-        const float shrink = power_of_two(fmaf(of_part(of_rows + 2 * own, i / across), a.scale, -less));
-        total = fmaf(of_part(of_rows + 2 * own + 1, i / across), shrink, total);
+        const float2 of_own = of_part(row_of(i, row), i / across);  // largest score and sum
+        const float shrink = power_of_two(fmaf(of_own.x, a.scale, -less));
+        total = fmaf(of_own.y, shrink, total);
+        const float* const own = sums + (i % across * rows + row) * pitch_sums + at;
+        if constexpr (piece == 4) {
+          const float4 four = of_part(reinterpret_cast<const float4*>(own), i / across);
+          const float numbers[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-        for (int j = 0; j < access; ++j)
-          found[j] = fmaf(of_part(sums + own * pitch_sums + at + j, i / across), shrink, found[j]);
+          for (int j = 0; j < piece; ++j) found[j] = fmaf(numbers[j], shrink, found[j]);
+        } else {
+#pragma unroll
+          for (int j = 0; j < piece; ++j) found[j] = fmaf(of_part(own + j, i / across), shrink, found[j]);
+        }
       }
       float share = share_of(total, a.safe);
       if constexpr (masked<Mask>) {
         if (a.tied && all == -INFINITY && total == 0.0f) {  // a sum of what is no number is none
           share = 1.0f / static_cast<float>(a.keys);
-          float sum[1][access] = {};
-          totals(a, values + at, access, sum);
+          float sum[1][piece] = {};
+          totals(a, values + at, piece, sum);
 #pragma unroll
-          for (int j = 0; j < access; ++j) found[j] = sum[0][j];
+          for (int j = 0; j < piece; ++j) found[j] = sum[0][j];
         }
       }
 #pragma unroll
-      for (int j = 0; j < access; ++j) found[j] *= share;
-      portable::store_lanes<access>(reinterpret_cast<Element*>(y) + (first_row + row) * a.y_rows.row + at, found);
+      for (int j = 0; j < piece; ++j) found[j] *= share;
+      portable::store_lanes<piece>(reinterpret_cast<Element*>(y) + (first_row + row) * a.y_rows.row + at, found);
     }
     if constexpr (spread > 1) {  // a block's sums are there until all have read them
       portable::cluster_arrive();

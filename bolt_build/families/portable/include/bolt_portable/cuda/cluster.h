@@ -39,6 +39,18 @@ __device__ inline float2 of_block(const float2* own, int block) {
   return found;
 }
 
+/// Four numbers that begin at whole sixteen bytes, as of_block.
+__device__ inline float4 of_block(const float4* own, int block) {
+  float4 found = *own;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(found.x), "=f"(found.y), "=f"(found.z), "=f"(found.w)
+               : "r"(place_in_block(own, block))
+               : "memory");
+#endif
+  return found;
+}
+
 /// Writes two numbers to shared memory of a block of the cluster, to the place of this block's `own`. The other block must
 /// have begun, and must not have ended.
 __device__ inline void to_block(float2* own, int block, float2 value) {
