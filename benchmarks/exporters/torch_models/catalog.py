@@ -294,10 +294,17 @@ _NEWER = (
     transformers_attention,
 )  # fmt: skip
 
-_CUSTOM = (
-    custom_modules, custom_research, custom_attention, custom_convolutions, custom_dense, custom_detection,
-    custom_restoration, custom_flow, custom_sounds, custom_clips, custom_heads,
+_NETWORKS = (
+    custom_attention, custom_convolutions, custom_dense, custom_detection, custom_restoration, custom_flow,
+    custom_sounds, custom_clips, custom_heads,
 )  # fmt: skip
+_TIMM_LATER = (
+    "dla46x_c", "dla60_res2next", "efficientnet_b0_g8_gn", "efficientnet_b0_g16_evos", "efficientnet_blur_b0",
+    "mobilenet_edgetpu_v2_xs", "mobilenetv1_100h", "mobilenetv4_conv_aa_medium", "mobilenetv4_conv_blur_medium",
+    "mobileone_s4", "nf_seresnet26", "regnety_040_sgn", "regnetz_c16_evos", "resnet51q", "resnetaa34d",
+    "resnetv2_50d_frn", "sebotnet33ts_256", "tf_mixnet_m",
+)  # fmt: skip
+"""What came later stands behind all else: which of two forms a model is exported in depends on its place."""
 
 SHRUNK = {
     **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
@@ -384,14 +391,17 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in transformers_heads.TIMM},
     **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in transformers_heads.TRANSFORMERS},
     **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind)) for name, kind in SHRUNK.items()},
-    **{f"module.{name}": made for each in _CUSTOM for name, made in each.MODULES.items()},
+    **{f"module.{name}": made for name, made in custom_modules.MODULES.items()},
+    **{f"module.{name}": made for name, made in custom_research.MODULES.items()},
     **{
         f"{name}.{model}": made
         for name, (package, models) in FURTHER_PACKAGES.items() if package not in ABSENT
         for model, made in models.items()
     },
+    **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
+    **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in _TIMM_LATER},
 }  # fmt: skip
-"""Models that are exported in one form, the largest last."""
+"""Models that are exported in one form, the largest last but for those that came later."""
 
 MODELS = NAMED | OTHERS
 
@@ -405,7 +415,8 @@ ONE_FORM = {
         for each in _NEWER
         for name, form in each.ONE_FORM.items()
     },
-    **{f"module.{name}": form for each in _CUSTOM for name, form in getattr(each, "ONE_FORM", {}).items()},
+    **{f"module.{name}": form for name, form in (custom_modules.ONE_FORM | custom_research.ONE_FORM).items()},
+    **{f"module.{name}": form for each in _NETWORKS for name, form in getattr(each, "ONE_FORM", {}).items()},
     **packages_vision.ONE_FORM, **packages_text_audio.ONE_FORM, **packages_vit_video.ONE_FORM,
     **packages_detection_forecasting.ONE_FORM, **transformers_decode_steps.ONE_FORM,
 }  # fmt: skip
