@@ -206,6 +206,8 @@ FURTHER = (
     "at-mask-lines-attention-warpgroupx",
     "at-mask-odd-lines-attention-warpgroupx",
     "at-mask-lines-attention-warpx",
+    "at-odd-40-attention-warpgroupx",
+    "at-80-attention-warpgroupx",
     "at-no-number-attention-warpgroupx",
     "at-no-number-bias-attention-persistentx",
     "at-no-number-bias-attention-residentx",

@@ -252,6 +252,11 @@ def _rows(first: int, count: int, row: int) -> str:
     return braces((first, count * row, row))
 
 
+def boxed(value: int) -> int:
+    """Elements of boxes of a head, zeros behind the last included: `even_width` of warpgroup.h."""
+    return aligned(value, 32) if value > 16 else 16
+
+
 def wide(*values: int) -> int:
     """Elements of the widest access of up to 16 bytes that suits rows of all these lengths."""
     return next(size for size in (8, 4, 2, 1) if all(value % size == 0 for value in values))

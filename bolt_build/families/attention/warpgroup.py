@@ -19,7 +19,7 @@ from bolt_build.families.attention.kind import (
     registers_beside,
     seconds_of,
 )
-from bolt_build.families.attention.shape import SPACE, Shape, aligned
+from bolt_build.families.attention.shape import SPACE, Shape, aligned, boxed
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
@@ -92,7 +92,7 @@ class WarpgroupTile:
 
     def shared_bytes(self, shape: Shape) -> int:
         """Queries, and `stages` steps of keys and values: `Warpgroups` of warpgroup_kernel.h."""
-        deep, wide = shape.of_heads
+        deep, wide = map(boxed, shape.of_heads)
         queries = aligned(_ROWS * 2 * max(deep, wide), 1024)
         step = aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
         mask = _ROWS * (self.keys + 8) * shape.mask_size if shape.staged else 0

@@ -17,7 +17,7 @@ from bolt_build.families.attention.kind import (
     registers_beside,
     seconds_of,
 )
-from bolt_build.families.attention.shape import SPACE, Shape, aligned
+from bolt_build.families.attention.shape import SPACE, Shape, aligned, boxed
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -64,11 +64,11 @@ class WindowsTile:
 
     def shared_bytes(self, shape: Shape) -> int:
         """Two images' queries, keys and values, and results: `Windows` of windows_kernel.h."""
-        deep, wide = shape.of_heads
+        deep, wide = map(boxed, shape.of_heads)
         image = (
             aligned(2 * _ROWS * deep, 1024) + aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
         )
-        return 2 * image + 2 * _ROWS * (wide + 8) + 32
+        return 2 * image + 2 * _ROWS * (shape.of_heads[1] + 8) + 32
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if (registers := self._registers(shape)) > self.room():

@@ -124,6 +124,12 @@ constexpr int box_width(int length) { return length % 64 == 0 ? 64 : length % 32
 /// The same for boxes that may reach behind the last element of a row: longer ones take fewer copies and banks.
 constexpr int whole_width(int length) { return length > 32 ? 64 : box_width(length); }
 
+/// The same for boxes that may reach behind the last element, where shared memory is short: the longest of those that take
+/// least of it. For example 48 elements are one box of 64, and 80 are three of 32: boxes of 16 took twice as long.
+constexpr int even_width(int length) {
+  return length <= 16 ? 16 : (length + 63) / 64 * 2 == (length + 31) / 32 ? 64 : 32;
+}
+
 /// A matrix in shared memory as instructions are told of it: rows of `width` halves, swizzled over as many bytes, eight of
 /// them `8 * width * 2` bytes from the next eight. Where the rows are the depth (`transposed`), the next columns lie
 /// `apart` bytes behind. The address counts in 16 bytes.

@@ -3,6 +3,8 @@
 // it does both itself (Shah and others: FlashAttention-3, 2024, without its producer warps).
 #pragma once
 
+#include <algorithm>
+
 #include "bolt_attention/leaving_results.h"
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
@@ -25,16 +27,18 @@ struct Warpgroups<
     WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element, staged>> {
   static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
-  // Heads lie in parts of `width` elements, a box each.
-  static constexpr int width = box_width(deep), width_v = box_width(wide), parts = deep / width, parts_v = wide / width_v;
+  // Heads lie in parts of `width` elements, a box each; behind the last there are zeros that nobody reads.
+  static constexpr int width = even_width(deep), width_v = even_width(wide);
+  static constexpr int parts = (deep + width - 1) / width, parts_v = (wide + width_v - 1) / width_v;
   static constexpr int scores = keys / 8, results = wide / 8;
   static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && keys % 16 == 0 && keys <= 256);
   static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
   static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   /// Of a warpgroup: its queries, then its results.
-  static constexpr int q_bytes = up(64 * 2 * (deep > wide ? deep : wide));
-  static constexpr int k_bytes = up(keys * deep * 2), v_bytes = up(keys * wide * 2);
+  static constexpr int q_bytes = up(64 * 2 * std::max(parts * width, parts_v * width_v));
+  static constexpr int k_boxes = keys * parts * width * 2, v_boxes = keys * parts_v * width_v * 2;
+  static constexpr int k_bytes = up(k_boxes), v_bytes = up(v_boxes);
 
   struct Barriers {
     Barrier q, k_full[stages], v_full[stages];
@@ -120,7 +124,7 @@ struct Warpgroups<
     // One thread asks for a step's keys, and for its values.
     const auto load_keys = [&](int step) {
       const int stage = step % stages;
-      barriers.k_full[stage].expect(keys * deep * 2);
+      barriers.k_full[stage].expect(k_boxes);
 #pragma unroll
       for (int part = 0; part < parts; ++part)
         copy_box(k_stage(stage) + part * keys * width, p.k, barriers.k_full[stage], part * width, begin + step * keys,
@@ -128,14 +132,14 @@ struct Warpgroups<
     };
     const auto load_values = [&](int step) {
       const int stage = step % stages;
-      barriers.v_full[stage].expect(keys * wide * 2);
+      barriers.v_full[stage].expect(v_boxes);
 #pragma unroll
       for (int part = 0; part < parts_v; ++part)
         copy_box(v_stage(stage) + part * keys * width_v, p.v, barriers.v_full[stage], part * width_v, begin + step * keys,
                  barriers.of_keys, barriers.image);
     };
     if (loads) {
-      barriers.q.expect(rows * deep * 2);
+      barriers.q.expect(rows * parts * width * 2);
 #pragma unroll 1
       for (int g = 0; g < groups; ++g)
 #pragma unroll

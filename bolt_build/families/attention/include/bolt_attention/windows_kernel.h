@@ -25,12 +25,14 @@ template <int depth, int columns, int keys, int blocks, int access, typename Ele
 struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
   static constexpr int threads = 128, rows = 64, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
-  static constexpr int width = box_width(deep), width_v = box_width(wide), parts = deep / width, parts_v = wide / width_v;
+  static constexpr int width = even_width(deep), width_v = even_width(wide);
+  static constexpr int parts = (deep + width - 1) / width, parts_v = (wide + width_v - 1) / width_v;
   static constexpr int scores = keys / 8, results = wide / 8;
   static_assert(depth % 8 == 0 && columns % 8 == 0 && keys % 16 == 0 && keys <= 256);
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   static constexpr int pitch_y = wide + 8;
-  static constexpr int q_bytes = up(rows * deep * 2), k_bytes = up(keys * deep * 2), v_bytes = up(keys * wide * 2);
+  static constexpr int of_row = parts * width * 2, of_value = parts_v * width_v * 2;  // bytes
+  static constexpr int q_bytes = up(rows * of_row), k_bytes = up(keys * of_row), v_bytes = up(keys * of_value);
   static constexpr int image_bytes = q_bytes + k_bytes + v_bytes, y_bytes = rows * pitch_y * 2;
 
   struct Barriers {
@@ -70,14 +72,14 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
     // One thread asks for an image.
     const auto load = [&](int image, int stage) {
       const int of_keys = a.by_group.quotient(head);
-      barriers.scored[stage].expect((rows + keys) * deep * 2);
+      barriers.scored[stage].expect((rows + keys) * of_row);
 #pragma unroll
       for (int part = 0; part < parts; ++part) {
         copy_box(part_of(stage, 0) + part * rows * width, p.q, barriers.scored[stage], part * width, 0, head, image);
         copy_box(part_of(stage, q_bytes) + part * keys * width, p.k, barriers.scored[stage], part * width, 0, of_keys,
                  image);
       }
-      barriers.values[stage].expect(keys * wide * 2);
+      barriers.values[stage].expect(keys * of_value);
 #pragma unroll
       for (int part = 0; part < parts_v; ++part)
         copy_box(part_of(stage, q_bytes + k_bytes) + part * keys * width_v, p.v, barriers.values[stage], part * width_v, 0,
