@@ -25,6 +25,7 @@ from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.planner.space import search_space
 from bolt_build.report.problem_words import in_words
 from bolt_build.schema.recipe import FusionPolicy, Policy, TargetSpec
 from bolt_build.targets import target_named
@@ -238,3 +239,21 @@ def test_an_engine_normalises_images_in_one_step_where_the_recipe_leaves_a_choic
         return
     inputs = random_inputs(of, 0)
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)
+
+
+@pytest.mark.parametrize("made", ["%v = tanh(%y)", "%v = relu(%x)"])
+def test_they_are_apart_where_what_is_added_behind_is_made_of_what_lies_between(made: str) -> None:
+    """One kernel could neither wait for that nor begin without it."""
+    net = graph(f"""
+        graph g batch=2 (%x: f32[2,64,16,16]) -> (%z) {{
+          const %w: f32[64,64,3,3] #
+          const %s: f32[64,1,1] #
+          const %t: f32[64,1,1] #
+          %y = conv(%x, %w) pads_begin=[1,1] pads_end=[1,1] // "a"
+          {made} // "v"
+          %z = norm(%y, %s, %t, %v) statistic=variance axes=[2,3] epsilon=1e-05 | add(%v) // "n"
+        }}""")
+    space = search_space(net, recipe(), TargetSpec("h200", "fp16"), H200, load(H200))
+    reason = "'n' reads 'v', which is made of 'y' outside of the kernel"
+    assert (reason in {each.reason for each in space.refusals}) is ("%y" in made)
+    assert (("a", "n") in {each.region for each in space.alternatives}) is ("%x" in made)
