@@ -7,8 +7,8 @@
 
 namespace bolt::portable {
 
-/// Data as [outer, extent, inner], indices and results as [outer, count, inner]. A thread has `turns` words of `lanes` neighbours of
-/// the results, a block apart, and asks for all of its indices before it asks for the first element.
+/// Data as [outer, extent, inner], indices and results as [outer, count, inner]. A thread has `turns` words of `lanes`
+/// neighbours of the results, a block apart, and asks for all of its indices before it asks for the first element.
 template <typename T, typename I, int lanes, int turns>
 void gathered_words(const Run& r, const Gather& p, const void* data, const void* indices, void* output) {
   using Named = Lanes<I, lanes>;
