@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from planner_checks import body, graph, run, said
@@ -113,6 +115,20 @@ def test_scales_that_each_head_has_of_its_own_lie_side_by_side() -> None:
     assert both.scale is not None
     assert both.scale[0, 0, :, 0].tolist() == [4.0, 4.0, 4.0, 4.0, 2.0, 2.0]
     assert (both.scale.shape, both.bias) == ((1, 1, 6, 8), None)
+
+
+def test_a_product_that_gives_queries_and_keys_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where keys are the queries, normalised."""
+    lines = """
+        %k = matmul(%x, %wk)
+        %q = head_rows(%k, %cos, %sin) heads=1 statistic="" epsilon=0.0 scaled=false shifted=false rotary=true interleaved=false
+        %v = matmul(%x, %wv)
+    """  # noqa: E501
+    monkeypatch.setattr(sys.modules[__name__], "ATTENTION", ATTENTION.replace("heads=2", "heads=1"))
+    before = projected(lines)
+    result = run(SHARE_PROJECTIONS, before)
+    assert result.graph == before
+    assert said(result) == [("attend", "declined", "'k', 'k', 'v': 'k' gives two of its operands")]
 
 
 def test_so_are_those_of_a_product_that_nothing_else_reads() -> None:

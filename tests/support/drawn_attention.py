@@ -155,6 +155,8 @@ def _behind_earlier(g: Growing, *sides: str) -> list[str]:
             case "learned":
                 before = g.weights(*shape)
             case _:
+                if not others:  # rows that are reshaped have other images
+                    raise Dropped
                 before = _heads(g, multiplied(g, others[0], heads * extent), heads, extent)
                 if each == sides[0] and extent > 2:
                     before = g.add(Norm("rms", (3,), 1e-2), before, g.factors(extent))
@@ -324,6 +326,8 @@ def given_attention(g: Growing) -> str:
     rows = [beside_constant(g, each) if g.chance(4) else each for each in rows]
     if g.chance(3):  # what is done to heads in front of the operator
         for index, count in enumerate((heads, kv)):
+            if g.rank(rows[index]) != 3:  # a constant has widened it
+                raise Dropped
             (made,) = _prepared(g, _heads(g, rows[index], count, depth))
             shape = g.shape(rows[index])
             rows[index] = g.add(Reshape(shape), g.add(Transpose((0, 2, 1, 3)), made))

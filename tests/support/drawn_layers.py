@@ -282,7 +282,7 @@ def normed(g: Growing, x: str) -> str:
         raise Dropped  # a variance of near nothing
     factors = [g.factors(*shape), g.weights(*shape)][: g.choose(2, 1, 0)]
     made = g.add(Norm(g.choose("variance", "rms"), axes, 1e-2), x, *factors)
-    return _modulated(g, made) if axes == (rank - 1,) and rank == 3 and g.chance(4) else made
+    return _modulated(g, made) if axes == (rank - 1,) and rank == 3 and g.chance() else made
 
 
 def _modulated(g: Growing, x: str) -> str:

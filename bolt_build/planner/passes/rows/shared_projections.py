@@ -90,6 +90,10 @@ def _groups(sides: Sequence[_Side]) -> list[list[_Side]]:
 
 def _obstacle(editor: GraphEditor, group: Sequence[_Side]) -> str | None:
     """Why the products cannot be one; None where they can."""
+    names = [side.rows.product.name for side in group]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:  # as where keys are the queries, normalised
+        return f"'{twice}' gives two of its operands"
     for side in group:
         for node in side.nodes:
             if (why := _read_apart(editor, node.outputs[0])) is not None:
