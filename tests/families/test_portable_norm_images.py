@@ -16,15 +16,16 @@ from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import Tile
-from bolt_build.families.portable.kernels import norm_gathered, norm_images
+from bolt_build.families.portable.kernels import norm_gathered, norm_images, norm_paired
 from bolt_build.families.portable.kernels.norm_gathered import GatherTile
 from bolt_build.families.portable.kernels.norm_images import Images, ImageTile, images_of
+from bolt_build.families.portable.kernels.norm_paired import PairTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import target_named
 
 FAMILY, H100, A100 = Portable(), target_named("h100"), target_named("a100")
-FORMS = {ImageTile: "images", GatherTile: "gathered"}
+FORMS = {ImageTile: "images", GatherTile: "gathered", PairTile: "paired"}
 
 
 def problem(layer: Layer, target: str = "h100", layout: Layout = Layout.CHANNELS_LAST) -> KernelProblem:
@@ -40,10 +41,10 @@ def of_groups(*shape: int, groups: int, target: str = "h100") -> KernelProblem:
     return problem(norm("n", op, shape, (shape[1], 1, 1)), target)
 
 
-def first(asked: KernelProblem) -> dict[str, int | str]:
-    """Of those that need no registers for what a block has of an image."""
+def first(asked: KernelProblem, *algorithms: str) -> dict[str, int | str]:
+    """Of those of these algorithms."""
     found = (dict(each.parameters) for each in FAMILY.candidates(asked, target_named(asked.target))[0])
-    return next(each for each in found if each["algorithm"] not in ("held", "ahead", "fitted", "both"))
+    return next(each for each in found if each["algorithm"] in algorithms)
 
 
 def candidate(tile: Tile) -> Candidate:
@@ -54,17 +55,18 @@ def test_a_cluster_keeps_images_of_odd_channels() -> None:
     """33 channels of 112 x 112 pixels are 828 KB in fp16, of which each of eight blocks keeps an eighth; two such
     blocks have room on a multiprocessor."""
     asked = of_groups(32, 33, 112, 112, groups=3)
-    assert first(asked) == {"algorithm": "images", "cluster": 8, "threads": 256, "kept": 6468}
+    assert first(asked, "images") == {"algorithm": "images", "cluster": 8, "threads": 256, "kept": 6468}
     images = images_of(asked)
     assert images == Images((Loop(32, (413952, 0, 0, 0)),), 12544, Loop(33, (1, 1, 1, 0)), 11)
     assert (images.period, images.statistics) == (33, 3)
     assert 2 * ImageTile(8, 256, 6468).shared(images, 2) < 227 << 10
-    assert first(of_groups(32, 90, 56, 56, groups=9))["algorithm"] == "images"
+    assert first(of_groups(32, 90, 56, 56, groups=9), "images")["cluster"] > 1
 
 
 def test_gpus_without_clusters_gather_parts_first() -> None:
-    assert first(of_groups(32, 33, 112, 112, groups=3, target="a100"))["algorithm"] == "gathered"
-    assert first(of_groups(32, 90, 56, 56, groups=9, target="a100"))["algorithm"] == "gathered"
+    for shape, groups in (((32, 33, 112, 112), 3), ((32, 90, 56, 56), 9)):
+        asked = of_groups(*shape, groups=groups, target="a100")
+        assert first(asked, "images", "gathered", "direct")["algorithm"] == "gathered"
 
 
 def test_large_images_may_be_gathered_whatever_their_channels() -> None:
@@ -76,14 +78,9 @@ def test_large_images_may_be_gathered_whatever_their_channels() -> None:
 
 
 def test_parts_of_large_images_are_joined_once() -> None:
-    """Eight threads have the 391 parts of each of 32 statistics: too many for each block that normalises."""
-    asked = of_groups(1, 128, 512, 512, groups=32)
-    images = images_of(asked)
-    assert images is not None
-    few, many = GatherTile(64, 256), GatherTile(391, 256)
-    assert (few.joined(images), many.joined(images)) == (8, 49)
+    """Of 391 parts of each of 32 statistics each block that normalises would read 150 KB."""
     header = (Portable().include_dir / "bolt_portable" / "cuda" / "image_sums.h").read_text()
-    assert f"many = (Shape::blocks + lanes - 1) / lanes > {norm_gathered.MOST_JOINED};" in header
+    assert f"many = Shape::parts * statistics > {norm_gathered.MOST_JOINED};" in header
 
 
 def test_rows_of_odd_extents_may_have_a_scale_for_each_element() -> None:
@@ -119,7 +116,7 @@ def test_planes_of_odd_extents_need_no_other_layout() -> None:
     kept = (Loop(32, (311904, 0, 0, 0)), Loop(3, (103968, 32, 32, 0)))
     assert images == Images(kept, 32, Loop(32, (3249, 1, 1, 0)), 1, 3249)
     assert (images.period, images.statistics) == (1, 1)
-    assert first(asked)["algorithm"] == "images"
+    assert first(asked, "images")["cluster"] in (1, 2, 4, 8)
     shape = "bolt::portable::ImageShape<1, 1, 3249, 103968"
     assert call(asked, ImageTile(2, 256, 6498)) == (None, "", f"norm_in_images<{shape}, 2, 6498, 0, 256>")
     lines = norm("n", Norm("variance", (2, 3), 1e-5), (32, 21, 257, 257), (21, 1, 1))
@@ -154,6 +151,44 @@ def test_the_compiler_knows_images_and_how_they_are_cut() -> None:
     bytes_of, *constants = scratch.split(", bolt")
     assert int(bytes_of) == 32 * 25 * 3 * 12
     assert constants == [f'::portable::PassedConstant{{x{i}, "x{i}", 132}}' for i in (1, 2)], "its plan keeps them"
+
+
+def test_kernels_beside_each_other_have_the_same_shares() -> None:
+    """Each of 64 blocks has 2048 loads of an image, and keeps 32 KB; statistics of four blocks are put together."""
+    asked = of_groups(2, 128, 128, 64, groups=32)
+    shape = "bolt::portable::ImageShape<128, 4, 0, 1048576"
+    member, scratch, function = call(asked, PairTile(64, 4, 256, 2048))
+    assert (member, function) == ("bolt::portable::PassedNorm", f"norm_in_two<{shape}, 64, 2048, 0, 256, 4, true>")
+    assert int(scratch.split(", bolt")[0]) == 2 * 16 * 32 * 12
+    assert call(asked, PairTile(64, 1, 512, 1536))[2] == f"norm_in_two<{shape}, 64, 2048, 512, 512, 1, true>"
+
+
+def test_only_kernels_of_large_images_are_beside_each_other_from_hopper_on() -> None:
+    def offered(asked: KernelProblem) -> bool:
+        found = FAMILY.candidates(asked, target_named(asked.target))[0]
+        return any(dict(each.parameters)["algorithm"] == "paired" for each in found)
+
+    assert offered(of_groups(1, 128, 64, 64, groups=32))
+    assert not offered(of_groups(1, 128, 32, 32, groups=32))
+    ampere = of_groups(1, 128, 64, 64, groups=32, target="a100")
+    assert not offered(ampere)
+    told = {str(each.reason) for each in FAMILY.candidates(ampere, A100)[1]}
+    assert "paired: a kernel begins beside the one in front of it from sm_90 on" in told
+
+
+REFUSED_PAIRS = [
+    (PairTile(64, 3, 256, 2048), "there are kernels of 256 or 512 threads, in clusters of 1, 2, 4 or 8 blocks"),
+    (PairTile(64, 4, 1024, 2048), "there are kernels of 256 or 512 threads, in clusters of 1, 2, 4 or 8 blocks"),
+    (PairTile(66, 4, 256, 2048), "66 blocks of an image are no whole clusters of 4"),
+    (PairTile(80, 4, 256, 1792), "131072 loads are not the shares of 80 blocks"),
+    (PairTile(64, 4, 256, 2047), "of 2048 loads of a block not 2047 are kept, where its threads have 256 at once"),
+    (PairTile(4, 4, 256, 32768), "takes 533248 bytes of shared memory, a block has 232448"),
+]
+
+
+@pytest.mark.parametrize(("tile", "reason"), REFUSED_PAIRS)
+def test_pairs_that_no_kernels_are(tile: Tile, reason: str) -> None:
+    assert FAMILY.refuse(of_groups(2, 128, 128, 64, groups=32), candidate(tile), H100) == reason
 
 
 REFUSED: list[tuple[Tile, str]] = [
@@ -211,4 +246,8 @@ def test_blocks_have_all_loads_and_begin_with_the_same_channels(each: int, group
     for part in cut:
         assert part.share(of) * part.parts >= of.loads
         assert part.share(of) * 8 % channels == 0
+    for pair in norm_paired.tiles(of, 2, gpu):
+        assert norm_paired.refuse_tile(pair, of, 2, gpu) is None
+        assert pair.share(of) * pair.blocks >= of.loads
+        assert pair.share(of) * 8 % channels == 0
     assert of.period > 1024 or channels % group or (kept and cut)

@@ -14,6 +14,7 @@ from bolt_build.families.portable.kernels.norm_both import BothTile
 from bolt_build.families.portable.kernels.norm_gathered import GatherTile
 from bolt_build.families.portable.kernels.norm_held import HeldTile
 from bolt_build.families.portable.kernels.norm_images import ImageTile
+from bolt_build.families.portable.kernels.norm_paired import PairTile
 from bolt_build.graph.ops.norm import Norm
 
 
@@ -56,6 +57,21 @@ LAYERS: tuple[tuple[Layer, tuple[ImageTile | GatherTile, ...]], ...] = (
 )  # fmt: skip
 """And kernels that prediction would not put first."""
 SINGLE = ("images-odd", "planes-chain")
+
+PAIRED: tuple[tuple[Layer, tuple[PairTile, ...]], ...] = (
+    (norm("paired-40", groups(4), (2, 40, 82, 81), (40, 1, 1)), (PairTile(4, 2, 256, 8415), PairTile(5, 1, 512, 2550))),
+    (
+        Layer("paired-33", groups(3), (Input((3, 33, 91, 91)), Input((33, 1, 1), True), Input((33, 1, 1), True),
+              Input((3, 33, 91, 91)), Input((33, 1, 1), True)), (stage("add", 3), RELU, stage("mul", 4))),
+        (PairTile(6, 2, 256, 5082), PairTile(8, 8, 256, 4389)),
+    ),
+    (norm("paired-each", Norm("variance", (2, 3), 1e-5), (1, 24, 105, 106), (24, 1, 1)), (PairTile(8, 4, 256, 4335),)),
+    (norm("paired-planes", groups(1), (2, 6, 211, 209), (6, 1, 1)), (PairTile(4, 4, 512, 7168),)),
+    (norm("paired-elements", groups(1), (2, 8, 182, 182), (8, 182, 182)), (PairTile(6, 2, 256, 4608),)),
+    (Layer("paired-rms", Norm("rms", (1, 2, 3), 1e-5, 8), (Input((2, 16, 128, 129)), Input((16, 1, 1), True))),
+     (PairTile(4, 1, 512, 5120),)),
+)  # fmt: skip
+"""By two kernels beside each other."""
 
 IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
     (norm("registers-33", groups(3), (3, 33, 24, 24), (33, 1, 1)),
@@ -126,4 +142,5 @@ def image_trials() -> list[Trial]:
     in_registers += stated_trials(fitted, (), {HeldTile: "fitted"})
     both = [(layer, BOTH[layer.label]) for layer, _ in IN_REGISTERS if layer.label in BOTH]
     in_registers += stated_trials(both, ("registers-odd-chain",), {BothTile: "both"})
-    return stated_trials(LAYERS, SINGLE, {ImageTile: "images", GatherTile: "gathered"}) + in_registers
+    paired = stated_trials(PAIRED, (), {PairTile: "paired"})
+    return stated_trials(LAYERS, SINGLE, {ImageTile: "images", GatherTile: "gathered"}) + paired + in_registers

@@ -59,6 +59,7 @@ LABELS = (
     "groups-softmax-portable-groupsx96x4x2x2x2-f16/row-f16/row",
     "beside-spread-portable-spreadx256x2x3-f16/row-f16/row",
     "images-odd-portable-imagesx2x256x189-f16",
+    "paired-each-portable-pairedx8x4x256x4335-f16",
     "long-edges-portable-pairedx3x256x256-f16/row-f16/row",
     "registers-33-portable-aheadx128x12x33x2x1x3-f16",
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",

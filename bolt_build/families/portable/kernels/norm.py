@@ -20,6 +20,7 @@ from bolt_build.families.portable.kernels import (
     norm_gathered,
     norm_held,
     norm_images,
+    norm_paired,
     norm_passes,
     norm_slabs,
     norm_staged,
@@ -161,6 +162,7 @@ RULES = (
                 norm_staged.IN_REGISTERS,
                 norm_images.FORM,
                 norm_gathered.FORM,
+                norm_paired.FORM,
             )
         ),
     ),

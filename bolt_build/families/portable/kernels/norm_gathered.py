@@ -25,7 +25,7 @@ from bolt_build.families.portable.kernels.norm_images import (
 )
 from bolt_build.families.portable.kernels.norm_loops import with_scratch
 from bolt_build.families.portable.kernels.norm_nest import bytes_of, element_bytes
-from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
@@ -49,13 +49,6 @@ class GatherTile(NumberTile):
     def share(self, of: Images) -> int:
         """Loads of a part: as many for each thread."""
         return ceil(ceil(of.loads / self.parts) / self.active(of)) * self.active(of)
-
-    def joined(self, of: Images) -> int:
-        """Parts that a thread puts together, one after the other (`ImageSums`)."""
-        lanes = WARP
-        while lanes > 1 and lanes * of.statistics > self.threads:
-            lanes //= 2
-        return ceil(self.parts / lanes)
 
     def shared(self, of: Images) -> int:
         """Bytes of shared memory of a block."""
@@ -99,17 +92,16 @@ def _serves(problem: KernelProblem) -> bool:
     return images is not None and images.length * element_bytes(problem) >= _LARGE
 
 
-_REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.7, 0.5, 0.33, 0.85
+_REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.7, 0.5, 0.33, 0.22
 """As kernels on an H200 behave: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
 it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
-_JOIN, MOST_JOINED = 1.2e-6, 8
-"""A guess at the seconds of reading parts twice from L2, so many at once. Of more, a third kernel puts those of an
-image together, instead of each block that normalises (`ImageSums`)."""
-_WAITS, _REGISTERS, _FILLED, _TAIL, _LAST = 10.0e-6, 72, 1024, 0.11, 0.25
-"""The seconds in which statistics are put together, and until the second kernel's first loads come;
-registers of a thread; threads of a multiprocessor below which memory waits; and the parts of a round of blocks
-that the last ones take alone, and that what is left out of a last round takes. Nine times of small images follow them
-by a fifth; no GPU has timed large ones."""
+MOST_JOINED, _REREAD = 1024, 4.0 / 5.0e12
+"""Parts of all statistics of an image of which each block that normalises reads all: more are put together by a third
+kernel (`ImageSums`). And seconds of a byte of parts that all of these blocks read."""
+_WAITS, _REGISTERS, _FILLED, _FEW = 4.4e-6, 72, 1024, 0.9
+"""The seconds in which statistics are put together, and until the second kernel's first loads come; registers of a
+thread; threads of a multiprocessor below which memory waits, and a power of how far. Fitted to 40 kernels that an H200
+has timed, which take 16% more or less than that."""
 
 
 def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
@@ -119,13 +111,11 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     blocks = of.images * tile.parts
     there = min(float(resident), blocks / gpu.sms)
     used = tile.active(of) / tile.threads
-    reached = _REACHED * min(1.0, there * tile.threads * used / _FILLED) ** 0.7
-    rounds = blocks / (resident * gpu.sms)
-    reached *= rounds / (rounds + _LAST * (ceil(rounds) - rounds) + _TAIL)
+    reached = _REACHED * min(1.0, there * tile.threads * used / _FILLED) ** _FEW
     again = read * (_FROM_CACHE if read <= _KEPT * gpu.l2 else _AGAIN)
-    kernels, joining = (1 + OVERLAPPED) * target.launch_seconds, 0.0
-    if (parts := tile.joined(of)) > MOST_JOINED:
-        joining = OVERLAPPED * target.launch_seconds + _JOIN * ceil(parts / MOST_JOINED)
+    kernels = (1 + OVERLAPPED) * target.launch_seconds
+    each = tile.parts * of.statistics <= MOST_JOINED
+    joining = _REREAD * blocks * tile.parts * of.statistics * PART if each else 0.0
     return float(moved(bytes_of(problem) + again, target) / reached + kernels + _WAITS + joining)
 
 

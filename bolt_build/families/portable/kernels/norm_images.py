@@ -206,10 +206,10 @@ def refuse_tile(tile: ImageTile, of: Images, element: int, gpu: Gpu) -> str | No
     return refuse_shared(tile.shared(of, element), gpu)
 
 
-_REACHED, _AGAIN, _ALONE = 0.34, 0.6, 0.28
+_REACHED, _AGAIN, _ALONE, _FEW = 0.34, 0.6, 0.28, 0.3
 """As kernels on an H200 behave: the part of a GPU's bandwidth that is reached; what a byte that is read again
-takes of one that is read from memory, for L2 has kept some; and the part of a block's time in which it asks for
-nothing."""
+takes of one that is read from memory, for L2 has kept some; the part of a block's time in which it asks for
+nothing; and a power of the part of multiprocessors that have blocks."""
 _WAITS, _CLUSTER, _REGISTERS = 4.0e-6, 0.39e-6, 80
 """The seconds in which a block's threads put statistics together, a guess since they add up sums and join no means
 any more, as those did that an H200 measured; seconds in which a cluster's blocks wait for each other; and registers of
@@ -228,7 +228,8 @@ def _seconds(problem: KernelProblem, tile: ImageTile, target: Target) -> float:
     there = min(float(resident), blocks / gpu.sms)
     rounds = blocks / (resident * gpu.sms)
     full = rounds / ceil(rounds) if rounds > 1 else 1.0
-    reached = _REACHED * min(1.0, there) * max(there, 1.0) / (max(there, 1.0) + _ALONE) * (1 + _ALONE / 2) * full
+    beside_others = max(there, 1.0) / (max(there, 1.0) + _ALONE) * (1 + _ALONE / 2)
+    reached = _REACHED * min(1.0, there) ** _FEW * beside_others * full
     again = (share - tile.kept) / share * problem.inputs[0].nbytes * _AGAIN
     memory = moved(problem.nbytes + again, target) / reached
     issued = blocks * (share * _OF_A_LOAD * tile.threads / active + tile.threads * _BESIDE)
@@ -238,12 +239,21 @@ def _seconds(problem: KernelProblem, tile: ImageTile, target: Target) -> float:
 
 
 def call_text(
-    problem: KernelProblem, function: str, blocks: int, share: int, kept: int, threads: int, at: StepExpressions
+    problem: KernelProblem,
+    function: str,
+    blocks: int,
+    share: int,
+    kept: int,
+    threads: int,
+    at: StepExpressions,
+    beside: int = 0,
 ) -> str:
-    """A call of a kernel of images that are cut so (`ImageShape`)."""
+    """A call of a kernel of images that are cut so (`ImageShape`); of two kernels beside each other, the first in
+    clusters of `beside` blocks."""
     op, of, loops = problem.op, images_for(problem), loops_of(problem)
     assert isinstance(op, Norm)
-    sizes = (of.width, of.group, of.plane, of.length, blocks, share, share - kept, threads)
+    sizes: tuple[object, ...] = (of.width, of.group, of.plane, of.length, blocks, share, share - kept, threads)
+    sizes += (beside, "true") if beside else ()
     shape = f"bolt::portable::ImageShape<{', '.join(map(str, sizes))}>"
     return (
         f"bolt::portable::{function}<{shape}, {types_text(problem)}>(r, "

@@ -67,48 +67,97 @@ struct ImageSums {
     __syncthreads();
   }
 
+  /// The same of two numbers of each element at once, where there are several statistics.
+  template <typename With>
+  __device__ static void add_up(const float2 (&own)[wide], int offset, float2* memory, const With& with) {
+    const auto add = [](float a, float b) { return a + b; };
+    if (threadIdx.x < Shape::active) {
+      float4* const to = reinterpret_cast<float4*>(memory + threadIdx.x * wide);
+#pragma unroll
+      for (int i = 0; i < wide; i += 2) to[i / 2] = make_float4(own[i].x, own[i].y, own[i + 1].x, own[i + 1].y);
+    }
+    __syncthreads();
+    constexpr int items = Shape::active * wide / channels * group, at_once = Shape::threads / lanes;
+    for (int first = 0; first < statistics; first += at_once) {
+      const int at = first + static_cast<int>(threadIdx.x) / lanes;
+      const int begin = (at * group + channels - offset) % channels;
+      float2 sum{0.0f, 0.0f};
+#pragma unroll 8
+      for (int item = threadIdx.x % lanes; item < items; item += lanes) {
+        const int pixel = item / group, channel = begin + item - pixel * group;
+        const float2 each = memory[pixel * channels + (channel < channels ? channel : channel - channels)];
+        sum.x += each.x;
+        sum.y += each.y;
+      }
+      sum.x = over_warp<lanes>(sum.x, add);
+      sum.y = over_warp<lanes>(sum.y, add);
+      if (at < statistics && threadIdx.x % lanes == 0) with(at, sum);
+    }
+    __syncthreads();
+  }
+
   /// How many of an image's elements in front of `end` are of a statistic.
   __device__ static int many_before(int end, int statistic) {
     const int pixels = end / channels, beside = end - pixels * channels - statistic * group;
     return pixels * group + (beside < 0 ? 0 : beside < group ? beside : group);
   }
 
-  /// Mean and factor of each statistic, of what all blocks of the cluster have in `ours`; those of one cluster meet before.
+  /// What so many blocks of a cluster have of a statistic in `ours`, put together; those of one cluster meet before.
+  template <int blocks, typename Statistic>
+  __device__ static ImagePart of_cluster(const ImagePart* ours, int at) {
+    ImagePart part[blocks], sum{0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int block = 0; block < blocks; ++block) {
+      part[block] = ours[at];
+      if constexpr (blocks > 1)
+        part[block] = {of_block(&ours[at].many, block), of_block(&ours[at].mean, block), of_block(&ours[at].sum, block)};
+    }
+#pragma unroll
+    for (int block = 0; block < blocks; ++block) sum = with_part(sum, part[block]);
+    sum.mean = mean_of(sum);
+#pragma unroll
+    for (int block = 0; block < blocks; ++block) sum.sum += around<Statistic>(part[block], sum.mean);
+    return sum;
+  }
+
+  /// Mean and factor of each statistic, of what all blocks of the cluster have in `ours`.
   template <typename Statistic>
   __device__ static void join_cluster(const ImagePart* ours, ImagePart* all, float epsilon) {
-    for (int at = threadIdx.x; at < statistics; at += Shape::threads) {
-      ImagePart part[Shape::blocks], sum{0.0f, 0.0f, 0.0f};
-#pragma unroll
-      for (int block = 0; block < Shape::blocks; ++block) {
-        part[block] = ours[at];
-        if constexpr (Shape::blocks > 1)
-          part[block] = {of_block(&ours[at].many, block), of_block(&ours[at].mean, block), of_block(&ours[at].sum, block)};
-      }
-#pragma unroll
-      for (int block = 0; block < Shape::blocks; ++block) sum = with_part(sum, part[block]);
-      sum.mean = mean_of(sum);
-#pragma unroll
-      for (int block = 0; block < Shape::blocks; ++block) sum.sum += around<Statistic>(part[block], sum.mean);
-      all[at] = known<Statistic>(sum, epsilon);
-    }
+    for (int at = threadIdx.x; at < statistics; at += Shape::threads)
+      all[at] = known<Statistic>(of_cluster<Shape::blocks, Statistic>(ours, at), epsilon);
     __syncthreads();
   }
 
-  /// The same of one statistic, of what blocks have left in memory, [block][statistic]. Its `lanes` threads of a warp must call.
-  template <typename Statistic>
+  /// The same of one statistic, of what blocks have left in memory, [part][statistic]. So many threads of a warp, which all must
+  /// call, have every `each`th part: they ask for all of them at once.
+  template <int each, typename Statistic>
   __device__ static ImagePart joined(const ImagePart* parts, int statistic, float epsilon) {
     const auto add = [](float a, float b) { return a + b; };
-    ImagePart sum{0.0f, 0.0f, 0.0f};
-#pragma unroll 8
-    for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
-      sum = with_part(sum, parts[part * statistics + statistic]);
-    sum.many = over_warp<lanes>(sum.many, add);
-    sum.mean = over_warp<lanes>(sum.mean, add);
+    constexpr int turns = (Shape::parts + each - 1) / each, held = turns < 8 ? turns : 8;
+    ImagePart found[held], sum{0.0f, 0.0f, 0.0f};
+    const auto find = [&](int first) {
+#pragma unroll
+      for (int i = 0; i < held; ++i) {
+        const int part = (first + i) * each + static_cast<int>(threadIdx.x) % each;
+        found[i] = part < Shape::parts ? parts[part * statistics + statistic] : ImagePart{0.0f, 0.0f, 0.0f};
+      }
+    };
+#pragma unroll 1
+    for (int first = 0; first < turns; first += held) {
+      find(first);
+#pragma unroll
+      for (int i = 0; i < held; ++i) sum = with_part(sum, found[i]);
+    }
+    sum.many = over_warp<each>(sum.many, add);
+    sum.mean = over_warp<each>(sum.mean, add);
     sum.mean = mean_of(sum);
-#pragma unroll 8
-    for (int part = threadIdx.x % lanes; part < Shape::blocks; part += lanes)
-      sum.sum += around<Statistic>(parts[part * statistics + statistic], sum.mean);
-    sum.sum = over_warp<lanes>(sum.sum, add);
+#pragma unroll 1
+    for (int first = 0; first < turns; first += held) {
+      if (turns > held) find(first);
+#pragma unroll
+      for (int i = 0; i < held; ++i) sum.sum += around<Statistic>(found[i], sum.mean);
+    }
+    sum.sum = over_warp<each>(sum.sum, add);
     return known<Statistic>(sum, epsilon);
   }
   /// The same of all statistics. All of the block must call.
@@ -117,13 +166,14 @@ struct ImageSums {
     constexpr int at_once = Shape::threads / lanes;
     for (int first = 0; first < statistics; first += at_once) {
       const int at = first + static_cast<int>(threadIdx.x) / lanes;
-      const ImagePart found = joined<Statistic>(parts, at < statistics ? at : statistics - 1, epsilon);
+      const ImagePart found = joined<lanes, Statistic>(parts, at < statistics ? at : statistics - 1, epsilon);
       if (at < statistics && threadIdx.x % lanes == 0) all[at] = found;
     }
     __syncthreads();
   }
-  /// Whether a thread has so many parts that a kernel of its own joins them, once for all blocks that normalise an image.
-  static constexpr bool many = (Shape::blocks + lanes - 1) / lanes > 8;
+  /// Whether parts are so many that a kernel of its own joins them, once for all blocks that normalise an image: each of these
+  /// would read them all.
+  static constexpr bool many = Shape::parts * statistics > 1024;
 
   /// The mean of what `many` elements add up to, `mean`.
   __device__ static float mean_of(const ImagePart& sum) { return sum.many > 0.0f ? __fdividef(sum.mean, sum.many) : 0.0f; }
@@ -160,7 +210,7 @@ struct ImageShare {
   __device__ int end() const { return Shape::even ? stop : min(stop, (Shape::length - begin) / wide); }
   /// How many elements of a statistic it has.
   __device__ float many(int at) const {
-    const int from = ImageSums<Shape>::many_before(max(begin, 0), at);
+    const int from = ImageSums<Shape>::many_before(min(max(begin, 0), Shape::length), at);
     return static_cast<float>(ImageSums<Shape>::many_before(min(begin + loads * wide, Shape::length), at) - from);
   }
 };

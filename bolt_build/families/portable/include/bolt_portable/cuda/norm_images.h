@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/image_own.h"
 #include "bolt_portable/cuda/image_shape.h"
 #include "bolt_portable/cuda/image_sums.h"
 #include "bolt_portable/cuda/norm_columns.h"
@@ -21,12 +22,17 @@ template <typename Shape, ImagePhase phase, typename Statistic, typename In, typ
 struct NormImages {
   using Sums = ImageSums<Shape>;
   using Share = ImageShare<Shape>;
+  using Own = ImageOwn<Shape, Statistic, phase == ImagePhase::gather>;
   static constexpr int statistics = Shape::statistics, channels = Shape::channels;
-  static constexpr int kept = Shape::share - Shape::again, turns = 4;
-  static constexpr bool clusters = phase == ImagePhase::all && Shape::blocks > 1;
+  /// Loads of a share that are read again, and those that are kept: a kernel that gathers keeps none.
+  static constexpr int again = phase == ImagePhase::gather ? Shape::share : Shape::again;
+  static constexpr int kept = Shape::share - again, turns = 4;
+  /// Blocks of a cluster. Kernels that gather beside those that normalise let these begin when there is something to read.
+  static constexpr int cluster = phase == ImagePhase::all ? Shape::blocks : phase == ImagePhase::gather ? Shape::cluster : 1;
+  static constexpr bool clusters = cluster > 1;
   static constexpr int bytes =
       kept * wide * static_cast<int>(sizeof(In)) + static_cast<int>(sizeof(float2)) * (Shape::planes + Shape::planes % 2) +
-      static_cast<int>(sizeof(float)) * Sums::floats + static_cast<int>(sizeof(ImagePart)) * 2 * statistics;
+      static_cast<int>(sizeof(float)) * Own::floats + static_cast<int>(sizeof(ImagePart)) * 2 * statistics;
 
   Walk<4> images;
   NormLoop along_channels;
@@ -42,16 +48,22 @@ struct NormImages {
     In* const held = reinterpret_cast<In*>(norm_memory);
     float2* const of_planes = reinterpret_cast<float2*>(held + kept * wide);
     float* const partial = reinterpret_cast<float*>(of_planes + Shape::planes + Shape::planes % 2);
-    ImagePart* const ours = reinterpret_cast<ImagePart*>(partial + Sums::floats);
+    ImagePart* const ours = reinterpret_cast<ImagePart*>(partial + Own::floats);
     ImagePart* const all = ours + statistics;
     const std::uint32_t block = phase == ImagePhase::normalise ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     const std::uint32_t image = block / Shape::blocks;
-    await_earlier();
+    if constexpr (phase == ImagePhase::gather && Shape::beside) await_earlier_first();
+    else if constexpr (!ahead) await_earlier();
     const Index first = Index{image} * Shape::length;
     const int skew = Shape::even ? 0 : static_cast<int>(first % wide);
     const int begin = static_cast<int>(block % Shape::blocks) * Shape::share * wide - skew;
-    const int loads = min(Shape::share, (Shape::length - begin + wide - 1) / wide);
+    const int loads = max(0, min(Shape::share, (Shape::length - begin + wide - 1) / wide));
     const Share share{first, begin, loads, threadIdx.x < Shape::active ? loads : 0};
+    if constexpr (ahead) {
+      let_next();
+      bring<true>(share, held);
+      await_earlier();
+    }
     // Channels of a thread's loads, and which statistics theirs are.
     int channel[wide], statistic[wide];
     const int offset = Shape::even ? 0 : (channels - skew % channels) % channels;
@@ -66,14 +78,22 @@ struct NormImages {
       Own own{};
       sum_up(share, held, own);
       if constexpr (phase == ImagePhase::all) operands(start, channel, scale, bias);  // on their way while threads meet
-      gather(share, own, statistic, offset, partial, ours);
+      own.gather(share, statistic, offset, partial, ours);
     }
     if constexpr (phase == ImagePhase::gather) {
-      for (int at = threadIdx.x; at < statistics; at += Shape::threads) found[Index{block} * statistics + at] = ours[at];
+      // Each block of a cluster puts some statistics of all of them together.
+      if constexpr (clusters) cluster_meet();
+      ImagePart* const part = found + Index{block / cluster} * statistics;
+      for (int at = threadIdx.x * cluster + block % cluster; at < statistics; at += Shape::threads * cluster)
+        part[at] = clusters ? Sums::template of_cluster<cluster, Statistic>(ours, at) : ours[at];
+      if constexpr (clusters) {
+        cluster_arrive();
+        cluster_wait();  // others may still read this block's statistics
+      }
     } else {
       if constexpr (phase == ImagePhase::normalise) {
         operands(start, channel, scale, bias);
-        const ImagePart* const parts = found + Index{image} * Shape::blocks * statistics;
+        const ImagePart* const parts = found + Index{image} * Shape::parts * statistics;
         if constexpr (Sums::many) {
           for (int at = threadIdx.x; at < statistics; at += Shape::threads) all[at] = parts[at];
           __syncthreads();
@@ -85,21 +105,17 @@ struct NormImages {
         Sums::template join_cluster<Statistic>(ours, all, epsilon);
         if constexpr (clusters) cluster_arrive();
       }
+      if constexpr (ahead) settle_all(share, held);
       normalise(share, held, start, channel, statistic, all, scale, bias, of_planes);
       if constexpr (clusters) cluster_wait();  // others may still read this block's statistics
     }
   }
 
  private:
+  /// Whether a kernel that normalises brings elements to shared memory before it waits for their statistics.
+  static constexpr bool ahead = phase == ImagePhase::normalise && Shape::beside && kept > 0;
   /// Loads from memory that a thread has under way at once.
   static constexpr int batch = 12 / sizeof(In);
-
-  /// What a thread has: of each of its channels the sum of distances from one of the elements, its pivot, and of their squares;
-  /// how many loads that are of the image alone, and how many elements of others.
-  struct Own {
-    float pivot[wide], sum[wide], squares[wide], beside[wide];
-    int loads;
-  };
 
   /// Loads of the first of `turns` groups of copies.
   static constexpr int of_first_turn = ((kept + Shape::active - 1) / Shape::active + turns - 1) / turns * Shape::active;
@@ -107,21 +123,40 @@ struct NormImages {
   /// Calls with(load) for those of this thread that one of the groups has.
   template <typename With>
   __device__ static void of_turn(int turn, int stop, const With& with) {
-    const int begin = Shape::again + turn * of_first_turn, end = min(stop, begin + of_first_turn);
+    const int begin = again + turn * of_first_turn, end = min(stop, begin + of_first_turn);
 #pragma unroll 2
     for (int k = begin + static_cast<int>(threadIdx.x); k < end; k += Shape::active) with(k);
   }
-  /// Copies a load to shared memory; `at` is its first element. Behind the tensor's last one nothing is read.
+  /// Copies a load to shared memory; `at` is its first element. Behind the tensor's last one nothing is read. Early copies are
+  /// those that go past the L1 cache.
+  template <bool early>
   __device__ void fetch(In* to, Index at) const {
     const In* const from = in + at;
     if (Shape::even || at + wide <= total) {
 #pragma unroll
       for (int i = 0; i < static_cast<int>(sizeof(In)) / 2; ++i)
         copy<8>(reinterpret_cast<std::uint16_t*>(to) + 8 * i, reinterpret_cast<const std::uint16_t*>(from) + 8 * i, true);
-    } else {
+    } else if (!early) {
 #pragma unroll 1
       for (int i = 0; i < wide; ++i) to[i] = at + i < total ? from[i] : static_cast<In>(0.0f);
     }
+  }
+  /// Brings what shared memory keeps of a share, in `turns` groups of copies.
+  template <bool early>
+  __device__ void bring(const Share& share, In* held) const {
+#pragma unroll 1
+    for (int turn = 0; turn < turns; ++turn) {
+      of_turn(turn, share.stop, [&](int k) { fetch<early>(held + (k - again) * wide, share.at(k)); });
+      commit();
+    }
+  }
+  /// Waits for them. The tensor's last load may be none of them.
+  __device__ void settle_all(const Share& share, In* held) const {
+    settle<0>();
+    if constexpr (!Shape::even)
+      if (const int last = share.loads - 1; last >= again && last % Shape::active == static_cast<int>(threadIdx.x))
+        fetch<false>(held + (last - again) * wide, share.at(last));
+    settle<0>();
   }
   __device__ void read(Index at, float (&x)[wide]) const {
     const In* const from = in + at;
@@ -138,36 +173,39 @@ struct NormImages {
 
   /// One of the share's loads, from shared memory where that keeps it.
   __device__ void find(const Share& share, const In* held, int k, float (&x)[wide]) const {
-    if (k >= Shape::again)
-      load_wide(held + (k - Shape::again) * wide, x);
+    if (k >= again)
+      load_wide(held + (k - again) * wide, x);
     else
       read(share.at(k), x);
   }
 
   /// Sums of this thread's elements of each channel, while those that are kept come to shared memory.
   __device__ void sum_up(const Share& share, In* held, Own& own) const {
-#pragma unroll 1
-    for (int turn = 0; turn < turns; ++turn) {
-      of_turn(turn, share.stop, [&](int k) { fetch(held + (k - Shape::again) * wide, share.at(k)); });
-      commit();
-    }
+    bring<false>(share, held);
     const int begin = share.whole(), end = share.end(), thread = threadIdx.x;
     const int first = thread >= begin ? thread : thread + Shape::active;
-    if constexpr (Shape::again > 0) {
-      if (Statistic::centred && first >= Shape::again && first < end) read(share.at(first), own.pivot);
+    if constexpr (phase == ImagePhase::gather && Shape::beside && Shape::again > 0) {
+      // First what another kernel brings to shared memory meanwhile.
+      const int kept_first = first >= Shape::again ? first : Shape::again + thread;
+      add_from_memory(share, kept_first, end, own);
       add_from_memory(share, first, min(end, Shape::again), own);
+      return add_ends(share, held, own);
+    }
+    if constexpr (again > 0) {
+      if (Statistic::centred && first >= again && first < end) read(share.at(first), own.pivot);
+      add_from_memory(share, first, min(end, again), own);
     }
     // A thread adds up what it has copied itself, while the rest is on its way.
     const auto add_turn = [&](int turn) {
       of_turn(turn, end, [&](int k) {
         if (!Shape::even && k < begin) return;
         float x[wide];
-        load_wide(held + (k - Shape::again) * wide, x);
-        add(own, x);
+        load_wide(held + (k - again) * wide, x);
+        own.add(x);
       });
     };
     settle<3>();
-    if (Shape::again == 0 && Statistic::centred && first < end) {
+    if (again == 0 && Statistic::centred && first < end) {
       if (first >= of_first_turn) settle<0>();
       load_wide(held + first * wide, own.pivot);
     }
@@ -178,26 +216,16 @@ struct NormImages {
     add_turn(2);
     settle<0>();
     add_turn(3);
+    add_ends(share, held, own);
+  }
+  /// Adds what the image has of loads that are of others too.
+  __device__ void add_ends(const Share& share, const In* held, Own& own) const {
     if constexpr (!Shape::even) {
+      const int begin = share.whole(), thread = threadIdx.x;
       if (begin > 0 && thread == 0) add_beside(share, held, 0, own);
       if (const int last = max((Shape::length - share.begin) / wide, begin); last < share.stop && last % Shape::active == thread)
         add_beside(share, held, last, own);
     }
-  }
-  __device__ static void add_one(Own& own, int i, float x) {
-    if constexpr (Statistic::centred) {
-      const float apart = x - own.pivot[i];
-      own.sum[i] += apart;
-      own.squares[i] += apart * apart;
-    } else {
-      own.squares[i] += Statistic::term(x);
-    }
-  }
-  /// Adds a load that is of the image alone.
-  __device__ static void add(Own& own, const float (&x)[wide]) {
-#pragma unroll
-    for (int i = 0; i < wide; ++i) add_one(own, i, x[i]);
-    ++own.loads;
   }
   /// Adds this thread's loads of the image alone, from `first` on, that shared memory does not keep.
   __device__ void add_from_memory(const Share& share, int first, int stop, Own& own) const {
@@ -207,13 +235,13 @@ struct NormImages {
 #pragma unroll
       for (int i = 0; i < batch; ++i)
         if (k + i * Shape::active < stop) loaded[i] = lanes(share.at(k + i * Shape::active));
-      if (Statistic::centred && k == first) load_wide(loaded[0].at, own.pivot);
+      if (Statistic::centred && own.loads == 0) load_wide(loaded[0].at, own.pivot);
 #pragma unroll
       for (int i = 0; i < batch; ++i)
         if (k + i * Shape::active < stop) {
           float x[wide];
           load_wide(loaded[i].at, x);
-          add(own, x);
+          own.add(x);
         }
     }
   }
@@ -226,7 +254,7 @@ struct NormImages {
     for (int i = 0; i < wide; ++i) {
       if (at + i < 0 || at + i >= Shape::length) continue;
       if (own.loads == 0 && own.beside[i] == 0.0f) own.pivot[i] = x[i];
-      add_one(own, i, x[i]);
+      own.add(i, x[i]);
       own.beside[i] += 1.0f;
     }
   }
@@ -274,16 +302,16 @@ struct NormImages {
       store_load(share, k, x, operand);
     };
 #pragma unroll 2
-    for (int k = Shape::again + threadIdx.x; k < share.stop; k += Shape::active) {
+    for (int k = again + threadIdx.x; k < share.stop; k += Shape::active) {
       float x[wide];
-      load_wide(held + (k - Shape::again) * wide, x);
+      load_wide(held + (k - again) * wide, x);
       finish(k, x);
     }
-    if constexpr (Shape::again > 0) {
+    if constexpr (again > 0) {
       // What was read last is in caches first.
       const int thread = threadIdx.x;
       const auto inside = [&](int k) { return Shape::even || share.at(k) + wide <= total; };
-      for (int left = (min(share.stop, Shape::again) - thread + Shape::active - 1) / Shape::active; left > 0; left -= batch) {
+      for (int left = (min(share.stop, again) - thread + Shape::active - 1) / Shape::active; left > 0; left -= batch) {
         Lanes<In, wide> loaded[batch];
 #pragma unroll
         for (int i = 1; i <= batch; ++i)
@@ -332,49 +360,19 @@ struct NormImages {
     epilogue_flat<wide>(end.epilogue, x, share.at(k), total - 1, operand, whole);
     Out* const to = out + share.at(k);
     if (whole) {
-      store_wide(to, x);
+      put_wide(to, x);
     } else {
 #pragma unroll
       for (int i = 0; i < wide; ++i)
         if (at + i >= 0 && at + i < Shape::length) store(to + i, x[i]);
     }
   }
-
-  /// Puts what the block's threads have together: means, and then squared distances from these.
-  __device__ void gather(const Share& share, const Own& own, const int (&statistic)[wide], int offset, float* partial,
-                         ImagePart* ours) const {
-    const auto many = [&](int i) { return static_cast<float>(own.loads) + (Shape::even ? 0.0f : own.beside[i]); };
-    float values[wide], mean[wide] = {}, squares[wide];
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-      squares[i] = own.squares[i];
-      if constexpr (Statistic::centred) {
-        const float apart = many(i) > 0.0f ? own.sum[i] * SpecialFunctions::reciprocal(many(i)) : 0.0f;
-        squares[i] = fmaxf(squares[i] - apart * own.sum[i], 0.0f);
-        mean[i] = own.pivot[i] + apart;
-        values[i] = many(i) > 0.0f ? many(i) * mean[i] : 0.0f;
-      }
-    }
-    if constexpr (Statistic::centred) {
-      Sums::add_up(values, offset, partial, [&](int at, float sum) {
-        const float all = share.many(at);
-        ours[at].mean = Sums::mean_of({all, sum, 0.0f});
-      });
-#pragma unroll
-      for (int i = 0; i < wide; ++i) {
-        const float apart = mean[i] - ours[statistic[i]].mean;
-        if (many(i) > 0.0f) squares[i] += many(i) * apart * apart;
-      }
-    }
-    Sums::add_up(squares, offset, partial, [&](int at, float sum) {
-      ours[at] = {share.many(at), Statistic::centred ? ours[at].mean : 0.0f, sum};
-    });
-  }
 };
 
-/// A multiprocessor has registers for 768 threads at least.
-template <typename Images, int threads>
-__global__ void __launch_bounds__(threads, threads <= 256 ? 3 : 1) norm_images_kernel(const Images images) {
+/// A multiprocessor has registers for 768 threads at least, or for 1024 where two kernels are beside each other.
+template <typename Images, int threads, bool beside>
+__global__ void __launch_bounds__(threads, beside ? 1024 / threads : threads <= 256 ? 3 : 1)
+    norm_images_kernel(const Images images) {
   images();
 }
 
@@ -386,10 +384,10 @@ void norm_images(const Run& r, const Norm& p, const NormLoop& channels, const In
   const std::uint32_t blocks = counted(images * Shape::blocks, "normalisation");
   if (blocks == 0) return;
   Launch how{.blocks = blocks, .threads = Shape::threads, .shared = Images::bytes, .overlap = r.overlap};
-  how.cluster = Images::clusters ? Shape::blocks : 1;
+  how.cluster = Images::cluster;
   how.stream = r.stream;
-  how.beside = r.overlap && Images::kept > 0;
-  queue("a normalisation kernel", how, norm_images_kernel<Images, Shape::threads>,
+  how.beside = r.overlap && (Images::kept > 0 || (Shape::beside && Shape::again < Shape::share));
+  queue("a normalisation kernel", how, norm_images_kernel<Images, Shape::threads, Shape::beside>,
         Images{norm_walk(p.kept, p.kept_rank), channels, p.epsilon, in, out, found, images * Shape::length, end});
 }
 
