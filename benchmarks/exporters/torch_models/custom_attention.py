@@ -241,5 +241,5 @@ MODULES: dict[str, Callable[[], Made]] = {
     "double_attention": lambda: attended(Double),
 }
 
-ONE_FORM = {"strip_pooling": "dynamo18"}
-"""The one that torch-script does not export."""
+ONE_FORM = {"fca_net": "dynamo18", "strip_pooling": "dynamo18"}
+"""Those that torch-script does not export."""
