@@ -72,8 +72,9 @@ def test_keys_of_long_heads_are_read_by_more_queries_at_once() -> None:
     assert two < one
 
 
-def test_masks_in_half_precision_are_copied_by_elements_where_rows_are_no_whole_lines() -> None:
-    """ViTDet's windows of 196 keys took 2.5 times as long as if their masks had been copied four bytes at a time."""
+def test_masks_whose_rows_begin_anywhere_are_copied_in_whole_pieces() -> None:
+    """ViTDet's windows of 196 keys took 2.5 times as long as those of 200 when such masks were copied by elements. In
+    pieces of 16 bytes, some of which two rows have, they take a little longer."""
 
     def us(keys: int, dtype: DType) -> float:
         mask = Input((36, 12, 196, keys), dtype=dtype)
@@ -81,7 +82,7 @@ def test_masks_in_half_precision_are_copied_by_elements_where_rows_are_no_whole_
         tile = first(problem, "attention", lambda each: each["kind"] == "warpgroup")
         return predicted(problem, Candidate("attention", tuple(tile.items())))
 
-    assert us(196, DType.F16) > 1.5 * us(200, DType.F16)
+    assert us(200, DType.F16) < us(196, DType.F16) < 1.5 * us(200, DType.F16)
 
 
 def test_a_pooling_whose_epilogue_reads_tensors_has_few_windows_a_thread() -> None:

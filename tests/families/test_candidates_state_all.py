@@ -134,7 +134,7 @@ def change_usual_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (NET, {"slices", "strip"}, {"cutlass", "portable"}),
         (OTHERS, {"run"}, {"grouped", "cutlass", "attention", "portable"}),
-        (NORMS, {"across", "cluster", "chunks", "threads"}, {"portable"}),
+        (NORMS, set[str](), {"portable"}),
         (PLAIN, {"blocks"}, {"portable"}),
     ],
     ids=["products", "others", "norms", "plain"],

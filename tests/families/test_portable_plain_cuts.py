@@ -94,7 +94,7 @@ def test_what_is_offered_states_its_cut_and_earlier_locks_have_the_same(
 def test_another_cut_is_another_kernel() -> None:
     assert ".blocks = 1}" in call(problem_of(GATE), direct(blocks=1))
     assert "softmax<bolt::portable::Shares, 1, 16, 8," in call(softmax(96), direct(("threads", 16)))
-    assert "norm<6, 16, 2, true," in call(norm(64, 768), direct(("threads", 16), ("rows", 2)))
+    assert "norm<6, 16, 2, false," in call(norm(64, 768), direct(("threads", 16), ("rows", 2)))
     late = direct(("threads", 8), ("factors", "late"))
     assert "row_sum<2, 8, false, false," in call(problem_of(GRAPHS["sum-bert"]), late)
 
