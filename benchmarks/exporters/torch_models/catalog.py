@@ -32,6 +32,7 @@ from benchmarks.exporters.torch_models import (
     packages_text_audio,
     packages_vision,
     packages_vit_video,
+    timm_names,
     transformers_attention,
     transformers_decode_steps,
     transformers_detection_ocr_audio,
@@ -219,27 +220,6 @@ _TORCHVISION_MORE = (
 _SEGMENTATION = ("lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large", "fcn_resnet50")
 _SEGMENTATION_MORE = ("deeplabv3_resnet50", "deeplabv3_resnet101", "fcn_resnet101")
 _VIDEO = ("r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v1_b", "mvit_v2_s", "swin3d_t")
-_TIMM = (
-    "bat_resnext26ts", "beit_base_patch16_224", "botnet26t_256", "caformer_s18", "cait_xxs24_224", "coat_lite_tiny",
-    "coatnet_nano_rw_224", "convformer_s18", "convit_tiny", "convmixer_768_32", "convnext_atto_rms", "convnextv2_atto",
-    "crossvit_tiny_240", "cs3darknet_focus_s", "cspresnet50", "csatv2", "darknetaa53", "davit_tiny",
-    "deit_tiny_patch16_224", "deit3_small_patch16_224", "dla34", "dpn48b", "eca_nfnet_l0", "edgenext_xx_small",
-    "efficientformer_l1", "efficientformerv2_s0", "efficientnet_lite0", "efficientvit_b0", "efficientvit_m0",
-    "ese_vovnet19b_dw", "eva02_tiny_patch14_224", "fasternet_t0", "fastvit_t8", "fbnetv3_b", "flexivit_small",
-    "focalnet_tiny_srf", "gcresnet33ts", "gernet_s", "ghostnet_100", "ghostnetv2_100", "ghostnetv3_050",
-    "gmixer_24_224", "gmlp_s16_224", "halonet26t", "hardcorenas_a", "hgnet_tiny", "hiera_tiny_224", "hrnet_w18_small",
-    "inception_next_atto", "inception_resnet_v2", "inception_v4", "lambda_resnet26t", "lcnet_035", "levit_128s",
-    "levit_conv_128s", "legacy_senet154", "mambaout_femto", "maxvit_nano_rw_256", "maxxvit_rmlp_nano_rw_256",
-    "mixer_s32_224", "mixnet_s", "mobilenetv4_conv_small", "mobilenetv4_hybrid_medium", "mobileone_s0",
-    "mobilevit_xxs", "mobilevitv2_050", "mvitv2_tiny", "nest_tiny", "nextvit_small", "nf_resnet26", "pit_ti_224",
-    "poolformer_s12", "poolformerv2_s12", "pvt_v2_b0", "pvt_v2_b2_li", "rdnet_tiny", "regnetx_002", "regnety_002",
-    "regnetz_b16", "repghostnet_050", "repvgg_a0", "repvit_m0_9", "res2net50_14w_8s", "res2next50", "resmlp_12_224",
-    "resnest14d", "resnetv2_50", "rexnet_100", "selecsls42b", "semnasnet_050", "sequencer2d_s", "shvit_s1",
-    "skresnet18", "starnet_s1", "swiftformer_xs", "swin_tiny_patch4_window7_224", "swinv2_cr_tiny_ns_224",
-    "swinv2_tiny_window8_256", "tiny_vit_5m_224", "tinynet_e", "tnt_s_legacy_patch16_224", "tresnet_m",
-    "twins_pcpvt_small", "twins_svt_small", "visformer_tiny", "vit_relpos_small_patch16_224", "vit_small_r26_s32_224",
-    "vit_tiny_patch16_224", "volo_d1_224", "vovnet39a", "xception41", "xcit_nano_12_p16_224",
-)  # fmt: skip
 _BERTS = (
     "Bert", "Albert", "Roberta", "XLMRoberta", "Camembert", "Electra", "MPNet", "DebertaV2", "Deberta", "RoFormer",
     "ConvBert", "Splinter", "LayoutLM", "Tapas", "MegatronBert", "Ernie", "Data2VecText", "Nystromformer",
@@ -298,13 +278,6 @@ _NETWORKS = (
     custom_attention, custom_convolutions, custom_dense, custom_detection, custom_restoration, custom_flow,
     custom_sounds, custom_clips, custom_heads,
 )  # fmt: skip
-_TIMM_LATER = (
-    "dla46x_c", "dla60_res2next", "efficientnet_b0_g8_gn", "efficientnet_b0_g16_evos", "efficientnet_blur_b0",
-    "mobilenet_edgetpu_v2_xs", "mobilenetv1_100h", "mobilenetv4_conv_aa_medium", "mobilenetv4_conv_blur_medium",
-    "mobileone_s4", "nf_seresnet26", "regnety_040_sgn", "regnetz_c16_evos", "resnet51q", "resnetaa34d",
-    "resnetv2_50d_frn", "sebotnet33ts_256", "tf_mixnet_m",
-)  # fmt: skip
-"""What came later stands behind all else: which of two forms a model is exported in depends on its place."""
 
 SHRUNK = {
     **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
@@ -384,7 +357,10 @@ OTHERS: dict[str, Callable[[], Made]] = {
     "transformers.AST": spectrogram,
     "transformers.TableTransformer": lambda: tables("TableTransformer"),
     "transformers.Detr": lambda: tables("Detr"),
-    **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in _TIMM if "timm." + name not in NAMED},
+    **{
+        f"timm.{name}": (lambda name=name: timm_model(name))
+        for name in timm_names.SMALLEST if "timm." + name not in NAMED
+    },
     **{f"torchvision.{name}": (lambda name=name: video_model(name)) for name in _VIDEO},
     **{f"torchvision.{name}": (lambda name=name: segmentation_model(name)) for name in _SEGMENTATION_MORE},
     **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in _TORCHVISION_MORE},
@@ -399,7 +375,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
         for model, made in models.items()
     },
     **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
-    **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in _TIMM_LATER},
+    **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in timm_names.LATER},
 }  # fmt: skip
 """Models that are exported in one form, the largest last but for those that came later."""
 

@@ -215,8 +215,8 @@ _BETWEEN_FUNCTION = 0.9e-7
 """Seconds in which 128 x 128 sums of a first product take an instruction of the activations in front of a second one,
 which nothing hides: lanes of an SM, at four in five of its cycles. A guess."""
 _BEHIND, _BEHIND_FROM = 0.3e-6, 1e-6
-"""Seconds that a kernel takes longer than that, and the seconds of work from which on it is all of them: fitted beside
-WGMMA kernels of the same 404 products of less than four microseconds."""
+"""Seconds that a kernel takes beside its launch and its work, and the seconds of work from which on it takes all of
+them. Fitted to the same 404 products as WGMMA kernels."""
 _MEASURED_RATE = HOPPER.warp_mma_share * FITTED.rate("fp16") / HOPPER.sms
 """Operations/s that an SM of the H200 reaches with the instructions of these kernels."""
 

@@ -45,9 +45,8 @@ _MULTIPLIES = 4.05e12
 _STEP, _STORE_BEGINS, _STORE, LAUNCH = 1.16e-7, 0.35e-7, 1.17e-6, 2.3e-6
 _MEMORY, _L2_RATE, _OVERLAP = 1.27, 9.05e10, 0.276
 _SOON, _SOON_WITHIN = 0.6e-6, 1.6e-6
-"""Seconds of a launch that a kernel does not take which has nothing to do behind it, and the seconds of work from which
-on it takes all. Fitted to 404 products of less than four microseconds: for launches overlap, and what follows finds its
-blocks there."""
+"""Seconds by which the launch of a kernel without work is shorter, because launches overlap, and the seconds of work
+from which on it is not. Fitted to 404 products of less than four microseconds."""
 _L2, _SMALLER_L2 = 60 << 20, 1.75
 """Bytes of the H200's L2, and the exponent with which the rate from a smaller one falls. An H100 timed products with
 clusters and without (`cluster_reads.json`)."""

@@ -106,9 +106,8 @@ _HELD = {LANES: 0.78, 1: 0.38}
 """The part of it where lines of neighbours are held in accesses of so many elements, as measured on an H200 and an
 H100."""
 _INSTRUCTIONS = 0.006
-"""The part of the peak rate of tensor cores that a GPU's plain instructions reach: no line is held up by them. 50
-million elements in lines of 128, which take as many operations as a GPU has time for in 130 us at a third of it, took
-an H200 55 us."""
+"""The part of the peak rate of tensor cores that a GPU's plain instructions reach here. Lines that an H200 timed were
+bound by memory: 50 million elements in lines of 128 took 55 us."""
 
 
 _OF_BLOCK, _OF_THREAD = 4e-10, 3e-7

@@ -42,17 +42,13 @@ class GatherTile(NumberTile):
     parts: int
     threads: int
 
-    def active(self, of: Images) -> int:
-        """Threads that have loads: those of whole periods."""
-        return self.threads // of.period * of.period
-
     def share(self, of: Images) -> int:
         """Loads of a part: as many for each thread."""
-        return ceil(ceil(of.loads / self.parts) / self.active(of)) * self.active(of)
+        return ceil(ceil(of.loads / self.parts) / of.active(self.threads)) * of.active(self.threads)
 
     def shared(self, of: Images) -> int:
         """Bytes of shared memory of a block."""
-        return of_statistics(of, self.threads, self.active(of))
+        return of_statistics(of, self.threads, of.active(self.threads))
 
 
 def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[GatherTile]:
@@ -60,7 +56,7 @@ def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[GatherTile]:
     found = dict[GatherTile, None]()
     for threads in threads_for(of):
         tile = GatherTile(1, threads)
-        active, at_once = tile.active(of), gpu.sms * beside(threads, _REGISTERS, tile.shared(of), gpu)
+        active, at_once = of.active(tile.threads), gpu.sms * beside(threads, _REGISTERS, tile.shared(of), gpu)
         shares = [max(1, round(wanted / (active * LANES * element))) for wanted in _BYTES]
         parts = [rounds * at_once // of.images for rounds in (1, 2)]
         shares += [ceil(ceil(of.loads / each) / active) for each in parts if each]
@@ -110,7 +106,7 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     resident = beside(tile.threads, _REGISTERS, tile.shared(of), gpu)
     blocks = of.images * tile.parts
     there = min(float(resident), blocks / gpu.sms)
-    used = tile.active(of) / tile.threads
+    used = of.active(tile.threads) / tile.threads
     reached = _REACHED * min(1.0, there * tile.threads * used / _FILLED) ** _FEW
     again = read * (_FROM_CACHE if read <= _KEPT * gpu.l2 else _AGAIN)
     kernels = (1 + OVERLAPPED) * target.launch_seconds

@@ -74,6 +74,10 @@ class Images:
     def statistics(self) -> int:
         return self.width // self.group
 
+    def active(self, threads: int) -> int:
+        """Threads of a block of so many that have loads: those of whole periods."""
+        return threads // self.period * self.period
+
 
 def images_of(problem: KernelProblem) -> Images | None:
     """The images of a normalisation over positions; None where its elements are not such."""
@@ -128,17 +132,13 @@ class ImageTile(NumberTile):
     threads: int
     kept: int
 
-    def active(self, of: Images) -> int:
-        """Threads that have loads: those of whole periods."""
-        return self.threads // of.period * of.period
-
     def share(self, of: Images) -> int:
         """Loads of a block."""
         return ceil(ceil(of.loads / self.cluster) / of.period) * of.period
 
     def shared(self, of: Images, element: int) -> int:
         """Bytes of shared memory of a block (`NormImages`)."""
-        return self.kept * LANES * element + of_statistics(of, self.threads, self.active(of))
+        return self.kept * LANES * element + of_statistics(of, self.threads, of.active(self.threads))
 
 
 def threads_for(of: Images) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[ImageTile]:
     for cluster in CLUSTERS:
         for threads in threads_for(of):
             bare = ImageTile(cluster, threads, 1)
-            share, active = bare.share(of), bare.active(of)
+            share, active = bare.share(of), of.active(bare.threads)
             for blocks in (1, 2):
                 room = gpu.shared_memory // blocks - 1024 * (blocks > 1) - bare.shared(of, 0)
                 again = max(0, ceil((share - room // (LANES * element)) / active)) * active
@@ -197,7 +197,7 @@ def refuse_tile(tile: ImageTile, of: Images, element: int, gpu: Gpu) -> str | No
         return "blocks form clusters from sm_90 on"
     if tile.threads < of.period:
         return Reason("channels repeat after {} loads, a block has {} threads", of.period, tile.threads)
-    share, active = tile.share(of), tile.active(of)
+    share, active = tile.share(of), of.active(tile.threads)
     if tile.kept > share or (share - tile.kept) % active:
         what = "of {} loads of a block not {} are kept, where its threads have {} at once"
         return Reason(what, share, tile.kept, active)
@@ -222,7 +222,7 @@ kernels' code."""
 def _seconds(problem: KernelProblem, tile: ImageTile, target: Target) -> float:
     gpu, of, element = target.gpu, images_for(problem), element_bytes(problem)
     assert gpu is not None, "images are for GPUs"
-    share, active = tile.share(of), tile.active(of)
+    share, active = tile.share(of), of.active(tile.threads)
     resident = beside(tile.threads, _REGISTERS, tile.shared(of, element), gpu)
     blocks = of.images * tile.cluster
     there = min(float(resident), blocks / gpu.sms)

@@ -47,17 +47,13 @@ class PairTile(NumberTile):
     threads: int
     kept: int
 
-    def active(self, of: Images) -> int:
-        """Threads that have loads: those of whole periods."""
-        return self.threads // of.period * of.period
-
     def share(self, of: Images) -> int:
         """Loads of a block: as many for each thread."""
-        return ceil(ceil(of.loads / self.blocks) / self.active(of)) * self.active(of)
+        return ceil(ceil(of.loads / self.blocks) / of.active(self.threads)) * of.active(self.threads)
 
     def shared(self, of: Images, element: int) -> int:
         """Bytes of shared memory of a block of the second kernel (`NormImages`)."""
-        return self.kept * LANES * element + of_statistics(of, self.threads, self.active(of))
+        return self.kept * LANES * element + of_statistics(of, self.threads, of.active(self.threads))
 
 
 def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[PairTile]:
@@ -70,7 +66,7 @@ def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[PairTile]:
         for cluster in CLUSTERS:
             whole = max(1, gpu.sms * resident // of.images // cluster) * cluster
             bare = PairTile(whole, cluster, threads, 1)
-            share, active = bare.share(of), bare.active(of)
+            share, active = bare.share(of), of.active(bare.threads)
             blocks = ceil(ceil(of.loads / share) / cluster) * cluster
             tile = PairTile(blocks, cluster, threads, 1)
             share = tile.share(of)
@@ -87,7 +83,7 @@ def refuse_tile(tile: PairTile, of: Images, element: int, gpu: Gpu) -> str | Non
         return Reason("channels repeat after {} loads, a block has {} threads", of.period, tile.threads)
     if tile.blocks % tile.cluster:
         return Reason("{} blocks of an image are no whole clusters of {}", tile.blocks, tile.cluster)
-    share, active = tile.share(of), tile.active(of)
+    share, active = tile.share(of), of.active(tile.threads)
     if (tile.blocks - tile.cluster) * share >= of.loads:
         return Reason("{} loads are not the shares of {} blocks", of.loads, tile.blocks)
     if tile.kept > share or (share - tile.kept) % active:
@@ -123,7 +119,7 @@ which take 14% more or less than that."""
 def _seconds(problem: KernelProblem, tile: PairTile, target: Target) -> float:
     of, share = images_for(problem), tile.share(images_for(problem))
     again = _AGAIN * problem.inputs[0].nbytes * (share - tile.kept) / share
-    waits = _WAITS + _STEP * share / tile.active(of) + (_SEVERAL if of.statistics > 1 else 0.0)
+    waits = _WAITS + _STEP * share / of.active(tile.threads) + (_SEVERAL if of.statistics > 1 else 0.0)
     parts = tile.blocks // tile.cluster * of.statistics
     waits += _THIRD if parts > MOST_JOINED else _REREAD * parts * PART * of.images * tile.blocks
     memory = (bytes_of(problem) + again) / (target.bandwidth * _REACHED)

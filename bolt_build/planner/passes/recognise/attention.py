@@ -179,15 +179,7 @@ def _build(
         return f"images and heads are mixed in '{last.outputs[0]}'"
     sides = digits[:1:-1] if shares.turned else digits[2:]
     result = _result(editor, last, View("", (0, 0, 0), (*batch, *sides)), extents)
-    packed, both = packed_rows(editor, chain, q, k, v), prepared_rows(editor, chain, q, k)
-    moved = moved_rows(editor, chain, q, k, v) if packed is None and both is None else None
-    if moved is not None:
-        sources, packed = list(moved), moved[0] if len(moved) == 1 else None
-    elif both is not None:
-        sources = [*both, rows_of(editor, chain, v)]
-    else:
-        rows = (rows_joined_or_not(editor, chain, each) for each in operands)
-        sources = list(rows) if packed is None else [packed]
+    sources, packed = _sources(editor, chain, operands)
     seen, triangle, dtype = Seen(False), Seen(False), editor.type(softmax.inputs[0]).dtype
     bands, masks = list[Mask](), list[Addend]()
     hiding = hiding_of(editor, scores.masks)
@@ -219,10 +211,24 @@ def _build(
     safe = bool(masks) and (bool(shares.zeroed) or (shares.safe and not hiding.tied))
     endless = hiding.endless and not safe and bool(masks)
     op = Attention(
-        heads, heads // k.repeats, scale, seen.causal, packed is not None, safe, endless=endless, window=seen.window,
+        heads, heads // k.repeats, scale, seen.causal, packed, safe, endless=endless, window=seen.window,
         cap=scores.cap,
     )  # fmt: skip
     return _put(editor, journal, op, (*sources, *read), chain, result)
+
+
+def _sources(editor: GraphEditor, chain: Chain, operands: tuple[Operand, Operand, Operand]) -> tuple[list[str], bool]:
+    """What attention reads beside a mask, and whether that is one tensor of packed rows."""
+    q, k, v = operands
+    packed, both = packed_rows(editor, chain, q, k, v), prepared_rows(editor, chain, q, k)
+    moved = moved_rows(editor, chain, q, k, v) if packed is None and both is None else None
+    if moved is not None:
+        return list(moved), len(moved) == 1
+    if both is not None:
+        return [*both, rows_of(editor, chain, v)], packed is not None
+    if packed is not None:
+        return [packed], True
+    return [rows_joined_or_not(editor, chain, each) for each in operands], False
 
 
 def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) -> None:

@@ -386,8 +386,7 @@ def _operand(view: View, batch: tuple[int, ...], heads: int, swapped: bool) -> O
     cut = grouped(flat, (prod(batch) // heads, heads))
     if cut is None:
         return None
-    images, each = cut
-    each, repeats = _shared(each)
+    images, (each, repeats) = cut[0], _shared(cut[1])
     if any(digit.axis == REPEATED for digit in (*images, *each, *rows, *columns)):
         return None
     return Operand(view, images, each, rows, columns, repeats)
