@@ -241,7 +241,7 @@ def test_blocks_have_all_loads_and_begin_with_the_same_channels(each: int, group
     for tile in kept:
         assert tile.share(of) * tile.cluster >= of.loads
         assert tile.share(of) * 8 % channels == 0
-        assert tile.active(of) % of.period == 0
+        assert of.active(tile.threads) % of.period == 0
     cut = [tile for tile in norm_gathered.tiles(of, 2, gpu) if norm_gathered.refuse_tile(tile, of, gpu) is None]
     for part in cut:
         assert part.share(of) * part.parts >= of.loads
