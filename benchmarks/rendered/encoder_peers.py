@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import figures, table
+from .contestants import contestants_of
 
 NAMES = {
     "bert_base": "BERT-base, 128", "bert_base_40": "BERT-base, 40", "bert_base_384": "BERT-base, 384",
@@ -18,7 +19,7 @@ _PEERS = {
 
 
 def _time(row: Any, name: str) -> str:
-    if name in (ran := row.get("earlier", {}) | row["contestants"]):
+    if name in (ran := contestants_of(row)):
         return f"{ran[name]['median_ms']:.3f}"
     return "fails" if name in row["failed"] else "not measured"
 
@@ -38,7 +39,7 @@ def encoder_peers(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     rows = []
     for row in data["rows"]:
-        ran = row.get("earlier", {}) | row["contestants"]
+        ran = contestants_of(row)
         peers = [_time(row, name) for name in _PEERS]
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
         own = ran["engine"]["sustained_images_per_second"]

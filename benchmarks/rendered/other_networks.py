@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import figures, short_gpu, table
+from .contestants import contestants_of
 
 _PEERS = {"torch-graph": "eager in a CUDA graph", "torch-reduce-overhead": "torch.compile"}
 _SOURCES = {"source-graph": "eager in a CUDA graph", "source-frozen": "torch.compile, frozen weights"}
@@ -52,7 +53,7 @@ def _table(
     ]  # fmt: skip
     rows = []
     for row in sorted(data["rows"], key=lambda each: -(each["speedup"] or 0)):
-        ran = row.get("earlier", {}) | row["contestants"]
+        ran = contestants_of(row)
         missing = {each: "did not run" if each in row["failed"] else "left out" for each in peers}
         times = [f"{ran[each]['median_ms']:.3f}" if each in ran else missing[each] for each in peers]
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"

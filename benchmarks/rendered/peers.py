@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from . import figures, percent, table
+from .contestants import contestants_of
 
 _NAMES = {"resnet50": "ResNet-50", "resnet18": "ResNet-18", "vgg16": "VGG-16", "repvgg_a0": "RepVGG-A0"}
 _ORDER = (("resnet50", 1), ("resnet50", 32), ("resnet50", 128), ("resnet18", 32), ("vgg16", 32), ("repvgg_a0", 32))
@@ -69,10 +70,7 @@ def short_peers(earlier: Any, verb: Any | None) -> dict[str, str]:
         }
     rows = _ordered(verb)
     before = {_key(row): row["peer"]["compile_max_autotune_ms"] for row in _ordered(earlier)}
-    for row in rows:
-        modes = [each["median_ms"] for name, each in row.get("earlier", {}).items() if name in _MODES]
-        before[_key(row)] = min([before.get(_key(row), math.inf), *modes])
-    asked = {name for row in rows for name in (*row["contestants"], *row["failed"])}
+    asked = {name for row in rows for name in (*contestants_of(row), *row["failed"])}
     lines = [
         [text, *(_cell(row, name, "median_ms", ".3f") for row in rows)]
         for name, text in (("engine", "engine"), *_MODES.items(), ("torch-graph", "eager in a CUDA graph"))
@@ -111,7 +109,7 @@ def _cell(row: Any, name: str, key: str, form: str, unit: str = "") -> str:
     """What a contestant has; "failed" where it did, nothing where it was not asked for."""
     if name in row["failed"]:
         return "failed"
-    ran = row["contestants"].get(name)
+    ran = contestants_of(row).get(name)
     return "" if ran is None else f"{ran[key]:{form}}{unit}"
 
 
@@ -124,7 +122,7 @@ def _mean(rows: list[Any], earlier: dict[tuple[str, int], float] | None = None) 
     of earlier runs, which count where they are shorter."""
     ratios = []
     for row in rows:
-        ran = {name: each["median_ms"] for name, each in row["contestants"].items()}
+        ran = {name: each["median_ms"] for name, each in contestants_of(row).items()}
         compiled = [ran[name] for name in _MODES if name in ran]
         if compiled and "engine" in ran:
             ratios.append(min([*compiled, (earlier or {}).get(_key(row), math.inf)]) / ran["engine"])
