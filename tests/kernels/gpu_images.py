@@ -107,6 +107,8 @@ IN_REGISTERS: tuple[tuple[Layer, tuple[HeldTile | AheadTile, ...]], ...] = (
      (HeldTile(3, 4, 96, 1, 1), AheadTile(HeldTile(3, 1, 96, 2, 1), 2))),
     (Layer("registers-odd-rms", Norm("rms", (1, 2, 3), 1e-5), (Input((3, 3, 23, 19)), Input((3, 1, 1), True))),
      (HeldTile(1, 4, 96, 1, 1), AheadTile(HeldTile(1, 1, 96, 2, 1), 2))),
+    (norm("registers-odd-many", Norm("variance", (2, 3), 1e-5), (3, 5, 53, 61), (5, 1, 1)),
+     (HeldTile(5, 2, 96, 11, 1), AheadTile(HeldTile(5, 2, 96, 11, 1), 2))),
     (norm("registers-even-planes", groups(3), (2, 12, 6, 12), (12, 1, 1)),
      (HeldTile(1, 2, 96, 1, 1), AheadTile(HeldTile(1, 1, 96, 1, 1), 3))),
     (
@@ -129,6 +131,7 @@ BOTH = {
     "registers-chain": (BothTile(HeldTile(45, 2, 96, 5, 3), 2),),
     "registers-odd": (BothTile(HeldTile(21, 2, 64, 3, 2), 1),),
     "registers-odd-chain": (BothTile(HeldTile(45, 1, 96, 4, 2), 2),),
+    "registers-odd-many": (BothTile(HeldTile(5, 1, 96, 22, 2), 9), BothTile(HeldTile(5, 3, 128, 6, 2), 3)),
     "registers-odd-all": (BothTile(HeldTile(3, 1, 32, 6, 2), 2),),
     "registers-odd-rms": (BothTile(HeldTile(1, 1, 64, 3, 2), 1),),
 }

@@ -156,6 +156,7 @@ FURTHER = (
     "registers-planes-portable-aheadx96x1x1x2x1x3-f16/row-f16/row",
     "registers-each-portable-heldx96x1x5x2x1-f16",
     "registers-odd-portable-aheadx128x3x21x1x1x3-f16",
+    "registers-odd-many-portable-bothx96x22x5x1x2x9-f16",
     "registers-odd-planes-portable-heldx96x1x1x1x1-f16/row-f16/row",
     "images-elements-portable-imagesx2x256x262-f16",
     "slab-groups-portable-aheadx256x5x5x2x1x3-f16",

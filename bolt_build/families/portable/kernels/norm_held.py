@@ -97,7 +97,7 @@ class HeldTile(InSlabs):
         rows = self.threads // WARP if of_warps else self.threads // self.across
         columns = 1 if one_sum else self.across * span
         partial, counts = 8 * rows * columns, 4 * rows * (columns if counted else 1)
-        return partial + 8 * (self.cluster + 1) * statistics + 16 * max(nest.planes, 1) + counts
+        return partial + 8 * (self.cluster + 1) * statistics + 16 * max(nest.scaled, 1) + counts
 
     def at_once(self, element: int, gpu: Gpu) -> tuple[int, int]:
         """Blocks of a multiprocessor whose threads keep all in registers, and those of which some waits in memory."""

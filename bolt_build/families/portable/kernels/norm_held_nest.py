@@ -36,6 +36,11 @@ class HeldNest(Nest):
     def planes(self) -> int:
         return self.along.extent if self.plane else 0
 
+    @property
+    def scaled(self) -> int:
+        """Planes, or channels of several pixels, whose scales and biases shared memory has."""
+        return self.along.extent if self.plane or self.repeats > 1 else 0
+
 
 def _of_images(images: Images) -> HeldNest | str:
     if images.plane == 1:

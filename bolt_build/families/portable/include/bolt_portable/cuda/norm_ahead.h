@@ -57,7 +57,7 @@ struct NormAhead : NormHeld<Shape, operands, Statistic, In, Out, End> {
 #pragma unroll
       for (int k = 0; k < loads; ++k)
         if (Held::Sums::there(k, share.stop))
-          this->bring(share.start.x + k * Shape::parts * Shape::step, to + k * accesses * threads);
+          this->bring(k, share.start.x + k * Shape::parts * Shape::step, to + k * accesses * threads);
     commit();
   }
 };

@@ -58,12 +58,12 @@ struct NormBoth : NormHeld<Shape, operands, Statistic, In, Out, End> {
       // Loads to registers wait for room in the L1 cache, of which shared memory leaves little: others do not wait behind them.
 #pragma unroll
       for (int k = 0; k < Kept::many; ++k) {
-        if (Held::Sums::there(k, share.stop)) this->bring(first_of(share, k), first + k * accesses * threads);
+        if (Held::Sums::there(k, share.stop)) this->bring(k, first_of(share, k), first + k * accesses * threads);
         if ((k + 1) % Slab::together == 0 || k + 1 == Kept::many) commit();
       }
 #pragma unroll
       for (int k = Kept::many; k < loads; ++k)
-        if (Held::Sums::there(k, share.stop)) this->read(first_of(share, k), x.others[k - Kept::many].at);
+        if (Held::Sums::there(k, share.stop)) this->read(k, first_of(share, k), x.others[k - Kept::many].at);
     }
     this->template normalise<true, true>(share, x, memory, 0, [] {});
   }

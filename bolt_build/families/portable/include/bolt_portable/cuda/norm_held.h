@@ -35,15 +35,16 @@ struct NormHeld {
     if (Sums::any(share.stop))
 #pragma unroll
       for (int k = 0; k < loads; ++k)
-        if (Sums::there(k, share.stop)) read(share.start.x + k * parts * Shape::step, x[k].at);
+        if (Sums::there(k, share.stop)) read(k, share.start.x + k * parts * Shape::step, x[k].at);
     normalise<false, true>(share, x, memory, 0, [] {});
   }
 
  protected:
-  /// What the threads of a block tell each other; scales and biases of planes are of this slab or of the one in front of it.
+  /// What the threads of a block tell each other; scales and biases of planes, or of channels that repeat, are of this slab or of
+  /// the one in front of it.
   struct Memory {
     float2 partial[Shape::rows * Shape::columns], blocks[cluster * statistics], all[statistics];
-    float2 planes[2][Shape::planes > 0 ? Shape::planes : 1];
+    float2 planes[2][Shape::scaled > 0 ? Shape::scaled : 1];
     float counts[Shape::rows * (Shape::counted ? Shape::columns : 1)];
     ToldBytes told;
   };
@@ -71,9 +72,9 @@ struct NormHeld {
     const int at = ((first + Sums::part()) * across + Sums::lane()) * wide - skew;
     return {start, at, skew, Shape::busy || Sums::part() < parts ? own - Sums::part() : 0};
   }
-  /// A load that begins at an element. Behind the last one of all nothing is read.
-  __device__ void read(Index at, In* to) const {
-    if (!Shape::uneven || at + wide <= total) {
+  /// Load `k`, which begins at an element. Behind the last one of all nothing is read.
+  __device__ void read(int k, Index at, In* to) const {
+    if (!Shape::uneven || Sums::whole(k) || at + wide <= total) {
       *reinterpret_cast<Lanes<In, wide>*>(to) = *reinterpret_cast<const Lanes<In, wide>*>(in + at);
     } else {
 #pragma unroll
@@ -81,11 +82,11 @@ struct NormHeld {
     }
   }
 
-  /// Brings a load that begins at an element to this thread's place in shared memory. May be under way when it returns.
-  __device__ void bring(Index at, uint4* to) const {
-    if (Shape::uneven && at + wide > total) {
+  /// Brings it to this thread's place in shared memory. May be under way when it returns.
+  __device__ void bring(int k, Index at, uint4* to) const {
+    if (Shape::uneven && !Sums::whole(k) && at + wide > total) {
       Lanes<In, wide> x;
-      read(at, x.at);
+      read(k, at, x.at);
 #pragma unroll
       for (int i = 0; i < accesses; ++i) to[i * threads] = reinterpret_cast<const uint4*>(&x)[i];
       return;
@@ -103,8 +104,8 @@ struct NormHeld {
   template <bool late, bool once, typename Slab, typename With>
   __device__ void normalise(const Share& share, const Slab& x, Memory& memory, int turn, const With& with) const {
     Operands ahead;
-    if constexpr (!late) ahead = operands_of(share.start, share.stop > 0, share.skew);
-    for (int c = threadIdx.x; c < Shape::planes; c += threads)
+    if constexpr (!late) ahead = operands_of(share.start, share.stop > 0);
+    for (int c = threadIdx.x; c < Shape::scaled; c += threads)
       memory.planes[turn][c] = {load(end.scale + share.start.scale + c * channels.scale),
                                 load(end.bias + share.start.bias + c * channels.bias)};
     Sums::gather(x, share, memory.partial, memory.counts);
@@ -112,7 +113,7 @@ struct NormHeld {
 #pragma unroll
     for (int k = 0; k < apart && k < loads; ++k) fetch(share, k, others[k]);
     __syncthreads();
-    if constexpr (late) ahead = operands_of(share.start, share.stop > 0, share.skew);
+    if constexpr (late) ahead = operands_of(share.start, share.stop > 0);
     Sums::exchange(share.skew, Sums::rank(), memory.partial, memory.counts, memory.blocks, once ? &memory.told : nullptr);
     for (int at = threadIdx.x; at < statistics; at += threads) memory.all[at] = joined(memory.blocks + at, share.skew, at);
     __syncthreads();
@@ -132,23 +133,16 @@ struct NormHeld {
     if constexpr (Shape::aligned)
       to.fetch(end.epilogue, at);
     else
-      to.fetch_flat(end.epilogue, at, total - 1, !Sums::shared(Sums::element(share, k)));
+      to.fetch_flat(end.epilogue, at, total - 1, !Sums::shared(k, Sums::element(share, k)));
   }
 
   /// Scale and bias of a load.
   struct Operands {
     float scale[wide], bias[wide];
   };
-  __device__ Operands operands_of(const NormAt& at, bool any, int skew) const {
+  __device__ Operands operands_of(const NormAt& at, bool any) const {
     Operands found;
-    if constexpr (Shape::repeats > 1) {
-#pragma unroll
-      for (int i = 0; i < wide; ++i) {
-        const int channel = (Shape::first_channel(Sums::lane(), skew) + i) % Shape::channels;
-        found.scale[i] = load(end.scale + at.scale + channel * channels.scale);
-        found.bias[i] = load(end.bias + at.bias + channel * channels.bias);
-      }
-    } else if (Shape::aligned && any) {
+    if (Shape::aligned && any) {
       norm_operands(end.scale + at.scale, channels.scale, found.scale);
       norm_operands(end.bias + at.bias, channels.bias, found.bias);
     }
@@ -194,6 +188,14 @@ struct NormHeld {
       inside = last ? 0 : inside;
     }
     Operands own = ahead;
+    // All of a warp's: registers would wait for sixteen loads from memory, while they hold what is normalised.
+    if constexpr (Shape::repeats > 1 && Shape::plane == 0)
+#pragma unroll
+      for (int i = 0; i < wide; ++i) {
+        const float2 each = planes[(first + i) % Shape::channels];
+        own.scale[i] = each.x;
+        own.bias[i] = each.y;
+      }
     if constexpr (operands == NormOperands::fixed && Shape::plane == 0)
 #pragma unroll
       for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
@@ -204,7 +206,7 @@ struct NormHeld {
       if constexpr (operands != NormOperands::fixed) {
         own = ahead;
         // Asked for before the store, which the compiler would not bring them in front of.
-        if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), Sums::there(k + 1, share.stop), 0);
+        if (k + 1 < loads) ahead = operands_of(step(start, positions, (k + 1) * parts), Sums::there(k + 1, share.stop));
 #pragma unroll
         for (int i = 0; i < wide; ++i) own.scale[i] *= factor[i];
       }
@@ -226,9 +228,9 @@ struct NormHeld {
 #pragma unroll
           for (int i = 0; i < wide; ++i) operand[i] = start.channel + (first + i) % Shape::channels * channels.channel;
         const int begin = Sums::element(share, k);
-        other.apply_flat(end.epilogue, y, at, total - 1, operand, !Sums::shared(begin));
+        other.apply_flat(end.epilogue, y, at, total - 1, operand, !Sums::shared(k, begin));
         if (k + apart < loads) fetch(share, k + apart, other);
-        if (Sums::shared(begin)) {
+        if (Sums::shared(k, begin)) {
 #pragma unroll
           for (int i = 0; i < wide; ++i)
             if (begin + i >= 0 && begin + i < Shape::length) store(to + k * parts * Shape::step + i, y[i]);

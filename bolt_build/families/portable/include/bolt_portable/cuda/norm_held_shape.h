@@ -32,6 +32,8 @@ struct HeldShape {
   static constexpr int planes = plane > 0 ? (uneven ? length : positions * across * wide) / plane : 0;
   /// Whether a load's channels are neighbours in scale and bias.
   static constexpr bool aligned = repeats == 1 && plane == 0;
+  /// Scales and biases that shared memory has.
+  static constexpr int scaled = planes > 0 ? planes : repeats > 1 ? channels : 0;
   /// Whether a thread counts its elements of each statistic: it has not as many as its loads say.
   static constexpr bool counted = uneven && statistics > 1;
   /// Statistics that one load may be of.

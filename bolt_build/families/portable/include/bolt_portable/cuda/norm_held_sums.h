@@ -40,11 +40,15 @@ struct HeldSums {
   __device__ static bool any(int stop) { return Shape::all_load || stop > 0; }
   /// Whether a thread that has some has its load `k`: the compiler knows it of all but the last few. So what is done for all
   /// loads has one branch, not one for each.
-  __device__ static bool there(int k, int stop) { return (k + 1) * parts <= Shape::least || k * parts < stop; }
+  __device__ static bool there(int k, int stop) { return whole(k) || k * parts < stop; }
+  /// Whether all threads have their load `k`. It ends in front of the slab's last element.
+  __device__ static constexpr bool whole(int k) { return (k + 1) * parts <= Shape::least; }
   /// Which element of the slab begins a load.
   __device__ static int element(const Share& share, int k) { return share.at + k * parts * across * wide; }
-  /// Whether other slabs have elements of a load too.
-  __device__ static bool shared(int at) { return Shape::uneven && (at < 0 || at + wide > Shape::length); }
+  /// Whether other slabs have elements of a load too, of load `k`: the compiler knows it of all but the first and the last ones.
+  __device__ static bool shared(int k, int at) {
+    return Shape::uneven && (k == 0 || !whole(k)) && (at < 0 || at + wide > Shape::length);
+  }
 
   /// Channels of the first statistic of a load.
   __device__ static int cut(int skew) {
@@ -94,10 +98,10 @@ struct HeldSums {
         Slab::template await<(Slab::together == 1 && Slab::groups > 1 ? 1 : 0)>();  // of two loads, where one is shared
       const auto& first = x[0];
       load_wide(first.at, y);
-      if (shared(share.at)) {
+      if (shared(0, share.at)) {
         // Those of the next load are all of this slab.
         constexpr int next = loads > 1 ? 1 : 0;
-        if (next > 0 && there(next, stop) && !shared(element(share, next))) {
+        if (next > 0 && there(next, stop) && !shared(next, element(share, next))) {
           const auto& second = x[next];
           load_wide(second.at, y);
         } else {
@@ -110,7 +114,7 @@ struct HeldSums {
     const auto add = [&](int k, const Lanes<In, wide>& each) {
       if (!there(k, stop)) return;
       load_wide(each.at, y);
-      if (const int at = element(share, k); shared(at)) hide(at, y, pivot);
+      if (const int at = element(share, k); shared(k, at)) hide(at, y, pivot);
 #pragma unroll
       for (int i = 0; i < wide; ++i) {
         if constexpr (centred) {
