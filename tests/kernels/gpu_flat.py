@@ -54,6 +54,8 @@ LAYERS = (
     _flat("powers", Binary("pow"), Input((3, 9, 61), low=-1.9, high=3.9), Input((1,), low=3, high=3, constant=True)),
     _flat("powers-of-pairs", Binary("pow"), Input((9, 1, 61), low=0.1, high=9), Input((1, 9, 61), low=-4, high=4)),
     _flat("segments", Compare("equal"), _numbers(3, 1, 32), _numbers(3, 32, 1)),
+    _flat("up-to", Compare("less_equal"), _numbers(2, 1, 531), _numbers(2, 32, 1)),
+    _flat("rows", Binary("sub"), Input((5, 9, 1)), Input((5, 1, 291))),
     _flat("both", Logic("and"), _flags(2, 3, 35), _flags(2, 1, 35)),
     _flat("hidden", Where(), _flags(3, 1, 19, 19), Input((3, 4, 19, 19)), Input((1,))),
     _flat("one-hot", Where(), _flags(5, 64), Input(()), Input(())),
@@ -67,6 +69,8 @@ _TILES = {
     "flat-planes": ((8, 2, 567), (8, 1, 7)),
     "flat-short-rows": ((8, 2, 4), (4, 1, 256)),
     "flat-segments": ((4, 2, 12), (4, 4, 32), (2, 8, 16)),
+    "flat-up-to": ((8, 2, 531), (4, 3, 256)),
+    "flat-rows": ((4, 2, 291), (2, 4, 256)),
     "flat-outer": ((8, 2, 19), (8, 2, 57)),
     "flat-integer-pairs": ((2, 4, 19), (1, 2, 256)),
     "flat-mask-of-pairs": ((4, 3, 81), (8, 2, 81)),
@@ -88,7 +92,10 @@ def candidate(tile: FlatTile) -> Candidate:
     return Candidate("portable", (("algorithm", "flat"), *tile.parameters), tile.settings)
 
 
-_ROWS_ALONE = ("flat-positions", "flat-long-rows", "flat-short-rows", "flat-repeated", "flat-both", "flat-hidden")
+_ROWS_ALONE = (
+    "flat-positions", "flat-long-rows", "flat-short-rows", "flat-repeated", "flat-both", "flat-hidden", "flat-up-to",
+    "flat-rows",
+)  # fmt: skip
 """Layers that other layouts make no other loops of."""
 _APART = ("flat-mask", "flat-planes", "flat-chain", "flat-activation")
 """Layers whose tensors are read with their rows apart too, and overwritten."""

@@ -59,6 +59,10 @@ struct FlatLoops {
   }
   /// Whether all elements of a word are one of an input's.
   static constexpr bool alike(int side) { return step(side, last) == 0 && (run % lanes == 0 || period(side) == 1); }
+  /// Whether they are one of an input's or, of a word of two rows, two.
+  static constexpr bool paired(int side) { return step(side, last) == 0 && !alike(side) && !dense(side) && run >= lanes; }
+  /// Rows so long that most words of a warp are of one.
+  static constexpr bool long_rows = run >= 64 * lanes;
   /// Neighbours of a word that are neighbours of the input as well, wherever it is.
   static constexpr int together(int side) {
     if (step(side, last) != 1) return 1;
@@ -70,7 +74,7 @@ struct FlatLoops {
   /// Registers that a thread has for what it loads of an input for one word, `bytes` an element.
   static constexpr int registers(int side, int bytes) {
     if (kept(side)) return 0;
-    if (alike(side)) return bytes > 4 ? bytes / 4 : 1;
+    if (alike(side) || paired(side)) return (paired(side) ? 2 : 1) * (bytes > 4 ? bytes / 4 : 1);
     const int part = access(side) * bytes;
     return lanes / access(side) * (part > 4 ? part / 4 : 1);
   }
@@ -135,11 +139,10 @@ struct FlatInput {
   using Offset = typename Loops::Offset;
   static constexpr int lanes = Loops::lanes;
   static constexpr bool kept = ahead == 0 || Loops::kept(side), alike = Loops::alike(side), dense = Loops::dense(side);
+  static constexpr bool paired = Loops::paired(side), long_rows = Loops::long_rows;
   static constexpr int together = Loops::together(side);
   static constexpr Offset inner = static_cast<Offset>(Loops::step(side, Loops::last));
-  /// Rows so long that most words of a warp are of one.
-  static constexpr bool long_rows = Loops::run >= 64 * lanes;
-  using Word = Lanes<T, alike ? 1 : lanes>;
+  using Word = Lanes<T, alike ? 1 : paired ? 2 : lanes>;
 
   const T* from;
   Word words[kept ? 1 : ahead];
@@ -193,12 +196,12 @@ struct FlatInput {
   __device__ void load_of_two(Word& word, const FlatPlace<Loops>& at) const {
     const Offset own = Loops::template begin<side>(at.row) + static_cast<Offset>(at.place) * inner;
     const std::uint32_t left = Loops::run - at.place;
-    if (long_rows && left >= lanes) return load_row<aligned>(word, own);
+    if constexpr (!paired)
+      if (long_rows && left >= lanes) return load_row<aligned>(word, own);
     const Offset next = Loops::template begin<side>(at.row + 1) - static_cast<Offset>(left) * inner;
-    if constexpr (inner == 0) {
-      const T first = from[own], second = from[left < lanes ? next : own];
-#pragma unroll
-      for (int i = 0; i < lanes; ++i) word.at[i] = i < left ? first : second;
+    if constexpr (paired) {
+      word.at[0] = from[own];
+      word.at[1] = from[left < lanes ? next : own];
     } else {
       const T *const these = from + own, *const those = from + next;
 #pragma unroll
@@ -206,8 +209,14 @@ struct FlatInput {
     }
   }
 
-  /// Element `i` of the word of a turn of a round.
-  __device__ const T* at(int turn, int i) const { return &words[kept ? 0 : turn].at[alike ? 0 : i]; }
+  /// Element `i` of the word of a turn of a round, of which so many are left of its row; `whole` ones are of one row.
+  template <bool whole>
+  __device__ T at(int turn, int i, std::uint32_t left) const {
+    const Word& word = words[kept ? 0 : turn];
+    if constexpr (!paired) return word.at[alike ? 0 : i];
+    const T upper = word.at[0], lower = word.at[paired ? 1 : 0];
+    return whole || static_cast<std::uint32_t>(i) < left ? upper : lower;
+  }
 };
 
 /// What a block's threads do. `Sequence` counts the inputs.
@@ -221,6 +230,7 @@ struct FlatPoints<Loops, Function, std::index_sequence<I...>, Out, In...> {
   static constexpr int ahead = ahead_of(turns, waiting > flat_registers ? 1 : flat_registers / waiting);
   static constexpr std::uint32_t elements = Loops::elements, words = (elements - 1) / lanes + 1;
   static constexpr std::uint32_t distance = Loops::apart * lanes;
+  static constexpr bool paired = (Loops::paired(I) || ...);
   static constexpr std::uint32_t threads = ((words - 1) / (Loops::apart * turns) + 1) * Loops::apart;
   Function function;
   Out* out;
@@ -252,8 +262,12 @@ struct FlatPoints<Loops, Function, std::index_sequence<I...>, Out, In...> {
       }
 #pragma unroll
       for (int k = 0; k < ahead && round * ahead + k < turns; ++k) {
-        const Lanes<Out, lanes> made = computed(k, inputs...);
-        *reinterpret_cast<Lanes<Out, lanes>*>(out + first + (round * ahead + k) * distance) = made;
+        const std::uint32_t more = (round * ahead + k) * distance, left = left_of(begin, first + more, more);
+        auto* const to = reinterpret_cast<Lanes<Out, lanes>*>(out + first + more);
+        if (paired && Loops::long_rows && left >= lanes)
+          *to = computed<true>(k, left, inputs...);
+        else
+          *to = computed<false>(k, left, inputs...);
       }
     }
   }
@@ -261,11 +275,18 @@ struct FlatPoints<Loops, Function, std::index_sequence<I...>, Out, In...> {
   static __device__ void load_if(Input& input, int turn, std::uint32_t base, const FlatPlace<Loops>& at) {
     if constexpr (wanted) input.template load<true>(turn, base, at);
   }
-  template <typename... Inputs>
-  __device__ Lanes<Out, lanes> computed(int turn, const Inputs&... inputs) const {
+  /// Elements of a word's row that it may have, where some input has one of each row.
+  static __device__ std::uint32_t left_of(const FlatPlace<Loops>& begin, std::uint32_t base, std::uint32_t more) {
+    return paired ? Loops::run - FlatPlace<Loops>(begin, base, more).place : 0u;
+  }
+  template <bool whole, typename... Inputs>
+  __device__ Lanes<Out, lanes> computed(int turn, std::uint32_t left, const Inputs&... inputs) const {
     Lanes<Out, lanes> made;
 #pragma unroll
-    for (int i = 0; i < lanes; ++i) point(function, &made.at[i], inputs.at(turn, i)...);
+    for (int i = 0; i < lanes; ++i) {
+      const auto put = [&](const auto&... given) { point(function, &made.at[i], &given...); };
+      put(inputs.template at<whole>(turn, i, left)...);
+    }
     return made;
   }
 
@@ -277,7 +298,7 @@ struct FlatPoints<Loops, Function, std::index_sequence<I...>, Out, In...> {
       if (first + lanes > elements) return part(first);
       const FlatPlace<Loops> at(first);
       (inputs.template load<false>(0, first, at), ...);
-      const Lanes<Out, lanes> made = computed(0, inputs...);
+      const Lanes<Out, lanes> made = computed<false>(0, left_of(at, first, 0), inputs...);
 #pragma unroll
       for (int i = 0; i < lanes; ++i) out[first + i] = made.at[i];
     }
