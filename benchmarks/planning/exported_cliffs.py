@@ -49,7 +49,7 @@ MOVES = {
     "cast", "concat", "convert", "expand", "fold-depth", "gather", "identity", "pad", "rearrange", "reshape", "slice",
     "stack", "transpose", "unfold-depth",
 }  # fmt: skip
-ELEMENTWISE = {"activation", "batch_norm", "binary", "compare", "logic", "where"}
+ELEMENTWISE = {"activation", "batch_norm", "binary", "compare", "formula", "logic", "where"}
 """Operators of steps that move bytes, and of those that compute element by element."""
 PART = 0.005
 """Of an engine: kinds of steps that take less are kept as one."""

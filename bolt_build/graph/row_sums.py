@@ -62,6 +62,19 @@ def row_sums_from(graph: Graph, first: Node) -> RowSums | None:
     return RowSums(nodes, terms, total, norm, kept)
 
 
+def adds_rows(graph: Graph, node: Node) -> bool:
+    """Whether the node is a sum in which rows of tables or concatenations are added up, or whose rows are normalised:
+    such sums are found by `row_sums_from`."""
+    if not _adds(node):
+        return False
+    root = _root(graph, node)
+    terms = _terms(graph, root, {})
+    total = root.outputs[0]
+    return any(term.node is not None for term in terms) or any(
+        _normalises(graph, reader, total) for reader in graph.consumers(total)
+    )
+
+
 def _root(graph: Graph, node: Node) -> Node:
     """The sum that the node's result is a term of, whatever sums lie between; itself where it is none's."""
     while (reader := _only_reader(graph, node)) is not None and _adds(reader):

@@ -12,6 +12,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.formula import Formula
 from bolt_build.graph.ops.gated import Gated
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
@@ -73,6 +74,8 @@ def _in_words(problem: KernelProblem, style: _Style) -> str:
         return f"{op.mode} over axes {axes} of {_sizes(shapes[0])}" + _behind(problem, 1, style)
     if isinstance(op, RowSum):
         return f"{_terms(op, style)}{style.comma}{_sizes(out)}"
+    if isinstance(op, Formula):
+        return f"{'+'.join(term.op.function for term in op.terms)} of {_sizes(out)}"
     if isinstance(op, Gated):
         return _gated(op, shapes, out, style) + _behind(problem, len(shapes), style)
     name = op.function if isinstance(op, Activation | Binary) else op.kind

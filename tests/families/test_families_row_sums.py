@@ -15,6 +15,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.ops.formula import Formula
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
@@ -28,10 +29,11 @@ H200, FAMILY, SPACE = target_named("h200"), Portable(), "bolt::portable"
 
 
 def proposed(of: Graph, target: str = "h200") -> tuple[list[Alternative], list[tuple[str, str]]]:
-    """What is proposed of several nodes, and why not."""
+    """What is proposed of several nodes that are no formula, and why not."""
     answers = [FAMILY.propose(of, node, target_named(target), DType.F16) for node in of.nodes]
     about = [(each.what, each.reason) for _, refusals in answers for each in refusals if "," in each.what]
-    return [each for found, _ in answers for each in found if len(each.region) > 1], about
+    several = [each for found, _ in answers for each in found if len(each.region) > 1]
+    return [each for each in several if not isinstance(each.steps[0].problem.op, Formula)], about
 
 
 def drawn(of: Graph) -> dict[str, Array]:

@@ -34,6 +34,7 @@ from gpu_forms import (
     turns,
     with_tiles,
 )
+from gpu_formulas import formulas
 from gpu_gated import gated_trials
 from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
@@ -360,7 +361,7 @@ def _of_small_layers() -> list[Trial]:
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
     found += thin_trials()
     found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
-    found += pair_sums() + pair_products() + channel_attention() + head_pairs() + permuted_trials()
+    found += formulas() + pair_sums() + pair_products() + channel_attention() + head_pairs() + permuted_trials()
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()

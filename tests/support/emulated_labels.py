@@ -96,6 +96,8 @@ LABELS = (
     "flat-joined-images-portable-flat_rowsx4x2-f16/row-f16/row",
     "tiled-hidden-portable-tiledx3x2x361x1-bool/row-f16/row",
     "flat-mask-of-pairs-portable-flatx4x3x81-f16/row-f16/row",
+    "formula-modulated-portable-direct-f16/channels_last-f16/channels_last",
+    "formula-blended-portable-tiledx120x3x1-f16/channels_last-f16/channels_last",
     "scatter-rows-portable-linesx2x72",
     "scatter-many-portable-staged_linesx8x4x48-f16/row-f16/row",
     "scatter-mask-portable-rowsx256x21-f16/row-f16/row",

@@ -15,6 +15,7 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.channel_attention import ChannelAttention
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.formula import Formula, FormulaTerm
 from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.line import FUNCTIONS as LINES
 from bolt_build.graph.ops.line import Line
@@ -256,6 +257,9 @@ MOVES = [
     Layer("gather-elements", GatherElements(0), (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32))),
     Layer("scatter-add", ScatterElements(0, "add"),
           (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I64), Input((4, 6)))),
+    Layer("formula", Formula(3, (FormulaTerm(Binary("mul"), (0, 1)), FormulaTerm(Activation("tanh"), (3,)),
+                                 FormulaTerm(Binary("sub"), (2, 4)), FormulaTerm(Binary("max"), (5, 3)))),
+          (Input(IMAGE), Input((2, 5, 1, 1)), Input((6, 1), True))),
     Layer("where", Where(), (Input((5, 1, 7), low=0, high=1, dtype=DType.BOOL), Input(IMAGE), Input((), True))),
     Layer("integers-mod", Binary("mod"),
           (Input((40, 7), low=-99, high=99, dtype=DType.I64), Input((7,), low=-9, high=9, dtype=DType.I64))),

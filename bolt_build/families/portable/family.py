@@ -31,6 +31,7 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import Reach, may_share, spreads
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
+from bolt_build.families.portable.kernels.formula import joined
 from bolt_build.families.portable.kernels.placed_products import mixing
 from bolt_build.families.portable.kernels.places import topped
 from bolt_build.families.portable.kernels.row_sum import summed
@@ -275,8 +276,9 @@ class Portable(RuleFamily):
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
-        """Those of the rules; and in one kernel two products of single pixels, a sum of rows with all around it, or the
-        first elements of lines with their places; and products of tokens that lie behind each other."""
+        """Those of the rules; and in one kernel two products of single pixels, a sum of rows with all around it, the
+        first elements of lines with their places, or elementwise nodes; and products of tokens that lie behind each
+        other."""
         found, refused = super().propose(graph, node, target, precision)
         rule = self._rules[PlacedMatMul]
         for problem in mixing(graph, node, target, precision):
@@ -294,6 +296,7 @@ class Portable(RuleFamily):
             offers.append((sums[0].region, *sums[1:]))
         if (top := topped(graph, node, target, precision)) is not None:
             offers.append(top)
+        offers += joined(graph, node, target, precision)
         for region, step, problems in offers:
             candidates, refusals = self.candidates(step.problem, target)
             if candidates:
