@@ -69,6 +69,7 @@ from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.recognise.rotary import RECOGNISE_ROTARY
 from bolt_build.planner.passes.recognise.softmaxes import RECOGNISE_SOFTMAXES
 from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
+from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
 from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
 from bolt_build.planner.passes.rows.carried_moves import CARRY_MOVES
 from bolt_build.planner.passes.rows.early_rows import SELECT_EARLY
@@ -111,6 +112,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_DEAD,
     FOLD_CONSTANTS,
     REMOVE_COPIES,
+    RECOGNISE_SUBSTITUTIONS,  # scatters are slices behind it
     RESHAPE_GATHERS,
     SLICE_SCATTERS,
     SLICE_TUPLES,

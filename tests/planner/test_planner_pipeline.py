@@ -41,6 +41,7 @@ def test_the_order_is_this() -> None:
         "remove-dead",
         "fold-constants",
         "remove-copies",
+        "recognise-substitutions",
         "reshape-gathers",
         "slice-scatters",
         "slice-tuples",

@@ -54,6 +54,24 @@ STACKED = """
     %ab = concat(%a1, %b1) axis=4 // "ab"
     %r = reshape(%ab) shape=[2,3,5,8] // "r"
 """
+KEPT_ONE = """
+    %p = reshape(%x) shape=[2,3,5,4,2] // "p"
+    %p0 = slice(%p) begin=[0,0,0,0,0] count=[2,3,5,4,1] step=[1,1,1,1,1] // "p0"
+    %p1 = slice(%p) begin=[0,0,0,0,1] count=[2,3,5,4,1] step=[1,1,1,1,1] // "p1"
+    %hi = reshape(%p1) shape=[2,3,5,4] // "hi"
+    %n = neg(%hi) // "n"
+    %a1 = reshape(%n) shape=[2,3,5,4,1] // "a1"
+    %ab = concat(%a1, %p0) axis=4 // "ab"
+    %r = reshape(%ab) shape=[2,3,5,8] // "r"
+"""
+KEPT = """
+    %p = reshape(%x) shape=[2,3,5,4,2] // "p"
+    %p0 = slice(%p) begin=[0,0,0,0,0] count=[2,3,5,4,1] step=[1,1,1,1,1] // "p0"
+    %p1 = slice(%p) begin=[0,0,0,0,1] count=[2,3,5,4,1] step=[1,1,1,1,1] // "p1"
+    %n = neg(%p1) // "n"
+    %ab = concat(%n, %p0) axis=4 // "ab"
+    %r = reshape(%ab) shape=[2,3,5,8] // "r"
+"""
 SUM = """
     %xc = mul(%x, %cos) // "xc"
     %rs = mul(%sin, %r) // "rs"
@@ -103,6 +121,8 @@ def turning(*parts: str, x: str = "f32[2,3,5,8]") -> Graph:
             "rotary(%x, %'c.both, %'s.both) interleaved=true", "neighbours",
         ),
         ((UNBOUND, STACKED, SUM), "rotary(%x, %cos, %sin) interleaved=true", "neighbours"),
+        ((KEPT_ONE, SUM), "rotary(%x, %cos, %sin) interleaved=true", "neighbours"),
+        ((KEPT, SUM), "rotary(%x, %cos, %sin) interleaved=true", "neighbours"),
         ((HALVES, BACK, SUM), "rotary(%x, %cos, %'sin.back)", "halves"),
         ((HALVES, APART_BACK, '%y = concat(%first, %second) axis=3 // "y"'), "rotary(%x, %'c.both, %'s.both.back)",
          "halves"),

@@ -1,8 +1,9 @@
 """More of what `drawn_graphs` draws: attention over channels, of parts of a sequence, and with several constants beside
-its queries; and the end of a block whose gate may be known before it."""
+its queries; the end of a block whose gate may be known before it; and forward substitution."""
 
 from __future__ import annotations
 
+import numpy as np
 from drawn_graphs import Growing
 from drawn_layers import activated
 from drawn_products import convolved, multiplied
@@ -14,6 +15,7 @@ from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.scatter import ScatterND
 from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
@@ -128,4 +130,22 @@ def by_rows_and_columns(g: Growing) -> str:
     return g.add(MatMul(), g.add(Softmax(2), scores), value)
 
 
-SEQUENCES = (over_channels, of_parts, with_positions, gated_end, by_rows_and_columns)
+def substituted(g: Growing) -> str:
+    """DeltaNet's: each row of a small matrix is added its product with the rows above it, one after the other."""
+    x = g.tensor(3)
+    images, rows, _ = g.shape(x)
+    rows = min(rows, g.choose(4, 5, 6))
+    made = multiplied(g, g.add(Slice((0, 0, 0), (images, rows, g.shape(x)[2]), (1, 1, 1)), x), rows)
+    for row in range(1, rows):
+        above = g.choose(made, made, made, made, made, made, made, x) if g.shape(x) == g.shape(made) else made
+        own = g.add(Slice((0, row, 0), (images, 1, row), (1, 1, 1)), made)
+        square = g.add(Slice((0, 0, 0), (images, row, row), (1, 1, 1)), above)
+        column = g.add(Reshape((images, row, 1)), own)
+        product = g.add(Reduce("sum", (1,), keepdims=False), g.add(Binary("mul"), column, square))
+        total = g.add(Binary("add"), g.add(Reshape((images, row)), own), product)
+        places = np.stack(np.meshgrid(range(images), [row], range(row), indexing="ij"), -1)
+        made = g.add(ScatterND(), made, g.constant(places), g.add(Reshape((images, 1, row)), total))
+    return g.add(Binary("add"), made, g.constant(np.eye(rows, dtype=np.float32))) if g.chance() else made
+
+
+SEQUENCES = (over_channels, of_parts, with_positions, gated_end, by_rows_and_columns, substituted)

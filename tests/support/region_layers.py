@@ -1,4 +1,5 @@
-"""Layers whose inputs say where they read: regions, moved windows, trees; and determinants, which are as irregular."""
+"""Layers whose inputs say where they read: regions, moved windows, trees; and determinants and forward substitution,
+which are as irregular."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ops.deform_conv import DeformedWindows
 from bolt_build.graph.ops.det import Det
 from bolt_build.graph.ops.roi_align import RoiAlign
+from bolt_build.graph.ops.substitution import Substitution
 from bolt_build.graph.ops.trees import TreeLeaves
 
 REGIONS = [
@@ -22,6 +24,8 @@ REGIONS = [
     Layer("windows-moved", DeformedWindows((3, 2), (1, 2), (1, 0), (1, 1)),
           (Input((2, 4, 6, 7)), Input((2, 12, 6, 3), low=-2.5, high=2.5))),
     *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),
+    *(Layer(f"substitution-{rows}", Substitution(unit), (Input((3, 2, rows, rows), low=-0.2, high=0.2),))
+      for rows, unit in ((5, False), (16, True), (33, False), (64, True))),
     Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
           (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
 ]  # fmt: skip

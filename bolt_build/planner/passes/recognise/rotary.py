@@ -94,7 +94,7 @@ def _exchanged(editor: GraphEditor, value: str) -> tuple[Part, bool, bool] | Non
         if x2 is None:
             continue
         pair = (x2.inputs[0], x1) if back else (x1, x2.inputs[0])
-        taken = taken_pair(editor, pair)
+        taken = taken_pair(editor, pair, columns=interleaved)
         if taken is not None and taken[1] == interleaved:
             return (*taken, back)
     return None
@@ -121,7 +121,7 @@ def _pairs(editor: GraphEditor, node: Node) -> _Turned | None:
                     continue
                 if not opposite(editor, other, crossed.sign, sin, beside.sign):
                     continue
-                taken = taken_pair(editor, (x1, x2))
+                taken = taken_pair(editor, (x1, x2), columns=interleaved)
                 whole = None if taken is None or taken[1] != interleaved else _with_rest(taken[0], rest)
                 if whole is not None:
                     return _Turned(whole, interleaved, cos, sin, halves=True, back=beside.sign < 0)

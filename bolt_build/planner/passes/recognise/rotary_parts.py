@@ -59,17 +59,23 @@ def pair_parts(editor: GraphEditor, value: str) -> tuple[tuple[str, str], bool] 
 
 
 def _plain_reshape(editor: GraphEditor, value: str) -> str | None:
-    """What is reshaped to `value` by an axis of one element behind it."""
+    """What is reshaped to `value` by an axis of one element behind it; the value itself where it was cut with one."""
     node = editor.producer(value)
-    if node is None or node.epilogue or not isinstance(node.op, Reshape):
+    if node is None or node.epilogue:
+        return None
+    cut = editor.producer(node.inputs[0]) if node.op == Activation("neg") else node
+    if cut is not None and not cut.epilogue and _column(editor, cut) is not None:
+        return value
+    if not isinstance(node.op, Reshape):
         return None
     shape = editor.type(value).shape
     return node.inputs[0] if shape == (*editor.type(node.inputs[0]).shape, 1) else None
 
 
-def taken_pair(editor: GraphEditor, names: tuple[str, str]) -> tuple[Part, bool] | None:
-    """(x, interleaved) where the two are the first and the second elements of all pairs of x's last axis."""
-    first, second = (part_of(editor, name) for name in names)
+def taken_pair(editor: GraphEditor, names: tuple[str, str], *, columns: bool = False) -> tuple[Part, bool] | None:
+    """(x, interleaved) where the two are the first and the second elements of all pairs of x's last axis. `columns`:
+    they may be cut from an axis of two elements and have kept it, with one."""
+    first, second = (_of_column(editor, name) if columns else part_of(editor, name) for name in names)
     count, ahead = first.count[-1], second.begin[-1] - first.begin[-1]
     interleaved = (first.step[-1], ahead) == (2, 1)
     if not interleaved and (first.step[-1], ahead) != (1, count):
@@ -78,6 +84,21 @@ def taken_pair(editor: GraphEditor, names: tuple[str, str]) -> tuple[Part, bool]
         return None
     whole = replace(first, count=(*first.count[:-1], 2 * count), step=(*first.step[:-1], 1))
     return whole, interleaved
+
+
+def _of_column(editor: GraphEditor, value: str) -> Part:
+    """The value as a part, without the axis of one element that it may have kept of pairs."""
+    node = editor.producer(value)
+    place = _column(editor, node) if node is not None and not node.epilogue else None
+    return part_of(editor, value) if node is None or place is None else _one_place(editor, node.inputs[0], place)
+
+
+def _column(editor: GraphEditor, node: Node) -> int | None:
+    """Which of each two elements the slice takes, where the last axis has two; None where it does something else."""
+    shape, op = editor.type(node.inputs[0]).shape, node.op
+    if not isinstance(op, Slice) or len(shape) < 2 or shape[-1] != 2 or op.count != (*shape[:-1], 1):
+        return None
+    return op.begin[-1]
 
 
 def part_of(editor: GraphEditor, value: str) -> Part:
@@ -106,12 +127,16 @@ def _one_of_pairs(editor: GraphEditor, node: Node) -> Part | None:
         taken = editor.producer(pairs)
         if taken is None or taken.epilogue or not isinstance(taken.op, Slice):
             return None
-        pairs, place = taken.inputs[0], taken.op.begin[-1]
-        if taken.op.count != (*editor.type(pairs).shape[:-1], 1) or node.op.shape != taken.op.count[:-1]:
+        pairs, place = taken.inputs[0], _column(editor, taken)
+        if node.op.shape != taken.op.count[:-1]:
             return None
     shape = editor.type(pairs).shape
-    if place is None or len(shape) < 2 or shape[-1] != 2:
-        return None
+    return None if place is None or len(shape) < 2 or shape[-1] != 2 else _one_place(editor, pairs, place)
+
+
+def _one_place(editor: GraphEditor, pairs: str, place: int) -> Part:
+    """The first or the second elements of pairs, as a part of what has no axis for these."""
+    shape = editor.type(pairs).shape
     flat, made = (*shape[:-2], 2 * shape[-2]), editor.producer(pairs)
     if made is not None and isinstance(made.op, Reshape) and editor.type(made.inputs[0]).shape == flat:
         of = part_of(editor, made.inputs[0])

@@ -32,10 +32,10 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         if not isinstance(node.op, ScatterND) or node.op.reduction != "none":
             continue
         shape = editor.type(node.inputs[0]).shape
-        named = _named(editor, node.inputs[1])
+        named = named_indices(editor, node.inputs[1])
         if named is None:
             continue
-        box = _inside(named, shape)
+        box = named_box(named, shape)
         if box is None:
             journal.declined(node.name, f"'{node.inputs[1]}' names no box of '{node.inputs[0]}' in its order")
             continue
@@ -44,7 +44,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     return journal.result(editor.finish())
 
 
-def _named(editor: GraphEditor, value: str) -> list[Array] | None:
+def named_indices(editor: GraphEditor, value: str) -> list[Array] | None:
     """What an index says along each axis of the data, broadcast to the places of updates; None of one that data decide.
 
     Exporters concatenate an arange along each axis, expanded to all places. So many indices are no constant: a kernel
@@ -87,7 +87,7 @@ def _expanded(editor: GraphEditor, value: str, places: tuple[int, ...]) -> Array
     return None
 
 
-def _inside(named: list[Array], shape: tuple[int, ...]) -> Box | None:
+def named_box(named: list[Array], shape: tuple[int, ...]) -> Box | None:
     """The box of the data that the indices name row by row, each place once; None where they name no box."""
     places = named[0].shape
     bounds = []
