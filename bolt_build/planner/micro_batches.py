@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isqrt
 
 from bolt_build.families.base import PART_ALIGNMENT, Family, KernelProblem
 from bolt_build.planner.engine_plan import Decision, MicroBatchSpan
@@ -62,7 +63,7 @@ class _Found:
 class _Finder:
     def __init__(self, schedule: Schedule, batch: int, target: Target, families: dict[str, Family]) -> None:
         self._schedule, self._target, self._families = schedule, target, families
-        self._divisors = [parts for parts in range(2, batch + 1) if batch % parts == 0]
+        self._divisors = divisors_of(batch)
         self._saved = {parts: [self._saving(step, parts) for step in schedule.steps] for parts in self._divisors}
 
     def best(self, begin: int, end: int) -> list[_Found]:
@@ -102,6 +103,12 @@ class _Finder:
         rows = operand.type.elements // operand.row
         nbytes = rows * (tensor.pitch or operand.row) * operand.format.dtype.nbytes
         return nbytes == storage.nbytes
+
+
+def divisors_of(batch: int) -> list[int]:
+    """Into how many equal parts, two or more, the batch can be cut; ascending, in the time of the batch's root."""
+    small = [parts for parts in range(1, isqrt(batch) + 1) if batch % parts == 0]
+    return sorted({*small, *(batch // parts for parts in small)} - {1})
 
 
 def _cost(nbytes: int) -> float:

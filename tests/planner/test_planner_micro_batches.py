@@ -63,6 +63,15 @@ def test_steps_that_compute_images_by_themselves_go_over_the_batch_part_by_part(
     assert largest // 4 <= plan.slab_bytes < largest
 
 
+def test_a_batch_has_all_its_divisors_as_parts() -> None:
+    for batch in range(1, 200):
+        assert micro_batches.divisors_of(batch) == [parts for parts in range(2, batch + 1) if batch % parts == 0]
+
+
+def test_the_largest_batch_is_a_prime_and_has_itself_alone() -> None:
+    assert micro_batches.divisors_of(2**31 - 1) == [2**31 - 1]
+
+
 def test_a_step_over_all_images_ends_a_band(small_caches: None) -> None:
     """A softmax over the batch reads all that the span left, which lies part behind part."""
     (plan,) = planned("""
