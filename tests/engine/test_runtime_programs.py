@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -64,6 +65,33 @@ def test_two_engines_under_valgrind(two_engines: list[str]) -> None:
         pytest.skip("valgrind is not installed")
     done = subprocess.run(checked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+FORKED = """
+import os, signal, sys
+import numpy as np
+from bolt_build.runtime.loader import Engine
+
+def run():
+    with Engine(sys.argv[1]).create(sys.argv[2], threads=2) as model, model.context(4) as context:
+        (port,) = model.engine.inputs(4)
+        context.run({port.name: np.zeros(port.shape, np.float32)})
+
+run()
+child = os.fork()
+if not child:
+    signal.alarm(60)
+run()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_of_fork_runs_engines_on_several_threads_as_its_parent_did(engines: Path) -> None:
+    """GNU's OpenMP would wait for threads that the child has not."""
+    command = [sys.executable, "-c", FORKED, str(engines / "libright.so"), str(engines / "right.weights")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_headers_of_two_engines_in_one_strict_c_program(engines: Path) -> None:

@@ -75,6 +75,7 @@ int threads(int wanted) {
 
 Scope::Scope(int, int threads)
     : before_device_(0), before_threads_(omp_get_max_threads()), threads_(threads), before_(usage()) {
+  end_teams_before_forks();
   waiting().begins(threads);
   omp_set_num_threads(threads);
 }

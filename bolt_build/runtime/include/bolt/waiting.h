@@ -56,6 +56,15 @@ class Crowding {
   bool crowded_ = true;
 };
 
+/// From then on the OpenMP team of a thread that forks ends before it does, and the next region of either process begins
+/// another. A child has one thread. GNU's OpenMP counts on the others all the same, and would wait for them for ever: in a
+/// worker that Python's multiprocessing forks behind a run, say.
+inline void end_teams_before_forks() {
+  static const int registered =
+      pthread_atfork([] { static_cast<void>(omp_pause_resource_all(omp_pause_soft)); }, nullptr, nullptr);
+  static_cast<void>(registered);
+}
+
 /// OpenMP threads that sleep: a team of `count` beside those of the process, while the object lives.
 class Sleepers {
  public:
