@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -103,7 +104,8 @@ def step_of(info: abi.StepInfo) -> StepInfo:
 
 def stored_inputs(engine: str, ports: Sequence[TensorSpec], inputs: Mapping[str, Array]) -> list[Array]:
     """Inputs by name as they lie in memory, in the order of the ports. Raises ValueError, with all that does not fit,
-    in words about the engine of this name."""
+    in words about the engine of this name, and TypeError where arrays have no names."""
+    require_names(inputs)
     known = {port.name for port in ports}
     problems = [f"'{name}' is no input of {engine}" for name in inputs if name not in known]
     for port in ports:
@@ -123,3 +125,18 @@ def stored_inputs(engine: str, ports: Sequence[TensorSpec], inputs: Mapping[str,
     if problems:
         raise ValueError("; ".join(problems))
     return [port.to_stored(inputs[port.name]) for port in ports]
+
+
+def require_names(inputs: object) -> None:
+    """Raises TypeError where inputs are no mapping: a caller without type hints gives an array alone, too."""
+    if not isinstance(inputs, Mapping):
+        raise TypeError(f"inputs are of type {type(inputs).__name__}, wanted a mapping: arrays by the names of inputs")
+
+
+def whole(what: str, value: int, bits: int) -> int:
+    """The value, where the border's signed integers of so many bits hold it: ctypes would drop what is more. Raises
+    TypeError where it is no whole number, and ValueError."""
+    number = operator.index(value)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{what} is {number}, which does not fit into {bits} bits")
+    return number

@@ -16,19 +16,28 @@ import ctypes
 import json
 import os
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from bolt_build.runtime import engine_abi as abi
 from bolt_build.runtime import names
+from bolt_build.runtime.closing import Closing
 from bolt_build.runtime.device_memory import DeviceMemory, addressed, pointers
-from bolt_build.runtime.engine_tensors import Array, StepInfo, TensorSpec, spec_of, step_of, stored_inputs, text_of
+from bolt_build.runtime.engine_tensors import (
+    Array,
+    StepInfo,
+    TensorSpec,
+    spec_of,
+    step_of,
+    stored_inputs,
+    text_of,
+    whole,
+)
 from bolt_build.runtime.shorter import Shorter
 from bolt_build.sizes import Sizes
 
@@ -55,22 +64,7 @@ Observer = Callable[[StepInfo, str, Array], None]
 """Called with the step, the ONNX name of the tensor it made, and a copy of it (logical, row-major)."""
 
 
-class _Closing(ABC):
-    """Context-manager half of the classes below."""
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Engine(_Closing):
+class Engine(Closing):
     """An engine's library. Closing it closes its models; the library itself stays loaded until the process ends.
 
     Raises ValueError where `library` is no engine of border version 1, and OSError where it cannot be loaded.
@@ -173,7 +167,8 @@ class Engine(_Closing):
         if set(dims) != set(self.dims):
             said = ", ".join(f"{name} {extent}" for name, extent in dims.items()) or "no extents"
             raise ValueError(f"{self.name} was given {said}; it takes {self._built() or 'none'}")
-        return (ctypes.c_int64 * (1 + len(self.dims)))(batch, *(dims[name] for name in self.dims))
+        extents = (whole(f"the extent of {name}", dims[name], 64) for name in self.dims)
+        return (ctypes.c_int64 * (1 + len(self.dims)))(whole("the batch", batch, 64), *extents)
 
     def _port(self, describe: Any, plan: int, index: int) -> TensorSpec:
         tensor = abi.Tensor()
@@ -181,14 +176,15 @@ class Engine(_Closing):
         return spec_of(tensor)
 
 
-class Model(_Closing):
+class Model(Closing):
     """Weights and prepared kernels, shared by any number of threads. Closing it closes its contexts first."""
 
     def __init__(self, engine: Engine, weights: str | os.PathLike[str] | bytes, threads: int, device: int) -> None:
         self.engine = engine
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
         self._handle = ctypes.c_void_p()
-        options = abi.ModelOptions(size=ctypes.sizeof(abi.ModelOptions), device=device, threads=threads)
+        options = abi.ModelOptions(size=ctypes.sizeof(abi.ModelOptions))
+        options.device, options.threads = whole("device", device, 32), whole("threads", threads, 32)
         if isinstance(weights, bytes):
             options.weights = ctypes.cast(ctypes.c_char_p(weights), ctypes.c_void_p)
             options.weights_bytes = len(weights)
@@ -198,17 +194,22 @@ class Model(_Closing):
 
     def context(
         self,
-        batch: int,
+        batch: int | None = None,
         staged: bool = False,
         *,
         queueing: int = 0,
         dims: Mapping[str, int] = _NONE,
         padded: bool = False,
     ) -> Context:
-        """A context for one of the engine's batches; one a thread. `staged`: with buffers of its own for the ports.
-        `queueing`: flags of the border's `bolt_queueing`, 0 for what is fastest. `dims`: the extent of each dimension
-        of which the engine has several. `padded`: for the least plan that batch and extents fit into; its runs take
-        what is smaller than that plan too, pad it with zeros, and cut outputs back. It has buffers of its own."""
+        """A context for one of the engine's batches, which an engine of one batch need not be told; one a thread.
+        `staged`: with buffers of its own for the ports. `queueing`: flags of the border's `bolt_queueing`, 0 for what
+        is fastest. `dims`: the extent of each dimension of which the engine has several. `padded`: for the least plan
+        that batch and extents fit into; its runs take what is smaller than that plan too, pad it with zeros, and cut
+        outputs back. It has buffers of its own."""
+        if batch is None:
+            batch, *others = self.engine.batches
+            if others:
+                raise ValueError(f"{self.engine.name} has several batches: give one of {self.engine.batches}")
         if padded:
             sizes = self.engine.fitting(batch, dims)
             batch, dims, staged = sizes.batch, dict(sizes.dims), True
@@ -232,7 +233,7 @@ class Model(_Closing):
             self.close()
 
 
-class Context(_Closing):
+class Context(Closing):
     """The working memory of one plan. Holds its model alive."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bolt_build.runtime.engine_tensors import Array, TensorSpec
+from bolt_build.runtime.engine_tensors import Array, TensorSpec, require_names
 from bolt_build.sizes import Sizes
 
 
@@ -19,9 +19,10 @@ class Shorter:
 
     def numbers(self, inputs: Mapping[str, Array], sizes: Sizes) -> list[int]:
         """The batch and extents that the inputs have: those of the plan where no axis says another one."""
+        require_names(inputs)
         numbers = list(sizes.numbers)
         for port, follows in zip(self.inputs, self.follows, strict=False):
-            shape = inputs[port.name].shape if port.name in inputs else ()
+            shape = getattr(inputs.get(port.name), "shape", ())
             for which, extent in zip(follows, shape, strict=False):
                 if which >= 0 and extent < numbers[which]:
                     numbers[which] = int(extent)

@@ -20,11 +20,11 @@ from typing import Any
 import bolt_build
 from bolt_build import dtypes, layouts, sizes
 from bolt_build.dtypes import DType
-from bolt_build.runtime import device_memory, engine_abi, engine_tensors, loader, names, shorter
+from bolt_build.runtime import closing, device_memory, engine_abi, engine_tensors, loader, names, shorter
 from bolt_build.workflows.licences import Licence
 from bolt_build.workflows.package_texts import package_text
 
-LOADER = (dtypes, layouts, sizes, device_memory, engine_abi, engine_tensors, loader, names, shorter)
+LOADER = (dtypes, layouts, sizes, closing, device_memory, engine_abi, engine_tensors, loader, names, shorter)
 """Modules that read an engine. They import each other, the standard library and NumPy alone."""
 _IMPORT = re.compile(r"^from bolt_build(?:\.runtime)?\b", re.MULTILINE)
 _VERSION = re.compile(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import ml_dtypes
@@ -115,6 +117,46 @@ def test_every_input_that_does_not_fit_is_named(context: Context) -> None:
         context.run(inputs(batch=1) | {"bias": given["bias"]})
     with pytest.raises(ValueError, match=r"^input 'image' is of type list, wanted a NumPy array$"):
         context.run({"image": [[1.0]], "bias": given["bias"]})  # type: ignore[dict-item]
+    for what, kind in ((given["image"], "ndarray"), ([given["image"]], "list"), (None, "NoneType")):
+        with pytest.raises(TypeError) as unnamed:
+            context.run(what)  # type: ignore[arg-type]
+        assert str(unnamed.value) == f"inputs are of type {kind}, wanted a mapping: arrays by the names of inputs"
+
+
+def test_numbers_that_the_border_cannot_hold_are_not_cut_off(context: Context) -> None:
+    model = context.model
+    create = model.engine.create
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: model.context(2**64 + 1), f"the batch is {2**64 + 1}, which does not fit into 64 bits"),
+        (lambda: create(b"good", threads=2**32 + 1), f"threads is {2**32 + 1}, which does not fit into 32 bits"),
+        (lambda: create(b"good", device=-(2**32)), f"device is -{2**32}, which does not fit into 32 bits"),
+    ]
+    for call, said in calls:
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert str(caught.value) == said
+    with pytest.raises(TypeError):
+        model.context(1.0)  # type: ignore[arg-type]
+
+
+def test_an_engine_of_several_batches_must_be_told_which(context: Context) -> None:
+    with pytest.raises(ValueError) as caught:
+        context.model.context()
+    assert str(caught.value) == "relay has several batches: give one of (1, 4)"
+    context.model.engine.batches = (4,)
+    assert context.model.context().batch == 4
+
+
+def test_what_holds_memory_of_an_engine_is_not_copied(context: Context) -> None:
+    """A copy would free the memory a second time."""
+    copies: tuple[Callable[[object], object], ...] = (copy.copy, copy.deepcopy, pickle.dumps)
+    for each, name in ((context, "Context"), (context.model, "Model"), (context.model.engine, "Engine")):
+        for copied in copies:
+            with pytest.raises(TypeError) as caught:
+                copied(each)
+            assert str(caught.value) == (
+                f"a {name} cannot be copied or pickled: make another one, in each process its own"
+            )
 
 
 def test_an_engines_refusal_carries_status_and_sentence(library: Path, context: Context) -> None:
