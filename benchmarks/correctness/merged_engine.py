@@ -105,7 +105,7 @@ class Workshop:
         if self._emulated:
             words = [self._nvcc, "-shared", "-Xlinker", f"--{exports}", *emulator.link_flags(self._runtime)]
         else:
-            libraries = (part for tool in self._tools for place in tool.library_dirs for part in _library(tool, place))
+            libraries = (part for tool in self._tools for place in tool.library_dirs for part in _library(place))
             words = [self._cxx, "-shared", f"-Wl,--{exports}", *libraries]
         ends = () if self._emulated else self._target.link_flags
         _run(*words, "-o", library, *objects, *self.shared(), *ends)
@@ -195,7 +195,7 @@ def _lines(path: Path) -> list[str]:
     return text.split("\n") if text else []
 
 
-def _library(tool: Tool, place: str) -> tuple[str, str]:
+def _library(place: str) -> tuple[str, str]:
     return f"-L{place}", f"-Wl,-rpath,{place}"
 
 

@@ -79,7 +79,7 @@ def format_name(value: Value) -> str:
     return f"%'{_word(value.name)}" if value.synthetic else f"%{_word(value.name)}"
 
 
-def format_op(op: Op, skip: bool = False) -> tuple[str, str]:
+def format_op(op: Op) -> tuple[str, str]:
     """An op's word and its attributes (each with a space before it)."""
     word = op.function if isinstance(op, Activation | Binary) else op.kind
     shown = ""

@@ -111,8 +111,8 @@ def _with_winners(space: SearchSpace, winners: Winners) -> SearchSpace:
     return replace(
         space,
         alternatives=tuple(kept),
-        conversions=tuple(_converted(each, space, winners) for each in space.conversions),
-        copies=tuple(_converted(each, space, winners) for each in space.copies),
+        conversions=tuple(_converted(each, winners) for each in space.conversions),
+        copies=tuple(_converted(each, winners) for each in space.copies),
         choices=tuple(_won(choice, winners) for choice in space.choices),
         refusals=(*space.refusals, *dict.fromkeys(refusals)),
         basis="measured" if every else "measured and predicted",
@@ -170,7 +170,7 @@ def _won(choice: Choice, winners: Winners) -> Choice:
     return replace(choice, candidates=(winner.candidate,))
 
 
-def _converted(conversion: Conversion, space: SearchSpace, winners: Winners) -> Conversion:
+def _converted(conversion: Conversion, winners: Winners) -> Conversion:
     """A conversion done by its winner, whichever family that is of."""
     winner = winners.get(conversion.problem)
     if winner is None:

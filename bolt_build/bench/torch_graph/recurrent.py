@@ -46,7 +46,7 @@ def recurrent(build: Builder, node: Node) -> fx.Node:
     if backwards:
         x = build.call(torch.flip, x, (0,))
     made = build.layer(layer, x, *_states(build, op, given, held.shape[1], node), **parameters)
-    return _rows(build, node, op, made, backwards)
+    return _rows(build, op, made, backwards)
 
 
 def _expect_torchs_own(op: Recurrent, node: Node) -> None:
@@ -113,7 +113,7 @@ def _states(build: Builder, op: Recurrent, given: dict[str, str], hidden: int, n
     return ((state("hidden"), state("cell")),) if op.cell == "lstm" else (state("hidden"),)
 
 
-def _rows(build: Builder, node: Node, op: Recurrent, made: fx.Node, backwards: bool) -> fx.Node:
+def _rows(build: Builder, op: Recurrent, made: fx.Node, backwards: bool) -> fx.Node:
     """[rows, batch, directions, hidden]: every step's state, then the last ones."""
     parts = []
     if op.every:

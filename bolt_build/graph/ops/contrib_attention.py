@@ -137,7 +137,7 @@ def import_multi_head_attention(node: NodeImport) -> None:
     heads = node.integer("num_heads")
     if len(node.node.outputs) > 3 and node.node.outputs[3]:
         raise Refusal("unsupported-output", "its output of scores is not supported")
-    q, k, v = _biased(node, _sources(node), heads)
+    q, k, v = _biased(node, _sources(node))
     batch, queries, width = node.type_of(q).shape
     if heads < 1 or width % heads:
         raise ShapeError(f"rows of {width} elements cannot be cut in {heads} heads")
@@ -195,7 +195,7 @@ def _column(node: NodeImport, name: str, index: int) -> str:
     return node.emit(Reshape((batch, rows, heads * depth)), [one])
 
 
-def _biased(node: NodeImport, sources: tuple[str, str, str], heads: int) -> tuple[str, str, str]:
+def _biased(node: NodeImport, sources: tuple[str, str, str]) -> tuple[str, str, str]:
     """`sources` plus their parts of input 3, where it is given. Keys and values by head have theirs in them already."""
     if not node.has(3):
         return sources

@@ -127,7 +127,7 @@ def _join(editor: GraphEditor, node: Node, found: _Found) -> None:
     if not same:
         order = _order(editor, node, kept)
         for reader in readers:
-            _reorder(editor, reader, output, ordered, order)
+            _reorder(editor, reader, ordered, order)
     editor.prune((taken,))
 
 
@@ -140,7 +140,7 @@ def _order(editor: GraphEditor, node: Node, kept: list[str]) -> list[int]:
     return [begins[name] + channel for name in kept for channel in range(editor.type(name).shape[1])]
 
 
-def _reorder(editor: GraphEditor, reader: Node, output: str, ordered: str, order: list[int]) -> None:
+def _reorder(editor: GraphEditor, reader: Node, ordered: str, order: list[int]) -> None:
     weights = reader.inputs[1]
     array = editor.constant(weights)
     assert array is not None

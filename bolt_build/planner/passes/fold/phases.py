@@ -42,7 +42,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         found = _phases(editor, concat)
         if found is None:
             continue
-        if (obstacle := _obstacle(editor, node, node.op, found)) is not None:
+        if (obstacle := _obstacle(editor, node, node.op)) is not None:
             journal.declined(node.name, f"stays behind the phases of '{found.image}': {obstacle}")
             continue
         _join(editor, node, node.op, concat, found)
@@ -71,7 +71,7 @@ def _phases(editor: GraphEditor, concat: Node) -> _Phases | None:
     return None if all_steps or set(own) == {1} else _Phases(image, own, tuple(begins), tuple(found))
 
 
-def _obstacle(editor: GraphEditor, node: Node, op: Conv, found: _Phases) -> str | None:
+def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
     """Why a convolution does not read the image itself; None where it may."""
     if (reason := weight_obstacle(editor, node) or editor.not_private(node.inputs[0])) is not None:
         return reason

@@ -69,7 +69,7 @@ def _of_real(editor: GraphEditor, journal: Journal, node: Node) -> None:
         return
     op = node.op
     assert isinstance(op, Conv | MatMul)
-    _expect_kernel(editor, op, node.inputs[0], node.inputs[1])
+    _expect_kernel(editor, op, node.inputs[0])
     x = _Factor(*back.inputs)
     if node.epilogue or back.epilogue or editor.type(x.q).dtype not in FACTORS:
         raise Obstacle(f"'{x.q}' is of {editor.type(x.q).dtype.value}")
@@ -103,7 +103,7 @@ def _of_sums(editor: GraphEditor, journal: Journal, node: Node) -> None:
     if (why := editor.not_private(product.outputs[0]) or editor.not_private(node.inputs[0])) is not None:
         raise Obstacle(why)
     q, weights, zero, w_zero = product.inputs[:4]
-    _expect_kernel(editor, real, q, weights)
+    _expect_kernel(editor, real, q)
     if editor.type(zero).rank:
         raise Obstacle(f"rows of '{q}' have zero points of their own")
     x_scale, w_scale = _scales(editor, node.inputs[1], node.inputs[2])
@@ -219,7 +219,7 @@ def _all(array: Array, columns: int) -> Array:
     return np.ascontiguousarray(np.broadcast_to(array.reshape(-1), (columns,)))
 
 
-def _expect_kernel(editor: GraphEditor, op: Conv | MatMul, x: str, w: str) -> None:
+def _expect_kernel(editor: GraphEditor, op: Conv | MatMul, x: str) -> None:
     """Raises Obstacle for a product that no kernel of integers takes."""
     if isinstance(op, Conv):
         if editor.type(x).rank > 5 or min(*op.pads_begin, *op.pads_end) < 0:

@@ -105,7 +105,7 @@ def _regions(editor: GraphEditor, lead: _Lead) -> Iterable[_Region]:
 
 def _beside(editor: GraphEditor, node: Node, lead: _Lead) -> Iterable[Node]:
     """Nodes that give rows to this one, read the same rows, or take its own."""
-    for name in _rows(editor, node, lead):
+    for name in _rows(editor, node):
         producer = editor.producer(name)
         if producer is not None:
             yield producer
@@ -113,7 +113,7 @@ def _beside(editor: GraphEditor, node: Node, lead: _Lead) -> Iterable[Node]:
     yield from editor.readers(node.outputs[0])
 
 
-def _rows(editor: GraphEditor, node: Node, lead: _Lead) -> tuple[str, ...]:
+def _rows(editor: GraphEditor, node: Node) -> tuple[str, ...]:
     """The inputs of a node that can be turned whose rows it takes, each once."""
     if isinstance(node.op, Gather):
         return (node.inputs[1],)
@@ -197,7 +197,7 @@ def _merges(editor: GraphEditor, node: Node, value: str, lead: _Lead) -> bool:
 def _given(editor: GraphEditor, nodes: Sequence[Node], lead: _Lead) -> list[str]:
     """The rows that nodes take from elsewhere, each once."""
     made = {node.outputs[0] for node in nodes}
-    names = dict.fromkeys(name for node in nodes for name in _rows(editor, node, lead))
+    names = dict.fromkeys(name for node in nodes for name in _rows(editor, node))
     return [name for name in names if name not in made]
 
 
@@ -213,7 +213,7 @@ def _turn(editor: GraphEditor, region: _Region) -> None:
         assert op is not None
         before, inputs = list[Node](), list(node.inputs)
         (output,) = node.outputs
-        rows = _rows(editor, node, lead)
+        rows = _rows(editor, node)
         for at, name in enumerate(node.inputs):
             if name in rows:
                 if name not in turned:
