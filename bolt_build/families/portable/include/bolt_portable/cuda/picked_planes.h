@@ -38,7 +38,7 @@ struct PickedPlanes {
     extern __shared__ __align__(16) unsigned char staged_memory[];
     float* const known = reinterpret_cast<float*>(staged_memory);
     int* const ends = reinterpret_cast<int*>(staged_memory + ends_at);
-    if (threadIdx.x < 32) Rows::tables(function, 0, Tile::rows_made, known, ends);
+    Rows::tables(function, 0, Tile::rows_made, known, ends);
     typename Results::Groups to;
     const typename Rows::Columns of = Results::columns_of(function, to);
     __syncthreads();

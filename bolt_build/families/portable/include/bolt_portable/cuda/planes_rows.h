@@ -53,6 +53,11 @@ struct PlanesRows {
   using In = typename Function::In;
   static constexpr int pixels = Tile::pixels, height = Tile::height, width = Tile::width, floats = Function::floats;
   static constexpr int size = sizeof(In);
+  /// Results that a row of the input adds where one image is so many times as large as the other, 0 where they differ.
+  static constexpr int each = Tile::rows_made % Tile::rows == 0 ? Tile::rows_made / Tile::rows
+                              : Tile::rows > 1 && (Tile::rows_made - 1) % (Tile::rows - 1) == 0
+                                  ? (Tile::rows_made - 1) / (Tile::rows - 1)
+                                  : 0;
   /// What elements of a row of the input come to.
   struct Row {
     float at[pixels];
@@ -69,25 +74,46 @@ struct PlanesRows {
   }
   __device__ static int inside(int row) { return min(max(row, 0), Tile::rows - 1); }
 
-  /// Fills what the block knows of each row of results from `begin` up to `end` and the rows after which they are made, and says
-  /// behind these whether they only grow: threads go down alone. A warp does.
-  __device__ static void tables(const Function& function, int begin, int end, float* known, int* ends) {
+  /// Fills what the block knows of each row of results from `begin` up to `end` and the rows after which they are made. Says
+  /// whether any of those that the thread has filled go back: threads go down alone. All threads of a block call.
+  __device__ static bool tables(const Function& function, int begin, int end, float* known, int* ends) {
     bool back = false;
-    for (int y = begin + static_cast<int>(threadIdx.x); y < end; y += 32) {
-      const int first = function.first(y);
+#pragma unroll 1
+    for (int y = begin + static_cast<int>(threadIdx.x); y < end; y += Tile::block) {
+      // All that it reads is on its way before the first is stored.
+      float own[floats > 0 ? floats : 1];
+      if constexpr (floats > 0) function.fill(y, own);
+      const int first = function.first(y), before = Function::ordered || y == begin ? first : function.first(y - 1);
+      back = back || before > first;
       ends[y - begin] = max(first + height - 1, 0);
-      if constexpr (!Function::ordered) back = back || (y > begin && function.first(y - 1) > first);
-      if constexpr (floats > 0) function.fill(y, known + (y - begin) * floats);
+      if constexpr (floats > 0)
+#pragma unroll
+        for (int i = 0; i < (floats < height ? floats : height); ++i) known[(y - begin) * floats + i] = own[i];
     }
-    if constexpr (!Function::ordered) back = __any_sync(0xffffffffu, back);
-    if (threadIdx.x == 0) ends[end - begin] = back ? 0 : 1;
+    return back;
+  }
+
+  /// Whether no thread says so. The block meets.
+  __device__ static bool none(bool said) {
+    if constexpr (!Function::ordered) return __syncthreads_and(!said) != 0;
+    __syncthreads();
+    return true;
+  }
+
+  /// Whether each of so many rows of results is made of a row behind that of the `each`th one before it. All threads of a block
+  /// call, when tables are there.
+  __device__ static bool even(const int* ends, int many) {
+    if constexpr (each == 0) return false;
+    bool same = true;
+    for (int y = static_cast<int>(threadIdx.x); y + each < many; y += Tile::block) same = same && ends[y + each] - ends[y] == 1;
+    return __syncthreads_and(same) != 0;
   }
 
   /// Goes down the rows of a strip's results from `y` up to `end`, of which one is made of rows from `first` on, where columns
   /// begin. Held are the last rows, each where its number modulo their count says. `leave` stores a result. Returns how many
-  /// rows columns went on.
+  /// rows columns went on. Where rows are `even`, those that all have as many results need no question for each.
   template <typename Leave>
-  __device__ static int slide(Columns& of, int first, int y, int end, const int* ends, const Leave& leave) {
+  __device__ static int slide(Columns& of, int first, int y, int end, const int* ends, bool even, const Leave& leave) {
     const int begin = inside(first);
     int row = begin;
     Row held[height];
@@ -99,6 +125,21 @@ struct PlanesRows {
     int wanted = ends[y];
 #pragma unroll 1
     while (true) {
+      if constexpr (each > 0) {
+        const int then = y + each * Tile::turn;
+        if (even && wanted == row && row + Tile::turn <= Tile::rows && then <= end && ends[y + each - 1] == row) {
+#pragma unroll
+          for (int i = 0; i < Tile::turn; ++i) {
+            held[i % height] = reduced(of, i * Tile::row * size);
+#pragma unroll(each <= 2 ? each : 1)
+            for (int j = 0; j < each; ++j) leave(held, i, y + i * each + j);
+          }
+          if (then == end) return row - begin;
+          y = then, wanted = ends[y], row += Tile::turn;
+          advance(of, Tile::turn * Tile::row * size);
+          continue;
+        }
+      }
 #pragma unroll
       for (int i = 0; i < Tile::turn; ++i) {
         if (row + i < Tile::rows)

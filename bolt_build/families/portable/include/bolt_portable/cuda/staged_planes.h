@@ -47,16 +47,16 @@ struct StagedPlanes {
     if (has_room)
       given.template fetch<Tile::block>(reinterpret_cast<In*>(staged_memory + held_at), in, planes * Tile::plane);
     float* const known = reinterpret_cast<float*>(staged_memory);
-    if (threadIdx.x < 32) Rows::tables(function, part.row, part.row + part.rows, known, ends);
+    const bool back = Rows::tables(function, part.row, part.row + part.rows, known, ends);
     const StagedRun<Out> made{part.plane * Tile::plane_made + Index{part.row} * Tile::row_made,
                               ((part.planes - 1) * Tile::rows_made + part.rows) * Tile::row_made};
     const int strip = static_cast<int>(threadIdx.x / Tile::across), y = strip * down, end = min(y + down, part.rows);
     const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(staged_memory));
     Columns of = columns_of(part, base + held_at + given.skew() * size, base + made_at + made.skew() * stored);
     settle<0>();
-    __syncthreads();
+    const bool ordered = Rows::none(back), even = Rows::even(ends, part.rows);
     if constexpr (!Function::ordered) {
-      if (!has_room || ends[part.rows] == 0) {
+      if (!has_room || !ordered) {
 #pragma unroll 1
         for (int i = threadIdx.x; i < made.length; i += Tile::block) function.one_by_one(in, out, made.first + i);
         return;
@@ -67,7 +67,7 @@ struct StagedPlanes {
       Rows::advance(of, (Rows::inside(first) - top) * Tile::row * size);
 #pragma unroll
       for (int i = 0; i < pixels; ++i) of.to[i] += y * Tile::row_made * stored;
-      Rows::slide(of, first, y, end, ends,
+      Rows::slide(of, first, y, end, ends, even,
                   [&](const auto& held, int last, int row) { leave(of, held, last, Rows::known_of(known, row)); });
     }
     __syncthreads();

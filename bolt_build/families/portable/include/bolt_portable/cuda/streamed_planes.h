@@ -155,18 +155,17 @@ struct StreamedPlanes {
     extern __shared__ __align__(16) unsigned char staged_memory[];
     float* const known = reinterpret_cast<float*>(staged_memory);
     int* const ends = reinterpret_cast<int*>(staged_memory + ends_at);
-    if (threadIdx.x < 32) Rows::tables(function, 0, Tile::rows_made, known, ends);
+    const bool back = Rows::tables(function, 0, Tile::rows_made, known, ends);
     Groups to;
     Columns of = Results::columns_of(function, to);
-    __syncthreads();
+    const bool ordered = Rows::none(back), even = Rows::even(ends, Tile::rows_made);
     await_earlier();
-    const bool ordered = Function::ordered || ends[Tile::rows_made] != 0;
     take_parts(
         total, [&](std::uint32_t item, std::uint32_t half) { fetch(runs_of(item, ends), half); },
         [&](std::uint32_t item, std::uint32_t half) {
           const Runs now = runs_of(item, ends);
           if (ordered && has_room(now)) {
-            rows_of(now, of, to, half, known, ends);
+            rows_of(now, of, to, half, known, ends, even);
             if constexpr (!direct) {
               __syncthreads();
               now.made.template store_all<Tile::block>(reinterpret_cast<const Out*>(staged_memory + made_at()), out);
@@ -206,7 +205,7 @@ struct StreamedPlanes {
 
   /// Results of a part whose rows are there, those of a strip by its threads.
   __device__ void rows_of(const Runs& runs, Columns& of, const Groups& to, std::uint32_t half, const float* known,
-                          const int* ends) const {
+                          const int* ends, bool even) const {
     extern __shared__ __align__(16) unsigned char staged_memory[];
     const PlanesPart& part = runs.part;
     const int strip = Tile::strips == 1 ? 0 : static_cast<int>(threadIdx.x / Tile::across);
@@ -218,7 +217,7 @@ struct StreamedPlanes {
     typename Results::Line line(out + runs.made.first, base + made_at() + runs.made.skew() * sizeof(Out), y, to,
                                 Results::there(part.planes, to));
     Rows::advance(of, from);
-    const int gone = Rows::slide(of, first, part.row + y, part.row + end, ends, [&](const auto& held, int last, int row) {
+    const int gone = Rows::slide(of, first, part.row + y, part.row + end, ends, even, [&](const auto& held, int last, int row) {
       const auto own = Rows::known_of(known, row);
       line.leave(to, [&](int pixel) { return Rows::made(of, held, last, pixel, own); });
     });
