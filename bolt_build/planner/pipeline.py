@@ -76,6 +76,7 @@ from bolt_build.planner.passes.rows.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.rows.gather_rows import GATHER_ROWS
+from bolt_build.planner.passes.rows.masks_apart import MASKS_APART
 from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.rows.multiply_pairs import MULTIPLY_PAIRS
 from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
@@ -142,6 +143,7 @@ PIPELINE: tuple[Pass, ...] = (
     BATCH_PARTS,  # attention sees one batch
     SUM_BIASES,  # biases by rows and columns are masks then
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
+    MASKS_APART,  # before small sums of them are folded
     FOLD_CONSTANTS,  # its masks
     MERGE_MOVES,  # what moves its rows, with what is around it
     REMOVE_COPIES,

@@ -101,6 +101,16 @@ def test_a_cap_bounds_scores_before_their_mask_is_added() -> None:
     assert result[0, 0, 0] == pytest.approx(0.5, abs=1e-6)  # 0.5 - 1 and -0.5
 
 
+def test_a_sink_takes_its_share_and_reads_no_value() -> None:
+    q = np.zeros((1, 1, 2), np.float32)
+    keys, values = np.zeros((1, 3, 2), np.float32), np.ones((1, 3, 2), np.float32)
+    (result,) = Attention(2, 2, 1.0, sunk=True).evaluate([q, keys, values, np.log(np.array([1.0, 5.0], np.float32))])
+    assert result[0, 0].tolist() == pytest.approx([3 / 4, 3 / 8])
+    hidden = np.full((1, 3), -np.inf, np.float32)
+    (result,) = Attention(2, 2, 1.0, sunk=True).evaluate([q, keys, values, hidden, np.zeros(1, np.float32)])
+    assert result[0, 0].tolist() == [0.0, 0.0]
+
+
 X = (1, 5, 12)
 
 
@@ -124,6 +134,8 @@ X = (1, 5, 12)
         (Attention(4, 4, 1.0, window=3), (X, (1, 4, 12), (1, 4, 12)),
          "5 queries have windows of keys, of which there are 4"),
         (Attention(4, 4, 1.0, window=-1), (X, X, X), "a window of -1 keys or a cap of 0 bounds nothing"),
+        (Attention(4, 4, 1.0, sunk=True), (X, X, X), "takes 4 to 5 inputs, not 3"),
+        (Attention(4, 4, 1.0, sunk=True), (X, X, X, (3,)), "sinks [3] are neither one nor one of each of 4 heads"),
         (Attention(4, 4, 1.0, cap=-2.0), (X, X, X), "a window of 0 keys or a cap of -2 bounds nothing"),
     ],
 )  # fmt: skip

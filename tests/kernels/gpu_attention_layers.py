@@ -38,6 +38,8 @@ def attention(
     window: int = 0,
     cap: float = 0.0,
     unbounded: int = 0,
+    sinks: Input | None = None,
+    more: Input | None = None,
 ) -> Layer:
     """Attention of [batch, heads, queries, keys] whose inputs lie apart. Where scores are `peaked` by 30 and more the
     powers of later keys are often beyond half precision as long as earlier ones are told from, by 200 beyond fp32. So
@@ -45,11 +47,15 @@ def attention(
     are no numbers."""
     batch, heads, queries, keys = extents
     kv = kv_heads or heads
-    op = Attention(heads, kv, peaked * depth**-0.5, causal, False, safe, endless=endless, window=window, cap=cap)
+    op = Attention(
+        heads, kv, peaked * depth**-0.5, causal, False, safe, endless=endless, window=window, cap=cap,
+        sunk=sinks is not None,
+    )  # fmt: skip
     shapes = ((batch, queries, heads * depth), (batch, keys, kv * depth), (batch, keys, kv * (columns or depth)))
     hidden = (unbounded, 0, 0)
     inputs = tuple(Input(shape, hidden=count) for shape, count in zip(shapes, hidden, strict=True))
-    return Layer(label, op, (*inputs, *([] if mask is None else [mask])), (), DType.F16, TOLERANCE)
+    others = [each for each in (mask, more, sinks) if each is not None]
+    return Layer(label, op, (*inputs, *others), (), DType.F16, TOLERANCE)
 
 
 def packed(label: str, batch: int, heads: int, rows: int, depth: int, *, kv_heads: int | None = None) -> Layer:
@@ -130,6 +136,26 @@ LAYERS = [
               mask=Input((2, 6, 1, 300), low=HIDING, high=0.0)),
     attention("at-token-bias", (2, 6, 1, 90), 64, kv_heads=2, mask=Input((6, 1, 90), True)),
     attention("at-token-cap", (3, 40, 1, 200), 64, kv_heads=2, cap=3.0, peaked=6.0, mask=Input((3, 1, 1, 200))),
+    attention("at-sink", (2, 3, 70, 140), 64, sinks=Input((3,), True, -2.0, 4.0)),
+    attention("at-sink-window", (2, 8, 200, 200), 64, kv_heads=2, causal=True, window=70,
+              sinks=Input((8,), True, -2.0, 4.0, DType.F16)),
+    attention("at-sink-cap", (1, 4, 70, 140), 96, kv_heads=2, causal=True, cap=3.0, peaked=6.0, sinks=Input((1,))),
+    attention("at-sink-padded", (3, 2, 140, 300), 64, mask=Input((3, 1, 1, 300), low=0.0, high=0.0, hidden=300),
+              sinks=Input((2,))),
+    attention("at-sink-mask", (2, 3, 40, 75), 64, mask=Input((2, 3, 40, 75), low=HIDING, high=0.0), sinks=Input((3,))),
+    attention("at-sink-bias", (2, 3, 40, 75), 64, mask=Input((3, 40, 75), True), sinks=Input((3,), True)),
+    attention("at-sink-turns", (450, 3, 49, 49), 32, sinks=Input((3,), True, -2.0, 4.0)),
+    attention("at-sink-token", (2, 8, 1, 300), 64, kv_heads=2, sinks=Input((8,), True, -2.0, 4.0)),
+    attention("at-sink-few", (1, 4, 10, 1030), 30, 75, kv_heads=2, sinks=Input((4,))),
+    attention("at-sink-far", (1, 2, 70, 140), 64, sinks=Input((2,), True, 4.0, 9.0)),
+    attention("at-twice", (8, 3, 70, 144), 32, mask=Input((3, 70, 144), True),
+              more=Input((4, 1, 70, 144), True, alike=3)),
+    attention("at-twice-windows", (450, 3, 49, 49), 32, mask=Input((3, 49, 49), True),
+              more=Input((9, 1, 49, 49), True, -150.0, 0.0, alike=4)),
+    attention("at-twice-odd", (4, 2, 40, 75), 30, mask=Input((1, 2, 40, 75), True),
+              more=Input((4, 2, 40, 75), True, HIDING, 0.0, DType.F16, alike=2)),
+    attention("at-twice-none", (4, 2, 150, 200), 64, mask=Input((2, 150, 200), True),
+              more=Input((2, 1, 150, 200), True, alike=1)),
     packed("at-packed", 2, 3, 90, 64),
     packed("at-packed-groups", 2, 4, 50, 40, kv_heads=2),
     packed("at-packed-odd", 1, 3, 50, 21),
@@ -174,6 +200,9 @@ def odd_trials(seed: int, count: int) -> list[Trial]:
         )  # fmt: skip
         if choose.random() < 0.4:
             layer = packed(f"odd-{seed}-{number}", batch, heads, queries, depth, kv_heads=kv)
+        if choose.random() < 0.2 and (mask is None or mask not in layer.inputs or mask.shape[-1] > 1):
+            sinks = Input((choose.choice((1, heads)),), choose.random() < 0.5, -3.0, 4.0)
+            layer = replace(layer, op=replace(layer.op, sunk=True), inputs=(*layer.inputs, sinks))
         step = step_of(layer)
         kernels = legal(step.problem)
         for kind in dict.fromkeys(dict(candidate.parameters)["kind"] for candidate in kernels):

@@ -71,6 +71,7 @@ def test_the_order_is_this() -> None:
         "batch-parts",
         "sum-biases",
         "recognise-attention",
+        "masks-apart",
         "fold-constants",
         "merge-moves",
         "remove-copies",

@@ -17,7 +17,7 @@ from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.shape import Concat, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
 DEPTHS, ROWS, WIDTHS = (4, 2, 6, 8), (4, 5, 3, 6, 1), (4, 8, 3)
@@ -203,6 +203,8 @@ def _mixed(g: Growing, query: str, key: str, value: str, scale: float) -> str:
     if g.chance(6):
         scores = paired(g, "mul", scores, g.scalar(g.choose(0.5, -1.0)))
     if seen is None and groups == heads and g.chance(5):
+        return _with_sink(g, scores, value)
+    if seen is None and groups == heads and g.chance(5):
         return _by_powers(g, scores, value)
     shares = g.add(
         Softmax(3), g.add(Binary("sub"), scores, g.add(Reduce("max", (3,)), scores)) if g.chance(6) else scores
@@ -235,6 +237,40 @@ def _with_triangle(g: Growing, scores: str, value: str, groups: int) -> str:
         return g.add(MatMul(), shares, value)
     shares = g.add(Reshape((images, groups, heads // groups * queries, keys)), shares)
     return g.add(Reshape((images, heads, queries, g.shape(value)[3])), g.add(MatMul(), shares, value))
+
+
+def _with_sink(g: Growing, scores: str, value: str) -> str:
+    """Shares beside those of one more score of each head, which is a column, or whose power is added to the sum."""
+    images, heads, queries, keys = g.shape(scores)
+    sink = g.choose(*(g.weights(*shape) for shape in ((1, heads, 1, 1), (heads, 1, 1), (images, heads, queries, 1))))
+    if g.chance():
+        column = g.add(Expand((images, heads, queries, 1)), sink)
+        first = g.choose(0, 0, 1)
+        if g.chance(3):
+            all_scores = g.add(Pad((0, 0, 0, first), (0, 0, 0, 1 - first)), scores)
+        else:
+            all_scores = g.add(Concat(3), *((column, scores) if first else (scores, column)))
+        if g.chance(3):
+            all_scores = g.add(Binary("sub"), all_scores, g.add(Reduce("max", (3,)), all_scores))
+        shares = g.add(Softmax(3), all_scores)
+        shares = g.add(Slice((0, 0, 0, first), (images, heads, queries, keys), (1,) * 4), shares)
+        return g.add(MatMul(), shares, value)
+    if not np.isfinite(g.arrays[scores].max(axis=-1)).all():
+        raise Dropped
+    power, nothing = g.add(Activation("exp"), sink), g.choose(True, False)
+    if g.choose(True, False):
+        largest = g.add(Binary("max"), g.add(Reduce("max", (3,)), scores), sink)
+        scores = g.add(Binary("sub"), scores, largest)
+        left = g.add(Activation("neg"), largest) if nothing else g.add(Binary("sub"), sink, largest)
+        power = g.add(Activation("exp"), left)
+    elif nothing:
+        power = g.scalar(g.choose(1.0, 2.5))
+    powers = g.add(Activation("exp"), scores)
+    total = g.add(Reduce("sum", (3,)), powers)
+    total = g.add(Binary("add"), *g.choose((power, total), (total, power)))
+    if g.chance():
+        return g.add(MatMul(), g.add(Binary("div"), powers, total), value)
+    return g.add(Binary("div"), g.add(MatMul(), powers, value), total)
 
 
 def _by_powers(g: Growing, scores: str, value: str) -> str:
@@ -331,7 +367,8 @@ def given_attention(g: Growing) -> str:
             (made,) = _prepared(g, _heads(g, rows[index], count, depth))
             shape = g.shape(rows[index])
             rows[index] = g.add(Reshape(shape), g.add(Transpose((0, 2, 1, 3)), made))
-    op = Attention(heads, kv, g.choose(1.0, 0.5), g.chance(), cap=g.choose(0.0, 0.0, 2.0))
+    sinks = [g.weights(g.choose(1, heads))] if g.chance(4) else []
+    op = Attention(heads, kv, g.choose(1.0, 0.5), g.chance(), cap=g.choose(0.0, 0.0, 2.0), sunk=bool(sinks))
     mask = []
     if g.chance():
         shown = _shown(g, queries, keys)
@@ -339,7 +376,7 @@ def given_attention(g: Growing) -> str:
         lead = g.choose((), (1,), (1, 1), (images, 1), (heads,))
         shape = (*lead, queries, keys)
         mask = [g.constant(np.ascontiguousarray(np.broadcast_to(array, shape)))] if g.chance() else [g.weights(*shape)]
-    made = g.add(op, *rows, *mask)
+    made = g.add(op, *rows, *mask, *sinks)
     if not np.isfinite(g.arrays[made]).all():
         raise Dropped
     return activated(g, made) if g.chance() else made

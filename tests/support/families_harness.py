@@ -39,7 +39,8 @@ _MOST_OF_A_UNIT = 250
 class Input:
     """One input of a layer: its shape, whether its values are constant, and the range that they are drawn from. So many
     last elements of each row are minus infinity for the first of its images, half as many for the next one. `even` ones
-    are no random numbers: along the first axis they go from the lowest to the highest."""
+    are no random numbers: along the first axis they go from the lowest to the highest. Where `alike` is above 0 there
+    are so many different images, which follow each other again and again; the first of them is zeros."""
 
     shape: tuple[int, ...]
     constant: bool = False
@@ -48,6 +49,7 @@ class Input:
     dtype: DType = DType.F32
     hidden: int = 0
     even: bool = False
+    alike: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,9 @@ def _value(layer: Layer, index: int) -> Array:
         array = np.linspace(np.full(given.shape[1:], given.low), given.high, given.shape[0])
     for image in range(given.shape[0] if given.hidden else 0):
         array[image, ..., given.shape[-1] - (given.hidden >> image) :] = -np.inf
+    if given.alike:
+        array = array[np.arange(given.shape[0]) % given.alike]
+        array[:: given.alike] = 0.0
     with np.errstate(over="ignore"):
         return np.asarray(array).astype(NUMPY[given.dtype])
 

@@ -50,6 +50,10 @@ ATTENTION = [
               mask=Input((2, 1, 1, 40))),
     attention("attention-cap", Attention(2, 2, 2.0, causal=True, cap=1.5), (1, 30, 16), (1, 30, 16), (1, 30, 16),
               mask=Input((2, 1, 30))),
+    attention("attention-sinks", Attention(2, 2, 0.5, causal=True, sunk=True), (2, 30, 16), (2, 70, 16), (2, 70, 140),
+              mask=Input((2,), True)),
+    attention("attention-sink-hidden", Attention(2, 1, 0.5, sunk=True), (3, 40, 6), (3, 2, 3), (3, 2, 5), (3, 1, 1, 2),
+              mask=Input((1,))),
     attention("attention-hidden-first", Attention(1, 1, 0.5), (2, 2, 4), (2, 300, 4), (2, 300, 4),
               mask=Input((300,), low=HIDING, high=0.0)),
 ]  # fmt: skip

@@ -26,6 +26,8 @@ CLOSE = 2e-4
 _SMALL: dict[str, dict[str, Any]] = {
     "images.fold_columns": {"_LEAST": 3, "_LEAST_ALONG": ((3, 1, 1),)},
     "rows.gather_rows": {"_LEAST": 1},
+    "recognise.attention_masks": {"MOST_FOLDED": 4},
+    "rows.masks_apart": {"_GROWTH": 0},
     "images.gathered_pieces": {"_FEWEST": 2, "_WHOLE": 1},
     "images.gathered_windows": {"_FEWEST": 2},
     "rows.multiply_pairs": {"_LOAD": 1},

@@ -19,13 +19,15 @@ def attention(build: Builder, node: Node) -> fx.Node:
     assert isinstance(op, Attention)
     if op.counted:
         raise Unsupported(f"attention over keys that are counted has no counterpart in torch ('{node.name}')")
+    if op.sunk:
+        raise Unsupported(f"attention with sinks has no counterpart in torch ('{node.name}')")
     if op.cap:
         raise Unsupported(f"attention with a cap of scores has no counterpart in torch ('{node.name}')")
     extents = op.extents([build.graph.type(name) for name in node.inputs])
     rows = _rows(build, node, op, extents.depth)
     heads = (op.heads, op.kv_heads, op.kv_heads)
     q, k, v = (_by_head(build, x, count) for x, count in zip(rows, heads, strict=True))
-    mask = _mask(build, node, op, extents.batch) if len(node.inputs) > op.sources else None
+    mask = _mask(build, node, op, extents.batch)
     causal = op.causal
     if op.window or (causal and mask is not None):
         hidden = build.buffer(np.where(op.seen(extents.queries, extents.keys), 0.0, -np.inf).astype(np.float32))
@@ -37,11 +39,15 @@ def attention(build: Builder, node: Node) -> fx.Node:
     return build.call(torch.flatten, build.call(torch.transpose, made, 1, 2), 2)
 
 
-def _mask(build: Builder, node: Node, op: Attention, batch: int) -> fx.Node:
-    """The mask, once more for each run of images that it begins anew for."""
-    name = node.inputs[op.sources]
-    mask, images = build.value(name), images_of(build.graph.type(name).shape, batch)
-    return mask if images in (1, batch) else build.call(torch.Tensor.repeat, mask, (batch // images, 1, 1, 1))
+def _mask(build: Builder, node: Node, op: Attention, batch: int) -> fx.Node | None:
+    """The masks' sum, each once more for each run of images that it begins anew for."""
+    found = None
+    for name in op.masks(node.inputs):
+        mask, images = build.value(name), images_of(build.graph.type(name).shape, batch)
+        if images not in (1, batch):
+            mask = build.call(torch.Tensor.repeat, mask, (batch // images, 1, 1, 1))
+        found = mask if found is None else build.call(torch.add, found, mask)
+    return found
 
 
 def _rows(build: Builder, node: Node, op: Attention, depth: int) -> list[fx.Node]:

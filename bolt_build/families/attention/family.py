@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 from bolt_build.dtypes import DType
@@ -21,6 +22,8 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
+from bolt_build.families.common.attention import mask_images
+from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.groups import with_leaders
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.refusals import refused
@@ -106,19 +109,30 @@ class Attention:
         assert isinstance(op, AttentionOp)
         sources = ", ".join(at.inputs[: op.sources] * (3 // op.sources))
         if shape.prepared:
-            expression, own = at.prepare_inputs[-1], arguments(problem, at)
-            mask = f'{SPACE}::Constant<{shape.mask}>{{static_cast<const {shape.mask}*>({expression}), "{expression}"}}'
-            member, call = f"{SPACE}::Masked<{tile.cxx(shape)}>", f"kernel.run(r, {sources}, {at.outputs[0]});"
-            padded = aligned(shape.keys, tile.keys)
-            return StepCode(("bolt_attention/prepared.h",), member, f"{own}, {mask}, {padded}", call)
-        mask = at.inputs[-1] if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
+            member = f"{SPACE}::Masked{'Twice' if shape.twice else ''}<{tile.cxx(shape)}>"
+            given = [arguments(problem, at), _constant(problem, at, op.sources)]
+            if shape.twice:
+                more, images = op.masks(problem.inputs)[1], mask_images(problem, 1)
+                given += [arguments(problem, at, 1), _constant(problem, at, op.sources + 1)]
+                given.append(str(prod(more.shape) // images))
+            call = f"kernel.run(r, {sources}, {at.outputs[0]});"
+            text = ", ".join((*given, str(aligned(shape.keys, tile.keys))))
+            return StepCode(("bolt_attention/prepared.h",), member, text, call)
+        mask = at.inputs[op.sources] if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
         types = f"{tile.cxx(shape)}{{}}, {shape.mask_type}{{}}"
-        call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {sources}, {mask}, {at.outputs[0]});"
+        behind = ", ".join((mask, at.outputs[0], *op.sinks(at.inputs)))
+        call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {sources}, {behind});"
         return StepCode(("bolt_attention/launch.h",), None, "", call)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each."""
         return distinct(_unit(problem, candidate) for problem, candidate in steps)
+
+
+def _constant(problem: KernelProblem, at: StepExpressions, index: int) -> str:
+    """`bolt::attention::Constant<...>{...}` of an input."""
+    dtype, expression = COMPUTED[problem.inputs[index].format.dtype], at.prepare_inputs[index]
+    return f'{SPACE}::Constant<{dtype}>{{static_cast<const {dtype}*>({expression}), "{expression}"}}'
 
 
 def _refuse(problem: KernelProblem, target: Target) -> str | None:

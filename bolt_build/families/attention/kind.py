@@ -205,7 +205,7 @@ def mask_clocks(shape: Shape, scores: int, copies: bool = False) -> float:
     if not shape.mask:
         return 0.0
     if shape.prepared:
-        return scores / _IN_ORDER
+        return (2 if shape.twice else 1) * scores / _IN_ORDER
     if not shape.by_query:
         return scores / _SHARED_ROW
     if not copies:

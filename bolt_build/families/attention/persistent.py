@@ -243,6 +243,8 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
         return "the GPU has no WGMMA"
     if shape.widths != (8, 8, 8):
         return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
+    if shape.twice:
+        return "adds one mask"
     if shape.mask and not (shape.of_keys or shape.prepared):
         return "copies no computed masks whose queries have rows of their own"
     return None

@@ -29,7 +29,8 @@ class Shape:
     must move once. `dtype` is the type of queries, keys, values and results. `counted`: a run tells how many keys are
     no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have rows
     of the mask of their own. `prepared`: these are a constant, which is put in the kernels' order ahead. `of_keys`: all
-    queries of a head share the mask. `window` and `capped` are as in the operator."""
+    queries of a head share the mask. `window` and `capped` are as in the operator. `sinks` is the C++ type of sinks,
+    empty where there are none. `twice`: there is a further constant mask, of images."""
 
     batch: int
     heads: int
@@ -50,6 +51,8 @@ class Shape:
     of_keys: bool = False
     window: int = 0
     capped: bool = False
+    sinks: str = ""
+    twice: bool = False
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -60,11 +63,11 @@ class Shape:
     def mask_type(self) -> str:
         """What the kernels are instantiated with."""
         if self.prepared:
-            return f"{SPACE}::Prepared"
+            return f"{SPACE}::Prepared{'Twice' if self.twice else ''}"
         seen = self.mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
         for bound, name in ((self.window, "Windowed"), (self.capped, "Capped")):
             seen = f"{SPACE}::{name}<{seen}>" if bound else seen
-        return seen
+        return f"{SPACE}::Sunk<{seen}, {self.sinks}>" if self.sinks else seen
 
     @property
     def element(self) -> str:
@@ -130,13 +133,19 @@ def refuse(problem: KernelProblem) -> str | None:
             return f"stores {dtype.value} where it reads that, not {operand.format.dtype.value}"
     for operand in problem.inputs[op.sources :]:
         if operand.format.dtype not in (dtype, DType.F32):
-            return f"adds masks in {dtype.value} or f32, not in {operand.format.dtype.value}"
+            what = "masks" if operand in op.masks(problem.inputs) else "sinks"
+            return f"adds {what} in {dtype.value} or f32, not in {operand.format.dtype.value}"
     if any(operand.format.layout is not Layout.ROW for operand in (*problem.inputs, *problem.outputs)):
         return "reads and writes row-major tensors alone"
     if any(operand.type.elements == 0 for operand in (*problem.inputs, *problem.outputs)):
         return "has no kernel for tensors without elements"
     if op.counted and len(problem.inputs) > op.sources:
-        return "takes a mask or the number of keys, not both"
+        what = "a mask" if op.masks(problem.inputs) else "sinks"
+        return f"takes {what} or the number of keys, not both"
+    if len(op.masks(problem.inputs)) > 1 and not (all(mask_steps(problem)[2:]) and _prepared(problem)):
+        return "adds one mask, or two that are constants"
+    if op.sunk and op.masks(problem.inputs) and not mask_steps(problem)[3]:
+        return "leaves out of scores what all keys of a query share, which sinks do not"
     if (op.window or op.cap) and (op.counted or mask_steps(problem)[2]):
         return f"has {'a window' if op.window else 'a cap'}, or a mask by queries or the number of keys, not both"
     if not op.scale > 0:
@@ -156,14 +165,15 @@ def shape_of(problem: KernelProblem) -> Shape:
     found = op.extents([operand.type for operand in problem.inputs])
     rows = [operand.row for operand in problem.inputs[: op.sources]] * (3 // op.sources)
     widths = (wide(found.depth, rows[0], rows[1]), wide(found.columns, rows[2]), wide(found.columns))
-    masks, steps = problem.inputs[op.sources :], _mask_steps(problem)
+    masks, sinks, steps = op.masks(problem.inputs), op.sinks(problem.inputs), _mask_steps(problem)
     by_query = all(steps[2:])
     heads, group, queries = _heads(problem)
     return Shape(
         found.batch, heads, group, queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
-        problem.outputs[0].format.dtype, op.counted > 0, mask_images(problem),
+        problem.outputs[0].format.dtype, op.counted > 0, max(mask_images(problem, which) for which in (0, 1)),
         by_query, by_query and _prepared(problem), bool(masks) and steps[2] == 0, op.window, op.cap > 0.0,
+        COMPUTED[sinks[0].format.dtype] if sinks else "", len(masks) > 1,
     )  # fmt: skip
 
 
@@ -187,27 +197,38 @@ def _heads(problem: KernelProblem) -> tuple[int, int, int]:
     return op.heads, group, op.extents([operand.type for operand in problem.inputs]).queries
 
 
-def _mask_steps(problem: KernelProblem) -> tuple[int, ...]:
+def _mask_steps(problem: KernelProblem, which: int = 0) -> tuple[int, ...]:
     """`mask_steps` along image, head, query and key as kernels compute them."""
-    steps, op = mask_steps(problem), problem.op
+    steps, op = mask_steps(problem, which), problem.op
     assert isinstance(op, Attention)
     if heads_are_rows(problem):
         return (steps[0], steps[1] * (op.heads // op.kv_heads), steps[1], steps[3])
     return steps
 
 
+def _sink_steps(problem: KernelProblem) -> tuple[int, int]:
+    """Elements from a head's sink to the next, and from that of a query, as kernels compute them."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    each = int(problem.inputs[-1].shape[0] > 1)
+    return (op.heads // op.kv_heads * each, each) if heads_are_rows(problem) else (each, 0)
+
+
 def _prepared(problem: KernelProblem) -> bool:
     """Whether the mask is put in the kernels' order when the model is created: other constants than it and input 0 a
     kernel that does so could not read. Divided by a smaller scale, half precision would not hide what is far below the
-    rest of its row."""
+    rest of its row. Beside sinks rows could not be what is left of their largest element."""
     op = problem.op
     assert isinstance(op, Attention)
-    constants = [operand.constant for operand in problem.inputs[1:]]
-    return constants[-1:] == [True] and not any(constants[:-1]) and op.scale >= _LEAST_SCALE
+    masks, others = op.masks(problem.inputs), problem.inputs[1 : op.sources]
+    if op.sunk or not masks or any(mask_images(problem, which) > 1 for which in range(len(masks) - 1)):
+        return False
+    constant = all(mask.constant for mask in masks) and not any(operand.constant for operand in others)
+    return constant and op.scale >= _LEAST_SCALE
 
 
-def arguments(problem: KernelProblem, at: StepExpressions) -> str:
-    """`bolt::attention::Arguments{...}`, all but the pointers."""
+def arguments(problem: KernelProblem, at: StepExpressions, which: int = 0) -> str:
+    """`bolt::attention::Arguments{...}` with one of the masks, all but the pointers."""
     op = problem.op
     assert isinstance(op, Attention)
     shape = op.extents([operand.type for operand in problem.inputs])
@@ -240,11 +261,12 @@ def arguments(problem: KernelProblem, at: StepExpressions) -> str:
         k_rows=sources[1],
         v_rows=sources[2],
         y_rows=stored,
-        mask_steps=braces(_mask_steps(problem)),
-        mask_images=mask_images(problem),
+        mask_steps=braces(_mask_steps(problem, which)),
+        mask_images=mask_images(problem, which),
         mask_scale=literal(1 / (op.cap or op.scale)),
         **({"window": op.window} if op.window else {}),
         **({"cap_scale": literal(2 * log2(e) * op.scale / op.cap)} if op.cap else {}),
+        **({"sink_steps": braces(_sink_steps(problem))} if op.sunk else {}),
     )
 
 

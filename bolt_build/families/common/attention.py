@@ -9,24 +9,26 @@ from bolt_build.families.common.stages import aligned
 from bolt_build.graph.ops.attention import Attention, images_of
 
 
-def mask_steps(problem: KernelProblem) -> tuple[int, ...]:
-    """Elements between neighbours of the mask along image, head, query and key; 0 where it is broadcast or there is
+def mask_steps(problem: KernelProblem, which: int = 0) -> tuple[int, ...]:
+    """Elements between neighbours of a mask along image, head, query and key; 0 where it is broadcast or there is
     none."""
     op = problem.op
     assert isinstance(op, Attention)
-    if len(problem.inputs) == op.sources:
+    masks = op.masks(problem.inputs)
+    if which >= len(masks):
         return (0,) * 4
-    mask = problem.inputs[-1]
+    mask = masks[which]
     steps = (0,) * (4 - len(mask.shape)) + strides(mask)
     return tuple(0 if extent == 1 else step for extent, step in zip(aligned(mask.shape, 4), steps, strict=True))
 
 
-def mask_images(problem: KernelProblem) -> int:
-    """Behind how many images the mask begins anew; 1 where they share it or there is none."""
+def mask_images(problem: KernelProblem, which: int = 0) -> int:
+    """Behind how many images a mask begins anew; 1 where they share it or there is none."""
     op = problem.op
     assert isinstance(op, Attention)
     batch = op.extents([operand.type for operand in problem.inputs]).batch
-    return 1 if len(problem.inputs) == op.sources else images_of(problem.inputs[-1].shape, batch)
+    masks = op.masks(problem.inputs)
+    return images_of(masks[which].shape, batch) if which < len(masks) else 1
 
 
 def keys_there(op: Attention) -> dict[str, str]:

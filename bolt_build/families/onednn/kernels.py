@@ -211,6 +211,9 @@ def _emit_softmax(problem: KernelProblem, at: StepExpressions) -> StepCode:
 def _refuse_attention(problem: KernelProblem) -> str | None:
     if problem.epilogue:
         return "attention takes no epilogue"
+    assert isinstance(problem.op, Attention)
+    if len(problem.op.masks(problem.inputs)) > 1:
+        return "attention adds one mask"
     if any(operand.format.dtype is not DType.F32 for operand in (*problem.inputs, *problem.outputs)):
         return "oneDNN's plain products are in fp32"
     return None
@@ -240,15 +243,18 @@ def _emit_attention(problem: KernelProblem, at: StepExpressions) -> StepCode:
         tied=boolean(op.tied),
         **keys_there(op),
         **bounds(op),
+        **({"sink_step": str(int(problem.inputs[-1].shape[0] > 1))} if op.sunk else {}),
     )
     first = (0, own, own + kv) if op.packed else (0, 0, 0)
     pointers = [
         f"static_cast<const float*>({pointer}) + {begin}"
         for pointer, begin in zip(list(at.inputs[: op.sources]) * copies, first, strict=True)
     ]
-    masked = len(problem.inputs) > op.sources
-    pointers.append(f"static_cast<const float*>({at.inputs[-1]})" if masked else "nullptr")
-    call = f"bolt::onednn::attention(r, {shape}, {', '.join(pointers)}, static_cast<float*>({at.outputs[0]}));"
+    masks = op.masks(at.inputs)
+    pointers.append(f"static_cast<const float*>({masks[0]})" if masks else "nullptr")
+    pointers.append(f"static_cast<float*>({at.outputs[0]})")
+    pointers += [f"static_cast<const float*>({sinks})" for sinks in op.sinks(at.inputs)]
+    call = f"bolt::onednn::attention(r, {shape}, {', '.join(pointers)});"
     return StepCode(("bolt_onednn/attention.h",), None, "", call)
 
 

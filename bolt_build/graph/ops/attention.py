@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float, expect_same_dtype
 from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails, stride
+
+_Each = TypeVar("_Each")
+"""What belongs to an input: its name, type or array."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,16 @@ class Attention(Op):
     products leave them. If `packed` one tensor [N, S, heads D + 2 kv_heads D] has all three side by side in this order;
     then T is S and Dv is D. Head h reads key and value head h // (heads // kv_heads). Behind them optionally a mask
     that broadcasts to [N, heads, S, T] and is added to the scaled scores; minus infinity in it hides a key. A mask of
-    fewer images, which divide N, begins anew behind them: image n reads that of n % images.
+    fewer images, which divide N, begins anew behind them: image n reads that of n % images. Two masks are added up: one
+    of heads and one of images are far smaller than their sum. If `sunk`, sinks are the
+    last input, [heads] or [1]: one more score of each head that takes its share of the softmax and reads no value, as
+    in GPT-OSS. A sink of 0 is a softmax whose sum begins with 1.
     Output: [N, S, heads Dv].
 
     If `causal`, query i reads keys 0 to i alone, counted from the first of both where S and T differ. A query that
     reads no key, because the mask hides all of them by infinity, gives the mean of all values: models hide keys by a
     finite number that no score changes, so that all have one score, and half precision or a pass makes it infinite. If
-    the model itself hides by infinity, such a query gives NaN (`endless`), or 0 where the softmax is `safe`.
+    the model itself hides by infinity, such a query gives NaN (`endless`), or 0 where the softmax is `safe` or `sunk`.
     A `window` above 0 leaves query i the keys i - window + 1 to i + window - 1, up to i if `causal`, for S <= T.
     A `cap` above 0 bounds scores before the mask is added: c tanh(scale Q K^T / c), as in Gemma 2.
     If `counted`, T is the extent of the engine's dimension of this number (from 1 on), and keys that a run pads it with
@@ -66,11 +73,12 @@ class Attention(Op):
     endless: bool = field(default=False, metadata=UNSAID)
     window: int = field(default=0, metadata=UNSAID)
     cap: float = field(default=0.0, metadata=UNSAID)
+    sunk: bool = field(default=False, metadata=UNSAID)
 
     @property
     def tied(self) -> bool:
         """Whether a query that reads no key gives the mean of all values."""
-        return not self.safe and not self.endless
+        return not self.safe and not self.endless and not self.sunk
 
     @property
     def reads_sizes(self) -> bool:
@@ -80,6 +88,14 @@ class Attention(Op):
     def sources(self) -> int:
         """How many inputs stand before the mask."""
         return 1 if self.packed else 3
+
+    def masks(self, inputs: Sequence[_Each]) -> tuple[_Each, ...]:
+        """Of what belongs to each input, that of the masks, of which there are none, one or two."""
+        return tuple(inputs[self.sources : len(inputs) - self.sunk])
+
+    def sinks(self, inputs: Sequence[_Each]) -> tuple[_Each, ...]:
+        """The same of the sinks."""
+        return tuple(inputs[-1:]) if self.sunk else ()
 
     def extents(self, inputs: Sequence[TensorType]) -> AttentionShape:
         """The extents of inputs that `infer` takes. Raises ShapeError where rows are no whole heads."""
@@ -96,7 +112,7 @@ class Attention(Op):
         return AttentionShape(q.shape[0], q.shape[1], k.shape[1], depth, columns)
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        expect_count(inputs, self.sources, self.sources + 1)
+        expect_count(inputs, self.sources + self.sunk, self.sources + self.sunk + 2)
         expect_same_dtype(inputs[: self.sources])
         for t in inputs:
             expect_float(t)
@@ -116,8 +132,11 @@ class Attention(Op):
                 raise ShapeError(
                     f"queries {list(q.shape)}, keys {list(k.shape)} and values {list(v.shape)} do not belong together"
                 )
-        if len(inputs) > self.sources:
-            mask, scores = inputs[-1], (shape.batch, self.heads, shape.queries, shape.keys)
+        for sinks in self.sinks(inputs):
+            if sinks.shape not in ((self.heads,), (1,)):
+                raise ShapeError(f"sinks {list(sinks.shape)} are neither one nor one of each of {self.heads} heads")
+        for mask in self.masks(inputs):
+            scores = (shape.batch, self.heads, shape.queries, shape.keys)
             repeated = (shape.batch, *mask.shape[1:]) if images_of(mask.shape, shape.batch) > 1 else mask.shape
             if broadcast(scores, repeated) != scores:
                 raise ShapeError(f"mask {list(mask.shape)} does not broadcast to scores {list(scores)}")
@@ -129,15 +148,20 @@ class Attention(Op):
             scores = q @ k.swapaxes(-1, -2) * self.scale
             if self.cap:
                 scores = self.cap * np.tanh(scores / self.cap)
-            if len(inputs) > self.sources:
-                mask = widened(inputs[-1])
+            for given in self.masks(inputs):
+                mask = widened(given)
                 images = images_of(mask.shape, len(scores))
                 scores = scores + (np.tile(mask, (len(scores) // images, 1, 1, 1)) if images > 1 else mask)
             if self.causal or self.window:
                 scores = np.where(self.seen(*scores.shape[-2:]), scores, -np.inf)
+            for sinks in self.sinks(inputs):
+                column = np.broadcast_to(widened(sinks)[:, None, None], (*scores.shape[:-1], 1))
+                scores = np.concatenate((scores, column), axis=-1)
             top = scores.max(axis=-1, keepdims=True)
             powers = np.exp(scores - top)
             shares = powers / powers.sum(axis=-1, keepdims=True)
+            if self.sunk:
+                shares = shares[..., :-1]
             if self.safe:
                 shares = np.where(top == -np.inf, 0.0, shares)
             if self.tied:
@@ -217,7 +241,7 @@ class Attention(Op):
                 if axis == 0 or name == node.inputs[0]:
                     found[at.moved(name, step, shape, axis)] = ANYTHING
         hidden: set[int] = set()
-        for name in node.inputs[self.sources :]:
+        for name in self.masks(node.inputs):
             last = len(at.shape(name)) - 1
             hidden |= {step for step, tail in at.tails(name).items() if at.axis(name, step) == last and tail.hidden}
         queries, keys = rows[0], set().union(*rows[-2:])

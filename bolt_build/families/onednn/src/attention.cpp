@@ -82,7 +82,7 @@ float powers(float* score, Index count, float top) {
 
 /// Queries `first` to `first + rows` of one head of one image. Returns false where oneDNN fails.
 bool block(const AttentionShape& s, Index image, Index head, Index first, Index rows, const float* q, const float* k,
-           const float* v, const float* mask, float* output) {
+           const float* v, const float* mask, float* output, const float* sinks) {
   alignas(64) float score[rows_of_block * keys_of_tile];
   float top[rows_of_block], sum[rows_of_block];
   std::fill(top, top + rows, -INFINITY);
@@ -124,6 +124,7 @@ bool block(const AttentionShape& s, Index image, Index head, Index first, Index 
   }
   for (Index i = 0; i < rows; ++i) {
     const bool unseen = top[i] == -INFINITY;
+    if (sinks != nullptr) sum[i] = unseen ? 1.0f : sum[i] + power_of_e(sinks[head * s.sink_step] - top[i]);
     if (unseen && s.tied) {
       std::fill(out + i * out_row, out + i * out_row + s.columns, 0.0f);
       for (Index key = 0; key < s.keys; ++key)
@@ -142,7 +143,7 @@ bool block(const AttentionShape& s, Index image, Index head, Index first, Index 
 }  // namespace
 
 void attention(const Run& r, const AttentionShape& s, const float* q, const float* k, const float* v,
-               const float* mask, float* output) {
+               const float* mask, float* output, const float* sinks) {
   const Index threads = std::max(r.threads, 1), heads = s.batch * s.heads;
   // As many blocks as keep all threads busy, and all about as long: a whole tile of keys is read for each.
   const Index wanted = std::max((2 * threads + heads - 1) / heads, (s.queries + rows_of_block - 1) / rows_of_block);
@@ -152,7 +153,7 @@ void attention(const Run& r, const AttentionShape& s, const float* q, const floa
   const auto part = [&](Index begin, Index end) {
     for (Index item = begin; item < end; ++item) {
       const Index first = item % blocks * rows, head = item / blocks % s.heads, image = item / blocks / s.heads;
-      if (!block(s, image, head, first, std::min(rows, s.queries - first), q, k, v, mask, output)) failed = true;
+      if (!block(s, image, head, first, std::min(rows, s.queries - first), q, k, v, mask, output, sinks)) failed = true;
     }
   };
   const double operations = 2.0 * s.batch * s.heads * s.queries * s.keys * (s.depth + s.columns);

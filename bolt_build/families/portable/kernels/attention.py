@@ -19,6 +19,7 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(op, Attention)
     shape = op.extents([operand.type for operand in problem.inputs])
     own, kv = op.heads * shape.depth, op.kv_heads * shape.depth
+    more = op.masks(problem.inputs)[1:]
     rows = [problem.inputs[index].shape[2] for index in range(op.sources)]
     parameters = struct(
         "bolt::portable::Attention",
@@ -36,15 +37,22 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
         scale=literal(op.scale),
         **keys_there(op),
         **bounds(op),
+        **({"sink_step": str(int(problem.inputs[-1].shape[0] > 1))} if op.sunk else {}),
+        **({"more": braces(mask_steps(problem, 1)), "more_images": mask_images(problem, 1)} if more else {}),
     )
     types = [COMPUTED[problem.inputs[index].format.dtype] for index in range(op.sources)] * (3 // op.sources)
     pointers = list(at.inputs[: op.sources]) * (3 // op.sources)
-    masked = len(problem.inputs) > op.sources
-    types.append(COMPUTED[problem.inputs[-1].format.dtype] if masked else "bolt::portable::Unmasked")
-    pointers.append(at.inputs[-1] if masked else "nullptr")
+    masked = bool(op.masks(problem.inputs))
+    types.append(COMPUTED[problem.inputs[op.sources].format.dtype] if masked else "bolt::portable::Unmasked")
+    pointers.append(at.inputs[op.sources] if masked else "nullptr")
     types.append(COMPUTED[problem.outputs[0].format.dtype])
+    types += [COMPUTED[sinks.format.dtype] for sinks in op.sinks(problem.inputs)]
+    if more:
+        types += [*(() if op.sunk else ("bolt::portable::Unmasked",)), COMPUTED[more[0].format.dtype]]
     kind = ", ".join((boolean(op.causal), f"bolt::portable::Unseen::{_unseen(op, masked)}", *types))
-    call = f"bolt::portable::attention<{kind}>(r, {parameters}, {', '.join(pointers)}, {at.outputs[0]});"
+    pointers += [at.outputs[0], *op.sinks(at.inputs)]
+    pointers += [*(() if op.sunk else ("nullptr",)), *op.masks(at.inputs)[1:]] if more else []
+    call = f"bolt::portable::attention<{kind}>(r, {parameters}, {', '.join(pointers)});"
     return StepCode(("bolt_portable/attention.h",), None, "", call)
 
 

@@ -50,6 +50,7 @@ from bolt_build.planner.passes.recognise.grouped_rows import with_heads_apart
 from bolt_build.planner.passes.recognise.hiding_masks import apart, hiding_of, may_hide, zeroed_rows
 from bolt_build.planner.passes.recognise.joined_rows import rows_joined_or_not
 from bolt_build.planner.passes.recognise.leading_heads import in_front, leading_heads
+from bolt_build.planner.passes.recognise.sinks import sink_of, sinks_of_heads
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
@@ -99,10 +100,13 @@ def _in_graph(graph: Graph) -> PassResult:
 
 def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Shares) -> str | None:
     """Puts one node in the place of all; returns why it does not."""
-    scores = scores_of(editor, softmax.inputs[0])
+    sink = None if shares.column is None else sink_of(editor, softmax.inputs[0], shares.column)
+    if isinstance(sink, str):
+        return sink
+    scores = scores_of(editor, softmax.inputs[0] if sink is None else sink.scores)
     if isinstance(scores, str):
         return scores
-    for value in (*scores.inside, *shares.inside):
+    for value in (*(() if sink is None else sink.inside), *scores.inside, *shares.inside):
         if (why := editor.not_private(value)) is not None:
             return why
     product, last = scores.product, shares.product
@@ -140,7 +144,14 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
         return f"heads of '{product.name}' share their queries"
     if k.repeats != v.repeats:
         return f"{k.repeats} heads share keys, but {v.repeats} share values"
-    return _build(editor, journal, softmax, scores, shares, (q, k, v), every // heads, heads, chain, front > 1)
+    sinks: list[str] = []
+    if sink is not None:
+        images = every // heads
+        found = None if front > 1 else sinks_of_heads(editor, chain, sink, images, heads)
+        if found is None:
+            return f"the further column of '{softmax.inputs[0]}' is no sink, one number for each head"
+        sinks = [found]
+    return _build(editor, journal, scores, shares, (q, k, v), every // heads, heads, chain, front > 1, sinks)
 
 
 def _operands(
@@ -163,13 +174,15 @@ def _operands(
 
 
 def _build(
-    editor: GraphEditor, journal: Journal, softmax: Node, scores: Scores, shares: Shares,
+    editor: GraphEditor, journal: Journal, scores: Scores, shares: Shares,
     operands: tuple[Operand, Operand, Operand], images: int, heads: int, chain: Chain, in_front: bool,
+    sinks: Sequence[str],
 ) -> str | None:  # fmt: skip
     """`in_front`: heads are the outermost matrices, and not those of an image neighbours."""
     q, k, v = operands
     last = shares.product
-    queries, keys = editor.type(softmax.inputs[0]).shape[-2:]
+    of_scores = editor.type(scores.product.outputs[0])
+    queries, keys = of_scores.shape[-2:]
     columns = prod(digit.extent for digit in v.columns)
     extents = (images, queries, heads, columns)
     digits = _digits(extents)
@@ -180,7 +193,7 @@ def _build(
     sides = digits[:1:-1] if shares.turned else digits[2:]
     result = _result(editor, last, View("", (0, 0, 0), (*batch, *sides)), extents)
     sources, packed = _sources(editor, chain, operands)
-    seen, triangle, dtype = Seen(False), Seen(False), editor.type(softmax.inputs[0]).dtype
+    seen, triangle, dtype = Seen(False), Seen(False), editor.type(scores.inside[0]).dtype
     bands, masks = list[Mask](), list[Addend]()
     hiding = hiding_of(editor, scores.masks)
     if shares.zeroed and (why := zeroed_rows(editor, hiding, shares.zeroed)) is not None:
@@ -208,13 +221,13 @@ def _build(
         seen = triangle
     read = [mask_of(editor, chain, masks, images, heads)] if masks else []
     scale = scores.scale * q.scale * k.scale
-    safe = bool(masks) and (bool(shares.zeroed) or (shares.safe and not hiding.tied))
-    endless = hiding.endless and not safe and bool(masks)
+    safe = bool(masks) and (bool(shares.zeroed) or (shares.safe and not hiding.tied)) and not sinks
+    endless = hiding.endless and not safe and bool(masks) and not sinks
     op = Attention(
         heads, heads // k.repeats, scale, seen.causal, packed, safe, endless=endless, window=seen.window,
-        cap=scores.cap,
+        cap=scores.cap, sunk=bool(sinks),
     )  # fmt: skip
-    return _put(editor, journal, op, (*sources, *read), chain, result)
+    return _put(editor, journal, op, (*sources, *read, *sinks), chain, result)
 
 
 def _sources(editor: GraphEditor, chain: Chain, operands: tuple[Operand, Operand, Operand]) -> tuple[list[str], bool]:
@@ -253,7 +266,7 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
         if both is not None
         else [rows_joined_or_not(editor, chain, each) for each in (q, k, v)]
     )
-    masks, seen = node.inputs[3:], Seen(op.causal, op.window)
+    masks, seen = op.masks(node.inputs), Seen(op.causal, op.window)
     array = _once(editor.constant(masks[0])) if masks else None
     found = None if array is None or op.window else seen_of(array, shape.queries, shape.keys)
     if found is not None:
@@ -269,7 +282,7 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
         op, kv_heads=op.kv_heads // k.repeats, scale=op.scale * q.scale * k.scale, causal=seen.causal,
         window=seen.window, packed=packed is not None, safe=op.safe and bool(masks), endless=op.endless and bool(masks),
     )  # fmt: skip
-    inputs = (*sources, *masks)
+    inputs = (*sources, *masks, *op.sinks(node.inputs))
     if (made, inputs) == (op, node.inputs) and len(result.ops) >= len(result.nodes) - 1:
         journal.did(node.name, "recognised attention", attention_words(editor, node))
         return

@@ -10,7 +10,7 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.logic import Ask, Where
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Cast, Identity, Reshape, Transpose
+from bolt_build.graph.ops.shape import Cast, Identity, Reshape, Slice, Transpose
 from bolt_build.planner.rewrite import GraphEditor
 
 HIDES = -1e4
@@ -57,7 +57,8 @@ class Shares:
     """Where the softmax's result goes: the node that multiplies it with attention's values, its input `values`.
 
     `inside` is what lies between. If `safe`, a row of NaN becomes zeros there. If `turned`, the node gives a column for
-    each query. `zeroed` are conditions, each with the bool where shares become zeros."""
+    each query. `zeroed` are conditions, each with the bool where shares become zeros.
+    `column` is the one that is left out of them, the first (0) or the last (-1)."""
 
     product: Node
     values: int
@@ -65,6 +66,7 @@ class Shares:
     safe: bool
     turned: bool
     zeroed: tuple[tuple[str, bool], ...] = ()
+    column: int | None = None
 
 
 def number(editor: GraphEditor, value: str) -> float | None:
@@ -207,6 +209,7 @@ def shares_of(editor: GraphEditor, softmax: Node) -> Shares | str | None:
     """What the softmax's result is multiplied with; None where it is multiplied with nothing, or why not."""
     value, inside, safe, turned = softmax.outputs[0], list[str](), False, False
     zeroed: tuple[tuple[str, bool], ...] = ()
+    column: int | None = None
     guard = _guard(editor, value)
     if guard is not None:
         safe, value = True, guard.outputs[0]
@@ -224,17 +227,30 @@ def shares_of(editor: GraphEditor, softmax: Node) -> Shares | str | None:
                 value = node.outputs[0]
             case Transpose(perm) if perm == _turn(len(perm)):
                 turned, value = not turned, node.outputs[0]
+            case Slice() if column is None and not turned and (left := _dropped(editor, node)) is not None:
+                column, value = left, node.outputs[0]
+                guard = _guard(editor, value)
+                if guard is not None:
+                    safe, value = True, guard.outputs[0]
             case Where() if not turned and (found := _zeroed(editor, node, value)) is not None:
                 zeroed, value = (*zeroed, found), node.outputs[0]
             case MatMul() if len(node.inputs) == 2:
                 if node.inputs[0] == value:
                     if node.op.transpose_a == turned:
-                        return Shares(node, 1, tuple(inside), safe, False, zeroed)
+                        return Shares(node, 1, tuple(inside), safe, False, zeroed, column)
                 elif node.op.transpose_b != turned:
-                    return Shares(node, 0, tuple(inside), safe, True, zeroed)
+                    return Shares(node, 0, tuple(inside), safe, True, zeroed, column)
                 return f"'{node.name}' sums over queries instead of keys"
             case _:
                 return None
+
+
+def _dropped(editor: GraphEditor, node: Node) -> int | None:
+    """The column of shares that a slice leaves out: 0 the first, -1 the last, None where it does anything else."""
+    shape, op = editor.type(node.inputs[0]).shape, node.op
+    if not isinstance(op, Slice) or set(op.step) != {1} or op.count != (*shape[:-1], shape[-1] - 1):
+        return None
+    return 0 if op.begin[-1] == 1 else -1
 
 
 def _zeroed(editor: GraphEditor, node: Node, value: str) -> tuple[str, bool] | None:

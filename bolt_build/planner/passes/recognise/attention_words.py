@@ -25,8 +25,10 @@ def attention_words(editor: GraphEditor, made: Node) -> str:
         words += f", windows of {op.window} keys" + ("" if op.causal else " to either side")
     if op.cap:
         words += f", scores capped at {op.cap:.6g}"
-    if len(made.inputs) > op.sources:
-        words += f", mask {list(editor.type(made.inputs[-1]).shape)}"
+    for mask in op.masks(made.inputs):
+        words += f", mask {list(editor.type(mask).shape)}"
+    if op.sunk:
+        words += ", sinks"
     if op.safe:
         words += ", zeros where it hides all keys"
     if op.endless:

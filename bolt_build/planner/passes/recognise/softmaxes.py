@@ -2,12 +2,13 @@
 
 What is one number for all scores that are added up changes no softmax. So a largest score that a model takes off itself
 goes, also in front of a softmax. Where a product of the powers is divided by their sum, the powers are divided first:
-attention reads its shares so.
+attention reads its shares so. A further power that a model adds to the sum is that of a sink (`sinks.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
@@ -19,21 +20,24 @@ from bolt_build.graph.ops.shape import Reshape
 from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.norm_parts import number_of, plain, reciprocal_of
+from bolt_build.planner.passes.recognise.sinks import is_read_by_product, sink_beside, with_column
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
 _FORMULA = "exp(x - max(x)) / sum(exp(x - max(x)))"
+_SUNK = "exp(x) / (exp(sink) + sum(exp(x)))"
 _LITTLE = 1e-7
 """What a model adds to a sum that is 1 at least, so that it is never 0: fp32 has no digit for it."""
 
 
 @dataclass(frozen=True)
 class _Sum:
-    """The sum of `powers` along `axis`; `least` is what is added to it."""
+    """The sum of `powers` along `axis`; `least` is what is added to it, infinity for what is no number: `power`."""
 
     powers: str
     axis: int
     least: float
+    power: str | None = None
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -69,7 +73,7 @@ def _recognised(editor: GraphEditor, journal: Journal, node: Node, above: str, t
         return False
     scores, largest = powers.inputs[0], _largest(editor, powers.inputs[0], total.axis)
     if total.least > (_LITTLE if largest is not None else 0.0):
-        return False
+        return _with_sink(editor, journal, node, above, total)
     product = plain(editor, above)
     if above == total.powers:
         product = None
@@ -97,6 +101,41 @@ def _recognised(editor: GraphEditor, journal: Journal, node: Node, above: str, t
     covers = joined(node.covers, *(each.covers for each in removed), () if product is None else product.covers)
     editor.replace(made, replace(made, covers=covers))
     journal.did(node.name, "recognised softmax", words + ("" if product is None else ", in front of a product"))
+    return True
+
+
+def _with_sink(editor: GraphEditor, journal: Journal, node: Node, above: str, total: _Sum) -> bool:
+    """Makes a softmax with a further column of powers over a sum with one more power, where a product reads it."""
+    powers = plain(editor, total.powers)
+    if powers is None or total.power is None or total.axis != editor.type(total.powers).rank - 1:
+        return False
+    if editor.is_output(total.powers) or len(editor.readers(total.powers)) != 2:
+        return False
+    product = None if above == total.powers else plain(editor, above)
+    if product is None and (above != total.powers or not is_read_by_product(editor, node.outputs[0])):
+        return False
+    if product is not None and not _is_product_of(editor, product, total):
+        return False
+    if product is not None and (editor.not_private(above) or editor.type(above) != editor.type(node.outputs[0])):
+        return False
+    found = sink_beside(editor, powers.inputs[0], total.power)
+    if found is None:
+        return False
+    label = f"{node.name}.sink"
+    shares = node.outputs[0] if product is None else editor.new_value(f"{label}.shares", editor.type(total.powers))
+    made = with_column(editor, label, *found, shares)
+    if made is None:
+        return False
+    last = made[-1]
+    if product is not None:
+        last = replace(product, name=node.name, inputs=(shares, product.inputs[1]), outputs=node.outputs)
+        editor.remove(product)
+        made = (*made, last)
+    editor.replace(node, *made)
+    removed = editor.prune((*node.inputs, total.powers))
+    covers = joined(node.covers, *(each.covers for each in removed), () if product is None else product.covers)
+    editor.replace(last, replace(last, covers=covers))
+    journal.did(node.name, "recognised softmax", _SUNK)
     return True
 
 
@@ -132,16 +171,18 @@ def _largest(editor: GraphEditor, value: str, axis: int) -> str | None:
 
 def _sum_of(editor: GraphEditor, value: str) -> _Sum | None:
     """The sum that the value is, and what is added to it."""
-    node, least, rank = plain(editor, value), 0.0, editor.type(value).rank
+    node, least, rank, power = plain(editor, value), 0.0, editor.type(value).rank, None
     if node is not None and node.op == Binary("add"):
         for side, other in (node.inputs, node.inputs[::-1]):
             number = number_of(editor, other)
-            if number is not None and number >= 0.0:
-                value, least = side, number
+            if number is None:
+                number = inf if _reduced(editor, side, rank) is not None and not editor.is_constant(side) else -1.0
+            if number >= 0.0 and power is None:
+                value, least, power = side, number, other
     total = _reduced(editor, value, rank)
     if total is None or not isinstance(total.op, Reduce) or total.op.mode != "sum" or len(total.op.axes) != 1:
         return None
-    return _Sum(total.inputs[0], total.op.axes[0], least)
+    return _Sum(total.inputs[0], total.op.axes[0], least, power)
 
 
 def _reduced(editor: GraphEditor, value: str, rank: int) -> Node | None:

@@ -27,7 +27,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         shape = op.extents([editor.type(name) for name in node.inputs])
         if shape.queries >= FEW:
             continue
-        mask = editor.type(node.inputs[3]).shape if len(node.inputs) > op.sources else ()
+        mask = next((editor.type(name).shape for name in op.masks(node.inputs)), ())
         if (obstacle := _obstacle(node, op, shape, mask)) is not None:
             journal.declined(node.name, f"{op.heads} heads share their keys, but {obstacle}")
             continue
@@ -45,6 +45,8 @@ def _obstacle(node: Node, op: Attention, shape: AttentionShape, mask: tuple[int,
         return "its mask has rows of their own for heads or queries"
     if op.cap and heads > 1:  # kernels with a cap take masks that all queries of a head share
         return "its mask has rows of their own for heads, and its scores a cap"
+    if op.sunk:
+        return "each has a sink of its own"
     if node.epilogue:
         return "something follows in its kernel"
     return None

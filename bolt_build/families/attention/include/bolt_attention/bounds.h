@@ -14,17 +14,24 @@ namespace bolt::attention {
 template <typename T>
 struct Bounds {
   using Mask = T;
+  using Sink = void;
   static constexpr bool windowed = false, capped = false;
 };
 template <typename T>
 struct Bounds<Windowed<T>> {
   using Mask = T;
+  using Sink = void;
   static constexpr bool windowed = true, capped = false;
 };
 template <typename T>
 struct Bounds<Capped<T>> {
   using Mask = typename Bounds<T>::Mask;
+  using Sink = void;
   static constexpr bool windowed = Bounds<T>::windowed, capped = true;
+};
+template <typename T, typename Number>
+struct Bounds<Sunk<T, Number>> : Bounds<T> {
+  using Sink = Number;
 };
 template <typename Seen>
 using MaskIn = typename Bounds<Seen>::Mask;
@@ -34,6 +41,12 @@ template <typename Seen>
 constexpr bool capped = Bounds<Seen>::capped;
 template <typename Seen>
 constexpr bool masked = !std::is_same_v<MaskIn<Seen>, Unmasked> && !std::is_same_v<MaskIn<Seen>, Counted>;
+/// Whether masks lie as scores do.
+template <typename Mask>
+constexpr bool prepared = std::is_same_v<Mask, Prepared> || std::is_same_v<Mask, PreparedTwice>;
+/// The type of a head's sink, void where heads have none.
+template <typename Seen>
+using SinkIn = typename Bounds<Seen>::Sink;
 /// Whether products are added to the mask: to scores that are capped it is added behind them.
 template <typename Seen>
 constexpr bool begins_masked = masked<Seen> && !capped<Seen>;

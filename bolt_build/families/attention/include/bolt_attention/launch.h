@@ -64,12 +64,19 @@ struct Windowed {};
 /// Scores are c tanh(score / c) before the mask is added. `Mask` is as above or Windowed.
 template <typename Mask>
 struct Capped {};
+/// Around all of these: each head has a sink, a score that takes its share of the softmax and reads no value. `Number` is its
+/// type.
+template <typename Mask, typename Number>
+struct Sunk {};
 /// A constant mask in half precision, in the order in which lanes hold scores. Sixteen queries by sixteen keys lie together,
 /// eight elements of each lane: two neighbours of a row and of the eighth row below it, and the same eight keys further.
 /// Blocks of the next keys follow, then of the next queries. It is divided by the scale already, and of each row the
 /// largest element is subtracted, which changes no softmax: so those that count are rounded least. Keys that a query does
 /// not read are minus infinity.
 struct Prepared {};
+/// The sum of two such masks: that of `Arguments::mask`, and of images that have one in `Arguments::more`. The windows of an
+/// image have masks, most of them none, and heads a bias: sums of all would be as many as windows times heads.
+struct PreparedTwice {};
 
 /// Division of numbers from 0 to 2^31 by one that is known before the kernel begins, as a product and a shift: a block of
 /// a small window has little else to do than to find out which one it is.
@@ -100,7 +107,9 @@ struct Rows {
 /// query and key to the next, 0 where they share it; behind `mask_images` images it begins anew, and `mask_scale` times
 /// `scale` is log2(e). `causal`: query i reads keys 0 to i alone. A query that reads no key gives NaN, 0 if
 /// `safe`, and the mean of all values if `tied`. Where scores are capped by c, `scale` is c log2(e), and 2 to the power
-/// of `cap_scale` times a product is e^(2 score / c).
+/// of `cap_scale` times a product is e^(2 score / c). Image n of `mask_images` has the further mask `more_of`[n] of `more`, none
+/// where that is below 0; `more_steps` are elements from such a mask, head and band of queries to the next. `sink_steps` are
+/// elements of `sinks` from the sink of a head to the next, and from that of a query.
 struct Arguments {
   int batch, heads, group, queries, keys;
   float scale;
@@ -111,6 +120,11 @@ struct Arguments {
   float mask_scale;
   int window = 0;
   float cap_scale = 0.0f;
+  int sink_steps[2] = {0, 0};
+  const void* sinks = nullptr;
+  Index more_steps[3] = {0, 0, 0};
+  const void* more = nullptr;
+  const int* more_of = nullptr;
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
@@ -138,7 +152,7 @@ inline Arguments divided(const Arguments& a, Index tiles, int length = 0) {
 }
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
-/// Unmasked, Counted, Windowed, Capped, Prepared or the element type of the mask.
+/// Unmasked, Counted, Windowed, Capped, Sunk, Prepared, PreparedTwice or the element type of the mask.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
           typename Element, bool staged, typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element, staged>, Mask,
@@ -167,12 +181,13 @@ void launch(ResidentTile<depth, columns, groups, keys, stages, blocks, access, E
 /// What plans call. Pointers in `shape` are not looked at.
 template <typename Tile, typename Mask>
 void run(const Run& r, Tile tile, Mask mask_type, const Arguments& shape, const void* q, const void* k, const void* v,
-         const void* mask, void* y) {
+         const void* mask, void* y, const void* sinks = nullptr) {
   Arguments a = shape;
   a.q = q;
   a.k = k;
   a.v = v;
   a.mask = mask;
+  a.sinks = sinks;
   a.y = y;
   a.overlap = r.overlap;
   launch(tile, mask_type, a, r.stream);

@@ -267,7 +267,8 @@ struct PersistentRows {
   __device__ void store(const Rows& rows) {
     const Work& work = rows.work;
     const int first = rows.of_warp(warp);
-    float share[2] = {share_of(sum_of_row(rows.sums.sum[0]), a.safe), share_of(sum_of_row(rows.sums.sum[1]), a.safe)};
+    float share[2];
+    shares_of<Seen>(a, work.head, rows.query, rows.sums, share);
     tie<Mask, Element, columns>(a, work.image, work.head, rows.query, rows.sums, result, share);
     if constexpr (Layout::leaves) {
       await_leaving();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bolt_attention/launch.h"
 
@@ -27,7 +28,10 @@ class MaskOrder {
       : a_(shape), images_(shape.mask_steps[0] ? shape.mask_images : 1), heads_(shape.mask_steps[1] ? shape.heads : 1),
         bands_((shape.queries + 15) / 16), band_(Index{16} * padded) {}
 
-  Index count() const { return Index{images_} * heads_ * bands_ * band_; }
+  Index count() const { return images_ * of_image(); }
+  /// Elements of an image.
+  Index of_image() const { return heads_ * bands_ * band_; }
+  int images() const { return images_; }
   /// What else than the mask's elements it depends on.
   std::string key() const {
     std::string found;
@@ -49,12 +53,16 @@ class MaskOrder {
 
   template <typename Element>
   void write(const Element* from, Half* to) const {
-    std::fill_n(to, count(), Half(-INFINITY));
-    for (Index pair = 0; pair < Index{images_} * heads_; ++pair)
+    for (int image = 0; image < images_; ++image) write_image(from, image, to + image * of_image());
+  }
+  template <typename Element>
+  void write_image(const Element* from, int image, Half* to) const {
+    std::fill_n(to, of_image(), Half(-INFINITY));
+    for (int head = 0; head < heads_; ++head)
       for (int query = 0; query < 16 * bands_; ++query) {
-        const Element* const row = from + pair / heads_ * a_.mask_steps[0] + pair % heads_ * a_.mask_steps[1] +
+        const Element* const row = from + image * a_.mask_steps[0] + head * a_.mask_steps[1] +
                                    std::min(query, a_.queries - 1) * a_.mask_steps[2];
-        write_row(row, query, to + pair * bands_ * band_);
+        write_row(row, query, to + head * bands_ * band_);
       }
   }
 
@@ -81,6 +89,30 @@ class MaskOrder {
   Index band_;
 };
 
+/// Which of the different masks of images each has: -1 where a mask is nothing but zeros. Of the windows of an image most have
+/// none, and others one of three.
+class DistinctMasks {
+ public:
+  /// Of `images` masks of `count` elements each, `step` apart.
+  template <typename Element>
+  DistinctMasks(const Element* masks, int images, Index step, Index count) {
+    for (int image = 0; image < images; ++image) {
+      const Element* const own = masks + image * step;
+      const auto same = [&](int first) { return std::equal(own, own + count, masks + first * step); };
+      const bool none = std::all_of(own, own + count, [](Element x) { return static_cast<float>(x) == 0.0f; });
+      const auto found = std::find_if(first_.begin(), first_.end(), same);
+      of_image_.push_back(none ? -1 : static_cast<int>(found - first_.begin()));
+      if (!none && found == first_.end()) first_.push_back(image);
+    }
+  }
+  const std::vector<int>& of_image() const { return of_image_; }
+  /// The first image of each.
+  const std::vector<int>& first() const { return first_; }
+
+ private:
+  std::vector<int> of_image_, first_;
+};
+
 /// Attention with its mask.
 template <typename Tile>
 class Masked {
@@ -103,6 +135,49 @@ class Masked {
  private:
   Arguments arguments_{};
   std::shared_ptr<const void> mask_;
+};
+
+/// Attention with the sum of two masks, of which the second is one of images.
+template <typename Tile>
+class MaskedTwice {
+ public:
+  /// `more` is the shape for the second, of which an image has `size` elements.
+  template <typename Element, typename More>
+  MaskedTwice(const Prepare& p, const Arguments& shape, const Constant<Element>& mask, const Arguments& more,
+              const Constant<More>& further, Index size, int padded) {
+    const MaskOrder order(shape, padded), behind(more, padded);
+    arguments_ = order.arguments();
+    const auto fill = [&](void* memory) { order.write(mask.data, static_cast<Half*>(memory)); };
+    mask_ = p.shared(std::string("attention/") + mask.name + order.key(), order.count() * sizeof(Half), fill);
+    const DistinctMasks distinct(further.data, behind.images(), more.mask_steps[0], size);
+    const std::string key = std::string("attention/more/") + further.name + behind.key();
+    const auto fill_more = [&](void* memory) {
+      Half* to = static_cast<Half*>(memory);
+      for (const int image : distinct.first()) behind.write_image(further.data, image, to), to += behind.of_image();
+    };
+    const Index masks = std::max<Index>(1, distinct.first().size());
+    more_ = p.shared(key, masks * behind.of_image() * sizeof(Half), fill_more);
+    const std::vector<int>& of_image = distinct.of_image();
+    const auto fill_of = [&](void* memory) { std::copy(of_image.begin(), of_image.end(), static_cast<int*>(memory)); };
+    of_ = p.shared(key + "/images", of_image.size() * sizeof(int), fill_of);
+    const Arguments own = behind.arguments();
+    arguments_.mask_images = behind.images();
+    arguments_.more_steps[0] = behind.of_image();
+    arguments_.more_steps[1] = own.mask_steps[1];
+    arguments_.more_steps[2] = own.mask_steps[2];
+    arguments_.more = more_.get();
+    arguments_.more_of = static_cast<const int*>(of_.get());
+  }
+
+  std::size_t scratch_bytes() const { return 0; }
+
+  void run(const Run& r, const void* q, const void* k, const void* v, void* y) const {
+    attention::run(r, Tile{}, PreparedTwice{}, arguments_, q, k, v, mask_.get(), y);
+  }
+
+ private:
+  Arguments arguments_{};
+  std::shared_ptr<const void> mask_, more_, of_;
 };
 
 }  // namespace bolt::attention

@@ -172,8 +172,9 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       const int first_row = (tile - pair * p.tiles) * rows, query = first_row + 16 * (warp % 4) + lane / 4;
       const bool idle = first_row + 16 * (warp % 4) >= a.queries;
 
-      if constexpr (std::is_same_v<Mask, Prepared>) {
-        begin_with_prepared(a, mask_of(a, image, head), first_row + 16 * (warp % 4), 0, score);
+      if constexpr (prepared<Mask>) {
+        const int more = more_of<Mask>(a, image, head);
+        begin_with_prepared<Mask>(a, mask_of(a, image, head), more, first_row + 16 * (warp % 4), 0, score);
       } else if constexpr (begins_masked<Seen>) {
         begin_with_keys<Mask>(a, mask_of(a, image, head), score);
       }
@@ -196,7 +197,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       TwoRows two_rows;
       float less[2] = {}, share[2] = {};
       if (!idle) {
-        if (!std::is_same_v<Mask, Prepared> && hides<Seen>(a, first_row, 64, 0, keys)) hide_behind<Seen>(a, query, score);
+        if (!prepared<Mask> && hides<Seen>(a, first_row, 64, 0, keys)) hide_behind<Seen>(a, query, score);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           float most[2] = {score[0][2 * r], score[0][2 * r + 1]};
@@ -244,10 +245,7 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
       commit_products();
       hold(result);
       hold(power);
-      if (!idle) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) share[r] = share_of(sum_of_row(two_rows.sum[r]), a.safe);
-      }
+      if (!idle) shares_of<Seen>(a, head, query, two_rows, share);
       // Results of the tile in front were read: their place is that of the next tile's queries.
       await_leaving();
       if (n > 0 && lane == 0 && barriers.q_free[group][(n - 1) % q_stages].last(4)) load_queries(group, n + 1);

@@ -77,6 +77,20 @@ __device__ inline float share_of(float sum, bool safe) {
   return safe && sum == 0.0f ? 0.0f : inverse;
 }
 
+/// The sum of a row's powers, whose scores less `most` they are of, with the power of the sink of `query` and `head`: it needs
+/// no place among scores, for it reads no value.
+template <typename Seen>
+__device__ inline float with_sink(const Arguments& a, int head, int query, float sum, float most) {
+  if constexpr (std::is_void_v<SinkIn<Seen>>) {
+    return sum;
+  } else {
+    constexpr float log2e = 1.4426950408889634f;
+    const int at = head * a.sink_steps[0] + min(query, a.queries - 1) * a.sink_steps[1];
+    const float sink = static_cast<float>(static_cast<const SinkIn<Seen>*>(a.sinks)[at]);
+    return sum + power_of_two(fmaf(sink, log2e, -subtracted(most) * a.scale));
+  }
+}
+
 /// What a kernel computes where some keys may be padding: without a mask, over as many keys as there are.
 __device__ inline Arguments counted(const Arguments& a) {
   Arguments own = a;
@@ -238,10 +252,32 @@ __device__ inline void begin_with_pieces(const Half* rows, float (&score)[scores
   for (int two = 0; two < scores / 2; ++two) portable::load_lanes<8>(own + 256 * two, score[2 * two]);
 }
 
-/// `begin_with_mask` of such a mask, keys that are hidden included: a load has half a kilobyte of one piece.
-template <int scores>
-__device__ inline void begin_with_prepared(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
+/// Where the further mask of a head begins, below 0 where its image has none.
+template <typename Mask>
+__device__ inline int more_of(const Arguments& a, int image, int head) {
+  if constexpr (std::is_same_v<Mask, PreparedTwice>) {
+    const int which = a.more_of[image - a.by_images.quotient(image) * a.mask_images];
+    return which < 0 ? -1 : which * static_cast<int>(a.more_steps[0]) + head * static_cast<int>(a.more_steps[1]);
+  }
+  return -1;
+}
+
+/// `begin_with_mask` of such a mask, keys that are hidden included: a load has half a kilobyte of one piece. `more` is where
+/// the further mask of the head begins.
+template <typename Mask, int scores>
+__device__ inline void begin_with_prepared(const Arguments& a, int of_head, int more, int query, int key,
+                                           float (&score)[scores][4]) {
   begin_with_pieces(prepared_rows(a, of_head, query, key), score);
+  if (!std::is_same_v<Mask, PreparedTwice> || more < 0) return;
+  const int band = min(query, a.queries - 1) / 16;
+  const Half* const rows = static_cast<const Half*>(a.more) + (more + band * static_cast<int>(a.more_steps[2]) + key * 16);
+#pragma unroll
+  for (int two = 0; two < scores / 2; ++two) {
+    float piece[8];
+    portable::load_lanes<8>(rows + threadIdx.x % 32 * 8 + 256 * two, piece);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) score[2 * two + i / 4][i % 4] += piece[i];
+  }
 }
 
 /// Elements from a row of a staged mask to the next: eight rows that lanes read at once lie in different banks.
@@ -312,6 +348,14 @@ struct TwoRows {
   float most[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0.0f, 0.0f};  // of this lane's columns
 };
+
+/// What two rows, the first of them `query`, are divided by, inverted.
+template <typename Seen>
+__device__ inline void shares_of(const Arguments& a, int head, int query, const TwoRows& rows, float (&share)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+    share[r] = share_of(with_sink<Seen>(a, head, query + 8 * r, sum_of_row(rows.sum[r]), rows.most[r]), a.safe);
+}
 
 /// Scores of two rows become powers, of the largest score of each row so far. A lane has two columns of every eight, as
 /// tensor-core instructions leave sums. Leaves in `shrink` what all that was summed up before must be multiplied with. One

@@ -95,7 +95,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     const int head = place.head, image = place.image, first_row = place.tile * rows;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, beside = warp / down;
     const int own_row = warp % down * 16 * fragments;  // in the tile
-    if constexpr (std::is_same_v<Mask, Prepared>) {
+    const int more_mask = more_of<Mask>(a, image, head);
+    if constexpr (prepared<Mask>) {
 #pragma unroll
       for (int f = 0; f < fragments; ++f)
         ask_for_prepared<own_keys>(a, mask_of(a, image, head), first_row + own_row + 16 * f, beside * own_keys);
@@ -149,10 +150,11 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       const int first_key = from + beside * own_keys + lane % 4 * 2;
       const bool hides_some = hides<Seen>(a, first_row + own_row, 16 * fragments, from + beside * own_keys,
                                           from + (beside + 1) * own_keys);
-      if constexpr (std::is_same_v<Mask, Prepared>) {
+      if constexpr (prepared<Mask>) {
 #pragma unroll
         for (int f = 0; f < fragments; ++f)
-          begin_with_prepared(a, mask_of(a, image, head), first_row + own_row + 16 * f, from + beside * own_keys, score[f]);
+          begin_with_prepared<Mask>(a, mask_of(a, image, head), more_mask, first_row + own_row + 16 * f,
+                                    from + beside * own_keys, score[f]);
       } else {
         if constexpr (staged) {
           settle<2>();
@@ -209,13 +211,14 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     settle<0>();
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * a.y_rows.apart(columns);
     if constexpr (parts > 1)
-      combine<Mask>(a, result, two_rows, reinterpret_cast<float*>(memory), values_of<Element>(a, image, head, columns), y,
+      combine<Seen>(a, head, result, two_rows, reinterpret_cast<float*>(memory), values_of<Element>(a, image, head, columns), y,
                     first_row, own_row, beside);
     if constexpr (parts == 1) {
 #pragma unroll
       for (int f = 0; f < fragments; ++f) {
-        float share[2] = {share_of(sum_of_row(two_rows[f].sum[0]), a.safe), share_of(sum_of_row(two_rows[f].sum[1]), a.safe)};
         const int query = first_row + own_row + 16 * f + lane / 4;
+        float share[2];
+        shares_of<Seen>(a, head, query, two_rows[f], share);
         tie<Mask, Element, columns>(a, image, head, query, two_rows[f], result[f], share);
         times(result[f], share);
         // Where the warp's queries were.
@@ -280,8 +283,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 
   /// Adds up what warps beside each other, with parts of the keys, summed up, and stores it. Blocks of a cluster store parts
   /// of it, and read each other's sums.
-  template <typename Mask>
-  static __device__ void combine(const Arguments& a, Results& result, const TwoRows (&two_rows)[fragments], float* sums,
+  template <typename Seen>
+  static __device__ void combine(const Arguments& a, int head, Results& result, const TwoRows (&two_rows)[fragments], float* sums,
                                  const Element* values, Half* y, int first_row, int own_row, int beside) {
     const int lane = threadIdx.x % 32;
     float* const of_rows = sums + across * rows * pitch_sums;  // largest score and sum of each
@@ -331,8 +334,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
           for (int j = 0; j < piece; ++j) found[j] = fmaf(of_part(own + j, i / across), shrink, found[j]);
         }
       }
-      float share = share_of(total, a.safe);
-      if constexpr (masked<Mask>) {
+      float share = share_of(with_sink<Seen>(a, head, first_row + row, total, all), a.safe);
+      if constexpr (masked<Seen>) {
         if (a.tied && all == -INFINITY && total == 0.0f) {  // a sum of what is no number is none
           share = 1.0f / static_cast<float>(a.keys);
           float sum[1][piece] = {};

@@ -118,7 +118,8 @@ struct Warpgroups<
       if constexpr (masked<Mask>) barriers.mask = mask_of(a, image, head);
       fence_barriers();
     }
-    if constexpr (std::is_same_v<Mask, Prepared>)
+    const int more_mask = more_of<Mask>(a, image, head);
+    if constexpr (prepared<Mask>)
       ask_for_prepared<keys>(a, mask_of(a, image, head), first_row + 16 * warp, 0);
     portable::await_earlier();
     // One thread asks for a step's keys, and for its values.
@@ -177,8 +178,8 @@ struct Warpgroups<
     };
     const auto load_mask = [&](int step) {
       const int key = begin + step * keys + lane % 4 * 2;
-      if constexpr (std::is_same_v<Mask, Prepared>) {
-        begin_with_prepared(a, barriers.mask, first_row + 16 * warp, step * keys, score);
+      if constexpr (prepared<Mask>) {
+        begin_with_prepared<Mask>(a, barriers.mask, more_mask, first_row + 16 * warp, step * keys, score);
         if (step + 1 < steps) ask_for_prepared<keys>(a, barriers.mask, first_row + 16 * warp, step * keys + keys);
       } else if constexpr (begins_masked<Seen>) {
         if constexpr (staged) {
@@ -318,7 +319,8 @@ struct Warpgroups<
       await_products<0>();
       hold(result);
     }
-    float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+    float share[2];
+    shares_of<Seen>(a, barriers.head, query, two_rows, share);
     tie<Mask, Element, columns>(a, barriers.image, barriers.head, query, two_rows, result, share);
     // All warps of the warpgroup have used its queries.
     together(group);

@@ -40,8 +40,9 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
   };
   static constexpr int shared_bytes = 2 * image_bytes + y_bytes + sizeof(Barriers);
 
-  template <typename Mask>
-  static __device__ void compute(const WindowsArguments& p, const Arguments& a, Mask*) {
+  template <typename Seen>
+  static __device__ void compute(const WindowsArguments& p, const Arguments& a, Seen*) {
+    using Mask = MaskIn<Seen>;
     extern __shared__ __align__(1024) unsigned char memory[];
     Half* const y_memory = reinterpret_cast<Half*>(memory + 2 * image_bytes);
     Barriers& barriers = *reinterpret_cast<Barriers*>(memory + 2 * image_bytes + y_bytes);
@@ -66,7 +67,7 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       }
       fence_barriers();
     }
-    if constexpr (std::is_same_v<Mask, Prepared>)
+    if constexpr (prepared<Mask>)
       ask_for_prepared<keys>(a, mask_of(a, place.image, head), 16 * warp, 0);
     portable::await_earlier();
     // One thread asks for an image.
@@ -91,8 +92,8 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
     }
     __syncthreads();
     float bias[masked<Mask> ? scores : 1][4];
-    if constexpr (std::is_same_v<Mask, Prepared>) {
-      begin_with_prepared(a, mask_of(a, place.image, head), 16 * warp, 0, bias);
+    if constexpr (prepared<Mask>) {
+      begin_with_prepared<Mask>(a, mask_of(a, place.image, head), more_of<Mask>(a, place.image, head), 16 * warp, 0, bias);
     } else if constexpr (masked<Mask>) {
       begin_with_mask<Mask>(a, mask_of(a, place.image, head), query, lane % 4 * 2, bias);
       hide<Mask>(a, query, lane % 4 * 2, bias);
@@ -155,7 +156,8 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
       __syncthreads();
       if (loads && image + 2 * apart < a.batch) load(image + 2 * apart, stage);
       __syncwarp();
-      float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+      float share[2];
+      shares_of<Seen>(a, head, query, two_rows, share);
       tie<Mask, Element, columns>(a, image, head, query, two_rows, result, share);
       times(result, share);
       Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * a.y_rows.apart(columns);

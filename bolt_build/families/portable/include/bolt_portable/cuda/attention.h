@@ -8,19 +8,22 @@ namespace bolt::portable {
 /// Threads of a block, which are the keys of a tile too, and columns of a value that each of them sums.
 constexpr int attention_threads = 128, attention_columns = 4;
 
-template <bool causal, Unseen unseen, typename Q, typename K, typename V, typename Mask, typename Out>
+template <bool causal, Unseen unseen, typename Q, typename K, typename V, typename Mask, typename Out,
+          typename Sink = Unmasked, typename More = Unmasked>
 void attention(const Run& r, const Attention& p, const void* queries, const void* keys, const void* values,
-               const void* masks, void* output) {
+               const void* masks, void* output, const void* of_heads = nullptr, const void* further = nullptr) {
   const Q* q = static_cast<const Q*>(queries);
   const K* k = static_cast<const K*>(keys);
   const V* v = static_cast<const V*>(values);
   const Mask* mask = static_cast<const Mask*>(masks);
   Out* out = static_cast<Out*>(output);
+  const Sink* sinks = static_cast<const Sink*>(of_heads);
+  const More* more = static_cast<const More*>(further);
   launch_blocks<attention_threads>(
       r, p.batch * p.heads * p.queries,
       [=] __device__(std::uint32_t item) {
         __shared__ float power[attention_threads];
-        const auto row = attention_row(p, static_cast<Index>(item), q, k, v, mask, out);
+        const auto row = attention_row(p, static_cast<Index>(item), q, k, v, mask, out, more);
         const Index keys = attention_keys<causal>(p, row.query);
         for (Index first = threadIdx.x; first - threadIdx.x < p.columns; first += attention_threads * attention_columns) {
           float acc[attention_columns] = {}, top = -INFINITY, sum = 0.0f;
@@ -45,7 +48,7 @@ void attention(const Run& r, const Attention& p, const void* queries, const void
             }
             __syncthreads();  // before the next tile's powers
           }
-          const float share = attention_share<unseen>(p, top, sum);
+          const float share = attention_share<unseen>(p, top, attention_sum(p, row, sinks, top, sum));
 #pragma unroll
           for (int c = 0; c < attention_columns; ++c)
             if (first + c * attention_threads < p.columns) {
