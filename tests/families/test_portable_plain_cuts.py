@@ -30,6 +30,11 @@ SOFTMAX = """
       %y = softmax(%x) axis=1 // "softmax"
     }}"""
 
+REGIONS = """
+    graph regions batch={count} (%x: f32[1,{channels},40,40], %r: f32[{count},4], %i: i64[{count}]) -> (%y) {{
+      %y = roi_align(%x, %r, %i) height=7 width=7 ratio=2 scale=0.25 // "regions"
+    }}"""
+
 
 def problem_of(of: Graph, target: str = "h200") -> KernelProblem:
     """What is proposed last, one kernel for several nodes where there is one."""
@@ -43,6 +48,13 @@ def norm(rows: int, columns: int, target: str = "h200") -> KernelProblem:
 
 def softmax(extent: int, inner: int = 1) -> KernelProblem:
     return problem_of(graph(SOFTMAX.format(extent=extent, inner=inner)))
+
+
+def regions(channels: int, count: int, place: int = 1) -> KernelProblem:
+    """Of planes, or with channels last."""
+    of = graph(REGIONS.format(channels=channels, count=count))
+    found = FAMILY.propose(of, of.nodes[0], H200, DType.F16)[0]
+    return found[place].steps[0].problem
 
 
 def direct(*stated: tuple[str, int | str], **settings: int) -> Candidate:
@@ -75,6 +87,11 @@ CUTS = [
     (norm(4096, 320), direct(("threads", 16)), "norm<3, 16, 1, true,"),
     (norm(64, 8200), direct(), "norm<0, 32, 1, true,"),
     (problem_of(GRAPHS["sum-bert"]), direct(("threads", 4), ("factors", "early")), "row_sum<3, 4, true, false,"),
+    (regions(256, 9), direct(("words", 1)), "roi_align<false, 1, "),
+    (regions(256, 1000), direct(("words", 2)), "roi_align<false, 2, "),
+    (regions(248, 1000), direct(("words", 1)), "roi_align<false, 1, "),
+    (regions(250, 1000), direct(), "roi_align<false, 0, "),
+    (regions(256, 1000, 0), direct(), "roi_align<false, 0, "),
 ]
 
 
@@ -102,6 +119,9 @@ def test_another_cut_is_another_kernel() -> None:
 @pytest.mark.parametrize(
     ("problem", "candidate", "reason"),
     [
+        (regions(24, 9), direct(("words", 2)), "24 channels are no multiple of 16"),
+        (regions(24, 9), direct(("words", 3)), "a thread has one word or two"),
+        (regions(24, 9, 0), direct(("words", 1)), "words are of images whose channels lie last"),
         (problem_of(GATE), direct(blocks=5), "an image has results for 4 blocks of 256 threads, not for 5"),
         (softmax(96, 2), direct(("threads", 32)), "elements of a line are no neighbours"),
         (softmax(96), direct(("threads", 32), ("rows", 2)), "a line has threads of its own: one at a time"),

@@ -61,6 +61,7 @@ from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
 from gpu_quantised import quantised_trials
 from gpu_recurrent import of_rows
+from gpu_regions import region_trials
 from gpu_resample import resample_trials
 from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
@@ -361,7 +362,15 @@ def _of_small_layers() -> list[Trial]:
     found += forms() + sliced_trials() + rolling_trials() + stem_trials() + copies() + row_trials()
     found += thin_trials()
     found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
-    found += formulas() + pair_sums() + pair_products() + channel_attention() + head_pairs() + permuted_trials()
+    found += (
+        region_trials()
+        + formulas()
+        + pair_sums()
+        + pair_products()
+        + channel_attention()
+        + head_pairs()
+        + permuted_trials()
+    )
     found += flat_trials() + tiled_trials() + flat_row_trials() + scatter_trials()
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()

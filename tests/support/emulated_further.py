@@ -19,6 +19,8 @@ FURTHER = (
     "move-pad-reflect-odd-portable-direct-f16/channels_last-f16/channels_last",
     "move-add-chain-odd-portable-direct-f16/row-f16/row",
     "flat-pairs-portable-flatx8x4x256-f16/row-f16/row",
+    "half-regions-words-any-24-portable-directx1",
+    "half-regions-words-maximum-48-portable-directx2",
     "formula-modulated-odd-portable-flat",
     "formula-mixed-rows-portable-tiled",
     "formula-mixed-portable-direct-f16/channels_last-f32/channels_last",

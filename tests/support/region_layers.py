@@ -21,6 +21,13 @@ REGIONS = [
         ("large", RoiAlign(2, 1, 0, 70.0)),
     )
 ] + [
+    Layer(f"regions-words-{label}", op,
+          (Input((2, 24, 9, 8)), Input((5, 4), low=-4.0, high=14.0), Input((5,), low=-2.4, high=1.9, dtype=DType.I64)))
+    for label, op in (
+        ("mean", RoiAlign(3, 2, 2, 0.5)), ("any", RoiAlign(2, 3, 0, 1.0, False, False)),
+        ("maximum", RoiAlign(1, 2, 0, 2.0, True, False)),
+    )
+] + [
     Layer("windows-moved", DeformedWindows((3, 2), (1, 2), (1, 0), (1, 1)),
           (Input((2, 4, 6, 7)), Input((2, 12, 6, 3), low=-2.5, high=2.5))),
     *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),

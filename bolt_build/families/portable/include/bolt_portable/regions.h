@@ -97,7 +97,16 @@ BOLT_HD inline float roi_cell(const RoiAlign& p, const In* in, const Region* reg
   return static_cast<float>(seen) < many ? larger(top, 0.0f) : top;
 }
 
-template <bool maximum, typename In, typename Region, typename I, typename Out>
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/region_words.h"
+#endif
+
+namespace bolt::portable {
+
+/// On GPUs a thread has `words` words of channels where they lie last; 0: one element.
+template <bool maximum, int words, typename In, typename Region, typename I, typename Out>
 void roi_align(const Run& r, const RoiAlign& p, const void* input, const void* regions, const void* images, void* output) {
   const In* in = static_cast<const In*>(input);
   const Region* from = static_cast<const Region*>(regions);
@@ -107,6 +116,10 @@ void roi_align(const Run& r, const RoiAlign& p, const void* input, const void* r
   std::uint32_t* const fault = r.fault;
   const std::uint32_t mark = r.mark();
   const bool last = p.out_channel == 1;
+#if defined(__CUDACC__)
+  if constexpr (words > 0)
+    if (roi_in_words<words>(p, in, out)) return roi_words<maximum, words>(r, p, in, from, of, out);
+#endif
   for_each_item(
       r, p.regions * p.height * p.width * p.channels, 16,
       [=] BOLT_BODY(Index item) {

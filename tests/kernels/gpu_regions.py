@@ -1,0 +1,34 @@
+"""Regions of images whose channels lie last, in words of channels: one word a thread, and two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Layer
+from gpu_asked import asked
+from gpu_harness import Trial, trials_of
+from gpu_products import TOLERANCE
+from region_layers import REGIONS
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate
+
+
+def _in_half(layer: Layer, channels: int) -> Layer:
+    images, *others = layer.inputs
+    wide = replace(images, shape=(images.shape[0], channels, *images.shape[2:]))
+    label = f"half-{layer.label}-{channels}"
+    return replace(layer, label=label, inputs=(wide, *others), precision=DType.F16, tolerance=TOLERANCE)
+
+
+LAYERS = tuple(
+    _in_half(layer, channels) for layer in REGIONS if layer.label.startswith("regions-words-") for channels in (24, 48)
+)
+
+
+def region_trials() -> list[Trial]:
+    """With the words that are offered, and with two where there are as many."""
+    found = [trial for layer in asked(LAYERS) for trial in trials_of(layer, "portable")]
+    two = Candidate("portable", (("algorithm", "direct"), ("words", 2)))
+    offered = (trial for trial in found if "words" in dict(trial.candidate.parameters))
+    return found + [replace(each, candidate=two) for each in offered if each.layer.label.endswith("-48")]
