@@ -126,7 +126,7 @@ class Op(ABC):
     def tails(self, node: Node, at: Padded) -> Tails:
         """What is known of its result behind the real part, where inputs of `node` are padded. Raises PaddingReaches
         where padding would change the real part, and unless said."""
-        raise PaddingReaches(f"is {self.kind}, of which nobody has said what it does with padding")
+        raise PaddingReaches(f"is '{self.kind}', an operator that has no rule for padding")
 
 
 @dataclass(frozen=True)

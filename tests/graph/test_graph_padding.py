@@ -87,10 +87,26 @@ ACCEPTED = {
         node("Gather", "words ids", "y"),
     ),
     "channels before positions": ended(node("Transpose", "hidden", "y", perm=[0, 2, 1])),
+    "greatest of each token": ended(node("TopK", "hidden two", "top y", axis=-1)),
+    "least of each token, by its place": ended(
+        node("ArgMin", "hidden", "least", axis=2), node("GatherElements", "x least", "y", axis=2),
+    ),
     "two outputs of each token": ended(node("Concat", "hidden x", "y", axis=2)),
 }  # fmt: skip
 
 REFUSED = {
+    "greatest of all tokens": (
+        ended(node("ArgMax", "hidden", "y", axis=1)),
+        "'ArgMax_30' finds the greatest or least along it, and padding may be that",
+    ),
+    "tokens in another order": (
+        ended(node("GatherElements", "hidden order", "y", axis=1)),
+        "'GatherElements_30' looks up positions along it",
+    ),
+    "no rule": (
+        ended(node("ScatterElements", "hidden order update", "y", axis=1)),
+        "'ScatterElements_30' is 'scatter_elements', an operator that has no rule for padding",
+    ),
     "mean": (
         ended(node("ReduceMean", "hidden", "y", axes=[1])),
         "'ReduceMean_30' takes the mean over it, and padding counts",
@@ -139,12 +155,13 @@ REFUSED = {
 def with_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
     numbers = {
         "last_axis": [2], "axis_one": 1, "rows_shape": [-1, 32], "back_shape": [2, -1, 32], "minus": [-1],
-        "end": [1 << 40],
+        "end": [1 << 40], "order": np.zeros((2, 3, 32), np.int64),
     }  # fmt: skip
     proto.graph.initializer.extend(
         onnx.numpy_helper.from_array(np.asarray(value, np.int64), name) for name, value in numbers.items()
     )
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 32, 3), np.float32), "window"))
+    for name, shape in (("window", (4, 32, 3)), ("update", (2, 3, 32))):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(shape, np.float32), name))
     return proto
 
 
@@ -182,6 +199,32 @@ def test_a_batch_is_padded_where_images_are_computed_one_by_one(tmp_path: Path) 
     loaded = load_model(saved(tmp_path, model(lines, [tensor("x", ["N", 3])])))
     assert padded_ports(loaded.bind(1), loaded.bind(4)) == (
         "'over' is a softmax over it without a mask that an input gives"
+    )
+
+
+def test_a_batch_is_padded_where_each_image_is_sampled_by_its_own_grid(tmp_path: Path) -> None:
+    lines = [node("GridSample", "x grid", "sampled"), node("ArgMax", "sampled", "y", axis=1)]
+    ports = [tensor("x", ["N", 3, 8, 8]), tensor("grid", ["N", 5, 7, 2])]
+    loaded = load_model(saved(tmp_path, model(lines, ports, outputs=("sampled", "y"), opset=20)))
+    large, alone = loaded.bind(4), loaded.bind(1)
+    assert padded_ports(alone, large) == PaddedPorts((("x", (0,)), ("grid", (0,)), ("sampled", (0,)), ("y", (0,))))
+    given = feeds(alone, 0)
+    found = evaluate(large, {name: padded(array, (0,), 4) for name, array in given.items()})
+    for name, wanted in evaluate(alone, given).items():
+        np.testing.assert_array_equal(found[name][:1], wanted)
+
+
+def test_a_grid_is_padded_and_what_it_is_laid_on_is_not(tmp_path: Path) -> None:
+    lines = [node("GridSample", "x grid", "y")]
+    ports = [tensor("x", ["N", 3, 8, 8]), tensor("grid", ["N", "sequence", 7, 2])]
+    places = saved(tmp_path, model(lines, ports, opset=20))
+    assert padded_ports(*(load_model(places).bind(2, (), (("sequence", n),)) for n in (SMALL, LARGE))) == PaddedPorts(
+        (("grid", (1,)), ("y", (2,)))
+    )
+    ports = [tensor("x", ["N", 3, "sequence", 8]), tensor("grid", ["N", 5, 7, 2])]
+    image = saved(tmp_path, model(lines, ports, opset=20))
+    assert padded_ports(*(load_model(image).bind(2, (), (("sequence", n),)) for n in (SMALL, LARGE))) == (
+        "'GridSample_0' reads neighbours along it"
     )
 
 

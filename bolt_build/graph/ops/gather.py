@@ -85,6 +85,14 @@ class GatherElements(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 0
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """Each element is read where its own indices say, along other axes in its own place."""
+        data, indices = node.inputs
+        if any(at.axis(data, step) == self.axis for step in at.tails(data)):
+            raise PaddingReaches("looks up positions along it")
+        shape = at.shape(node.outputs[0])
+        return {at.moved(indices, s, shape, at.axis(indices, s)): ANYTHING for s in at.tails(indices)}
+
 
 @dataclass(frozen=True)
 class GatherND(Op):

@@ -12,10 +12,11 @@ import numpy as np
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.ops.shape import Reshape, Transpose
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tails
 
 MODES = {"nearest": 1, "linear": 2, "cubic": 4}
 """How many neighbours along each axis make an element."""
@@ -65,6 +66,15 @@ class GridSample(Op):
             weight = np.prod([weights[tap] for (_, weights), tap in zip(taps, chosen, strict=True)], axis=0)
             made += weight[:, None] * np.moveaxis(last[(images, *at)], -1, 1)
         return (narrowed(made, inputs[0].dtype),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """Each image is read at the places of its own grid; each place of a grid by itself."""
+        (x, grid), shape = node.inputs, at.shape(node.outputs[0])
+        if any(at.axis(x, step) > 1 for step in at.tails(x)):
+            raise PaddingReaches("reads neighbours along it")
+        places = {step: at.axis(grid, step) for step in at.tails(grid)}
+        found = {at.moved(x, step, shape, at.axis(x, step)): ANYTHING for step in at.tails(x)}
+        return found | {at.moved(grid, s, shape, axis + (axis > 0)): ANYTHING for s, axis in places.items()}
 
     def _taps(self, given: Array, extent: int) -> tuple[list[Array], list[Array]]:
         """The neighbours of each place along one axis, and their weights."""

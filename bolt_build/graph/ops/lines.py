@@ -107,6 +107,14 @@ class Places(Op):
             found = np.argsort(order, -1, kind="stable")
         return (np.ascontiguousarray(np.moveaxis(found[..., : self.count], -1, self.axis)).astype(np.int64),)
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """Lines beside each other are searched apart."""
+        (name,), shape = node.inputs, at.shape(node.outputs[0])
+        axes = {step: at.axis(name, step) for step in at.tails(name)}
+        if self.axis in axes.values():
+            raise PaddingReaches("finds the greatest or least along it, and padding may be that")
+        return {at.moved(name, step, shape, axis): ANYTHING for step, axis in axes.items()}
+
 
 @dataclass(frozen=True)
 class TopElements(Places):
