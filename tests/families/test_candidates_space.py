@@ -208,26 +208,6 @@ def test_single_warpgroups_are_tried_at_batch_1_behind_tiles_in_turns() -> None:
     assert any(dict(each.parameters).get("warpgroups") == "single" for each in candidates[:6])
 
 
-def test_blocks_share_the_tiles_of_a_last_wave() -> None:
-    """The feed-forward of ViT-B/16 at batch 32, and the projections of BERT-base: 4 waves of 132 tiles, and 48."""
-    tile = WgmmaTile(128, 128, 64, cooperative=False, halved=True)
-    gpu, wide = gpu_of(H200), product(matmul_problem(6304, 3072, 768))
-    assert tile.cxx(wide, gpu) == (
-        "bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1, 2, bolt::portable::f16, true>"
-    )
-    for problem in (matmul_problem(6304, 3072, 768), matmul_problem(4096, 2304, 768)):
-        candidates = FAMILY.candidates(problem, H200)[0]
-        assert Kernel(tile).candidate() in candidates[:6]
-        assert "halves" not in dict(candidates[0].parameters)
-    assert tile.refuse_whole(gpu, product(matmul_problem(6304, 2304, 768))) == (
-        "a last wave of 108 tiles has no two blocks for each of them"
-    )
-    assert tile.refuse_whole(gpu, product(conv_problem(28, 256, 512))) == (
-        "halves of tiles are of matrix products without a residual"
-    )
-    assert tile.refuse_slices(gpu, wide) == "halves of tiles are of whole products"
-
-
 def test_why_tiles_do_not_suit_a_product() -> None:
     gpu, wide = gpu_of(H200), product(conv_problem(28, 256, 512))
     small = replace(wide, m=200, n=512)

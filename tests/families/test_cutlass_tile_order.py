@@ -49,11 +49,6 @@ int order(const int* of, int multiprocessors, unsigned* grid, int* tiles) {
 ORDER(1, 1)
 ORDER(2, 1)
 ORDER(1, 2)
-extern "C" int job(unsigned round, unsigned own, unsigned blocks, unsigned tiles, int* found) {
-  const auto job = bolt::cutlass_kernels::halved_job(round, own, blocks, tiles);
-  found[0] = int(job.tile), found[1] = job.half;
-  return job.there;
-}
 """
 _MOST = 1 << 16
 
@@ -85,15 +80,6 @@ class Orders:
         assert count <= _MOST
         found = (tiles[6 * index : 6 * index + 6] for index in range(count))
         return (grid[0], grid[1]), [Taken((x, y), turn, row, column, s) for x, y, turn, row, column, s in found]
-
-    def jobs(self, blocks: int, tiles: int) -> list[list[tuple[int, int]]]:
-        """Of each block, in its turns: tiles, and which half of their rows, -1 for both."""
-        found: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
-        job = (ctypes.c_int * 2)()
-        for own, done in enumerate(found):
-            while self.library.job(len(done), own, blocks, tiles, job):
-                done.append((job[0], job[1]))
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -173,22 +159,3 @@ def test_the_last_band_is_as_wide_as_what_is_left(orders: Orders) -> None:
 def test_a_cluster_takes_neighbours_at_once(orders: Orders) -> None:
     taken = orders(4, 2, cluster=(2, 1), multiprocessors=3)[1]
     assert drawn(taken, 4, 2) == ["0 1", "0 1", "2 3", "2 3"]
-
-
-@given(blocks=st.integers(1, 40), tiles=st.integers(1, 200))
-def test_every_half_of_a_tile_is_computed_once(orders: Orders, blocks: int, tiles: int) -> None:
-    jobs = orders.jobs(blocks, tiles)
-    halves = Counter((tile, each) for done in jobs for tile, half in done for each in ((0, 1) if half < 0 else (half,)))
-    assert halves == Counter((tile, half) for tile in range(tiles) for half in (0, 1))
-    assert max(map(len, jobs)) == -(-tiles // blocks)
-    rest = tiles % blocks
-    shared = {tile for done in jobs for tile, half in done if half >= 0}
-    assert shared == (set(range(tiles - rest, tiles)) if 2 * rest <= blocks else set())
-
-
-def test_blocks_with_short_tiles_take_the_last_upper_halves(orders: Orders) -> None:
-    """ViT-B/16 at batch 32: of 50 x 24 tiles the last 24 have rows in their upper half alone. No block has
-    more than the work of nine whole tiles."""
-    work = [sum(0.5 if half >= 0 or tile >= 49 * 24 else 1.0 for tile, half in done if half != 1)
-            for done in orders.jobs(132, 1200)]  # fmt: skip
-    assert (min(work), max(work)) == (9.0, 9.0)

@@ -153,10 +153,6 @@ def test_the_call_names_both_outputs_where_results_are_stored() -> None:
             headed(kernel=3, channels=64, filters=64), MeanBandTile(256, 64, 64, True, 1),
             "warpgroups that share a tile have one image, and 64 positions are not most of its 256 rows",
         ),
-        (
-            headed(), MeanWgmmaTile(128, 128, 64, False, halved=True),
-            "halves of tiles have no whole images",
-        ),
         (headed(extent=14), TILE, "an image has 196 positions, a tile 64 rows"),
         (headed(), MeanWgmmaTile(128, 128, 64, False), None),
         (

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from families_harness import Layer, graph_with
-from families_layers import RELU
 from gpu_asked import asked
 from gpu_harness import TARGET, Trial
-from gpu_products import GELU, matmul
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.family import Cutlass
@@ -42,11 +40,6 @@ def single(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WgmmaTi
     return WgmmaTile(m, n, k, cooperative=False, cluster=cluster, single=True)
 
 
-def halved(m: int, n: int, k: int, cooperative: bool = False) -> WgmmaTile:
-    """A tile whose halves two blocks share in the last round."""
-    return WgmmaTile(m, n, k, cooperative, halved=True)
-
-
 # All turns, every width of the store, one to four sub-tiles down, each kind of multicast, every step.
 FORMS = (
     turns(64, 16, 32), turns(64, 96, 64), turns(128, 64, 128), turns(64, 64, 64, (2, 1)), turns(64, 32, 64, (1, 2)),
@@ -77,17 +70,6 @@ def resident_wide(steps: int, *rows: int, both: bool = False) -> tuple[ResidentT
 def with_tiles(layer: Layer, tiles: Sequence[ProductTile]) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
     return [trial for of in asked([layer]) for tile in tiles for trial in _trials(of, Kernel(tile))]
-
-
-def halves() -> list[Trial]:
-    """Products whose tiles are 10 and 11, of which three blocks leave one, and two, to the last round. The last tiles
-    have rows in their upper half alone, or in both. Steps are fewer than a pipeline's stages, and more."""
-    return [
-        *with_tiles(matmul("halves-short", (170, 136), 640, True, GELU), (halved(128, 128, 64), halved(128, 96, 64))),
-        *with_tiles(matmul("halves-full", (250, 520), 632, False, ()), (halved(128, 128, 64),)),
-        *with_tiles(matmul("halves-two", (1300, 72), 128, True, (RELU,)), (halved(128, 128, 64),)),
-        *with_tiles(matmul("halves-together", (330, 200), 640, True, GELU), (halved(256, 128, 64, cooperative=True),)),
-    ]
 
 
 def in_slices(layer: Layer, tiles: Sequence[WgmmaTile | WarpTile]) -> list[Trial]:

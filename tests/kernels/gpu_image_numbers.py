@@ -11,7 +11,7 @@ from families_layers import RELU, stage
 from gpu_bands import pairs as band_pairs
 from gpu_bands import together as bands_together
 from gpu_bands import turns as bands
-from gpu_forms import halved, in_slices, pairs, single, together, turns, with_tiles
+from gpu_forms import in_slices, pairs, single, together, turns, with_tiles
 from gpu_harness import Trial
 from gpu_products import GELU, SILU, conv, matmul
 
@@ -55,7 +55,6 @@ def image_number_trials() -> list[Trial]:
         (gated("image-band-gate", (3, 64, 7, 9), 64, GATED_SUM, 3), (band_pairs(128, 64), bands(64, 64, cluster=2))),
         (gated("image-behind", (3, 72, 9, 9), 64, (*GELU, stage("sub", 3, True))), TILES[:2]),
         (of_rows("image-rows", (3, 50, 72), 104, False, (GATE, RELU)), TILES),
-        (of_rows("image-halves", (129, 129, 72), 128, False, (GATE,)), (halved(128, 128, 64),)),
     ):
         found += with_tiles(layer, tiles)
     for layer in (

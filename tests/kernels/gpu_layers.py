@@ -25,7 +25,6 @@ from gpu_forms import (
     FORMS,
     SLICED,
     WIDE_FORMS,
-    halves,
     in_every_order,
     in_slices,
     resident,
@@ -218,7 +217,7 @@ def forms() -> list[Trial]:
         conv("form-wide-1x1-residual", (3, 96, 19, 17), 264, (1, 1), epilogue=RESIDUAL),
     ):
         found += with_tiles(layer, WIDE_FORMS)
-    found += halves() + with_resident_weights() + with_other_windows() + with_pooling()
+    found += with_resident_weights() + with_other_windows() + with_pooling()
     many = (4, 64, 31, 29)
     found += in_every_order(conv("order-3x3", many, 520, (3, 3)), turns(64, 64, 64))
     found += in_every_order(conv("order-1x1-residual", many, 520, (1, 1), epilogue=RESIDUAL), turns(64, 64, 64, (2, 1)))

@@ -117,9 +117,7 @@ def _extents(tile: WgmmaTile | WarpTile) -> dict[str, Any]:
     return {each.name: getattr(tile, each.name) for each in fields(tile)}
 
 
-GATED_WGMMA_TILES = tuple(
-    GatedWgmmaTile(**_extents(tile)) for tile in WGMMA_TILES if tile.n % _PAIRED == 0 and not tile.halved
-)
+GATED_WGMMA_TILES = tuple(GatedWgmmaTile(**_extents(tile)) for tile in WGMMA_TILES if tile.n % _PAIRED == 0)
 GATED_WARP_TILES = tuple(GatedWarpTile(**_extents(tile)) for tile in TILES if tile.n > _PAIRED)
 """Warps store too few columns of a narrow tile."""
 

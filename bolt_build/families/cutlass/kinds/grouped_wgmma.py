@@ -145,7 +145,7 @@ class GroupedWgmma(TileKind[GroupTile, GroupedProduct]):
 
 
 _ALONE: tuple[WgmmaTile | BandTile, ...] = (
-    *(tile for tile in WGMMA_TILES if tile.cluster[1] == 1 and not tile.halved),
+    *(tile for tile in WGMMA_TILES if tile.cluster[1] == 1),
     *BAND_TILES,
 )
 GROUP_TILES = tuple(GroupTile(tile, groups) for tile in _ALONE for groups in _TOGETHER)

@@ -179,6 +179,6 @@ def _second(problem: KernelProblem) -> tuple[EpilogueOp, ...]:
 
 
 _TILES = (
-    *(KeptTile(tile) for tile in WGMMA_TILES if tile.cluster == (1, 1) and not (tile.single or tile.halved)),
+    *(KeptTile(tile) for tile in WGMMA_TILES if tile.cluster == (1, 1) and not tile.single),
     *(KeptTile(tile) for tile in BAND_TILES if tile.cluster == 1),
 )

@@ -37,8 +37,6 @@ def _extents(tile: WgmmaTile | BandTile) -> dict[str, Any]:
 
 def _refuse_images(tile: WgmmaTile | BandTile, positions: int) -> str | None:
     """Why a tile does not have whole images of so many rows; None where it has."""
-    if isinstance(tile, WgmmaTile) and tile.halved:
-        return "halves of tiles have no whole images"
     if positions > tile.m:
         return Reason("an image has {} positions, a tile {} rows", positions, tile.m)
     if tile.cooperative and 2 * positions <= tile.m:

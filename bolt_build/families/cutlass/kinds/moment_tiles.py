@@ -189,7 +189,7 @@ def with_moments(tile: Tile) -> MomentWgmmaTile | MomentBandTile | MomentResiden
     return MomentRollingTile(**_extents(tile))
 
 
-MOMENT_TILES = tuple(MomentWgmmaTile(**_extents(tile)) for tile in WGMMA_TILES if not tile.halved)
+MOMENT_TILES = tuple(MomentWgmmaTile(**_extents(tile)) for tile in WGMMA_TILES)
 MOMENT_BAND_TILES = tuple(MomentBandTile(**_extents(tile)) for tile in BAND_TILES)
 MOMENT_RESIDENT_TILES = tuple(MomentResidentTile(**_extents(tile)) for tile in RESIDENT_TILES)
 MOMENT_ROLLING_TILES = tuple(MomentRollingTile(**_extents(tile)) for tile in ROLLING_TILES if tile.columns >= _STRIP)

@@ -192,6 +192,6 @@ def _two(values: tuple[int, ...]) -> tuple[int, int]:
 
 
 _TILES = (
-    *(ShuffledTile(tile) for tile in WGMMA_TILES if tile.cluster == (1, 1) and not (tile.single or tile.halved)),
+    *(ShuffledTile(tile) for tile in WGMMA_TILES if tile.cluster == (1, 1) and not tile.single),
     *(ShuffledTile(tile) for tile in BAND_TILES if tile.cluster == 1),
 )

@@ -194,7 +194,7 @@ def suits(tile: WgmmaTile | BandTile) -> bool:
     """Whether there are kernels of volumes with such a tile: of blocks that read by themselves."""
     if isinstance(tile, BandTile):
         return tile.cluster == 1
-    return tile.cluster == (1, 1) and not (tile.single or tile.halved)
+    return tile.cluster == (1, 1) and not tile.single
 
 
 _TILES = (

@@ -70,7 +70,6 @@ class WgmmaTile:
     `cluster` counts the blocks along m and n that load together what they have in common. `pairs`: two warpgroups
     compute a tile together, and another two the next one meanwhile. Twice as many warps hide what epilogues wait for.
     `single`: one warpgroup computes all tiles of a block, which leaves half of a multiprocessor to another block.
-    `halved`: blocks share the tiles of the last wave, half of the rows each.
     """
 
     m: int
@@ -80,7 +79,6 @@ class WgmmaTile:
     cluster: tuple[int, int] = (1, 1)
     pairs: bool = False
     single: bool = False
-    halved: bool = False
 
     header: ClassVar[str] = "_warpgroup"
     memory_mb: ClassVar[int] = 700
@@ -124,8 +122,8 @@ class WgmmaTile:
         of the prediction."""
         if self.warpgroups > 2:
             return "three of WGMMA together"
-        if self.single or self.halved:
-            return "single WGMMA" if self.single else "halves of WGMMA tiles"
+        if self.single:
+            return "single WGMMA"
         return "WGMMA in turns" if self.teams > 1 else "WGMMA together"
 
     @property
@@ -144,24 +142,21 @@ class WgmmaTile:
     def parameters(self) -> Named:
         names = {shape: name for name, shape in _CLUSTERS.items()}
         cluster = (("cluster", names[self.cluster]),) if self.cluster != (1, 1) else ()
-        halves = (("halves", 1),) if self.halved else ()
-        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster, *halves)
+        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster)
 
     @classmethod
     def read(cls, reader: Reader) -> WgmmaTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
         together, teams = reader.word("warpgroups", SCHEDULES)
         cluster = reader.word("cluster", _CLUSTERS, "1x1")
-        halved = reader.has("halves") and reader.number("halves") == 1
         pairs, single = together and teams == 2, not together and teams == 1
-        return cls(m, n, k, together, cluster, pairs=pairs, single=single, halved=halved)
+        return cls(m, n, k, together, cluster, pairs=pairs, single=single)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
-        teams = (self.teams,) if self.pairs or self.single or self.halved or product.element else ()
+        teams = (self.teams,) if self.pairs or self.single or product.element else ()
         values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster, *teams)
-        halved = f"{product.element or F16}, true" if self.halved else product.element
-        return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}{halved}>"
+        return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}{product.element}>"
 
     def packed(self, product: Product) -> str:
         return product.weights
@@ -215,8 +210,6 @@ class WgmmaTile:
         if product.wide and product.residual:
             return "adds residuals to results in half precision"
         waves = ceil(blocks / gpu.sms)
-        if self.halved and (reason := self._refuse_halves(blocks, gpu, product)) is not None:
-            return reason
         if self.single and waves > _BESIDE:
             return Reason("{} tiles are more than {} blocks on each of {} multiprocessors", blocks, _BESIDE, gpu.sms)
         if waves > 1 and not self.single and blocks < _FILLED * waves * gpu.sms:
@@ -225,19 +218,7 @@ class WgmmaTile:
             )
         return None
 
-    def _refuse_halves(self, blocks: int, gpu: Gpu, product: Product) -> str | None:
-        if product.kernel != "Gemm" or product.residual:
-            return "halves of tiles are of matrix products without a residual"
-        if product.wide:
-            return "halves of tiles are stored in half precision"
-        rest = blocks % gpu.sms
-        if not 0 < 2 * rest <= gpu.sms or blocks < gpu.sms:
-            return Reason("a last wave of {} tiles has no two blocks for each of them", rest or gpu.sms)
-        return None
-
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
-        if self.halved:
-            return "halves of tiles are of whole products"
         return refuse_product(gpu, product) or refuse(self, gpu, product)
 
     def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
@@ -254,7 +235,7 @@ class WgmmaTile:
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """Where there is more than one wave and more than one row and column of tiles."""
         down, across = ceil(product.m / self.m), ceil(product.n / self.n)
-        if min(down, across) < 2 or down * across <= gpu.sms or self.halved:
+        if min(down, across) < 2 or down * across <= gpu.sms:
             return ()
         bands = [width for width, least in _BANDS if min(down, across) >= least]
         # Without a setting, blocks follow each other along the axis with fewer tiles.
@@ -349,14 +330,6 @@ SINGLE = tuple(
 )
 """Tiles of blocks of which two share a multiprocessor, for products of few tiles."""
 
-HALVED = (
-    WgmmaTile(128, 128, 64, cooperative=False, halved=True),
-    WgmmaTile(128, 96, 64, cooperative=False, halved=True),
-    WgmmaTile(256, 128, 64, cooperative=True, halved=True),
-)
-"""For example 6304 rows of 3072 columns are 1200 tiles of 128 x 128: 9 waves of 132, and 12 tiles whose lower halves
-have no rows. Blocks that had such tiles in the wave before compute these."""
-
 WGMMA_TILES = tuple(
     dict.fromkeys(
         _USUAL
@@ -368,7 +341,6 @@ WGMMA_TILES = tuple(
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
         + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), WAVES))
         + SINGLE
-        + HALVED
     )
 )
 

@@ -49,7 +49,6 @@ class SlicedTile(WholeTile, OneOrderTile):
     warpgroups: ClassVar[int] = 1
     pairs: ClassVar[bool] = False
     single: ClassVar[bool] = True
-    halved: ClassVar[bool] = False
 
     @property
     def parameters(self) -> Named:

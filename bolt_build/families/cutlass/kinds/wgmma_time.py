@@ -30,8 +30,6 @@ class TimedTile(Protocol):
     def pairs(self) -> bool: ...
     @property
     def single(self) -> bool: ...
-    @property
-    def halved(self) -> bool: ...
     def blocks(self, m: int, n: int) -> int:
         """Blocks that a product of so many rows and columns takes."""
         ...
@@ -62,7 +60,7 @@ product without windows, as 438 kernels on an H200 and an H100 did, off by 15%."
 _RESIDUAL = 0.4e-6
 """Seconds in which a residual of 128 x 128 comes where nothing is multiplied meanwhile: warpgroups share a tile."""
 _SINGLE = 2e-8
-"""Seconds that a block with half of a multiprocessor, or with halves of tiles, takes longer. A guess, so that others
+"""Seconds that a block with half of a multiprocessor takes longer. A guess, so that others
 come first where all else is alike: what these gain is for measurement to say."""
 _PAIRS_STORE, _PAIRS_MULTIPLY = 1.05, 1.16
 """Part of a store's time that each takes where two pairs of warpgroups store at once, and how much longer products take
@@ -142,7 +140,7 @@ def work_seconds(
     slowest = max(compute, memory, traffic)
     others = _OVERLAP * (compute + memory + traffic - slowest)
     runs = _runs(tile, work) if work.windowed else 1.0
-    more = _SINGLE if tile.single or tile.halved else 0.0
+    more = _SINGLE if tile.single else 0.0
     if work.sides > 1 and (tile.pairs or not tile.cooperative):
         more += rounds * _GATE * tile.m * tile.n / (128 * 128) / speed
     usual = (max(slowest, _copies(tile, work, rounds * steps)) + others) * runs

@@ -158,11 +158,11 @@ struct BandKernel {
   static constexpr int SharedStorageSize = sizeof(SharedStorage);
 
   /// What the kernel is launched with. Throws std::runtime_error.
-  static Params to_underlying_arguments(const Arguments& a, void*) {
+  static Params params(const Arguments& a) {
     const Problem problem = cute::make_tuple(a.rows, a.columns, 0, 1);
     const int apart = Store::apart(a.store, m);
     return {a.loads,
-            Store::to_underlying_arguments(problem, a.store, nullptr),
+            Store::params(problem, a.store),
             Order::of((a.rows + apart - 1) / apart, (a.columns + n - 1) / n, 1, a.swizzle, a.along),
             a.taps,
             resident_blocks<BandKernel>(),
@@ -200,7 +200,7 @@ struct BandKernel {
         load_factors(params, shared.factors, pipeline, loaded, after_factors);
       else if (warp == 1 && params.order.first() < params.order.tiles)
         Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n, params.columns);
-      else if (warp == 2 && store.is_producer_load_needed())
+      else if (warp == 2 && Store::reads_residual)
         Roles::template load_residuals<BandKernel>(params, shared.store, store, residuals, after_factors);
     } else {
       Registers::compute();
@@ -215,7 +215,6 @@ struct BandKernel {
  private:
   using LoadPipeline = typename Store::LoadPipeline;
   using LoadPipelineState = typename Store::LoadPipelineState;
-  using StorePipeline = typename Store::StorePipeline;
   using Sums = typename Products::Sums;
   static constexpr int steps_of_run = Window::taps / together;
 
@@ -306,16 +305,13 @@ struct BandKernel {
     PipelineState state;
     BandState band;
     LoadPipelineState residual;
-    StorePipeline stores(typename StorePipeline::Params{});
-    auto stored = ::cutlass::make_producer_start_state<StorePipeline>();
-    constexpr int loads = Store::get_load_pipe_increment(0);
     unsigned tile = params.order.first();
     if (team == 1) {
       // The other one has the first tile.
       tile += blocks();
       state.advance(steps);
       band.advance(bands_of_tile);
-      residual.advance(loads);
+      residual.advance(Store::loads);
     }
     for (; tile < params.order.tiles; tile += teams * blocks()) {
       Sums sums;
@@ -327,11 +323,9 @@ struct BandKernel {
       state.advance(steps * teams);
       band.advance(bands_of_tile * teams);
       if constexpr (stores_in_turns) turns.wait();
-      auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
-                                        Roles::place(params.order.place(tile)), sums, std::bool_constant<early>{}, thread,
-                                        shared.store);
-      residual = next;
-      if (teams == 2) residual.advance(loads);
+      residual = store.store(residuals, residual, problem(params), Roles::place(params.order.place(tile)), sums,
+                             std::bool_constant<early>{}, thread, shared.store);
+      if (teams == 2) residual.advance(Store::loads);
       if constexpr (stores_in_turns) turns.arrive();
     }
   }

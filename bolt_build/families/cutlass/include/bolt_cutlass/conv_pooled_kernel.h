@@ -67,7 +67,7 @@ struct PooledWindows {
   };
   static constexpr int SharedStorageSize = sizeof(Shared);
 
-  static Params to_underlying_arguments(const Arguments& arguments, void*) {
+  static Params params(const Arguments& arguments) {
     const ConvArguments& a = arguments.conv;
     const Pooling& p = arguments.pooling;
     const auto tiles = [](int extent, int of) { return (extent + of - 1) / of; };

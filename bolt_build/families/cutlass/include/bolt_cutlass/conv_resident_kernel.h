@@ -44,7 +44,7 @@ struct ResidentWindows {
   };
   static constexpr int SharedStorageSize = sizeof(Shared);
 
-  static Params to_underlying_arguments(const Arguments& arguments, void*) {
+  static Params params(const Arguments& arguments) {
     const ConvArguments& a = arguments.conv;
     const auto tiles = [](int extent, int of) { return (extent + of - 1) / of; };
     const auto out = [&](const void* tensor, long long pixel) {

@@ -94,7 +94,7 @@ struct ResidentWindowsPair {
   };
   static constexpr int SharedStorageSize = sizeof(Shared);
 
-  static Params to_underlying_arguments(const Arguments& arguments, void*) {
+  static Params params(const Arguments& arguments) {
     const ConvArguments& a = arguments.conv;
     const SecondArguments& second = arguments.second;
     const auto tiles = [](int extent, int of) { return (extent + of - 1) / of; };

@@ -83,7 +83,7 @@ struct RollingWindows {
   };
   static constexpr int SharedStorageSize = sizeof(Shared);
 
-  static Params to_underlying_arguments(const Arguments& arguments, void*) {
+  static Params params(const Arguments& arguments) {
     const ConvArguments& a = arguments.conv;
     const auto parts = [](int extent, int of) { return (extent + of - 1) / of; };
     const long long taps = taps_h * taps_w, channels = a.channels;

@@ -58,7 +58,7 @@ struct ThinKernel {
     portable::Divisor pixels;
   };
 
-  static Params to_underlying_arguments(const Arguments& arguments, void*) {
+  static Params params(const Arguments& arguments) {
     const GemmArguments& a = arguments.product;
     const int x_row = gated ? arguments.before.x_row : a.x_row;
     const auto words = [](const void* tensor) { return static_cast<const std::uint32_t*>(tensor); };

@@ -58,7 +58,7 @@ struct ThinPairKernel {
     After after;
   };
 
-  static Params to_underlying_arguments(const Arguments& a, void*) {
+  static Params params(const Arguments& a) {
     const GemmArguments& f = a.first;
     const auto words = [](const void* tensor) { return static_cast<const std::uint32_t*>(tensor); };
     const int tiles = (f.m + rows - 1) / rows, multiprocessors = hardware().sm_count;

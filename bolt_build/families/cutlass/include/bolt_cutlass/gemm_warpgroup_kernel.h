@@ -8,8 +8,7 @@ namespace bolt::cutlass_kernels {
 
 /// Factors that are matrices. A slice of the depth is a product of its own, whose columns begin where those of the slice
 /// before it end.
-/// `height`: rows of a box of x.
-template <int m, int n, int k, int cluster_m, int cluster_n, int height = m / cluster_n>
+template <int m, int n, int k, int cluster_m, int cluster_n>
 struct MatrixLoads {
   static constexpr int width = k < 64 ? k : 64;
   using Arguments = const GemmArguments&;
@@ -19,7 +18,7 @@ struct MatrixLoads {
 
   static Params params(const GemmArguments& a) {
     const int part = a.k / a.slices;
-    return {factor_boxes(a.x, part, a.m, a.slices, a.x_row == 0 ? a.k : a.x_row, part, width, height),
+    return {factor_boxes(a.x, part, a.m, a.slices, a.x_row == 0 ? a.k : a.x_row, part, width, m / cluster_n),
             factor_boxes(a.weights, part, a.n, a.slices, a.k, part, width, n / cluster_m)};
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {
@@ -33,8 +32,8 @@ struct MatrixLoads {
     CUTLASS_DEVICE Steps(const Params& params, int row, int column, int slice, int)
         : params_(params), row_(row), column_(column), slice_(slice) {}
     template <bool shared>
-    CUTLASS_DEVICE void x(std::uint64_t* barrier, std::uint16_t mask, void* to, int part, int box = 0) const {
-      load_box<shared>(params_.x, barrier, mask, to, depth_ + part, row_ + box * height, slice_);
+    CUTLASS_DEVICE void x(std::uint64_t* barrier, std::uint16_t mask, void* to, int part) const {
+      load_box<shared>(params_.x, barrier, mask, to, depth_ + part, row_, slice_);
     }
     template <bool shared>
     CUTLASS_DEVICE void weights(std::uint64_t* barrier, std::uint16_t mask, void* to, int part) const {
@@ -54,17 +53,16 @@ struct MatrixLoads {
   };
 };
 
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element, bool halved,
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
           typename Stages>
-void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element, halved>,
+void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
                  const GemmArguments& a, const Stages& stages, void* stream) {
   using Finish = StoreOf<m, n, k, cooperative, Stages, teams, Element>;
-  using Loads = MatrixLoads<m, n, k, cluster_m, cluster_n, m / cluster_n / (halved ? 2 : 1)>;
+  using Loads = MatrixLoads<m, n, k, cluster_m, cluster_n>;
   using Kernel = WarpgroupKernel<Loads, typename Finish::Type, m, n, k, cooperative, cluster_m, cluster_n,
                                  stages_beside<typename Finish::Type, m, n, k, (m + n) * k * 2,
                                                is_single(cooperative, teams) ? 2 : 1>,
-                                 SharedProducts<m, n, k, cooperative, Element>, teams, halved>;
-  if constexpr (halved) static_assert(!Stages::reads_residual, "boxes of a residual are of whole tiles");
+                                 SharedProducts<m, n, k, cooperative, Element>, teams>;
   if (a.k % a.slices != 0 || a.k / a.slices % 8 != 0)
     throw std::runtime_error("could not launch a matrix product: slices of its depth would not be whole loads");
   launch<Kernel>({a, Finish::arguments(a, stages), a.m, a.n, (a.k / a.slices + k - 1) / k, a.slices, a.swizzle, a.along},

@@ -15,8 +15,6 @@ struct WideStore : PartialStore<m, n, cooperative> {
   using Base = PartialStore<m, n, cooperative>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
-  using typename Base::StorePipeline;
-  using typename Base::StorePipelineState;
   static constexpr int width = n % 32 == 0 ? 32 : 16, tall = 16, pitch = width + 8;  // in banks of their own
   static constexpr int warps = 4 * sharing(m, cooperative) * teams, below = 64 * sharing(m, cooperative);
   static_assert(n % width == 0);
@@ -32,7 +30,7 @@ struct WideStore : PartialStore<m, n, cooperative> {
   };
 
   template <typename Problem>
-  static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
+  static Params params(const Problem& problem, const Arguments& a) {
     Params found = a;
     if (found.y_row == 0) found.y_row = cute::get<1>(problem);
     return found;
@@ -43,10 +41,9 @@ struct WideStore : PartialStore<m, n, cooperative> {
 
   CUTLASS_DEVICE WideStore(const Params& params, TensorStorage& storage) : Base(params, storage), params_(params) {}
 
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
-      LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store, const Problem& problem, Tile,
-      const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
+  template <typename Problem, typename At, typename Sums, typename Early>
+  CUTLASS_DEVICE LoadPipelineState store(LoadPipeline, LoadPipelineState wait, const Problem& problem, const At& at,
+                                         const Sums& sums, const Early&, int thread, TensorStorage& storage) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
     const Fragment fragment(thread);
     // The first warpgroup only loads.
@@ -82,7 +79,7 @@ struct WideStore : PartialStore<m, n, cooperative> {
         }
       }
     }
-    return {load, store};
+    return wait;
   }
 
  private:

@@ -18,11 +18,8 @@ struct Tile {};
 /// two, or three of 192 rows, share (cooperative); and blocks along m and n that make a cluster, whose loads of what they
 /// have in common are multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two
 /// teams. One team of one warpgroup leaves room for another block on its multiprocessor (single).
-///
-/// `halved`: where the last round of blocks would have tiles for half of them at most, each takes half the rows of one, and no
-/// time goes into rows beyond the product where they are half of a tile. For matrix products without a residual, in no clusters.
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams = cooperative ? 1 : 2,
-          typename Element = portable::f16, bool halved = false>
+          typename Element = portable::f16>
 struct WarpgroupTile {};
 
 /// An instantiation on WGMMA for tiles of 64 rows, `n` columns and `k` of the depth a step, which the `slices` blocks of a
@@ -312,9 +309,9 @@ template <int outputs, int k, int runs, int taps_h, int taps_w, int columns, int
           typename Epilogue>
 void launch_conv(RollingTile<outputs, k, runs, taps_h, taps_w, columns, teams, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element, bool halved,
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
           typename Epilogue>
-void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element, halved>,
+void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
                  const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int n, int k, int slices, typename Element, typename Epilogue>
 void launch_conv(SlicedTile<n, k, slices, Element>, const ConvArguments& arguments, const Epilogue& epilogue,

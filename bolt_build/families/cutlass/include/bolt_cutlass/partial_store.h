@@ -15,18 +15,10 @@ namespace bolt::cutlass_kernels {
 /// What the kernels ask of every epilogue, and what is the same for all of them. `stages` are buffers of the residual.
 template <int stages>
 struct StoreBase {
-  using StrideC = cute::Stride<std::int64_t, cute::_1, std::int64_t>;
-  using StrideD = StrideC;
   using LoadPipeline = ::cutlass::PipelineTransactionAsync<stages>;
   using LoadPipelineState = ::cutlass::PipelineState<stages>;
   using PipelineStorage = typename LoadPipeline::SharedStorage;
-  using StorePipeline = ::cutlass::PipelineTmaStore<2>;
-  using StorePipelineState = ::cutlass::PipelineState<2>;
 
-  template <typename Problem, typename Arguments>
-  static std::size_t get_workspace_size(const Problem&, const Arguments&) {
-    return 0;
-  }
   /// Rows from a tile of so many to the next, of Arguments or Params.
   template <typename Given>
   CUTLASS_HOST_DEVICE static constexpr int apart(const Given&, int rows) {
@@ -47,10 +39,8 @@ struct Fragment {
 /// Sums of one slice of the depth, straight from registers: four neighbouring threads write the 32 bytes of a sector.
 template <int m, int n, bool cooperative>
 struct PartialStore : StoreBase<0> {
-  using ElementC = void;
-  using ElementD = float;
-  static constexpr bool RequiresTransactionBytes = false;
-  static constexpr bool holds_two_tiles = true;
+  static constexpr bool reads_residual = false, holds_two_tiles = true;
+  static constexpr int loads = 1;
   struct Arguments {
     float* sums;
   };
@@ -58,16 +48,8 @@ struct PartialStore : StoreBase<0> {
   struct TensorStorage {};
 
   template <typename Problem>
-  static Params to_underlying_arguments(const Problem&, const Arguments& a, void*) {
+  static Params params(const Problem&, const Arguments& a) {
     return a;
-  }
-  template <typename Tile>
-  CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
-    return 1;
-  }
-  template <typename Tile>
-  CUTLASS_HOST_DEVICE static constexpr int get_store_pipe_increment(Tile) {
-    return 1;
   }
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params&) {}
   CUTLASS_DEVICE static void ask_ahead(const Params&, int, int) {}
@@ -75,17 +57,15 @@ struct PartialStore : StoreBase<0> {
   CUTLASS_DEVICE void prepare(int, const At&, int) {}
 
   CUTLASS_DEVICE PartialStore(const Params& params, TensorStorage&) : params_(params) {}
-  CUTLASS_DEVICE bool is_producer_load_needed() const { return false; }
-  template <typename... Rest>
-  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline, LoadPipelineState state, const Rest&...) {
+  template <typename At>
+  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline, LoadPipelineState state, const At&, TensorStorage&) {
     return state;
   }
-  CUTLASS_DEVICE LoadPipelineState load_tail(LoadPipeline, LoadPipelineState state) { return state; }
+  CUTLASS_DEVICE void load_tail(LoadPipeline, LoadPipelineState) {}
 
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
-      LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store, const Problem& problem, Tile,
-      const At& at, const Sums& sums, const Mma&, int thread, TensorStorage&, int = -1) {
+  template <typename Problem, typename At, typename Sums, typename Early>
+  CUTLASS_DEVICE LoadPipelineState store(LoadPipeline, LoadPipelineState wait, const Problem& problem, const At& at,
+                                         const Sums& sums, const Early&, int thread, TensorStorage&) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
     const Fragment fragment(thread);
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + fragment.row();
@@ -106,11 +86,7 @@ struct PartialStore : StoreBase<0> {
         }
       }
     }
-    return {load, store};
-  }
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store_tail(
-      LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store) {
-    return {load, store};
+    return wait;
   }
 
  private:

@@ -68,7 +68,7 @@ struct SlicedKernel {
   };
   static constexpr int SharedStorageSize = sizeof(SharedStorage);
 
-  static Params to_underlying_arguments(const Arguments& a, void*) {
+  static Params params(const Arguments& a) {
     return {Loads::params(a.loads), a.result, a.rows, a.columns, a.steps, (a.columns + n - 1) / n};
   }
   static dim3 get_grid_shape(const Params& params) {

@@ -22,8 +22,6 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   using Base = TileStore<m, n / 2, cooperative, After, stage, 0, teams, Element>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
-  using typename Base::StorePipeline;
-  using typename Base::StorePipelineState;
   using typename Base::TensorStorage;
   static constexpr bool biased = Gate::reads_bias, early = biased && Base::Boxes::single;
   static constexpr int pairs = n / 16;
@@ -43,11 +41,9 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
   };
 
   template <typename Problem>
-  static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void* memory) {
+  static Params params(const Problem& problem, const Arguments& a) {
     // The biases are added before the gate; what is behind it has none.
-    return {Base::to_underlying_arguments(stored(problem), {nullptr, a.residual, a.y, a.gate.after, a.y_row, a.residual_row},
-                                          memory),
-            a.bias, a.gate};
+    return {Base::params(stored(problem), {nullptr, a.residual, a.y, a.gate.after, a.y_row, a.residual_row}), a.bias, a.gate};
   }
   CUTLASS_DEVICE static void ask_ahead(const Params& params, int first, int columns) {
     ask_for<n>(params.biases, first, columns);
@@ -64,10 +60,9 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
     }
   }
 
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
-      LoadPipeline pipeline, LoadPipelineState wait, StorePipeline stores, StorePipelineState free, const Problem& problem,
-      Tile tile, const At& at, const Sums& sums, const Mma& mma, int thread, TensorStorage& storage, int half = -1) {
+  template <typename Problem, typename At, typename Sums, typename Early>
+  CUTLASS_DEVICE LoadPipelineState store(LoadPipeline pipeline, LoadPipelineState wait, const Problem& problem, const At& at,
+                                         const Sums& sums, const Early& whether, int thread, TensorStorage& storage) {
     GatedSums<Base::down * (n / 4)> results;
     const Fragment fragment(thread);
 #pragma unroll
@@ -90,7 +85,7 @@ struct GatedStore : TileStore<m, n / 2, cooperative, After, stage, 0, teams, Ele
         }
       }
     }
-    return Base::store(pipeline, wait, stores, free, stored(problem), tile, at, results, mma, thread, storage, half);
+    return Base::store(pipeline, wait, stored(problem), at, results, whether, thread, storage);
   }
 
  private:

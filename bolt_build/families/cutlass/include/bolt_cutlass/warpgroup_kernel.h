@@ -6,7 +6,6 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/next_kernel.h"
@@ -32,11 +31,8 @@ namespace bolt::cutlass_kernels {
 ///
 /// One team of one warpgroup (`single`) has half a multiprocessor, so that the next kernel's blocks find room beside those of
 /// this one: they load their weights, and ask for the rest of them to be brought to L2, while this one still computes.
-///
-/// `halved`: blocks take halves of tiles in the last round, and of tiles without rows in their lower half (`halved_job`).
 template <typename Loads, typename Store, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n,
-          int stages, typename Products = SharedProducts<m, n, k, cooperative>, int teams = cooperative ? 1 : 2,
-          bool halved = false>
+          int stages, typename Products = SharedProducts<m, n, k, cooperative>, int teams = cooperative ? 1 : 2>
 struct WarpgroupKernel {
   using ClusterShape = cute::Shape<cute::Int<cluster_m>, cute::Int<cluster_n>, cute::Int<1>>;
   using Order = TileOrder<cluster_m, cluster_n>;
@@ -62,8 +58,6 @@ struct WarpgroupKernel {
                                                                                     Products::taken, registers));
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
-  static_assert(!halved || (m / (64 * warpgroups) == 2 && cluster_m * cluster_n == 1),
-                "halves of a tile are of all warpgroups, and of one block");
 
   struct Arguments {
     typename Loads::Arguments loads;
@@ -88,11 +82,11 @@ struct WarpgroupKernel {
   static constexpr int SharedStorageSize = sizeof(SharedStorage);
 
   /// What the kernel is launched with. Throws std::runtime_error.
-  static Params to_underlying_arguments(const Arguments& a, void*) {
+  static Params params(const Arguments& a) {
     const Problem problem = cute::make_tuple(a.rows, a.columns, a.steps * k, a.slices);
     const int apart = Store::apart(a.store, m);
     return {Loads::params(a.loads),
-            Store::to_underlying_arguments(problem, a.store, nullptr),
+            Store::params(problem, a.store),
             Order::of((a.rows + apart - 1) / apart, (a.columns + n - 1) / n, a.slices, a.swizzle, a.along),
             resident_blocks<WarpgroupKernel>(),
             a.rows,
@@ -128,14 +122,14 @@ struct WarpgroupKernel {
     if (warpgroup == 0) {
       Registers::load();
       if (warp == 0)
-        load_factors(params, shared.factors, pipeline, shared.pipeline, after_factors);
+        load_factors(params, shared.factors, pipeline, after_factors);
       else if (warp == 1 && params.order.first() < params.order.tiles) {
 #pragma unroll
         for (int part = 0; part < deep; ++part)
           Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n + part * (n / deep),
                            params.columns);
       }
-      else if (warp == 2 && store.is_producer_load_needed())
+      else if (warp == 2 && Store::reads_residual)
         Roles::template load_residuals<WarpgroupKernel>(params, shared.store, store, residuals, after_factors);
     } else {
       Registers::compute();
@@ -150,39 +144,18 @@ struct WarpgroupKernel {
  private:
   using LoadPipeline = typename Store::LoadPipeline;
   using LoadPipelineState = typename Store::LoadPipelineState;
-  using StorePipeline = typename Store::StorePipeline;
 
   using Sums = typename Products::Sums;
 
-  /// The pipeline for tiles of which half of x is loaded, on the same barriers.
-  CUTLASS_DEVICE static auto of_halves(typename Pipeline::SharedStorage& begun) {
-    if constexpr (halved) {
-      typename Pipeline::Params params = Roles::pipeline_params(0);
-      params.transaction_bytes -= m / 2 * k * static_cast<int>(sizeof(Half));
-      return Pipeline(begun, params, ClusterShape{}, cute::false_type{}, cute::false_type{});
-    } else {
-      return 0;
-    }
-  }
-  CUTLASS_DEVICE static unsigned blocks() { return gridDim.x * gridDim.y; }
-  /// What this block computes in a round.
-  CUTLASS_DEVICE static TileJob job_of(const Params& params, unsigned round) {
-    const unsigned own = params.order.first(), tiles = params.order.tiles;
-    if constexpr (!halved) return {own + round * blocks(), -1, own + round * blocks() < tiles};
-    TileJob job = halved_job(round, own, blocks(), tiles);
-    if (job.there && params.order.place(job.tile).row * m + m / 2 >= params.rows) {
-      // No row is in the lower half.
-      job.there = job.half != 1;
-      job.half = 0;
-    }
-    return job;
+  /// The tile that this block computes in a round; none from `tiles` on.
+  CUTLASS_DEVICE static unsigned tile_of(const Params& params, unsigned round) {
+    return params.order.first() + round * (gridDim.x * gridDim.y);
   }
 
   /// One warp: factors of every tile of the block, step by step. Of what blocks of a cluster have in common each loads
   /// its part for all. No kernel in front has written weights, so those of the first steps are asked for before it has
   /// finished.
-  CUTLASS_DEVICE void load_factors(const Params& params, Factors& factors, Pipeline& pipeline,
-                                   typename Pipeline::SharedStorage& shared_pipeline, AfterFactors& after_factors) {
+  CUTLASS_DEVICE void load_factors(const Params& params, Factors& factors, Pipeline& pipeline, AfterFactors& after_factors) {
     PipelineState state = ::cutlass::make_producer_start_state<Pipeline>();
     const int own_m = cluster_m == 1 ? 0 : static_cast<int>(blockIdx.x) % cluster_m;
     const int own_n = cluster_n == 1 ? 0 : static_cast<int>(blockIdx.y) % cluster_n;
@@ -190,20 +163,16 @@ struct WarpgroupKernel {
     const auto all_n = static_cast<std::uint16_t>(((1 << cluster_n) - 1) << own_m * cluster_n);
     const auto all_m = static_cast<std::uint16_t>(((1 << cluster_m) - 1) << own_n * cluster_m);
     static_assert(cluster_m == 1 || cluster_n == 1, "the blocks of a row of a cluster would lie apart in the masks");
-    const auto steps_of = [&](const TilePlace& place, int half) {
+    const auto steps_of = [&](const TilePlace& place) {
       const int row = place.row * Store::apart(params.store, m);
-      return typename Loads::Steps(params.loads, row + own_n * rows + (half == 1 ? m / 2 : 0),
-                                   place.column * n + own_m * columns, place.slice, params.steps);
+      return typename Loads::Steps(params.loads, row + own_n * rows, place.column * n + own_m * columns, place.slice,
+                                   params.steps);
     };
-    const auto load_x = [&](const typename Loads::Steps& steps, const PipelineState& to, [[maybe_unused]] int half) {
+    const auto load_x = [&](const typename Loads::Steps& steps, const PipelineState& to) {
       std::uint64_t* const barrier = pipeline.producer_get_barrier(to);
 #pragma unroll
-      for (int part = 0; part < parts; ++part) {
+      for (int part = 0; part < parts; ++part)
         steps.template x<(cluster_n > 1)>(barrier, all_n, factors.x[to.index()][part][own_n * rows], part * width);
-        if constexpr (halved) {
-          if (half < 0) steps.template x<false>(barrier, 0, factors.x[to.index()][part][m / 2], part * width, 1);
-        }
-      }
       if constexpr (Products::has_table) steps.table(barrier, &factors.tables[to.index()]);
     };
     const auto load_weights = [&](const typename Loads::Steps& steps, const PipelineState& to) {
@@ -213,24 +182,15 @@ struct WarpgroupKernel {
         steps.template weights<(cluster_m > 1)>(barrier, all_m, factors.weights[to.index()][part][own_m * columns],
                                                 part * width);
     };
-    // The same barriers, which wait for half of x. All threads of the warp make it.
-    [[maybe_unused]] std::conditional_t<halved, Pipeline, int> halves = of_halves(shared_pipeline);
-    const auto acquire = [&](const PipelineState& to, [[maybe_unused]] int half) {
-      if constexpr (halved) {
-        if (half >= 0) return halves.producer_acquire(to);
-      }
-      pipeline.producer_acquire(to);
-    };
-    unsigned round = 0;
-    TileJob job = job_of(params, round);
+    unsigned round = 0, tile = tile_of(params, round);
     // Steps of the first tile whose weights are on their way.
-    int loaded = !job.there ? 0 : params.steps < stages ? params.steps : stages;
+    int loaded = tile >= params.order.tiles ? 0 : params.steps < stages ? params.steps : stages;
     if (loaded > 0 && cute::elect_one_sync()) {
-      typename Loads::Steps steps = steps_of(params.order.place(job.tile), job.half);
+      typename Loads::Steps steps = steps_of(params.order.place(tile));
       PipelineState ahead = state;
 #pragma unroll 1
       for (int step = 0; step < loaded; ++step) {
-        acquire(ahead, job.half);
+        pipeline.producer_acquire(ahead);
         load_weights(steps, ahead);
         steps.next();
         ++ahead;
@@ -247,14 +207,14 @@ struct WarpgroupKernel {
     __syncwarp();
     wait_for_kernel_in_front();
     bool first = true;
-    for (; job.there; job = job_of(params, ++round)) {
+    for (; tile < params.order.tiles; tile = tile_of(params, ++round)) {
       if (cute::elect_one_sync()) {
-        typename Loads::Steps steps = steps_of(params.order.place(job.tile), job.half);
+        typename Loads::Steps steps = steps_of(params.order.place(tile));
         PipelineState ahead = state;
 #pragma unroll 1
         for (int step = 0; step < params.steps; ++step) {
-          if (step >= loaded) acquire(ahead, job.half);
-          load_x(steps, ahead, job.half);
+          if (step >= loaded) pipeline.producer_acquire(ahead);
+          load_x(steps, ahead);
           if (step >= loaded) load_weights(steps, ahead);
           steps.next();
           ++ahead;
@@ -277,42 +237,29 @@ struct WarpgroupKernel {
     const int thread = static_cast<int>(threadIdx.x) - 128 - team * (128 * warpgroups);
     PipelineState state;
     LoadPipelineState residual;
-    StorePipeline stores(typename StorePipeline::Params{});
-    auto stored = ::cutlass::make_producer_start_state<StorePipeline>();
-    constexpr int loads = Store::get_load_pipe_increment(0);
     unsigned round = 0;
     if (team == 1) {
       // The other one has the first tile.
       ++round;
       state.advance(params.steps);
-      residual.advance(loads * deep);
+      residual.advance(Store::loads * deep);
     }
-    if constexpr (deep > 1) residual.advance(loads * part);
-    for (TileJob job = job_of(params, round); job.there; job = job_of(params, round += teams)) {
-      const unsigned tile = job.tile;
+    if constexpr (deep > 1) residual.advance(Store::loads * part);
+    for (unsigned tile = tile_of(params, round); tile < params.order.tiles; tile = tile_of(params, round += teams)) {
       Sums sums;
       if constexpr (early) store.prepare(params.columns, Roles::place(params.order.place(tile)), thread);
       turns.wait();
-      if (halved && job.half >= 0) {
-        if constexpr (halved)
-          Products::multiply_half(params.steps, shared.factors, pipeline, state, sums, part);
-        turns.arrive();
-      } else {
-        Products::multiply(params.loads, params.order.place(tile).row, params.steps, shared.factors, pipeline, state, sums,
-                           part);
-        turns.arrive();
-        Products::finish(pipeline, state, params.steps, sums);
-      }
+      Products::multiply(params.loads, params.order.place(tile).row, params.steps, shared.factors, pipeline, state, sums,
+                         part);
+      turns.arrive();
+      Products::finish(pipeline, state, params.steps, sums);
       if constexpr (Products::completes) Products::complete(params.loads, params.order.place(tile).column * n, sums);
       state.advance(params.steps * teams);
       if constexpr (stores_in_turns) turns.wait();
       // A store may change the sums.
       const auto leave = [&](auto& of, int of_tile, int own) {
-        auto [next, unused] =
-            store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
-                        Roles::place(params.order.place(tile), of_tile), of, std::bool_constant<early>{}, own,
-                        shared.store, job.half);
-        residual = next;
+        residual = store.store(residuals, residual, problem(params), Roles::place(params.order.place(tile), of_tile), of,
+                               std::bool_constant<early>{}, own, shared.store);
       };
       if constexpr (deep > 1) {
         auto own_columns = Products::added(shared.factors, sums, team, part);
@@ -320,7 +267,7 @@ struct WarpgroupKernel {
       } else {
         leave(sums, 0, thread);
       }
-      if constexpr (teams * deep > 1) residual.advance(loads * (teams * deep - 1));
+      if constexpr (teams * deep > 1) residual.advance(Store::loads * (teams * deep - 1));
       if constexpr (stores_in_turns) turns.arrive();
     }
   }

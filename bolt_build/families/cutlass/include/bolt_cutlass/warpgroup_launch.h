@@ -61,7 +61,7 @@ int resident_blocks() {
 template <typename Kernel, int waiting = 1>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
-  typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
+  typename Kernel::Params params = Kernel::params(arguments);
   static_assert(Kernel::SharedStorageSize <= shared_bytes_of(Kernel::MinBlocksPerMultiprocessor));
   cudaLaunchAttribute how[2] = {};
   if constexpr (waiting > 1) {

@@ -21,8 +21,6 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
   using Base = TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
-  using typename Base::StorePipeline;
-  using typename Base::StorePipelineState;
   using Base::down;
   using Base::reads_residual;
   using Base::warpgroups;
@@ -49,8 +47,8 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
   struct TensorStorage : Base::TensorStorage, Exchange::Storage {};
 
   template <typename Problem>
-  static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void* workspace) {
-    const auto tile = Base::to_underlying_arguments(problem, a.tile, workspace);
+  static Params params(const Problem& problem, const Arguments& a) {
+    const auto tile = Base::params(problem, a.tile);
     return {tile, keeps ? boxes<width>(a.kept, cute::get<0>(problem), cute::get<1>(problem)) : tile.y, a.scale, a.shift,
             a.epsilon, a.exchange};
   }
@@ -70,10 +68,9 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
   }
 
   /// The threads of a warpgroup (cooperative: of both): a tile from registers to memory. `sums` become what is normalised.
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
-      LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem&, Tile,
-      const At& at, Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
+  template <typename Problem, typename At, typename Sums, typename Early>
+  CUTLASS_DEVICE LoadPipelineState store(LoadPipeline pipeline, LoadPipelineState wait, const Problem&, const At& at,
+                                         Sums& sums, const Early&, int thread, TensorStorage& storage) {
     const Fragment fragment(thread);
     const int own = static_cast<int>(threadIdx.x) / 128 - 1;
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64, column = cute::get<1>(at) * n;
@@ -145,7 +142,7 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
         send(params_.y, place, j, i);
       }
     }
-    return {wait, free};
+    return wait;
   }
 
  private:

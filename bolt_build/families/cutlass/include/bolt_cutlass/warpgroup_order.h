@@ -10,24 +10,6 @@ struct TilePlace {
   int row, column, slice;
 };
 
-/// What a block computes in a round: a tile, of which all rows (`half` is -1), the upper half of them (0) or the lower one.
-struct TileJob {
-  unsigned tile;
-  int half;
-  bool there;
-};
-
-/// Of block `own` of `blocks`, which take one of `tiles` each a round. Where the last round has tiles for half of the blocks at
-/// most, two share each. It is dealt out backwards, upper halves first: where the last tiles have rows in their upper half
-/// alone, the blocks that took such a tile in the round before are done early, and take another.
-inline __host__ __device__ TileJob halved_job(unsigned round, unsigned own, unsigned blocks, unsigned tiles) {
-  const unsigned whole = tiles / blocks, rest = tiles % blocks, turn = blocks - 1 - own;
-  if (round < whole) return {round * blocks + own, -1, true};
-  if (round > whole || rest == 0) return {0, -1, false};
-  if (2 * rest > blocks) return {whole * blocks + turn, -1, turn < rest};
-  return {whole * blocks + turn % rest, turn < rest ? 0 : 1, turn < 2 * rest};
-}
-
 /// Tiles go in bands, of one tile or of `1 << band`, that lie side by side along the minor direction; a band is followed
 /// along the major one. The last band may be narrower. Clusters of `cluster_m` x `cluster_n` blocks take as many tiles at
 /// once. Tiles that fill up whole clusters lie outside of the product.

@@ -1,5 +1,5 @@
-// A second product between the sums of a first one and their store, as the "collective epilogue" of CUTLASS's
-// persistent kernels: a block owns whole rows of the first product's result, which never leaves its registers.
+// A second product between the sums of a first one and their store: a block owns whole rows of the first product's result, which
+// never leaves its registers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -65,8 +65,6 @@ struct SecondProduct : TileStore<m, second_n, cooperative, After, (m + n) * k * 
                           cooperative ? 1 : 2, Element>;
   using typename Store::LoadPipeline;
   using typename Store::LoadPipelineState;
-  using typename Store::StorePipeline;
-  using typename Store::StorePipelineState;
 
   static constexpr int warpgroups = cooperative ? 2 : 1;
   static constexpr int down = m / (64 * warpgroups);
@@ -97,8 +95,8 @@ struct SecondProduct : TileStore<m, second_n, cooperative, After, (m + n) * k * 
   };
 
   template <typename Problem>
-  static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void* workspace) {
-    return {Store::to_underlying_arguments(second(problem, a.columns), a.store, workspace),
+  static Params params(const Problem& problem, const Arguments& a) {
+    return {Store::params(second(problem, a.columns), a.store),
             weight_boxes<second_n>(a.weights, a.columns, (cute::get<1>(problem) + 7) / 8 * 8), a.bias, a.columns,
             a.between};
   }
@@ -131,24 +129,18 @@ struct SecondProduct : TileStore<m, second_n, cooperative, After, (m + n) * k * 
     }
   }
 
-  template <typename Problem, typename Tile, typename At, typename Mma>
-  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline pipeline, LoadPipelineState state, const Problem& problem,
-                                        Tile tile, const At& at, const Mma& mma, int thread, TensorStorage& storage,
-                                        int part = -1) {
-    return Store::load(pipeline, state, second(problem, params_.second_columns), tile, at, mma, thread, storage.store,
-                       part);
+  template <typename At>
+  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline pipeline, LoadPipelineState state, const At& at, TensorStorage& storage) {
+    return Store::load(pipeline, state, at, storage.store);
   }
 
   /// The threads of a warpgroup (cooperative: of both): a tile from the first sums to memory.
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
-      LoadPipeline pipeline, LoadPipelineState wait, StorePipeline stores, StorePipelineState free,
-      const Problem& problem, Tile tile, const At& at, const Sums& first, const Mma& mma, int thread,
-      TensorStorage& storage, int part = -1) {
+  template <typename Problem, typename At, typename Sums, typename Early>
+  CUTLASS_DEVICE LoadPipelineState store(LoadPipeline pipeline, LoadPipelineState wait, const Problem& problem, const At& at,
+                                         const Sums& first, const Early& early, int thread, TensorStorage& storage) {
     InRegisters sums;
     multiply_rows(Fragment(thread), cute::get<1>(problem), first.data(), sums.at, storage);
-    return Store::store(pipeline, wait, stores, free, second(problem, params_.second_columns), tile, at, sums, mma,
-                        thread, storage.store, part);
+    return Store::store(pipeline, wait, second(problem, params_.second_columns), at, sums, early, thread, storage.store);
   }
 
  private:

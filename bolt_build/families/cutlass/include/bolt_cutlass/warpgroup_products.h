@@ -84,29 +84,6 @@ struct SharedProducts {
     sums.fence();
   }
 
-  /// The same for a tile of which the upper half of the rows alone is there, to the end.
-  template <typename Loaded, typename Pipeline, typename State>
-  CUTLASS_DEVICE static void multiply_half(int steps, Loaded& factors, Pipeline& pipeline, State read, Sums& sums,
-                                           int part_of_rows) {
-    const std::uint64_t x = describe_factor<width>(factors.x[0][0][__shfl_sync(0xffffffff, part_of_rows, 0) * 64]);
-    const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
-    State release = read;
-#pragma unroll 1
-    for (int at = 0; at < steps; ++at) {
-      sums.fence();
-      step<1>(pipeline, read, x, weights, sums, at == 0);
-      ++read;
-      if (at == 0) continue;
-      cute::warpgroup_wait<1>();
-      sums.fence();
-      pipeline.consumer_release(release);
-      ++release;
-    }
-    cute::warpgroup_wait<0>();
-    sums.fence();
-    pipeline.consumer_release(release);
-  }
-
   /// Waits for the last step's instructions, and frees its stage. The sums are not read before.
   template <typename Pipeline, typename State>
   CUTLASS_DEVICE static void finish(Pipeline& pipeline, State release, int steps, Sums& sums) {
@@ -117,8 +94,7 @@ struct SharedProducts {
   }
 
  private:
-  /// Of so many times 64 rows.
-  template <int rows = down, typename Pipeline, typename State>
+  template <typename Pipeline, typename State>
   CUTLASS_DEVICE static void step(Pipeline& pipeline, const State& read, std::uint64_t x, std::uint64_t weights,
                                   Sums& sums, bool fresh) {
     pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
@@ -129,7 +105,7 @@ struct SharedProducts {
     for (int sixteen = 0; sixteen < k / 16; ++sixteen) {
       const int part = sixteen * 16 / width, column = sixteen * 16 % width;
 #pragma unroll
-      for (int i = 0; i < rows; ++i)
+      for (int i = 0; i < down; ++i)
         multiply_shared<n, Element>(left + (part * m * width + i * warpgroups * 64 * width + column) / 8,
                            right + (part * n * width + column) / 8, fresh && sixteen == 0, sums.at[i],
                            std::make_integer_sequence<int, n / 2>{});

@@ -29,7 +29,7 @@ struct WarpgroupRoles {
   static constexpr int multiplying = warpgroups * teams;
   // Both teams may store at once, each its own tile: then twice as many warps hide the epilogue's latencies. But a
   // residual's boxes are told apart by one bit. Where those of two tiles do not fit, one tile's come first.
-  static constexpr bool stores_in_turns = !Store::holds_two_tiles || (deep > 1 && Store::RequiresTransactionBytes);
+  static constexpr bool stores_in_turns = !Store::holds_two_tiles || (deep > 1 && Store::reads_residual);
   static_assert(deep == 1 || Store::holds_two_tiles, "both halves of a tile are stored at once");
   // Teams in turns: first to multiply, then to store.
   using Turns = std::conditional_t<teams == 1, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
@@ -59,7 +59,7 @@ struct WarpgroupRoles {
     made.role = warp == 2 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
     made.producer_arv_count = 32;
     made.consumer_arv_count = 128 * warpgroups / deep;
-    if constexpr (Store::RequiresTransactionBytes) made.transaction_bytes = store.tma_transaction_bytes;
+    if constexpr (Store::reads_residual) made.transaction_bytes = store.tma_transaction_bytes;
     return made;
   }
   CUTLASS_DEVICE static Turns turns(SharedStorage& shared, int warpgroup) {
@@ -81,8 +81,7 @@ struct WarpgroupRoles {
       first = false;
 #pragma unroll
       for (int part = 0; part < deep; ++part)
-        state = store.load(residuals, state, Kernel::problem(params), typename Kernel::ClusterShape{},
-                           place(params.order.place(tile), part), 0, static_cast<int>(threadIdx.x) % 32, memory);
+        state = store.load(residuals, state, place(params.order.place(tile), part), memory);
     }
     store.load_tail(residuals, state);
   }

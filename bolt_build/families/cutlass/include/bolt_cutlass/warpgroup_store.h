@@ -1,6 +1,5 @@
-// What becomes of the sums that WGMMA leaves in registers, as the "collective epilogue" of CUTLASS's
-// persistent kernels. Written out, because CUTLASS's own, in tensor algebra, takes the compiler longer than all the
-// rest of a kernel.
+// What becomes of the sums that WGMMA leaves in registers. Written out, because CUTLASS's own epilogues, in tensor algebra,
+// take the compiler longer than all the rest of a kernel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -44,15 +43,11 @@ struct TileStore
   using Base = StoreBase<Boxes::loaded>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
-  using typename Base::StorePipeline;
-  using typename Base::StorePipelineState;
-  using ElementC = std::conditional_t<reads_residual, Half, void>;
-  using ElementD = Half;
-  static constexpr bool RequiresTransactionBytes = reads_residual;
   static constexpr bool keeps = keeps_results<Stages>, by_tma = keeps && !Rows::by_threads;
 
   static constexpr int width = Boxes::width, warpgroups = Boxes::together;
   static constexpr int down = m / (64 * warpgroups), across = n / width, box = 64 * width;
+  static constexpr int loads = down * across;  // boxes of a tile's residual
   static_assert(m % (64 * warpgroups) == 0 && n % width == 0);
   /// Rows of a part whose moments are left: those of a warpgroup's boxes, where they follow each other.
   static constexpr int granule = warpgroups == 1 ? m : 64;
@@ -87,7 +82,7 @@ struct TileStore
   };
 
   template <typename Problem>
-  static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
+  static Params params(const Problem& problem, const Arguments& a) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
     if constexpr (leaves_means<Stages>) require_images(a.stages.means, m, warpgroups > 1);
     if constexpr (leaves_moments<Stages>) require_granule(a.stages.moments, granule);
@@ -99,14 +94,6 @@ struct TileStore
   CUTLASS_HOST_DEVICE static int apart(const Given& given, int rows) {
     if constexpr (leaves_means<Stages>) return given.stages.means.apart(rows);
     return rows;
-  }
-  template <typename Tile>
-  CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
-    return down * across;
-  }
-  template <typename Tile>
-  CUTLASS_HOST_DEVICE static constexpr int get_store_pipe_increment(Tile) {
-    return down * across;
   }
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
     if constexpr (by_tma) cute::prefetch_tma_descriptor(&params.y);
@@ -122,12 +109,10 @@ struct TileStore
   TileStore& operator=(const TileStore&) = delete;
   /// No store may still read the block's shared memory when the block ends.
   CUTLASS_DEVICE ~TileStore() { cute::tma_store_wait<0>(); }
-  CUTLASS_DEVICE bool is_producer_load_needed() const { return reads_residual; }
 
   /// One warp: asks for the residual of a tile, a sub-tile at a time.
-  template <typename Problem, typename Tile, typename At, typename Mma>
-  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline pipeline, LoadPipelineState state, const Problem&, Tile,
-                                        const At& at, const Mma&, int, TensorStorage& storage, int = -1) {
+  template <typename At>
+  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline pipeline, LoadPipelineState state, const At& at, TensorStorage& storage) {
     if constexpr (reads_residual) {
       const bool leads = cute::elect_one_sync();
 #pragma unroll 1
@@ -151,11 +136,10 @@ struct TileStore
     }
     return state;
   }
-  CUTLASS_DEVICE LoadPipelineState load_tail(LoadPipeline pipeline, LoadPipelineState state) {
+  CUTLASS_DEVICE void load_tail(LoadPipeline pipeline, LoadPipelineState state) {
     if constexpr (reads_residual) {
       if (cute::elect_one_sync()) pipeline.producer_tail(state);
     }
-    return state;
   }
 
   /// The threads of a warpgroup: the bias of a tile, before its products. It comes from L2, or from memory where an engine's
@@ -168,18 +152,17 @@ struct TileStore
                 early_[j]);
   }
 
-  /// The threads of a warpgroup (cooperative: of all that share it): a tile from registers to memory, or the upper (`half` is
-  /// 0) or the lower half of its rows, whose sums come first. `Early` is std::true_type where they have called `prepare`.
-  template <typename Problem, typename Tile, typename At, typename Sums, typename Early>
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
-      LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem& problem,
-      Tile, const At& at, const Sums& sums, const Early&, int thread, TensorStorage& storage, int half = -1) {
+  /// The threads of a warpgroup (cooperative: of all that share it): a tile from registers to memory. `Early` is
+  /// std::true_type where they have called `prepare`.
+  template <typename Problem, typename At, typename Sums, typename Early>
+  CUTLASS_DEVICE LoadPipelineState store(LoadPipeline pipeline, LoadPipelineState wait, const Problem& problem, const At& at,
+                                         const Sums& sums, const Early&, int thread, TensorStorage& storage) {
     constexpr bool early = std::is_same_v<Early, std::true_type>;
     const Fragment fragment(thread);
     // Of the block: warpgroups that take turns have both a `fragment.warpgroup` of 0. The first one only loads.
     const int own = Boxes::single ? 0 : static_cast<int>(threadIdx.x) / 128 - 1;
     const int columns = cute::get<1>(problem);
-    const int row = cute::get<0>(at) * apart(params_, m) + fragment.warpgroup * 64 + (half == 1 ? m / 2 : 0);
+    const int row = cute::get<0>(at) * apart(params_, m) + fragment.warpgroup * 64;
     const int column = cute::get<1>(at) * n, channel = params_.rows.channel(column);
     const bool leads = thread % 128 == 0;
     [[maybe_unused]] const ImageNumbers<Stages, down> images(params_.stages, params_.rows, row + fragment.row(),
@@ -198,7 +181,6 @@ struct TileStore
       const float2* const bias = early ? early_[j] : loaded;
 #pragma unroll
       for (int i = 0; i < down; ++i) {
-        if (half >= 0 && i > 0) continue;
         if constexpr (reads_images<Stages>) images.load(i, first, numbers);
         // All stores but the latest: the one before it was of this box.
         if (by_tma && leads) cute::tma_store_wait<1>();
@@ -247,12 +229,7 @@ struct TileStore
             column + j * width, open, [&] { ::cutlass::arch::NamedBarrier::sync(128 * warpgroups, 4u + team); });
       }
     }
-    return {wait, free};
-  }
-  /// What is staged belongs to one warpgroup, so that the next one need not wait until it is stored.
-  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store_tail(LoadPipeline, LoadPipelineState load,
-                                                                             StorePipeline, StorePipelineState store) {
-    return {load, store};
+    return wait;
   }
 
  protected:
