@@ -6,14 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from families_harness import Input, Layer, graph_with
+from fold_problems import AT, FAMILY, H100, asked
 from gpu_folds import Tile, candidate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
-from bolt_build.families.portable.family import Portable
+from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.portable.kernels.counted_places import CountTile
 from bolt_build.families.portable.kernels.few_places import FewTile
 from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
@@ -24,22 +23,13 @@ from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRuns
 from bolt_build.families.portable.kernels.selected_places import SelectTile
 from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
 from bolt_build.families.portable.kernels.sorted_places import SortTile
-from bolt_build.graph.ir import Layout, Op, TensorType
+from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.targets import HOST, Target, target_named
+from bolt_build.targets import HOST, target_named
 
-FAMILY, H100 = Portable(), target_named("h100")
-AT = StepExpressions(("x",), ("y",), (None,))
 DIRECT = Candidate("portable", (("algorithm", "direct"),))
 ROW, LAST = Layout.ROW, Layout.CHANNELS_LAST
-
-
-def asked(op: Op, *shape: int, dtype: DType = DType.F16, layout: Layout = ROW, target: str = "h100") -> KernelProblem:
-    (made,) = op.infer([TensorType(dtype, shape)])
-    to = TensorFormat(made.dtype, layout if made.rank >= 3 else ROW)
-    operand = Operand(shape, TensorFormat(dtype, layout))
-    return KernelProblem(op, (operand,), (Operand(made.shape, to),), (), DType.F32, target)
 
 
 ROWS, ALL = asked(Reduce("sum", (2,), False), 32, 1024, 197), asked(Reduce("sum", (1, 2), False), 32, 512, 1025)
@@ -286,46 +276,6 @@ def test_places_and_integers_are_folded_as_reductions_are() -> None:
     assert code.member_arguments == str(15 * 2 * 8)  # sums in 64 bits
 
 
-def test_keys_are_as_narrow_as_element_and_place_are() -> None:
-    call = FAMILY.emit(TOP, candidate(SelectTile(32, 32, 11)), H100, AT).call
-    assert (
-        "bolt::portable::selected_places<true, false, 32, 32, 11, std::uint32_t, bolt::portable::f16, true>(r, " in call
-    )
-    sort, how = candidate(SortTile(1024, 1, 0)), "bolt::portable::sorted_places<true, false, "
-    assert f"{how}32, 32, 16, std::uint32_t, " in FAMILY.emit(TOP, candidate(SortTile(32, 16, 32)), H100, AT).call
-    for extent, key in ((1 << 16, "std::uint32_t"), (1 + (1 << 16), "std::uint64_t")):
-        long = asked(Places(1, 300), 4, extent)
-        assert f"{how}0, 1024, 1, {key}, bolt::portable::f16>" in FAMILY.emit(long, sort, H100, AT).call
-
-
-@pytest.mark.parametrize(
-    ("problem", "tile", "paired"),
-    [
-        (TOP, SelectTile(32, 32, 11), True),
-        (TOP, SelectTile(128, 8, 11), True),
-        (TOP, SelectTile(256, 4, 11), False),
-        (asked(Places(1, 30), 4, 1017), SelectTile(32, 32, 1), True),
-        (asked(Places(1, 30), 4, 1018), SelectTile(32, 32, 1), False),
-        (asked(Places(1, 30, False, True), 4, 1000), SelectTile(32, 32, 1), False),
-        (asked(Places(1, 30), 4, 1000, dtype=DType.F32), SelectTile(32, 32, 1), False),
-        (asked(Places(1, 30), 4, 1000, 3), SelectTile(32, 32, 1), False),
-    ],
-    ids=str,
-)
-def test_numbers_of_neighbours_in_half_precision_are_held_in_pairs(
-    problem: KernelProblem, tile: SelectTile, paired: bool
-) -> None:
-    """Of whole words: where lines begin inside of one there is room for a word more."""
-    call = FAMILY.emit(problem, candidate(tile), H100, AT).call
-    assert call.split(">(r, ")[0].endswith(", true") is paired
-
-
-def test_threads_hold_whole_words_where_that_is_little_more() -> None:
-    found = [candidate(SelectTile(32, each, 1)) for each in (8, 7)]
-    lines = asked(Places(1, 30), 4, 217)
-    assert [each in FAMILY.candidates(lines, H100)[0] for each in found] == [True, False]
-
-
 def test_blocks_of_a_cluster_leave_nothing_in_memory_and_other_gpus_have_none() -> None:
     code = FAMILY.emit(PIXELS, candidate(ClusterTile(256, 8)), H100, AT)
     assert code.call.startswith("bolt::portable::fold_clusters<256, 90, 8, bolt::portable::FloatFold<")
@@ -390,16 +340,3 @@ def test_what_is_offered_is_legal_and_is_emitted(
                 assert FAMILY.refuse(problem, tried, H100) is None
                 assert FAMILY.emit(problem, tried, H100, AT).call
                 assert 0 < FAMILY.predict(problem, tried, H100) < 1
-
-
-@pytest.mark.parametrize(("target", "algorithm"), [(H100, "runs"), (HOST, "direct")])
-def test_the_class_of_a_pixel_is_found_where_channels_lie_side_by_side(target: Target, algorithm: str) -> None:
-    """Of several places tensors are row-major: those that follow take elements by them."""
-    graph, node = graph_with(Layer("class", Places(1, 1), (Input((8, 150, 64, 64)),), (), DType.F32))
-    steps = [found.steps[0] for found in FAMILY.propose(graph, node, target, DType.F32)[0]]
-    found = {step.problem.inputs[0].format.layout: step.problem for step in steps}
-    assert set(found) == {ROW, LAST}
-    assert dict(FAMILY.candidates(found[LAST], target)[0][0].parameters).get("algorithm", "direct") == algorithm
-    graph, node = graph_with(Layer("classes", Places(1, 5), (Input((8, 150, 64, 64)),), (), DType.F32))
-    several = FAMILY.propose(graph, node, target, DType.F32)[0]
-    assert {each.steps[0].problem.inputs[0].format.layout for each in several} == {ROW}

@@ -4,63 +4,10 @@ from __future__ import annotations
 
 import pytest
 from planner_checks import graph, run, said
-from planner_fakes import POLICY
+from spelled_attention import END, QKV, SCORES, found, heads, spelled
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.text import format_graph
 from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
-from bolt_build.planner.pipeline import optimize
-
-CONSTANTS = {
-    "weight": "f32[12,12] #", "learned": "f32[5,4] #",
-    "root": "f32[] {0.5}", "half": "f32[] {0.5}", "eight": "f32[] {8}", "least": "f32[] {-3e38}",
-    "none": "f32[] {-inf}", "zero": "f32[] {0}", "two": "i64[] {2}", "one": "i64[] {1}", "nought": "i64[] {0}",
-    "bias": "f32[1,3,5,5]", "each": "f32[3,1,1]", "window": "f32[2,5,5]", "seen": "bool[5,5]",
-}  # fmt: skip
-"""What statements may read beside the inputs."""
-
-INPUTS = {
-    "x": "f32[2,5,36]", "q": "f32[2,5,12]", "k": "f32[2,5,12]", "v": "f32[2,5,12]", "cross": "f32[2,7,12]",
-    "mask": "f32[2,1,1,5]", "late": "f32[5,2,36]", "pad": "f32[2,1,1,7]",
-    "planes": "f32[2,36,5]", "one.head": "f32[2,5,4]", "other": "f32[2,5,4]",
-}  # fmt: skip
-
-
-def spelled(text: str, output: str = "y") -> Graph:
-    """Statements, one a line or separated by semicolons, as a graph of the inputs and constants that they name."""
-    lines = [line.strip() for line in text.replace("\n", ";").split(";") if line.strip()]
-    read = [word.strip("%,;()") for line in lines for word in line.split("=", 1)[1].replace("(", " ").split()]
-    named = dict.fromkeys(read)
-    own = {line.split()[0][1:] for line in lines}
-    inputs = ", ".join(f"%{name}: {INPUTS[name]}" for name in named if name in INPUTS and name not in own)
-    made = [f'{line} // "{line.split()[0][1:]}"' for line in lines]
-    constants = [f"const %{name}: {CONSTANTS[name]}" for name in named if name in CONSTANTS]
-    return graph("\n".join([f"graph g batch=2 ({inputs}) -> (%{output}) {{", *constants, *made, "}"]))
-
-
-def heads(name: str, source: str, count: int = 3, rows: int = 5) -> str:
-    """[2, rows, 12] as [2, heads, rows, 4]."""
-    return (
-        f"%{name}.r = reshape(%{source}) shape=[2,{rows},{count},4]; %{name}h = transpose(%{name}.r) perm=[0,2,1,3]; "
-    )
-
-
-QKV = heads("q", "q") + heads("k", "k") + heads("v", "v")
-SCORES = "%s = matmul(%qh, %kh) transpose_b=true; "
-END = "%o = matmul(%p, %vh); %t = transpose(%o) perm=[0,2,1,3]; %y = reshape(%t) shape=[2,5,12]"
-
-
-def found(before: Graph) -> str:
-    """The graph's nodes once moves that cancel are gone; one attention among them, whose values are those before."""
-    result = run(RECOGNISE_ATTENTION, before)
-    assert [action for _, action, _ in said(result)] == ["recognised attention"]
-    after = optimize(result.graph, POLICY).graph
-    return "; ".join(
-        line.strip().split(": ", 1)[0] + " =" + line.split("=", 1)[1].split("  //")[0].split(" @")[0]
-        for line in format_graph(after).splitlines()
-        if " = " in line
-    )
 
 
 @pytest.mark.parametrize(
@@ -76,47 +23,6 @@ def found(before: Graph) -> str:
 )  # fmt: skip
 def test_scales_stand_on_scores_queries_and_keys(scores: str, said_of_it: str) -> None:
     assert found(spelled(QKV + scores + END)) == f"%y = attention(%q, %k, %v) heads=3 kv_heads=3 {said_of_it}"
-
-
-@pytest.mark.parametrize("sides", ["%s, %least", "%least, %s"])
-def test_a_constant_condition_that_is_too_large_to_be_stored_as_numbers_is_asked_by_the_engine(
-    sides: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bolt_build.planner.passes.recognise.attention.MOST_FOLDED", 24)
-    before = spelled(QKV + SCORES + f"%m = where(%seen, {sides}); %p = softmax(%m) axis=3;" + END)
-    after = run(RECOGNISE_ATTENTION, before).graph
-    assert [node.inputs[0] for node in after.nodes if node.op == Where()] == ["seen"]
-
-
-ADDED = "%y = attention(%q, %k, %v, %mask) heads=3 kv_heads=3 scale=1.0"
-FACTOR = "%'o.rows = mul(%mask, %'mask.factor); " + ADDED.replace("%mask", "%'o.rows")
-CHOSEN = (
-    "%c = compare(%mask, %zero) question=less; %'o.rows = where(%c, %'c.hidden, %'c.shown); "
-    "%y = attention(%q, %k, %v, %'o.rows) heads=3 kv_heads=3 scale=1.0"
-)
-SAFE = CHOSEN.replace("%'c.hidden, %'c.shown", "%'c.shown, %'c.hidden") + " safe=true"
-GUARDED = "%n = ask(%p) question=nan; %w = where(%n, %zero, %p);"
-
-
-@pytest.mark.parametrize(
-    ("masked", "nodes"),
-    [
-        ("%m = add(%s, %mask); %p = softmax(%m) axis=3;", ADDED),
-        ("%w = expand(%mask) shape=[2,1,5,5]; %m = add(%w, %s); %p = softmax(%m) axis=3;", ADDED),
-        ("%m = sub(%s, %mask); %p = softmax(%m) axis=3;", FACTOR),
-        ("%m = add(%s, %mask); %t2 = mul(%m, %half); %p = softmax(%t2) axis=3;", FACTOR.replace("1.0", "0.5")),
-        ("%c = less(%mask, %zero); %m = where(%c, %least, %s); %p = softmax(%m) axis=3;", CHOSEN),
-        ("%c = less(%mask, %zero); %m = where(%c, %s, %none); %p = softmax(%m) axis=3; " + GUARDED, SAFE),
-        ("%e = mul(%s, %half); %m = add(%e, %bias); %p = softmax(%m) axis=3;",
-         "%y = attention(%q, %k, %v, %bias) heads=3 kv_heads=3 scale=0.5"),
-        ("%b1 = add(%s, %bias); %m = add(%b1, %mask); %p = softmax(%m) axis=3;",
-         "%'o.rows = add(%mask, %bias); %y = attention(%q, %k, %v, %'o.rows) heads=3 kv_heads=3 scale=1.0"),
-    ],
-)  # fmt: skip
-def test_masks_are_added_or_chosen(masked: str, nodes: str) -> None:
-    masked = masked.replace("less(%mask, %zero)", "compare(%mask, %zero) question=less")
-    end = END.replace("%p", "%w") if "%w = where" in masked else END
-    assert found(spelled(QKV + SCORES + masked + end)) == nodes
 
 
 def sliced(of: str, axis: int, rank: int, shape: str) -> str:
@@ -381,21 +287,3 @@ def test_rows_of_several_heads_stay_where_no_attention_is_found() -> None:
     result = run(RECOGNISE_ATTENTION, before)
     assert result.graph == before
     assert [action for _, action, _ in said(result)] == ["declined"]
-
-
-ZEROED = SCORES + "%seen4 = reshape(%seen) shape=[1,1,5,5]; %h = where(%seen4, %s, {least}); %p0 = softmax(%h) axis=3; "
-
-
-@pytest.mark.parametrize("zeros", ["where(%seen4, %p0, %zero)", "where(%not, %zero, %p0)"])
-def test_shares_that_a_mask_zeroes_as_well_are_safe(zeros: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bolt_build.planner.passes.recognise.attention.MOST_FOLDED", 24)
-    asked = '%not = ask(%seen4) question="not"; ' if "%not" in zeros else ""
-    before = spelled(QKV + ZEROED.format(least="%least") + asked + f"%p = {zeros}; " + END)
-    assert "safe=true" in found(before)
-
-
-def test_shares_that_another_condition_zeroes_are_none() -> None:
-    ids = '%pad4 = compare(%mask, %zero) question="less"; '
-    before = spelled(QKV + ids + ZEROED.format(least="%least") + "%p = where(%pad4, %zero, %p0); " + END)
-    result = run(RECOGNISE_ATTENTION, before)
-    assert said(result) == [("p0", "declined", "'pad4' puts zeros in the place of shares that 'seen4' does not hide")]
