@@ -56,11 +56,15 @@ def import_expand(node: NodeImport) -> None:
 
 
 def import_tile(node: NodeImport) -> None:
-    """The input again and again along each axis: padded with itself."""
+    """The input again and again along each axis: padded with itself, or broadcast where only single elements repeat."""
     shape, repeats = node.type(0).shape, node.static_list(1, "the repeats")
     check_extents(repeats)
     if len(repeats) != len(shape):
         raise ShapeError(f"the repeats {list(repeats)} must have one entry an axis of {list(shape)}")
+    if all(times == 1 or (extent == 1 and times > 0) for extent, times in zip(shape, repeats, strict=True)):
+        wanted = tuple(times * extent for extent, times in zip(shape, repeats, strict=True))
+        node.emit(Identity() if wanted == tuple(shape) else Expand(wanted), [node.input(0)], 0)
+        return
     end = tuple((times - 1) * extent for extent, times in zip(shape, repeats, strict=True))
     node.emit(Pad((0,) * len(shape), end, "wrap"), [node.input(0)], 0)
 

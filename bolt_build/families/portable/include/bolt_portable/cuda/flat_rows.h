@@ -221,6 +221,12 @@ struct PaddedRows {
   static __device__ std::int32_t source(std::uint32_t at) {
     constexpr std::int32_t given = Given::at[axis], made = Made::at[axis], begin = Begin::at[axis];
     if constexpr (given == made && begin == 0) return static_cast<std::int32_t>(at);
+    if constexpr (mode == PadMode::wrap && given > 1) {
+      // Mostly all of a warp's would take both sides of a branch.
+      constexpr std::int32_t first = begin < 0 ? -begin : 0, kept = (made - begin < given ? made - begin : given) - first;
+      constexpr std::int32_t behind = begin > 0 ? (begin + kept - 1) / kept * kept - begin : 0;
+      return first + static_cast<std::int32_t>((at + behind) % static_cast<std::uint32_t>(kept));
+    }
     return pad_source<mode>(static_cast<std::int32_t>(at), begin, given, made);
   }
   /// `step`: elements of the input that a place of the axis has.
