@@ -72,6 +72,7 @@ from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
 from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
 from bolt_build.planner.passes.rows.carried_moves import CARRY_MOVES
+from bolt_build.planner.passes.rows.distances import MASKS_BY_DISTANCE
 from bolt_build.planner.passes.rows.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
@@ -145,6 +146,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
     MASKS_APART,  # before small sums of them are folded
     FOLD_CONSTANTS,  # its masks
+    MASKS_BY_DISTANCE,  # they are constants now
     MERGE_MOVES,  # what moves its rows, with what is around it
     REMOVE_COPIES,
     TURN_IMAGES,  # activations and normalisations are recognised by their last axis

@@ -40,6 +40,7 @@ def attention(
     unbounded: int = 0,
     sinks: Input | None = None,
     more: Input | None = None,
+    relative: bool = False,
 ) -> Layer:
     """Attention of [batch, heads, queries, keys] whose inputs lie apart. Where scores are `peaked` by 30 and more the
     powers of later keys are often beyond half precision as long as earlier ones are told from, by 200 beyond fp32. So
@@ -49,7 +50,7 @@ def attention(
     kv = kv_heads or heads
     op = Attention(
         heads, kv, peaked * depth**-0.5, causal, False, safe, endless=endless, window=window, cap=cap,
-        sunk=sinks is not None,
+        sunk=sinks is not None, relative=relative,
     )  # fmt: skip
     shapes = ((batch, queries, heads * depth), (batch, keys, kv * depth), (batch, keys, kv * (columns or depth)))
     hidden = (unbounded, 0, 0)
@@ -156,6 +157,15 @@ LAYERS = [
               more=Input((4, 2, 40, 75), True, HIDING, 0.0, DType.F16, alike=2)),
     attention("at-twice-none", (4, 2, 150, 200), 64, mask=Input((2, 150, 200), True),
               more=Input((2, 1, 150, 200), True, alike=1)),
+    attention("at-distance", (2, 3, 200, 260), 64, mask=Input((3, 459), True), relative=True),
+    attention("at-distance-causal", (2, 4, 150, 150), 64, kv_heads=2, causal=True,
+              mask=Input((4, 299), True, dtype=DType.F16), relative=True),
+    attention("at-distance-window", (1, 2, 330, 330), 64, window=33, mask=Input((2, 659), True), relative=True),
+    attention("at-distance-high", (1, 2, 200, 61), 32, safe=True, mask=Input((1, 260), True, HIDING, 0.0),
+              relative=True),
+    attention("at-distance-turns", (450, 3, 49, 50), 32, mask=Input((3, 98), True), relative=True),
+    attention("at-distance-sink", (2, 2, 70, 140), 64, causal=True, mask=Input((2, 209), True), relative=True,
+              sinks=Input((2,), True)),
     packed("at-packed", 2, 3, 90, 64),
     packed("at-packed-groups", 2, 4, 50, 40, kv_heads=2),
     packed("at-packed-odd", 1, 3, 50, 21),

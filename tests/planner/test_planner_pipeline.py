@@ -73,6 +73,7 @@ def test_the_order_is_this() -> None:
         "recognise-attention",
         "masks-apart",
         "fold-constants",
+        "masks-by-distance",
         "merge-moves",
         "remove-copies",
         "turn-images",

@@ -54,6 +54,10 @@ ATTENTION = [
               mask=Input((2,), True)),
     attention("attention-sink-hidden", Attention(2, 1, 0.5, sunk=True), (3, 40, 6), (3, 2, 3), (3, 2, 5), (3, 1, 1, 2),
               mask=Input((1,))),
+    attention("attention-distances", Attention(2, 1, 0.5, window=9, relative=True), (2, 30, 6), (2, 70, 3), (2, 70, 5),
+              mask=Input((2, 99), True)),
+    attention("attention-twice", Attention(2, 2, 0.5), (6, 9, 8), (6, 5, 8), (6, 5, 10), (3, 1, 9, 5),
+              mask=Input((2, 9, 5), True)),
     attention("attention-hidden-first", Attention(1, 1, 0.5), (2, 2, 4), (2, 300, 4), (2, 300, 4),
               mask=Input((300,), low=HIDING, high=0.0)),
 ]  # fmt: skip

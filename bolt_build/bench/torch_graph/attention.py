@@ -19,8 +19,9 @@ def attention(build: Builder, node: Node) -> fx.Node:
     assert isinstance(op, Attention)
     if op.counted:
         raise Unsupported(f"attention over keys that are counted has no counterpart in torch ('{node.name}')")
-    if op.sunk:
-        raise Unsupported(f"attention with sinks has no counterpart in torch ('{node.name}')")
+    if op.sunk or op.relative:
+        what = "sinks" if op.sunk else "a mask by distance"
+        raise Unsupported(f"attention with {what} has no counterpart in torch ('{node.name}')")
     if op.cap:
         raise Unsupported(f"attention with a cap of scores has no counterpart in torch ('{node.name}')")
     extents = op.extents([build.graph.type(name) for name in node.inputs])

@@ -22,7 +22,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.common.attention import mask_images
+from bolt_build.families.common.attention import mask_images, mask_pointer
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.groups import with_leaders
 from bolt_build.families.common.problems import problem_of
@@ -118,7 +118,7 @@ class Attention:
             call = f"kernel.run(r, {sources}, {at.outputs[0]});"
             text = ", ".join((*given, str(aligned(shape.keys, tile.keys))))
             return StepCode(("bolt_attention/prepared.h",), member, text, call)
-        mask = at.inputs[op.sources] if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
+        mask = mask_pointer(problem, at) if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
         types = f"{tile.cxx(shape)}{{}}, {shape.mask_type}{{}}"
         behind = ", ".join((mask, at.outputs[0], *op.sinks(at.inputs)))
         call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {sources}, {behind});"

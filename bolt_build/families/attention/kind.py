@@ -125,6 +125,8 @@ _HIDDEN = 0.29
 _IN_ORDER = 20.0
 """Elements of masks that a multiprocessor loads a clock where a lane's lie beside each other. By reckoning; those that
 follow were fitted."""
+DISTANCES = 40.0
+"""Where they are one for each distance. By reckoning."""
 _SHARED_ROW = 16.0
 """Where queries share them."""
 _LINES, _ODD_LINES, _SHARED_LINES = 12.8, 5.0, 3.2
@@ -208,6 +210,8 @@ def mask_clocks(shape: Shape, scores: int, copies: bool = False) -> float:
         return (2 if shape.twice else 1) * scores / _IN_ORDER
     if not shape.by_query:
         return scores / _SHARED_ROW
+    if shape.relative:
+        return scores / DISTANCES
     if not copies:
         return scores / _EIGHT_ROWS
     if shape.batch > shape.masks:

@@ -8,6 +8,7 @@ from itertools import product
 from math import ceil
 
 from bolt_build.families.attention.kind import (
+    DISTANCES,
     L2,
     POWERS,
     Kind,
@@ -224,6 +225,8 @@ def _masked(shape: Shape, scores: int) -> float:
     """Clocks in which a step's scores begin with their mask."""
     if not shape.mask:
         return 0.0
+    if shape.relative:
+        return scores / DISTANCES
     return scores / (_OF_ROWS if shape.prepared else _OF_KEYS)
 
 
@@ -245,7 +248,7 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
         return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
     if shape.twice:
         return "adds one mask"
-    if shape.mask and not (shape.of_keys or shape.prepared):
+    if shape.mask and not (shape.of_keys or shape.prepared or shape.relative):
         return "copies no computed masks whose queries have rows of their own"
     return None
 

@@ -135,7 +135,7 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
         return Reason("has at most {} keys, those of one step, not {}", _MOST, shape.keys)
     if shape.window or shape.capped:
         return "has queries that read all keys, and scores without a cap"
-    if shape.mask and not (shape.of_keys or shape.prepared):
+    if shape.mask and not (shape.of_keys or shape.prepared or shape.relative):
         return "copies no computed masks whose queries have rows of their own"
     return None
 

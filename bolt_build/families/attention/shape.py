@@ -30,7 +30,8 @@ class Shape:
     no padding. Images of one mask are `masks` apart: 1 where all share it or have none. `by_query`: queries have rows
     of the mask of their own. `prepared`: these are a constant, which is put in the kernels' order ahead. `of_keys`: all
     queries of a head share the mask. `window` and `capped` are as in the operator. `sinks` is the C++ type of sinks,
-    empty where there are none. `twice`: there is a further constant mask, of images."""
+    empty where there are none. `twice`: there is a further constant mask, of images.
+    `relative`: the mask has one number for each distance."""
 
     batch: int
     heads: int
@@ -53,6 +54,7 @@ class Shape:
     capped: bool = False
     sinks: str = ""
     twice: bool = False
+    relative: bool = False
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -64,7 +66,8 @@ class Shape:
         """What the kernels are instantiated with."""
         if self.prepared:
             return f"{SPACE}::Prepared{'Twice' if self.twice else ''}"
-        seen = self.mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
+        mask = f"{SPACE}::Relative<{self.mask}>" if self.relative else self.mask
+        seen = mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
         for bound, name in ((self.window, "Windowed"), (self.capped, "Capped")):
             seen = f"{SPACE}::{name}<{seen}>" if bound else seen
         return f"{SPACE}::Sunk<{seen}, {self.sinks}>" if self.sinks else seen
@@ -77,7 +80,7 @@ class Shape:
     @property
     def staged(self) -> bool:
         """Whether a step's part of the mask is copied to shared memory where kernels have room for it."""
-        return self.by_query and not self.prepared
+        return self.by_query and not self.prepared and not self.relative
 
     @property
     def staged_element(self) -> str:
@@ -146,7 +149,8 @@ def refuse(problem: KernelProblem) -> str | None:
         return "adds one mask, or two that are constants"
     if op.sunk and op.masks(problem.inputs) and not mask_steps(problem)[3]:
         return "leaves out of scores what all keys of a query share, which sinks do not"
-    if (op.window or op.cap) and (op.counted or mask_steps(problem)[2]):
+    by_query = mask_steps(problem)[2] and not (op.relative and not op.cap)
+    if (op.window or op.cap) and (op.counted or by_query):
         return f"has {'a window' if op.window else 'a cap'}, or a mask by queries or the number of keys, not both"
     if not op.scale > 0:
         return Reason("scales scores by a number above 0, not by {}", op.scale)
@@ -173,7 +177,7 @@ def shape_of(problem: KernelProblem) -> Shape:
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
         problem.outputs[0].format.dtype, op.counted > 0, max(mask_images(problem, which) for which in (0, 1)),
         by_query, by_query and _prepared(problem), bool(masks) and steps[2] == 0, op.window, op.cap > 0.0,
-        COMPUTED[sinks[0].format.dtype] if sinks else "", len(masks) > 1,
+        COMPUTED[sinks[0].format.dtype] if sinks else "", len(masks) > 1, op.relative,
     )  # fmt: skip
 
 
@@ -221,7 +225,7 @@ def _prepared(problem: KernelProblem) -> bool:
     op = problem.op
     assert isinstance(op, Attention)
     masks, others = op.masks(problem.inputs), problem.inputs[1 : op.sources]
-    if op.sunk or not masks or any(mask_images(problem, which) > 1 for which in range(len(masks) - 1)):
+    if op.sunk or op.relative or not masks or any(mask_images(problem, which) > 1 for which in range(len(masks) - 1)):
         return False
     constant = all(mask.constant for mask in masks) and not any(operand.constant for operand in others)
     return constant and op.scale >= _LEAST_SCALE

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bolt_build.families.base import KernelProblem
+from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.common.cxx import literal
+from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.stages import aligned
 from bolt_build.graph.ops.attention import Attention, images_of
@@ -17,6 +18,8 @@ def mask_steps(problem: KernelProblem, which: int = 0) -> tuple[int, ...]:
     masks = op.masks(problem.inputs)
     if which >= len(masks):
         return (0,) * 4
+    if op.relative:
+        return (0, masks[0].shape[1] if masks[0].shape[0] > 1 else 0, -1, 1)
     mask = masks[which]
     steps = (0,) * (4 - len(mask.shape)) + strides(mask)
     return tuple(0 if extent == 1 else step for extent, step in zip(aligned(mask.shape, 4), steps, strict=True))
@@ -28,7 +31,18 @@ def mask_images(problem: KernelProblem, which: int = 0) -> int:
     assert isinstance(op, Attention)
     batch = op.extents([operand.type for operand in problem.inputs]).batch
     masks = op.masks(problem.inputs)
-    return images_of(masks[which].shape, batch) if which < len(masks) else 1
+    return images_of(masks[which].shape, batch) if which < len(masks) and not op.relative else 1
+
+
+def mask_pointer(problem: KernelProblem, at: StepExpressions) -> str:
+    """Where the mask of the first query and key begins."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    pointer = at.inputs[op.sources]
+    if not op.relative:
+        return pointer
+    mask, queries = problem.inputs[op.sources], op.extents([operand.type for operand in problem.inputs]).queries
+    return f"static_cast<const {COMPUTED[mask.format.dtype]}*>({pointer}) + {queries - 1}"
 
 
 def keys_there(op: Attention) -> dict[str, str]:

@@ -6,7 +6,7 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.attention import bounds, keys_there, mask_images, mask_steps
+from bolt_build.families.common.attention import bounds, keys_there, mask_images, mask_pointer, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import may_share
@@ -250,8 +250,8 @@ def _emit_attention(problem: KernelProblem, at: StepExpressions) -> StepCode:
         f"static_cast<const float*>({pointer}) + {begin}"
         for pointer, begin in zip(list(at.inputs[: op.sources]) * copies, first, strict=True)
     ]
-    masks = op.masks(at.inputs)
-    pointers.append(f"static_cast<const float*>({masks[0]})" if masks else "nullptr")
+    masked = bool(op.masks(at.inputs))
+    pointers.append(f"static_cast<const float*>({mask_pointer(problem, at)})" if masked else "nullptr")
     pointers.append(f"static_cast<float*>({at.outputs[0]})")
     pointers += [f"static_cast<const float*>({sinks})" for sinks in op.sinks(at.inputs)]
     call = f"bolt::onednn::attention(r, {shape}, {', '.join(pointers)});"

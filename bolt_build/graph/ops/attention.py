@@ -45,7 +45,8 @@ class Attention(Op):
     then T is S and Dv is D. Head h reads key and value head h // (heads // kv_heads). Behind them optionally a mask
     that broadcasts to [N, heads, S, T] and is added to the scaled scores; minus infinity in it hides a key. A mask of
     fewer images, which divide N, begins anew behind them: image n reads that of n % images. Two masks are added up: one
-    of heads and one of images are far smaller than their sum. If `sunk`, sinks are the
+    of heads and one of images are far smaller than their sum. A mask that is `relative` is [heads, S + T - 1] or
+    [1, S + T - 1]: key j adds element j - i + S - 1 to the score of query i. If `sunk`, sinks are the
     last input, [heads] or [1]: one more score of each head that takes its share of the softmax and reads no value, as
     in GPT-OSS. A sink of 0 is a softmax whose sum begins with 1.
     Output: [N, S, heads Dv].
@@ -74,6 +75,7 @@ class Attention(Op):
     window: int = field(default=0, metadata=UNSAID)
     cap: float = field(default=0.0, metadata=UNSAID)
     sunk: bool = field(default=False, metadata=UNSAID)
+    relative: bool = field(default=False, metadata=UNSAID)
 
     @property
     def tied(self) -> bool:
@@ -135,6 +137,13 @@ class Attention(Op):
         for sinks in self.sinks(inputs):
             if sinks.shape not in ((self.heads,), (1,)):
                 raise ShapeError(f"sinks {list(sinks.shape)} are neither one nor one of each of {self.heads} heads")
+        if self.relative:
+            masks, distances = self.masks(inputs), shape.queries + shape.keys - 1
+            if [mask.shape for mask in masks] not in ([(self.heads, distances)], [(1, distances)]):
+                raise ShapeError(
+                    f"a mask by distance has {distances} numbers for each of {self.heads} heads or for all"
+                )
+            return (TensorType(inputs[0].dtype, (shape.batch, shape.queries, self.heads * shape.columns)),)
         for mask in self.masks(inputs):
             scores = (shape.batch, self.heads, shape.queries, shape.keys)
             repeated = (shape.batch, *mask.shape[1:]) if images_of(mask.shape, shape.batch) > 1 else mask.shape
@@ -150,6 +159,9 @@ class Attention(Op):
                 scores = self.cap * np.tanh(scores / self.cap)
             for given in self.masks(inputs):
                 mask = widened(given)
+                if self.relative:
+                    queries, keys = scores.shape[-2:]
+                    mask = mask[:, np.arange(keys) - np.arange(queries)[:, None] + queries - 1]
                 images = images_of(mask.shape, len(scores))
                 scores = scores + (np.tile(mask, (len(scores) // images, 1, 1, 1)) if images > 1 else mask)
             if self.causal or self.window:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.attention import bounds, keys_there, mask_images, mask_steps
+from bolt_build.families.common.attention import bounds, keys_there, mask_images, mask_pointer, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
@@ -44,7 +44,7 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     pointers = list(at.inputs[: op.sources]) * (3 // op.sources)
     masked = bool(op.masks(problem.inputs))
     types.append(COMPUTED[problem.inputs[op.sources].format.dtype] if masked else "bolt::portable::Unmasked")
-    pointers.append(at.inputs[op.sources] if masked else "nullptr")
+    pointers.append(mask_pointer(problem, at) if masked else "nullptr")
     types.append(COMPUTED[problem.outputs[0].format.dtype])
     types += [COMPUTED[sinks.format.dtype] for sinks in op.sinks(problem.inputs)]
     if more:

@@ -26,7 +26,7 @@ def attention_words(editor: GraphEditor, made: Node) -> str:
     if op.cap:
         words += f", scores capped at {op.cap:.6g}"
     for mask in op.masks(made.inputs):
-        words += f", mask {list(editor.type(mask).shape)}"
+        words += f", mask {list(editor.type(mask).shape)}" + (" by distance" if op.relative else "")
     if op.sunk:
         words += ", sinks"
     if op.safe:

@@ -29,7 +29,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MASKS_APART.name)
     for node in editor.nodes():
         op = node.op
-        if not isinstance(op, Attention) or len(op.masks(node.inputs)) != 1:
+        if not isinstance(op, Attention) or op.relative or len(op.masks(node.inputs)) != 1:
             continue
         (mask,) = op.masks(node.inputs)
         total = editor.producer(mask)

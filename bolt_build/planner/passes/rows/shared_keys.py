@@ -38,7 +38,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 def _obstacle(node: Node, op: Attention, shape: AttentionShape, mask: tuple[int, ...]) -> str | None:
     """Why queries stay heads apart; None where one head computes the same."""
-    if op.causal or op.window:
+    if op.causal or op.window or op.relative:
         return "which keys a query reads follows from its place"
     heads, queries, _ = ((1, 1, 1, *mask)[-3:]) if mask else (1, 1, 1)
     if shape.queries > 1 and (heads > 1 or queries > 1):

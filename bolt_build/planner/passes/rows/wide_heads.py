@@ -57,8 +57,8 @@ def _obstacle(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
         return "its scores have a cap"
     if op.kv_heads not in (1, op.heads):
         return f"{op.heads} heads share {op.kv_heads} of keys and values"
-    if op.sunk:
-        return "heads have sinks"
+    if op.sunk or op.relative:
+        return "heads have sinks" if op.sunk else "its mask is one of distances"
     if len(node.inputs) > op.sources and images_of(editor.type(node.inputs[-1]).shape, shape.batch) not in (
         1, shape.batch,
     ):  # fmt: skip

@@ -78,6 +78,12 @@ struct Prepared {};
 /// image have masks, most of them none, and heads a bias: sums of all would be as many as windows times heads.
 struct PreparedTwice {};
 
+/// A mask that says how far a key lies behind a query or in front of it alone, as relative positions do: a head has one
+/// `Number` for each distance, that of distance 0 where the head's mask begins. Steps are -1 from a query to the next, 1 from
+/// a key to the next.
+template <typename Number>
+struct Relative {};
+
 /// Division of numbers from 0 to 2^31 by one that is known before the kernel begins, as a product and a shift: a block of
 /// a small window has little else to do than to find out which one it is.
 struct Divisor {
@@ -152,7 +158,7 @@ inline Arguments divided(const Arguments& a, Index tiles, int length = 0) {
 }
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
-/// Unmasked, Counted, Windowed, Capped, Sunk, Prepared, PreparedTwice or the element type of the mask.
+/// Unmasked, Counted, Windowed, Capped, Sunk, Prepared, PreparedTwice, Relative or the element type of the mask.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
           typename Element, bool staged, typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element, staged>, Mask,

@@ -31,7 +31,7 @@ struct PersistentLayout<PersistentTile<tile_depth, tile_columns, tile_groups, ti
   static constexpr int parts = (deep + width - 1) / width, parts_v = (wide + width_v - 1) / width_v;
   static constexpr int scores = keys / 8, results = wide / 8;
   /// Whether all queries of a head share the mask: then a step's part of it lies in shared memory.
-  static constexpr bool by_keys = masked<Mask> && !std::is_same_v<Mask, Prepared>;
+  static constexpr bool by_keys = masked<Mask> && !std::is_same_v<Mask, Prepared> && !relative<Mask>;
   /// Whether a step's part of the mask is added to scores that are capped: its keys are free behind that.
   static constexpr bool late = by_keys && capped<Seen>;
   /// Registers of a thread: as a block is launched, alike; then of one that copies and of one that computes.

@@ -207,8 +207,12 @@ struct PersistentRows {
 
   /// Of a step, before its keys are waited for. A mask comes with them.
   __device__ void load_mask(const Rows& rows, int step) {
-    if constexpr (masked<Mask>) barriers.k_full[of_k.stage].wait(of_k.parity);
-    if constexpr (by_rows) {
+    if constexpr (masked<Mask> && !relative<Mask>) barriers.k_full[of_k.stage].wait(of_k.parity);
+    if constexpr (relative<Mask>) {
+      const int key = rows.key_of(step) + lane % 4 * 2;
+      begin_with<Mask>(a, mask_of(a, rows.work.image, rows.work.head), rows.query, key, score);
+      if (hides_keys(rows, step)) hide<Seen>(a, rows.query, key, score);
+    } else if constexpr (by_rows) {
       const unsigned char* const part = Layout::mask_memory(memory) + of_k.stage * Layout::step_bytes + warp * Layout::part_bytes;
       begin_with_pieces(reinterpret_cast<const Half*>(part), score);
     } else if constexpr (by_keys && begins_masked<Seen>) {

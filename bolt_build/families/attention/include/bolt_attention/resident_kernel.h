@@ -176,7 +176,11 @@ struct Resident<ResidentTile<depth, columns, groups, keys, stages, blocks, acces
         const int more = more_of<Mask>(a, image, head);
         begin_with_prepared<Mask>(a, mask_of(a, image, head), more, first_row + 16 * (warp % 4), 0, score);
       } else if constexpr (begins_masked<Seen>) {
-        begin_with_keys<Mask>(a, mask_of(a, image, head), score);
+        if constexpr (relative<Mask>) {
+          begin_with<Mask>(a, mask_of(a, image, head), query, lane % 4 * 2, score);
+        } else {
+          begin_with_keys<Mask>(a, mask_of(a, image, head), score);
+        }
       }
       barriers.q_full[group][n % q_stages].wait(n / q_stages % 2);
       barriers.k_full[stage].wait(parity);

@@ -206,6 +206,33 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
     for (int i = 0; i < 4; ++i) score[j][i] *= a.mask_scale;
 }
 
+/// `begin_with_mask` of a mask by distance. What a lane has of the second row, eight below the first, is what it has of the
+/// first for eight keys less: so two numbers are loaded for four scores, and lanes' lie beside each other.
+template <typename Mask, int scores>
+__device__ inline void begin_with_distances(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
+  using Number = typename Distances<Mask>::Number;
+  const Number* const own = static_cast<const Number*>(a.mask) + of_head;
+  const int least = 1 - a.queries, most = a.keys - 1;
+  const auto at = [&](int distance) { return static_cast<float>(own[min(max(distance, least), most)]) * a.mask_scale; };
+#pragma unroll
+  for (int j = 0; j < scores; ++j)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      score[j][i] = at(key - query + 8 * j + i);
+      score[j][2 + i] = j == 0 ? at(key - query - 8 + i) : score[j == 0 ? 0 : j - 1][i];
+    }
+}
+
+/// What scores begin with of a mask that is no constant in their order.
+template <typename Mask, int scores>
+__device__ inline void begin_with(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
+  if constexpr (relative<Mask>) {
+    begin_with_distances<Mask>(a, of_head, query, key, score);
+  } else {
+    begin_with_mask<Mask>(a, of_head, query, key, score);
+  }
+}
+
 /// `begin_with_mask` of a mask that all queries of a head share: loads have no branches, which would wait for each of them.
 template <typename Mask, int scores>
 __device__ inline void begin_with_keys(const Arguments& a, int of_head, float (&score)[scores][4]) {

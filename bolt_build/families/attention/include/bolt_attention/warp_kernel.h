@@ -172,7 +172,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         } else if constexpr (begins_masked<Seen>) {
 #pragma unroll
           for (int f = 0; f < fragments; ++f)
-            begin_with_mask<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
+            begin_with<Mask>(a, mask_of(a, image, head), first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
         }
         if (!capped<Seen> && hides_some) {
 #pragma unroll

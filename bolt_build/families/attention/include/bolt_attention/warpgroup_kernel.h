@@ -189,7 +189,7 @@ struct Warpgroups<
           __syncwarp();
           if (step + 1 < steps) stage_mask(step + 1);
         } else {
-          begin_with_mask<Mask>(a, barriers.mask, query, key, score);
+          begin_with<Mask>(a, barriers.mask, query, key, score);
         }
         if (hides_some(step)) hide<Seen>(a, query, key, score);
       }

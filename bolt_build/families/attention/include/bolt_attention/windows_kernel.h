@@ -95,7 +95,7 @@ struct Windows<WindowsTile<depth, columns, keys, blocks, access, Element>> {
     if constexpr (prepared<Mask>) {
       begin_with_prepared<Mask>(a, mask_of(a, place.image, head), more_of<Mask>(a, place.image, head), 16 * warp, 0, bias);
     } else if constexpr (masked<Mask>) {
-      begin_with_mask<Mask>(a, mask_of(a, place.image, head), query, lane % 4 * 2, bias);
+      begin_with<Mask>(a, mask_of(a, place.image, head), query, lane % 4 * 2, bias);
       hide<Mask>(a, query, lane % 4 * 2, bias);
     }
 
