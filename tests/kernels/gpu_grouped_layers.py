@@ -62,6 +62,9 @@ BANDS = [
     conv("dw-7x7-images", (5, 40, 7, 7), 40, (7, 7), groups=40, epilogue=SILU),
     conv("dw-7x7-wide", (2, 24, 5, 150), 24, (7, 7), groups=24, epilogue=RESIDUAL),
     conv("dw-9x3-valid", (3, 22, 15, 12), 22, (9, 3), pads=NO_PADS, groups=22),
+    conv("dw-11x11-bands", (2, 40, 17, 29), 40, (11, 11), groups=40, epilogue=RESIDUAL),
+    conv("dw-13x13-bands", (3, 24, 14, 21), 24, (13, 13), groups=24),
+    conv("dw-3x17-bands", (2, 22, 9, 35), 22, (3, 17), groups=22, epilogue=SILU),
     _with_constants(
         conv("dw-5x5-scaled", (2, 22, 9, 11), 22, (5, 5), groups=22, epilogue=(RELU, stage("mul", 3))), (22, 1, 1)
     ),

@@ -12,7 +12,8 @@ from planner_fakes import POLICY
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.images.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.images.fold_columns import FOLD_BEYOND_BANDS, FOLD_COLUMNS
+from bolt_build.targets import target_named
 
 
 def depthwise(
@@ -126,3 +127,33 @@ def test_any_window_gives_the_same(
     (conv,) = (node.op for node in after.nodes if isinstance(node.op, Conv))
     assert conv.groups == 3
     agrees(before, after)
+
+
+@pytest.mark.parametrize(("window", "channels", "sides", "stays"), [
+    ((9, 9), 4, {}, True), ((13, 13), 4, {}, True), ((11, 17), 4, {}, True), ((13, 13), 3, {}, False),
+    ((15, 9), 4, {}, False), ((9, 19), 4, {}, False), ((9, 9), 4, {"dilations": "2,2"}, False),
+    ((1, 81), 4, {}, False),
+])  # fmt: skip
+def test_windows_that_kernels_in_bands_take_stay_where_there_are_some(
+    window: tuple[int, int], channels: int, sides: dict[str, str], stays: bool
+) -> None:
+    high, wide = window
+    dilations = sides.get("dilations", "1,1")
+    pads = ",".join(str((taps - 1) * int(gap) // 2) for taps, gap in zip(window, dilations.split(","), strict=True))
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,{channels},24,88]) -> (%y) {{
+          const %w: f32[{channels},1,{high},{wide}]
+          %y = conv(%x, %w) dilations=[{dilations}] pads_begin=[{pads}] pads_end=[{pads}] groups={channels} // "c"
+        }}""")
+    result = run(FOLD_BEYOND_BANDS, before)
+    assert (result.graph == before) is stays
+    if stays:
+        assert said(result) == [("c", "declined", f"a kernel in bands takes its window of {high} by {wide}")]
+    assert run(FOLD_COLUMNS, before).graph != before
+
+
+def test_bands_come_with_ampere_and_with_half_precision() -> None:
+    kinds = [("t4", "fp16"), ("a100", "fp16"), ("h200", "bf16"), ("host", "fp32")]
+    targets = [(target_named(name), precision) for name, precision in kinds]
+    assert [FOLD_BEYOND_BANDS.pays_on(*each) for each in targets] == [False, True, True, False]
+    assert [FOLD_COLUMNS.pays_on(*each) for each in targets] == [True, False, False, False]

@@ -19,18 +19,20 @@ from bolt_build.targets import Gpu, Target
 
 _OCTET, _RUNS = 8, 16
 """Positions of a row that are one row of a product, and the rows that it has."""
-_WIDEST = 9
-"""Columns of a window: eight neighbours read 16."""
+_WIDEST, _HIGHEST = 17, 13
+"""Columns of a window, for eight neighbours read 24, and rows, whose sums and bands are in registers."""
 _STAGES = 6
 """Rows of the input in shared memory, of which all but one are still being copied."""
 _LEAST_TAPS = 20
 """Taps below which memory takes longer than arithmetic, whatever unit does it."""
 _OTHERS = 36
 """Registers of a thread beside bands, sums, a row's factors and what it copies and stores: what nvcc took, at most."""
-_REGISTERS = 200
+_REGISTERS = 240
 _THREADS = (128, 512)
 _CHANNELS = (16, 24, 32, 48)
 """Channels that a block should have: whole sectors of memory."""
+_MOST_ROWS = 9
+"""Rows of a window up to which registers have room for blocks of more channels than the fewest."""
 _ROWS = (1, 2, 3, 4, 6, 8)
 """Parts of an image along its rows."""
 _BEGIN = 1.4e-6
@@ -39,6 +41,9 @@ an H100: off by 3% on average, and by 10% at most."""
 _ROW, _COPY = 58, 4.8
 """Clocks of a multiprocessor for a warp's row of the input, and for each copy of a thread there: what its loads, copies
 and stores take, all of which go one way. There are fewer instructions and products."""
+_PRODUCT, _HALF, _SHARE = 6.5, 2 / 3, 1.3
+"""Clocks of a scheduler for a product of 16 x 8 by 16, the part of one that half the depth takes, and what is added
+to them where products take longer than loads, copies and stores. The last one is a guess."""
 _WAIT = 350
 """Clocks from one row to the next where few warps share a multiprocessor. A guess."""
 
@@ -79,10 +84,9 @@ class BandedTile(Singles):
     def threads(self) -> int:
         return 32 * self.pairs
 
-    @property
-    def pixels(self) -> int:
+    def pixels(self, shape: Shape) -> int:
         """Of a row of the input, in all segments: as Banded has them."""
-        return self.segments * (self.columns + _OCTET)
+        return self.segments * (self.columns + _OCTET * (_reach(shape) - 1))
 
     @property
     def used(self) -> int:
@@ -96,12 +100,12 @@ class BandedTile(Singles):
 
     def shared_bytes(self, shape: Shape) -> int:
         """Rows of the input, and two rows of sums on their way to memory."""
-        plane = 32 * self.copies() + (2 if self.pairs > _OCTET else 4)
+        plane = 32 * self.copies(shape) + (2 if self.pairs > _OCTET else 4)
         return self.pairs * (4 * _STAGES * plane + 16 * (_OCTET * self.used + 2))
 
-    def copies(self) -> int:
+    def copies(self, shape: Shape) -> int:
         """Of a thread, of a row of the input."""
-        return ceil(self.pixels / 32)
+        return ceil(self.pixels(shape) / 32)
 
     def stores(self, shape: Shape) -> int:
         """Of a thread, of a row of the output."""
@@ -109,7 +113,8 @@ class BandedTile(Singles):
 
     def registers(self, shape: Shape) -> int:
         """Of a thread: bands and sums of two channels, where copies come from and where stores go, and others."""
-        return 12 * shape.kernel[0] + 2 * (self.copies() + self.stores(shape)) + _OTHERS
+        of_row = 2 * (_reach(shape) + 4)
+        return of_row * shape.kernel[0] + 2 * (self.copies(shape) + self.stores(shape)) + _OTHERS
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if instruction(gpu) != _RUNS:
@@ -132,8 +137,9 @@ class BandedTile(Singles):
         # Rows of zeros above whole images are left out.
         rows = self.rows + high - 1 - (shape.pads[0] if self.rows >= shape.out[0] else 0)
         clock = 128 / (target.rate("fp32") / 2 / gpu.sms)
-        busy = rows * self.pairs * (_ROW + _COPY * self.copies()) * clock
-        read = 2 * rows * self.pixels * self.channels
+        products = 2 * high * (1 if _reach(shape) == 2 else 1 + _HALF) * _PRODUCT / 4
+        busy = rows * self.pairs * max(_ROW + _COPY * self.copies(shape), _SHARE * products) * clock
+        read = 2 * rows * self.pixels(shape) * self.channels
         load = Load(self.threads, self.registers(shape), self.shared_bytes(shape), read, busy)
         blocks = self.blocks(shape, run)
         busiest = ceil(blocks / gpu.sms)
@@ -151,9 +157,16 @@ class BandedTile(Singles):
         return f"{SPACE}::BandedTile<{shape.window}, {', '.join(map(str, sizes))}{shape.element}>"
 
 
+def _reach(shape: Shape) -> int:
+    """Runs of eight neighbours that eight results are made of."""
+    return (shape.kernel[1] + 14) // _OCTET
+
+
 def tiles(shape: Shape) -> Iterator[BandedTile]:
     """The tiles that may be some for a problem."""
     found = dict.fromkeys(aligned(ceil(shape.filters / max(1, round(shape.filters / wanted)))) for wanted in _CHANNELS)
+    if shape.kernel[0] > _MOST_ROWS:
+        found[min(_CHANNELS)] = None
     octets = ceil(shape.out[1] / _OCTET)
     least = ceil(octets / _RUNS)
     widths = dict.fromkeys(ceil(octets / parts) for parts in (least, least + 1, 2 * least))
@@ -169,7 +182,8 @@ def tiles(shape: Shape) -> Iterator[BandedTile]:
 def _serves(shape: Shape) -> bool:
     """One result a channel, and large windows side by side."""
     plain = shape.of_group == (1, 1) and shape.stride == (1, 1) and shape.dilation == (1, 1) and shape.out[0] > 1
-    return plain and shape.taps >= _LEAST_TAPS and min(shape.kernel) > 1 and max(shape.kernel) <= _WIDEST
+    fits = shape.kernel[0] <= _HIGHEST and shape.kernel[1] <= _WIDEST
+    return plain and shape.taps >= _LEAST_TAPS and min(shape.kernel) > 1 and fits
 
 
 KIND = Kind("banded", _serves, tiles, BandedTile.read, ("bolt_grouped/banded.h",))

@@ -4,12 +4,16 @@ or eight rows where the window is higher than wide (SLaK's strips of 51 by 5).
 A window of one channel over columns is then a window over blocks of eight, from eight channels to eight, whose weights
 are those of the window shifted by each column: a Toeplitz matrix. So it is a convolution with groups of eight, which
 multiplies few zeros more than the window reaches over: a window of 31 columns is one of five blocks.
+
+Windows of up to 13 rows and 17 columns stay where kernels in bands compute them (`families/grouped/banded.py`), from
+Ampere on: those multiply as few zeros, and move nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -22,6 +26,7 @@ from bolt_build.graph.ops.shape import Pad, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
 
 _BLOCK = 8
 """Columns that become channels: a group that tensor cores take whole."""
@@ -31,6 +36,9 @@ _LEAST_ALONG = ((40, 1 << 20, 1), (31, 4 << 20, _BLOCK))
 """The same of a window over columns alone, whose blocks have few zeros, for images of so many elements and of a
 multiple of so many columns: beside many bytes a launch is little, and whole blocks need no zeros. No GPU has timed it.
 """
+_BANDS = (13, 17)
+"""Rows and columns of windows that kernels in bands take, for an even number of channels."""
+_AMPERE, _HALVES = 80, ("fp16", "bf16")
 _LINES = {-1: "columns", -2: "rows"}
 SUFFIX = ".blocks"
 """Behind the name of a weight over blocks of columns."""
@@ -63,7 +71,8 @@ def _axis(kernel: Sequence[int]) -> int:
     return -2 if len(kernel) > 1 and kernel[-2] > kernel[-1] else -1
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, policy: Policy, *, bands: bool) -> PassResult:
+    """`bands`: whether the target has kernels in bands."""
     editor, journal = GraphEditor(graph), Journal(FOLD_COLUMNS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv) or not node.op.groups > 1 or not editor.type(node.inputs[0]).elements:
@@ -71,6 +80,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         filters, each, *kernel = editor.type(node.op_inputs[1]).shape
         x, y = editor.type(node.inputs[0]).shape, editor.type(node.outputs[0]).shape
         if each > 1 or filters != node.op.groups or prod(kernel) < _least(kernel, x) or len(kernel) > 2:
+            continue
+        if bands and _is_of_bands(node.op, filters, kernel):
+            journal.declined(node.name, f"a kernel in bands takes its window of {kernel[0]} by {kernel[1]}")
             continue
         axis = _axis(kernel)
         blocks = _blocks(node.op, x, y, kernel, axis)
@@ -83,6 +95,11 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         reason = f"a window of {kernel[axis]} {lines} is one of {blocks.window} blocks of {_BLOCK}"
         journal.did(node.name, f"folded {lines} into channels", reason)
     return journal.result(editor.finish())
+
+
+def _is_of_bands(op: Conv, filters: int, kernel: Sequence[int]) -> bool:
+    plain = len(kernel) == len(_BANDS) and {*op.strides, *op.dilations} == {1} and filters % 2 == 0
+    return plain and all(1 < taps <= most for taps, most in zip(kernel, _BANDS, strict=True))
 
 
 def _least(kernel: Sequence[int], x: Sequence[int]) -> int:
@@ -183,4 +200,14 @@ def _toeplitz(weights: Array, dilation: int, blocks: _Blocks) -> Array:
     return np.ascontiguousarray(np.moveaxis(found, -1, blocks.axis))
 
 
-FOLD_COLUMNS = Pass("fold-columns", _run, pays_on=on_tensor_cores)
+def _has_bands(target: Target, precision: str) -> bool:
+    return target.gpu is not None and target.gpu.sm >= _AMPERE and precision in _HALVES
+
+
+def _has_no_bands(target: Target, precision: str) -> bool:
+    return on_tensor_cores(target, precision) and not _has_bands(target, precision)
+
+
+FOLD_COLUMNS = Pass("fold-columns", partial(_run, bands=False), pays_on=_has_no_bands)
+FOLD_BEYOND_BANDS = Pass("fold-columns", partial(_run, bands=True), pays_on=_has_bands)
+"""The same where kernels in bands take windows that are not larger."""

@@ -1,7 +1,7 @@
 // Depthwise convolutions on tensor cores whose windows go down an image: the window's row is a band of a matrix.
 //
 // Eight neighbouring results of a row are what 16 neighbours of the input give with a matrix of 16 x 8, in whose columns the
-// taps lie one further down each: see bands.h. Here the 16 rows of a product are 16 times eight neighbours of one row of the
+// taps lie one further down each: see bands.h. Windows of more than nine columns have 24 neighbours. Here the 16 rows of a product are 16 times eight neighbours of one row of the
 // image, or of that row of several images. So what is read once is part of as many rows of the output as the window has,
 // whose sums are in registers, as are the bands.
 //
@@ -36,6 +36,12 @@ __device__ inline void multiply_onto(const std::uint32_t (&a)[4], const Right<2>
 #endif
 }
 
+/// The same of half the depth.
+template <typename Element>
+__device__ inline void multiply_more(const std::uint32_t (&a)[2], std::uint32_t b, float (&d)[4]) {
+  Multiply<8, Element>{{a[0], a[1]}}(Right<1>{{b}}, d);
+}
+
 template <typename Tile>
 struct Banded;
 template <typename W, int pairs, int across, int segments, int rows, int stages, int access, typename Half>
@@ -44,13 +50,15 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
   /// Rows of the output whose sums are under way at once.
   static constexpr int live = W::taps_h;
   static_assert(W::step_h == 1 && W::step_w == 1 && W::gap_h == 1 && W::gap_w == 1);
-  static_assert(W::taps_w <= 9 && threads <= 1024 && stages > 2);
+  /// Runs of eight neighbours that eight results are made of.
+  static constexpr int reach = (W::taps_w + 14) / 8;
+  static_assert((reach == 2 || reach == 3) && threads <= 1024 && stages > 2);
   /// Rows of a product that there are, and whether they fill more than half of one.
   static constexpr int used = across * segments, halves = used > 8 ? 2 : 1;
   static_assert(used <= 16 && channels % access == 0);
   /// Columns of a segment, with those that the last eight results read beyond them; copies of a row by a thread; words from a
   /// plane to the next, so many that copies of a warp go to different banks.
-  static constexpr int width = columns + 8, passes = (segments * width + 31) / 32;
+  static constexpr int width = columns + 8 * (reach - 1), passes = (segments * width + 31) / 32;
   static constexpr int plane = 32 * passes + (pairs > 8 ? 2 : 4), line = pairs * plane;
   /// Of sums on their way to memory: two channels of a position beside each other, planes of these. Where the epilogue comes
   /// first they are rounded, and what threads read of some planes lies in other banks.
@@ -83,15 +91,18 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     return __byte_perm(one, other, channel == 0 ? 0x5410 : 0x7632);
   }
 
-  /// The lane's part of the bands of both channels: rows lane % 4 * 2 and the next, and those eight behind, of column
-  /// lane / 4.
-  static __device__ void load_bands(const std::uint32_t* packed, int pitch, Right<2> (&band)[2][live]) {
+  /// Of a third run of neighbours.
+  using Last = std::uint32_t[2][reach > 2 ? live : 1];
+
+  /// The lane's part of the bands of both channels: rows lane % 4 * 2 and the next, and those eight and sixteen behind, of
+  /// column lane / 4.
+  static __device__ void load_bands(const std::uint32_t* packed, int pitch, Right<2> (&band)[2][live], Last& beyond) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int row = 0; row < live; ++row) {
-      std::uint32_t word[4];
+      std::uint32_t word[2 * reach];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 2 * reach; ++i) {
         const int tap = lane % 4 * 2 + i % 2 + i / 2 * 8 - lane / 4;
         const bool has = tap >= 0 && tap < W::taps_w;
         word[i] = has ? packed[(row * W::taps_w + tap) * pitch] : 0u;
@@ -100,6 +111,7 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
       for (int c = 0; c < 2; ++c) {
         band[c][row].at[0] = neighbours(word[0], word[1], c);
         band[c][row].at[1] = neighbours(word[2], word[3], c);
+        if constexpr (reach > 2) beyond[c][row] = neighbours(word[4], word[5], c);
       }
     }
   }
@@ -116,7 +128,8 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
 
     // Constants, which no kernel in front writes.
     Right<2> band[2][live];
-    load_bands(static_cast<const std::uint32_t*>(a.weights) + first / 2 + warp, parts * pairs, band);
+    [[maybe_unused]] Last beyond;
+    load_bands(static_cast<const std::uint32_t*>(a.weights) + first / 2 + warp, parts * pairs, band, beyond);
     float bias[2][4] = {};
     if (a.bias != nullptr) {
 #pragma unroll
@@ -242,20 +255,26 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
       __syncthreads();  // this row is there for all, what the row before lay in is free, and its sums are there
       if (row + stages - 1 < last) fill(slot == 0 ? stages - 1 : slot - 1, row + stages - 1);
       commit();
-      std::uint32_t factor[2][4] = {};
+      std::uint32_t factor[2][4] = {}, more[2][2] = {};
 #pragma unroll
       for (int half = 0; half < halves; ++half)
 #pragma unroll
-        for (int eight = 0; eight < 2; ++eight) {
+        for (int eight = 0; eight < reach; ++eight) {
           const uint2 two = *reinterpret_cast<const uint2*>(read[half] + slot * line + 8 * eight);
 #pragma unroll
-          for (int c = 0; c < 2; ++c) factor[c][half + 2 * eight] = neighbours(two.x, two.y, c);
+          for (int c = 0; c < 2; ++c) (eight < 2 ? factor[c][half + 2 * eight] : more[c][half]) = neighbours(two.x, two.y, c);
         }
 #pragma unroll
       for (int age = live - 1; age >= 0; --age)
 #pragma unroll
         for (int c = 0; c < 2; ++c)
           multiply_onto<Half>(factor[c], band[c][age], age > 0 ? sum[age - 1][c] : bias[c], sum[age][c]);
+      if constexpr (reach > 2) {
+#pragma unroll
+        for (int age = live - 1; age >= 0; --age)
+#pragma unroll
+          for (int c = 0; c < 2; ++c) multiply_more<Half>(more[c], beyond[c][age], sum[age][c]);
+      }
       leave(1 - turn, row - live);
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
