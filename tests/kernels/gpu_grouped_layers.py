@@ -65,6 +65,8 @@ BANDS = [
     conv("dw-11x11-bands", (2, 40, 17, 29), 40, (11, 11), groups=40, epilogue=RESIDUAL),
     conv("dw-13x13-bands", (3, 24, 14, 21), 24, (13, 13), groups=24),
     conv("dw-3x17-bands", (2, 22, 9, 35), 22, (3, 17), groups=22, epilogue=SILU),
+    conv("dw-7x7d3-bands", (2, 24, 20, 19), 24, (7, 7), dilation=3, groups=24, epilogue=RESIDUAL),
+    conv("dw-5x5d2-bands", (3, 22, 13, 30), 22, (5, 5), pads=((2, 6), (0, 8)), dilation=2, groups=22),
     _with_constants(
         conv("dw-5x5-scaled", (2, 22, 9, 11), 22, (5, 5), groups=22, epilogue=(RELU, stage("mul", 3))), (22, 1, 1)
     ),

@@ -131,7 +131,8 @@ def test_any_window_gives_the_same(
 
 @pytest.mark.parametrize(("window", "channels", "sides", "stays"), [
     ((9, 9), 4, {}, True), ((13, 13), 4, {}, True), ((11, 17), 4, {}, True), ((13, 13), 3, {}, False),
-    ((15, 9), 4, {}, False), ((9, 19), 4, {}, False), ((9, 9), 4, {"dilations": "2,2"}, False),
+    ((15, 9), 4, {}, False), ((9, 19), 4, {}, False), ((9, 9), 4, {"dilations": "2,2"}, True),
+    ((9, 10), 4, {"dilations": "1,2"}, False),
     ((1, 81), 4, {}, False),
 ])  # fmt: skip
 def test_windows_that_kernels_in_bands_take_stay_where_there_are_some(

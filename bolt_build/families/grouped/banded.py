@@ -4,7 +4,7 @@ a band of a matrix, and the sums of all rows of the output that a row of the inp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
@@ -95,6 +95,7 @@ class BandedTile(Singles):
 
     def blocks(self, shape: Shape, run: int) -> int:
         """Each has its segments, whatever `run` says."""
+        shape = _apart(shape)
         groups = ceil(shape.batch * ceil(shape.out[0] / self.rows) / self.segments)
         return self.parts(shape) * ceil(shape.out[1] / self.columns) * groups
 
@@ -127,12 +128,13 @@ class BandedTile(Singles):
             return Reason("a product has {} rows of eight positions, not {}", _RUNS, self.used)
         if (reason := refuse_held(self.registers(shape), _REGISTERS, self.threads, gpu)) is not None:
             return reason
-        if (reason := shape.refuse_waste(self.rows, self.columns)) is not None:
+        if (reason := _apart(shape).refuse_waste(self.rows, self.columns)) is not None:
             return reason
         return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
-        gpu = gpu_of(target)
+        gpu, blocks = gpu_of(target), self.blocks(shape, run)
+        shape = _apart(shape)
         high = shape.kernel[0]
         # Rows of zeros above whole images are left out.
         rows = self.rows + high - 1 - (shape.pads[0] if self.rows >= shape.out[0] else 0)
@@ -141,7 +143,6 @@ class BandedTile(Singles):
         busy = rows * self.pairs * max(_ROW + _COPY * self.copies(shape), _SHARE * products) * clock
         read = 2 * rows * self.pixels(shape) * self.channels
         load = Load(self.threads, self.registers(shape), self.shared_bytes(shape), read, busy)
-        blocks = self.blocks(shape, run)
         busiest = ceil(blocks / gpu.sms)
         rounds = ceil(busiest / beside(load, gpu))
         computed = max(busiest * busy, rounds * rows * _WAIT * clock)
@@ -162,8 +163,21 @@ def _reach(shape: Shape) -> int:
     return (shape.kernel[1] + 14) // _OCTET
 
 
+def _apart(shape: Shape) -> Shape:
+    """The same over images apart, where windows have gaps: of every second row and column, for example."""
+    if shape.dilation == (1, 1):
+        return shape
+    (high, wide), (rows, columns) = shape.dilation, shape.out
+    return replace(
+        shape, batch=shape.batch * high * wide, dilation=(1, 1), out=(ceil(rows / high), ceil(columns / wide)),
+        extent=(ceil(shape.extent[0] / high), ceil(shape.extent[1] / wide)),
+        pads=(shape.pads[0] // high, shape.pads[1] // wide),
+    )  # fmt: skip
+
+
 def tiles(shape: Shape) -> Iterator[BandedTile]:
     """The tiles that may be some for a problem."""
+    shape = _apart(shape)
     found = dict.fromkeys(aligned(ceil(shape.filters / max(1, round(shape.filters / wanted)))) for wanted in _CHANNELS)
     if shape.kernel[0] > _MOST_ROWS:
         found[min(_CHANNELS)] = None
@@ -180,8 +194,9 @@ def tiles(shape: Shape) -> Iterator[BandedTile]:
 
 
 def _serves(shape: Shape) -> bool:
-    """One result a channel, and large windows side by side."""
-    plain = shape.of_group == (1, 1) and shape.stride == (1, 1) and shape.dilation == (1, 1) and shape.out[0] > 1
+    """One result a channel, and large windows side by side. Where they have gaps, images apart begin with a tap."""
+    whole = all(pad % gap == 0 for pad, gap in zip(shape.pads, shape.dilation, strict=True))
+    plain = shape.of_group == (1, 1) and shape.stride == (1, 1) and whole and _apart(shape).out[0] > 1
     fits = shape.kernel[0] <= _HIGHEST and shape.kernel[1] <= _WIDEST
     return plain and shape.taps >= _LEAST_TAPS and min(shape.kernel) > 1 and fits
 

@@ -98,7 +98,8 @@ def _run(graph: Graph, policy: Policy, *, bands: bool) -> PassResult:
 
 
 def _is_of_bands(op: Conv, filters: int, kernel: Sequence[int]) -> bool:
-    plain = len(kernel) == len(_BANDS) and {*op.strides, *op.dilations} == {1} and filters % 2 == 0
+    whole = all(pad % gap == 0 for pad, gap in zip(op.pads_begin, op.dilations, strict=True))
+    plain = len(kernel) == len(_BANDS) and {*op.strides} == {1} and whole and filters % 2 == 0
     return plain and all(1 < taps <= most for taps, most in zip(kernel, _BANDS, strict=True))
 
 

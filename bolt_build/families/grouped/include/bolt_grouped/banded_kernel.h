@@ -5,6 +5,9 @@
 // image, or of that row of several images. So what is read once is part of as many rows of the output as the window has,
 // whose sums are in registers, as are the bands.
 //
+// Windows with gaps are windows of images apart: every second row and column, for example, is an image of its own, whose pixels
+// lie so far from each other.
+//
 // Neighbours of a row of one channel must lie beside each other. Copies of two channels each leave planes of them in shared
 // memory, and two neighbours of both channels are two words whose halves change places.
 #pragma once
@@ -49,7 +52,8 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
   static constexpr int channels = 2 * pairs, threads = 32 * pairs, columns = 8 * across;
   /// Rows of the output whose sums are under way at once.
   static constexpr int live = W::taps_h;
-  static_assert(W::step_h == 1 && W::step_w == 1 && W::gap_h == 1 && W::gap_w == 1);
+  static_assert(W::step_h == 1 && W::step_w == 1);
+  static constexpr int gap_h = W::gap_h, gap_w = W::gap_w;
   /// Runs of eight neighbours that eight results are made of.
   static constexpr int reach = (W::taps_w + 14) / 8;
   static_assert((reach == 2 || reach == 3) && threads <= 1024 && stages > 2);
@@ -73,17 +77,25 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
   static constexpr int beside = live > 7 || threads > 512 ? 1 : 512 / threads;
   static constexpr int nowhere = -(1 << 30);
 
-  /// Where a segment lies.
+  /// Rows and columns of the largest of the images that windows with gaps have apart.
+  static __host__ __device__ int height(const Arguments& a) { return (a.out_h + gap_h - 1) / gap_h; }
+  static __host__ __device__ int row_of(const Arguments& a) { return (a.out_w + gap_w - 1) / gap_w; }
+
+  /// Where a segment lies: its first row, among those that its image has, and which of the gaps' rows and columns these are.
   struct Segment {
-    int image, y;
+    int image, y, down, right;
     bool there;
 
     __device__ Segment(const Arguments& a, int number) {
-      const int of_image = (a.out_h + rows - 1) / rows;
-      image = number / of_image;
-      y = (number - image * of_image) * rows;
+      const int of_image = (height(a) + rows - 1) / rows, apart = number / of_image;
+      image = apart / (gap_h * gap_w);
+      down = apart / gap_w % gap_h;
+      right = apart % gap_w;
+      y = (number - apart * of_image) * rows;
       there = image < a.batch;
     }
+    /// Rows of results.
+    __device__ int count(const Arguments& a) const { return min(rows, (a.out_h - down + gap_h - 1) / gap_h - y); }
   };
 
   /// Two neighbouring numbers of one channel, of two words of two channels each.
@@ -122,7 +134,7 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     std::uint32_t* const ring = reinterpret_cast<std::uint32_t*>(memory);
     float2* const sums = reinterpret_cast<float2*>(memory + ring_bytes);
     const int parts = (a.out_channels + channels - 1) / channels, part = blockIdx.x % parts;
-    const int tiles_x = (a.out_w + columns - 1) / columns, tile = blockIdx.x / parts;
+    const int tiles_x = (row_of(a) + columns - 1) / columns, tile = blockIdx.x / parts;
     const int left = tile % tiles_x * columns, first_segment = tile / tiles_x * segments, first = part * channels;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -141,25 +153,26 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     // Indices count from the first image of the block.
     const int first_image = Segment(a, first_segment).image;
     // What the thread copies of a row: two channels of a pixel each time, first those of row `y` of the image.
-    const int pitch_x = x_pitch(a), on = a.width * pitch_x;
+    const int pitch_x = x_pitch(a), on = gap_h * a.width * pitch_x;
     int from[passes], y[passes];
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
       const int pixel = threadIdx.x / pairs + 32 * i, channel = first + threadIdx.x % pairs * 2;
       const Segment segment(a, first_segment + pixel / width);
-      const int column = left - a.pad_w + pixel % width;
+      const int column = (left + pixel % width) * gap_w + segment.right - a.pad_w;
       const bool there = pixel < segments * width && segment.there && channel < a.channels &&
                          static_cast<unsigned>(column) < static_cast<unsigned>(a.width);
-      y[i] = there ? segment.y - a.pad_h : nowhere;
-      from[i] = (((segment.image - first_image) * a.height + segment.y - a.pad_h) * a.width + column) * pitch_x + channel;
+      const int top = segment.y * gap_h + segment.down - a.pad_h;
+      y[i] = there ? top : nowhere;
+      from[i] = (((segment.image - first_image) * a.height + top) * a.width + column) * pitch_x + channel;
     }
     std::uint32_t* const copied = ring + threadIdx.x % pairs * plane + threadIdx.x / pairs;
-    const Half* const x = static_cast<const Half*>(a.x) + Index{first_image} * a.height * on;
+    const Half* const x = static_cast<const Half*>(a.x) + Index{first_image} * a.height * a.width * pitch_x;
     const auto fill = [&](int slot, int row) {
 #pragma unroll
       for (int i = 0; i < passes; ++i) {
         // Nothing is read where it is not inside.
-        const bool inside = static_cast<unsigned>(y[i] + row) < static_cast<unsigned>(a.height);
+        const bool inside = static_cast<unsigned>(y[i] + gap_h * row) < static_cast<unsigned>(a.height);
         copy<2>(reinterpret_cast<Half*>(copied + slot * line + 32 * i), x + (from[i] + row * on), inside);
       }
     };
@@ -173,15 +186,16 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     for (int i = 0; i < stores; ++i) {
       const int position = threadIdx.x / chunks + i * of_pass, run = position / 8;
       const Segment segment(a, first_segment + run / across);
-      const int column = left + run % across * 8 + position % 8;
+      const int column = (left + run % across * 8 + position % 8) * gap_w + segment.right;
       const bool there = position < positions && segment.there && column < a.out_w && channel < a.out_channels;
-      outs[i] = there ? min(rows, a.out_h - segment.y) : 0;
-      pixel[i] = ((segment.image - first_image) * a.out_h + segment.y) * a.out_w + column;
+      outs[i] = there ? segment.count(a) : 0;
+      pixel[i] = ((segment.image - first_image) * a.out_h + segment.y * gap_h + segment.down) * a.out_w + column;
     }
+    const int below = gap_h * a.out_w;
     const Index before = Index{first_image} * a.out_h * a.out_w;
     Half* const to = static_cast<Half*>(a.y) + before * pitch_y + channel;
     const auto place = [&](int i, int out) {
-      return Place{(before + pixel[i] + out * a.out_w) * a.out_channels + channel, channel};
+      return Place{(before + pixel[i] + out * below) * a.out_channels + channel, channel};
     };
     // What the epilogue reads for the next row that is stored.
     Ahead<access, Epilogue> ahead[stores];
@@ -199,7 +213,7 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
 #pragma unroll
       for (int i = 0; i < stores; ++i) {
         if (static_cast<unsigned>(out) >= static_cast<unsigned>(outs[i])) continue;
-        Half* const at = to + (pixel[i] + out * a.out_w) * pitch_y;
+        Half* const at = to + (pixel[i] + out * below) * pitch_y;
         if constexpr (early) {
           Right<access / 2> value;
 #pragma unroll
@@ -222,7 +236,7 @@ struct Banded<BandedTile<W, pairs, across, segments, rows, stages, access, Half>
     portable::await_earlier();
 
     // Where segments are whole images, what lies above them adds nothing.
-    const int begin = a.out_h <= rows ? min(a.pad_h, live - 1) : 0, last = min(rows, a.out_h) + live - 1;
+    const int begin = height(a) <= rows ? min(a.pad_h / gap_h, live - 1) : 0, last = min(rows, height(a)) + live - 1;
 #pragma unroll 1
     for (int i = 0; i < stages - 1; ++i) {
       if (begin + i < last) fill(i, begin + i);
@@ -310,8 +324,11 @@ void launch(BandedTile<W, pairs, across, segments, rows, stages, access, Half>, 
   using Tile = BandedTile<W, pairs, across, segments, rows, stages, access, Half>;
   using Kernel = Banded<Tile>;
   const int parts = (a.out_channels + Kernel::channels - 1) / Kernel::channels;
-  const int tiles_x = (a.out_w + Kernel::columns - 1) / Kernel::columns;
-  const int groups = (a.batch * ((a.out_h + rows - 1) / rows) + segments - 1) / segments;
+  if (a.pad_h % Kernel::gap_h != 0 || a.pad_w % Kernel::gap_w != 0)
+    throw std::runtime_error("could not launch a convolution in bands: images with gaps begin in front of a tap");
+  const int tiles_x = (Kernel::row_of(a) + Kernel::columns - 1) / Kernel::columns;
+  const int of_image = (Kernel::height(a) + rows - 1) / rows * Kernel::gap_h * Kernel::gap_w;
+  const int groups = (a.batch * of_image + segments - 1) / segments;
   if (groups * tiles_x == 0) return;
   queue(banded_kernel<Tile, Epilogue>, parts * tiles_x * groups, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream);
 }
