@@ -10,7 +10,7 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Pad, Reshape
+from bolt_build.graph.ops.shape import Pad, Reshape, Transpose
 from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
 from bolt_build.targets import target_named
 
@@ -75,13 +75,43 @@ def test_one_filter_of_few_elements_weighs_columns() -> None:
     ]  # fmt: skip
 
 
-def test_one_deep_filter_is_a_product() -> None:
-    """A tracker's template of all channels."""
+def test_few_filters_of_many_channels_multiply_pixels_tap_by_tap() -> None:
+    """A tracker's template of all channels: windows would be 16 times the image."""
     ops = multiplied(f"""
-        graph g batch=2 (%x: f32[1,64,9,9], %w: f32[2,32,4,4]) -> (%y) {{
+        graph g batch=2 (%x: f32[2,64,9,9], %w: f32[2,32,4,4]) -> (%y) {{
           %y = conv(%x, %w) {AS_IT_IS} groups=2 // "y"
         }}""")
-    assert MatMul() in ops
+    assert ops == [
+        Reshape((2, 2, 32, 81)), Reshape((2, 1, 32, 16)), Transpose((0, 1, 3, 2)), Reshape((1, 2, 16, 32)), MatMul(),
+        Reshape((2, 2, 1296)), Gather(2), Reduce("sum", (2,), False), Reshape((2, 2, 6, 6)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "window", "how"),
+    [
+        ("2,40,19", "2,20,5", "dilations=[2] groups=2 pads_begin=[3] pads_end=[1] strides=[1]"),
+        ("1,64,9,7", "8,64,3,2", "dilations=[1,2] groups=1 pads_begin=[1,0] pads_end=[0,2] strides=[1,1]"),
+        ("1,128,9,8", "2,64,2,3", "dilations=[1,1] groups=2 pads_begin=[0,1] pads_end=[0,1] strides=[2,1]"),
+    ],
+)
+def test_taps_of_strides_dilations_and_pads_are_added_up(
+    shape: str, window: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolt_build.planner.passes.rows.multiply_windows._DEEP", 20)
+    ops = multiplied(f"""
+        graph g batch=1 (%x: f32[{shape}], %w: f32[{window}], %b: f32[{window.split(",")[0]}]) -> (%y) {{
+          %y = conv(%x, %w, %b) {how} // "y"
+        }}""")
+    assert Reduce("sum", (2,), False) in ops
+
+
+def test_many_filters_of_as_many_channels_multiply_windows() -> None:
+    ops = multiplied("""
+        graph g batch=1 (%x: f32[1,32,9,9], %w: f32[32,32,3,3]) -> (%y) {
+          %y = conv(%x, %w) dilations=[1,1] groups=1 pads_begin=[1,1] pads_end=[1,1] strides=[1,1] // "y"
+        }""")
+    assert not any(isinstance(op, Reduce) for op in ops)
 
 
 def test_few_filters_and_small_windows_stay_with_their_reasons() -> None:

@@ -26,7 +26,7 @@ def own_filters(g: Growing) -> str:
     """Filters of each image: mixed of several, scaled by a style, or what another tensor is. Of all images, too."""
     x = g.tensor(3, 4)
     n, channels, *pixels = g.shape(x)
-    groups, filters = g.choose(1, g.divisor(channels)), g.choose(2, 4)
+    groups, filters = g.choose(1, g.divisor(channels)), g.choose(2, 4, 1)
     kernel = tuple(g.choose(1, 3) for _ in pixels)
     one = (filters * groups, channels // groups, *kernel)
     images = g.choose(n, 1) if n > 1 else n

@@ -31,7 +31,7 @@ _SMALL: dict[str, dict[str, Any]] = {
     "images.gathered_pieces": {"_FEWEST": 2, "_WHOLE": 1},
     "images.gathered_windows": {"_FEWEST": 2},
     "rows.multiply_pairs": {"_LOAD": 1},
-    "rows.multiply_windows": {"_FILTERS": 2, "_DEPTH": 1, "_DEEP": 20},
+    "rows.multiply_windows": {"_FILTERS": 2, "_DEPTH": 1, "_DEEP": 20, "_CHANNELS": 2},
     "align.pad_filters": {"_MOST": ((1 << 30, 0),)},
     "align.pad_heads": {"_MOST": 4},
     "align.pad_slices": {"_MOST": 20},
