@@ -29,8 +29,21 @@ def kernels(problem: KernelProblem, target: str = "h200") -> list[str]:
     return [str(each) for each in FAMILY.candidates(problem, target_named(target))[0]]
 
 
-def tile(rows: int, columns: int) -> Candidate:
-    return Candidate("portable", (("algorithm", "tensor_cores"), ("rows", rows), ("columns", columns)))
+def tile(rows: int, columns: int, parts: int = 1) -> Candidate:
+    shared = (("parts", parts),) if parts > 1 else ()
+    return Candidate("portable", (("algorithm", "tensor_cores"), ("rows", rows), ("columns", columns), *shared))
+
+
+def test_few_tiles_of_a_deep_product_share_its_depth_among_warps() -> None:
+    """Channels by channels over 32 x 32 pixels; and many heads, which fill a GPU."""
+    deep = problem_of(Input((1, 1024, 128)), Input((1, 1024, 64)), MatMul(transpose_a=True))
+    many = problem_of(Input((4096, 256, 64)), Input((4096, 256, 64)), MatMul(transpose_a=True))
+    best = FAMILY.candidates(deep, H200)[0][0]
+    assert best == tile(32, 32, 4)
+    assert "parts" not in dict(FAMILY.candidates(many, H200)[0][0].parameters)
+    assert FAMILY.predict(deep, best, H200) < 0.5 * FAMILY.predict(deep, tile(32, 32), H200)
+    code = FAMILY.emit(deep, best, H200, AT)
+    assert code.call.startswith("bolt::portable::half_matmul<32, 32, 8, 8, false, false, 8, 4, bolt::portable::f16, ")
 
 
 HEADS = Input((2, 3, 70, 48)), Input((2, 3, 48, 72))
@@ -79,6 +92,9 @@ def test_other_element_types_are_refused(problem: KernelProblem, target: str, re
         (tile(64, 128), None),
         (tile(48, 64), "there are tiles of 32, 64 or 128 rows and columns"),
         (tile(64, 256), "there are tiles of 32, 64 or 128 rows and columns"),
+        (tile(32, 32, 4), None),
+        (tile(32, 32, 3), "the depth is shared by 1, 2 or 4 groups of warps"),
+        (tile(128, 128, 2), "steps of all groups take 75776 bytes of shared memory, there are 49152"),
     ],
 )
 def test_tiles_that_are_none_are_refused(candidate: Candidate, reason: str | None) -> None:

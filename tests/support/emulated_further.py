@@ -22,6 +22,8 @@ FURTHER = (
     "move-pad-reflect-odd-portable-direct-f16/channels_last-f16/channels_last",
     "move-add-chain-odd-portable-direct-f16/row-f16/row",
     "flat-pairs-portable-flatx8x4x256-f16/row-f16/row",
+    "half-deep-portable-tensor_coresx32x32x4",
+    "half-deep-odd-portable-tensor_coresx64x64x2",
     "half-regions-words-any-24-portable-directx1",
     "half-regions-words-maximum-48-portable-directx2",
     "formula-modulated-odd-portable-flat",

@@ -15,6 +15,7 @@ from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import bias, chain
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.product_loops import (
     batch_loops,
@@ -23,6 +24,7 @@ from bolt_build.families.portable.kernels.product_loops import (
     placed_parameters,
 )
 from bolt_build.families.portable.number_tile import NumberTile
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.placed_matmul import PlacedMatMul, Walks
 from bolt_build.targets import Gpu, Target
@@ -36,20 +38,39 @@ _PITCH = 8
 _LOADS, _STORES = (8, 4, 2, 1), (8, 4, 2, 1)
 _STATIC = 48 << 10
 """Bytes of shared memory that a kernel has without asking for them."""
+PARTS = (1, 2, 4)
+"""Groups of warps of a block among which the depth may be shared."""
+_PART = 256
+"""Least depth of a group."""
 
 
 @dataclass(frozen=True)
 class HalfTile(NumberTile):
-    """A block computes so many rows and columns."""
+    """A block computes so many rows and columns; `parts` groups of its warps share the depth. Candidates of one group
+    state none."""
 
     rows: int
     columns: int
+    parts: int = 1
+
+    @property
+    def parameters(self) -> Named:
+        shared = (("parts", self.parts),) if self.parts > 1 else ()
+        return (("rows", self.rows), ("columns", self.columns), *shared)
+
+    @classmethod
+    def read(cls, reader: Reader) -> HalfTile:
+        return cls(reader.number("rows"), reader.number("columns"), reader.number("parts", 1))
+
+    @property
+    def threads(self) -> int:
+        return _THREADS * self.parts
 
     def shared(self, along: tuple[bool, bool]) -> int:
-        """Bytes of shared memory: three steps of both factors where they fit, else two."""
+        """Bytes of shared memory: three steps of both factors for each group where they fit, else two."""
         lines = zip((self.rows, self.columns), along, strict=True)
         step = 2 * sum(n * (_DEPTH + _PITCH) if deep else _DEPTH * (n + _PITCH) for n, deep in lines)
-        return (3 if 3 * step <= _STATIC else 2) * step
+        return (3 if 3 * self.parts * step <= _STATIC else 2) * self.parts * step
 
     @property
     def registers(self) -> int:
@@ -81,7 +102,7 @@ def _factors(problem: KernelProblem) -> _Factors:
     loads = []
     for side, index in enumerate(own[:2]):
         operand = problem.inputs[index]
-        steps = [loop.steps[side] for loop in batch_loops(problem)]
+        steps = [loop.steps[side] for loop in batch_loops(problem) if loop.extent > 1]
         lines = (operand.shape[-1], *(strides(operand)[-2:-1] if operand.shape[-2] > 1 else ()), *steps)
         loads.append(next(load for load in _LOADS if all(step % load == 0 for step in lines)))
     depth = problem.inputs[own[0]].shape[-2 if op.transpose_a else -1]
@@ -155,18 +176,23 @@ def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[HalfTile]:
     for rows in SIZES:
         for columns in SIZES:
             if rows < 2 * max(factors.m, 17) and columns < 2 * max(factors.n, 17):
-                yield HalfTile(rows, columns)
+                yield from (HalfTile(rows, columns, parts) for parts in PARTS if parts * _PART <= max(factors.k, _PART))
 
 
 def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None:
     if tile.rows not in SIZES or tile.columns not in SIZES:
         return "there are tiles of 32, 64 or 128 rows and columns"
-    return refuse_shared(tile.shared(_factors(problem).along), gpu)
+    if tile.parts not in PARTS:
+        return "the depth is shared by 1, 2 or 4 groups of warps"
+    shared = tile.shared(_factors(problem).along)
+    if tile.parts > 1 and shared > _STATIC:
+        return Reason("steps of all groups take {} bytes of shared memory, there are {}", shared, _STATIC)
+    return refuse_shared(shared, gpu)
 
 
-_REACHED, _ARITHMETIC, _STEP, _BEGIN = 0.7, 0.5, 0.3e-6, 1e-6
+_REACHED, _ARITHMETIC, _STEP, _BEGIN, _JOIN = 0.7, 0.5, 0.3e-6, 1e-6, 0.4e-6
 """Guesses: parts of the bandwidth and of the rate of one warp's instructions that are reached; seconds of a step of one
-block, whose copies it waits for; and of its beginning and end."""
+group of warps, whose copies it waits for; of a block's beginning and end; and in which groups add up what they have."""
 _L2_RATE = 1.01e11
 """Bytes a second that come to a multiprocessor from L2, as measured for other products."""
 _STORE = {8: 0.35e-6, 4: 0.6e-6, 2: 4.3e-6, 1: 8e-6}
@@ -182,11 +208,11 @@ def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     assert gpu is not None, "tensor cores are a GPU's"
     blocks = factors.batches * ceil(factors.m / tile.rows) * ceil(factors.n / tile.columns)
     steps = ceil(factors.k / _DEPTH)
-    resident = beside(_THREADS, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
+    resident = beside(tile.threads, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
     rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
     results = tile.rows * tile.columns
     busy = steps * 2 * results * _DEPTH / rate + _STORE[factors.stored] * results / (128 * 128)
-    waits = ceil(blocks / resident) * (steps * _STEP + _BEGIN)
+    waits = ceil(blocks / resident) * (ceil(steps / tile.parts) * _STEP + _BEGIN + (_JOIN if tile.parts > 1 else 0.0))
     narrow = zip(factors.inputs, factors.loads, strict=True)
     extra = sum(problem.inputs[index].nbytes * (1 / _NARROW[load] - 1) for index, load in narrow)
     memory = (problem.nbytes + extra) / (target.bandwidth * _REACHED)
@@ -207,7 +233,8 @@ def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCo
     dtype, made = problem.inputs[a].format.dtype, problem.outputs[0].format.dtype
     alongs = ", ".join(boolean(each) for each in factors.along)
     loads = f"{factors.loads[0]}, {factors.loads[1]}"
-    how = f"{tile.rows}, {tile.columns}, {loads}, {alongs}, {factors.stored}"
+    parts = f", {tile.parts}" if tile.parts > 1 else ""
+    how = f"{tile.rows}, {tile.columns}, {loads}, {alongs}, {factors.stored}{parts}"
     call = (
         f"bolt::portable::half_matmul<{how}, {COMPUTED[dtype]}, {COMPUTED[made]}>(r, {parameters}, "
         f"{at.inputs[a]}, {at.inputs[b]}, {at.outputs[0]}, {chain(problem, at, before)});"

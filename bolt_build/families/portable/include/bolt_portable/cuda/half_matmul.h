@@ -16,12 +16,12 @@ struct HalfFactor {
   static constexpr int inner = along ? depth : lines, outer = along ? lines : depth, pitch = inner + 8;
   static constexpr int size = outer * pitch;
 
-  /// Begins the copies of line `line` and place `place` on; zeros behind the factor's end.
+  /// Begins the copies of line `line` and place `place` on; zeros behind the factor's end. `own`: the thread's number.
   template <int threads>
-  static __device__ void fill(T* to, const T* from, Index step, int line, int line_end, int place, int place_end) {
+  static __device__ void fill(int own, T* to, const T* from, Index step, int line, int line_end, int place, int place_end) {
     constexpr int of_row = inner / load;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < outer * of_row; i += threads) {
+    for (int i = own; i < outer * of_row; i += threads) {
       const int row = i / of_row, at = i % of_row * load;
       const int own_line = line + (along ? row : at), own_place = place + (along ? at : row);
       const bool inside = own_line < line_end && own_place < place_end;
@@ -50,15 +50,18 @@ struct HalfFactor {
 
 /// A block's tile: `rows` by `columns` results, of which four warps have a quarter each. `load` elements of each factor are
 /// read at once, and `along` says which lie along the depth. `stored`: results that may be stored at once, 1, 2, 4 or 8.
+/// `parts` groups of four warps take steps of the depth by turns, and the first adds up what all have.
 template <typename T, typename Out, int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored,
-          typename Epilogue>
+          int parts, typename Epilogue>
 struct HalfProduct {
-  static constexpr int depth = 32, threads = 128, down = rows / 32, across = columns / 16;
+  static constexpr int depth = 32, group = 128, threads = parts * group, down = rows / 32, across = columns / 16;
   static_assert(rows % 32 == 0 && columns % 32 == 0);
   using Left = HalfFactor<T, rows, depth, load_a, along_a>;
   using Right = HalfFactor<T, columns, depth, load_b, along_b>;
   /// Steps whose factors have room: two are copied while a third is multiplied, where three fit what needs no asking for.
-  static constexpr int stages = 3 * (Left::size + Right::size) * sizeof(T) <= 48 * 1024 ? 3 : 2;
+  static constexpr int stages = 3 * parts * (Left::size + Right::size) * sizeof(T) <= 48 * 1024 ? 3 : 2;
+  static constexpr int sums = down * across * 4;
+  static_assert(parts == 1 || (parts - 1) * group * sums * sizeof(float) <= parts * stages * Left::size * sizeof(T));
   /// Fragments whose lanes exchange results, so that each stores neighbours: a row's 16 bytes are a quarter of a line.
   static constexpr int fragments = stored < 4 || sizeof(Out) != 2 ? 1 : stored == 8 && across % 4 == 0 ? 4 : 2;
 
@@ -68,31 +71,58 @@ struct HalfProduct {
   Out* out;
   Epilogue epilogue;
 
+  /// Waits for the four warps of a group.
+  static __device__ void meet(int part) {
+    if constexpr (parts == 1)
+      __syncthreads();
+    else
+      asm volatile("bar.sync %0, %1;" ::"r"(1 + part), "n"(group) : "memory");
+  }
+
+  /// Adds the sums of all groups to those of the first, through shared memory in which no factors are needed any more;
+  /// false for the others.
+  static __device__ bool added(int part, int own, float* shared, float* sum) {
+    __syncthreads();
+    if (part > 0)
+#pragma unroll
+      for (int i = 0; i < sums; ++i) shared[((part - 1) * sums + i) * group + own] = sum[i];
+    __syncthreads();
+    if (part > 0) return false;
+#pragma unroll
+    for (int other = 0; other < parts - 1; ++other)
+#pragma unroll
+      for (int i = 0; i < sums; ++i) sum[i] += shared[(other * sums + i) * group + own];
+    return true;
+  }
+
   __device__ void operator()(std::uint32_t block) const {
-    __shared__ __align__(16) T left[stages][Left::size], right[stages][Right::size];
+    __shared__ __align__(16) T lefts[parts][stages][Left::size], rights[parts][stages][Right::size];
+    const int part = parts == 1 ? 0 : threadIdx.x / group, own = parts == 1 ? threadIdx.x : threadIdx.x % group;
+    auto& left = lefts[part];
+    auto& right = rights[part];
     const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
     const std::uint32_t wide = (n + columns - 1) / columns, tiles = wide * ((m + rows - 1) / rows);
     const std::uint32_t batch = block / tiles;
     const int row = block % tiles / wide * rows, column = block % tiles % wide * columns;
     const MatMulAt at(p, batch);
     const auto fill = [&](int turn, int from) {
-      Left::template fill<threads>(left[turn], a + at.a, along_a ? p.a_row : p.a_column, row, m, from, k);
-      Right::template fill<threads>(right[turn], b + at.b, along_b ? p.b_column : p.b_row, column, n, from, k);
+      Left::template fill<group>(own, left[turn], a + at.a, along_a ? p.a_row : p.a_column, row, m, from, k);
+      Right::template fill<group>(own, right[turn], b + at.b, along_b ? p.b_column : p.b_row, column, n, from, k);
     };
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = own / 32, lane = threadIdx.x % 32;
     const int own_row = warp / 2 * (rows / 2), own_column = warp % 2 * (columns / 2);
     float sum[down][across][4] = {};
 #pragma unroll
     for (int early = 0; early < stages - 1; ++early) {
-      if (early * depth < k) fill(early, early * depth);
+      if (const int from = (early * parts + part) * depth; from < k) fill(early, from);
       commit();
     }
     int turn = 0;
 #pragma unroll 1
-    for (int from = 0; from < k; from += depth, turn = turn + 1 == stages ? 0 : turn + 1) {
+    for (int from = part * depth; from < k; from += parts * depth, turn = turn + 1 == stages ? 0 : turn + 1) {
       settle<stages - 2>();
-      __syncthreads();  // this step is there for all, and readers of the buffer that is filled next are done
-      const int next = from + (stages - 1) * depth;
+      meet(part);  // this step is there for all, and readers of the buffer that is filled next are done
+      const int next = from + (stages - 1) * parts * depth;
       if (next < k) fill(turn ? turn - 1 : stages - 1, next);
       commit();
 #pragma unroll
@@ -111,6 +141,9 @@ struct HalfProduct {
           }
         }
       }
+    }
+    if constexpr (parts > 1) {
+      if (!added(part, own, reinterpret_cast<float*>(lefts), &sum[0][0][0])) return;
     }
     Lanes<Out, 2> results[fragments];
     std::uint32_t words[fragments];
@@ -158,17 +191,24 @@ struct HalfProduct {
   }
 };
 
-template <int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored, typename T, typename Out,
-          typename Epilogue>
+template <int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored, int parts, typename T,
+          typename Out, typename Epilogue>
 void half_matmul(const Run& r, const MatMul& p, const void* left, const void* right, void* output,
                  const Epilogue& epilogue) {
-  using Product = HalfProduct<T, Out, rows, columns, load_a, load_b, along_a, along_b, stored, Epilogue>;
+  using Product = HalfProduct<T, Out, rows, columns, load_a, load_b, along_a, along_b, stored, parts, Epilogue>;
   Index batches = 1;
   for (int axis = 0; axis < p.batch_rank; ++axis) batches *= p.batch[axis];
   const Index tiles = (p.m + rows - 1) / rows * ((p.n + columns - 1) / columns);
   launch_blocks<Product::threads>(
       r, batches * tiles,
       Product{p, static_cast<const T*>(left), static_cast<const T*>(right), static_cast<Out*>(output), epilogue}, "matrix product");
+}
+
+template <int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored, typename T, typename Out,
+          typename Epilogue>
+void half_matmul(const Run& r, const MatMul& p, const void* left, const void* right, void* output,
+                 const Epilogue& epilogue) {
+  half_matmul<rows, columns, load_a, load_b, along_a, along_b, stored, 1, T, Out>(r, p, left, right, output, epilogue);
 }
 
 }  // namespace bolt::portable
