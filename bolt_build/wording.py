@@ -12,10 +12,19 @@ def suggest(word: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{near}'?" if near is not None else None
 
 
+_ELSEWHERE = {
+    "cpu": "host", "x86": "host", "x86-64": "host", "x86_64": "host", "amd64": "host",
+    "float32": "fp32", "float": "fp32", "single": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16",
+    "nhwc": "channels_last", "nchw": "row",
+}  # fmt: skip
+"""What other tools call things, and their names here."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word nearest to `word`, whatever its case; None where none is near."""
+    """The known word for what other tools call `word`, or that nearest to it, in any case; None where none is near."""
     by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, 1, 0.6)
+    same = _ELSEWHERE.get(word.lower())
+    near = [same] if same in by_lower else difflib.get_close_matches(word.lower(), by_lower, 1, 0.6)
     return by_lower[near[0]] if near else None
 
 

@@ -57,7 +57,7 @@ class EngineError(RuntimeError):
     def __init__(self, status: int, message: str) -> None:
         self.status = status
         kind = _STATUS[status] if 0 <= status < len(_STATUS) else f"status {status}"
-        super().__init__(f"{message} ({kind})" if message else kind)
+        super().__init__(message if kind in message else f"{message} ({kind})" if message else kind)
 
 
 Observer = Callable[[StepInfo, str, Array], None]

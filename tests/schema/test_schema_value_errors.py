@@ -239,6 +239,20 @@ recipe.yaml:3:19: error[unknown-target]: unknown target 'tpu'
     |                   ^^^ known targets: host, t4, a100, a10, rtx3090, l4, l40s, h100, h200, b200, rtx5090
 """,
     ),
+    "words of other tools": (
+        "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {cpu: {}, t4: {precision: Float16}}\nengine: {io: {layout: nhwc}}\n",
+        """\
+recipe.yaml:3:11: error[unknown-target]: unknown target 'cpu'
+  3 | targets: {cpu: {}, t4: {precision: Float16}}
+    |           ^^^ did you mean 'host'?
+recipe.yaml:3:36: error[bad-value]: 'targets.t4.precision' must be fp32, fp16 or bf16, found the string 'Float16'
+  3 | targets: {cpu: {}, t4: {precision: Float16}}
+    |                                    ^^^^^^^ did you mean 'fp16'?
+recipe.yaml:4:23: error[bad-value]: 'engine.io.layout' must be model, row or channels_last, found the string 'nhwc'
+  4 | engine: {io: {layout: nhwc}}
+    |                       ^^^^ did you mean 'channels_last'?
+""",
+    ),
     "precision that the target lacks": (
         "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: {precision: fp16}}\nlayers: {fc: {precision: fp16}}\n",
         """\
