@@ -114,6 +114,10 @@ class Op(ABC):
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0
 
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        """Inputs whose elements are indices, each with the least extent that it counts in; none unless said."""
+        return {}
+
     def ascending(self, inputs: Sequence[TensorType]) -> Mapping[int, tuple[int, int]]:
         """Inputs that are tables of indices in ascending order in nearly all networks, each with the first and the last
         element that such tables have about; none unless said. Tuning measures kernels with tables like these."""

@@ -4,7 +4,7 @@ leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bolt_build.graph.arrays import narrowed, widened
@@ -33,6 +33,10 @@ class Chain(Op):
         *before, last = self.first.sequence
         own = self.operands - sum(member.own or 0 for member in before)
         return (*before, Member(last.op, own, self.between), *self.second.sequence)
+
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        found = self.first.indices([inputs[index] for index in self._own])
+        return {self._own[at]: extent for at, extent in found.items()}
 
     def inner(self, inputs: Sequence[TensorType]) -> TensorType:
         """What lies between, as a tensor of input 0's element type whatever those of the other inputs are.

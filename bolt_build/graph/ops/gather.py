@@ -6,7 +6,7 @@ on a device the nearest that lies inside is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,9 @@ class Gather(Op):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         data, indices = inputs
         return (np.asarray(np.take(data, within(indices, data.shape[self.axis]), axis=self.axis)),)
+
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        return {1: inputs[0].shape[self.axis]}
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 0
@@ -82,6 +85,9 @@ class GatherElements(Op):
         rows = data[tuple(slice(n) if axis != self.axis else slice(None) for axis, n in enumerate(indices.shape))]
         return (np.take_along_axis(rows, within(indices, data.shape[self.axis]), self.axis),)
 
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        return {1: inputs[0].shape[self.axis]}
+
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 0
 
@@ -118,6 +124,10 @@ class GatherND(Op):
         batches = np.ix_(*map(np.arange, shared), np.arange(rows.shape[-2]))[:-1]
         shape = (*indices.shape[:-1], *data.shape[self.batch_dims + depth :])
         return (np.asarray(data[(*batches, *columns)]).reshape(shape),)
+
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        depth = inputs[1].shape[-1]
+        return {1: min(inputs[0].shape[self.batch_dims : self.batch_dims + depth])}
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 0

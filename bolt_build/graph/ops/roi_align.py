@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +98,9 @@ class RoiAlign(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 8 * outputs[0].elements * max(self.ratio, 2) ** 2
+
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        return {2: inputs[0].shape[0]}
 
 
 _MODES = ("avg", "max")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
@@ -104,6 +104,9 @@ class RowSum(Op):
     def unread(self, inputs: Sequence[TensorType]) -> int:
         """Rows that no index can name, of all tables, which have one element type."""
         return sum(Gather(0).unread(own) for term, own in self.each(inputs) if term.rows is Rows.TABLE)
+
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        return {table + 1: inputs[table].shape[0] for table in self.tables}
 
 
 @dataclass(frozen=True)

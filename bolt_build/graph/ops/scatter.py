@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -59,6 +59,9 @@ class ScatterElements(Op):
             made[at] = _REDUCTIONS[self.reduction](made[at], updates[place])
         return (made,)
 
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        return {1: inputs[0].shape[self.axis]}
+
 
 @dataclass(frozen=True)
 class ScatterND(Op):
@@ -87,6 +90,9 @@ class ScatterND(Op):
         for place, update in zip(places, slices, strict=True):
             made[tuple(place)] = _REDUCTIONS[self.reduction](made[tuple(place)], update)
         return (made,)
+
+    def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
+        return {1: min(inputs[0].shape[: inputs[1].shape[-1]])}
 
 
 def import_scatter_elements(node: NodeImport) -> None:
