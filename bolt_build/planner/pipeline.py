@@ -77,10 +77,12 @@ from bolt_build.planner.passes.rows.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.rows.gather_rows import GATHER_ROWS
+from bolt_build.planner.passes.rows.latent_keys import LATENT_KEYS
 from bolt_build.planner.passes.rows.masks_apart import MASKS_APART
 from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.rows.multiply_pairs import MULTIPLY_PAIRS
 from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
+from bolt_build.planner.passes.rows.neighbour_columns import PART_NEIGHBOURS
 from bolt_build.planner.passes.rows.order_heads import ORDER_HEADS
 from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
 from bolt_build.planner.passes.rows.patches import MULTIPLY_PATCHES
@@ -105,6 +107,7 @@ from bolt_build.planner.passes.tidy.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.tidy.slice_scatters import SLICE_SCATTERS
 from bolt_build.planner.passes.tidy.slice_tuples import SLICE_TUPLES
 from bolt_build.planner.passes.tidy.slices import MERGE_SLICES
+from bolt_build.planner.passes.tidy.turned_parts import TURN_PARTS
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
@@ -122,6 +125,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_MOVES,
     JOIN_GATHERS,
     MERGE_SLICES,
+    TURN_PARTS,  # what assignments leave is one concatenation
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
     GATHER_WINDOWS,  # cuts are one slice each
@@ -140,6 +144,8 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
     RECOGNISE_ROTARY,
+    PART_NEIGHBOURS,  # what is turned as neighbours stays so
+    RECOGNISE_ROTARY,  # halves of what it parted
     RECOGNISE_SOFTMAXES,
     BATCH_PARTS,  # attention sees one batch
     SUM_BIASES,  # biases by rows and columns are masks then
@@ -149,6 +155,7 @@ PIPELINE: tuple[Pass, ...] = (
     MASKS_BY_DISTANCE,  # they are constants now
     MERGE_MOVES,  # what moves its rows, with what is around it
     REMOVE_COPIES,
+    LATENT_KEYS,  # their moves are what attention asked for
     TURN_IMAGES,  # activations and normalisations are recognised by their last axis
     FOLD_PADS,  # in front of the transposes that are gone
     NORM_EARLY,  # to where it is folded

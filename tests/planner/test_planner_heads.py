@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from planner_checks import body, graph, run, said, same_values
 
@@ -101,6 +102,42 @@ def test_queries_and_keys_that_are_prepared_alike_are_one_step() -> None:
         "%'o.rows.4 = slice(%x) begin=[0,0,48] count=[2,5,24] step=[1,1,1]",
         "%y = attention(%'o.rows.2, %'o.rows.3, %'o.rows.4) heads=3 kv_heads=3 scale=1.0",
     ]
+
+
+def turned_and_normed(statistic: str = "rms", angles: str = "0.6, 0.8", scale: str = ", %g") -> Graph:
+    """Hunyuan's: heads are turned, and normalised behind that."""
+    cosine, sine = angles.split(", ")
+    table = ", ".join([cosine] * 40), ", ".join([sine] * 40)
+    return attention(
+        "const %g: f32[8]", f"const %cos: f32[5,8] {{{table[0]}}}", f"const %sin: f32[5,8] {{{table[1]}}}", PACKED,
+        '%qr = rotary(%q, %cos, %sin) // "qr"', '%kr = rotary(%k, %cos, %sin) // "kr"',
+        f'%qn = norm(%qr{scale}) statistic={statistic} axes=[3] epsilon=1e-5 // "qn"',
+        f'%kn = norm(%kr{scale}) statistic={statistic} axes=[3] epsilon=1e-5 // "kn"',
+        '%s = matmul(%qn, %kn) transpose_b=true // "s"', ATTENTION,
+    )  # fmt: skip
+
+
+def test_heads_that_are_normalised_behind_their_turn_are_so_in_front_of_it() -> None:
+    """A turn leaves them as long as they are; what scales each element afterwards is in its angles."""
+    before = turned_and_normed()
+    assert made(before)[1] == (
+        "%'o.rows.1 = head_rows(%'o.rows, %'o.rows.cosines, %'o.rows.sines) heads=6 statistic=rms epsilon=1e-05"
+        " rotary=true"
+    )
+    result = run(RECOGNISE_ATTENTION, before)
+    scale, sines = before.constant("g"), result.graph.constant("o.rows.sines")
+    assert scale is not None
+    assert sines is not None
+    np.testing.assert_allclose(
+        sines[..., -1, :], np.broadcast_to(np.float32(0.8) * scale, sines[..., -1, :].shape), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "before", [turned_and_normed("variance"), turned_and_normed(angles="0.6, 0.9")], ids=["a mean", "no turn alone"]
+)
+def test_heads_that_a_turn_changes_are_normalised_behind_it(before: Graph) -> None:
+    assert not [line for line in made(before) if "head_rows" in line and "statistic" in line]
 
 
 def test_queries_and_keys_of_two_products_have_each_a_scale_of_its_own() -> None:

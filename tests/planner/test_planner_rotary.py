@@ -256,6 +256,21 @@ def test_elements_behind_the_turned_ones_pass_by() -> None:
     assert first(result.graph) == "%y = rotary(%x, %cos, %sin)"
 
 
-def test_elements_in_front_of_the_turned_ones_do_not() -> None:
+def test_elements_in_front_of_the_turned_ones_do_too() -> None:
     result = run(RECOGNISE_ROTARY, part("4", "0"))
-    assert said(result) == [("y", "declined", "around rotary embedding: turned elements stand behind others")]
+    assert first(result.graph) == "%y = rotary(%x, %cos, %sin) passed=4"
+
+
+def test_elements_in_front_are_put_together_with_both_halves() -> None:
+    """DeepSeek's queries."""
+    before = graph(f"""
+        graph g batch=2 (%z: f32[2,3,5,14]) -> (%y) {{
+          {ANGLES}
+          %front = slice(%z) begin=[0,0,0,0] count=[2,3,5,6] step=[1,1,1,1] // "front"
+          %x = slice(%z) begin=[0,0,0,6] count=[2,3,5,8] step=[1,1,1,1] // "x"
+          {HALVES}
+          {APART}
+          %y = concat(%front, %first, %second) axis=3 // "y"
+        }}""")
+    result = run(RECOGNISE_ROTARY, before)
+    assert first(result.graph) == "%y = rotary(%z, %'c.both, %'s.both) passed=6"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from bolt_build.digest import UNSAID
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.norm import Norm
@@ -17,7 +18,8 @@ from bolt_build.graph.tail_rules import broadcast_tails
 
 @dataclass(frozen=True)
 class Rotary(Op):
-    """y = x cos + r(x) sin over the first elements of the last axis, as many as cos and sin have; others stay.
+    """y = x cos + r(x) sin over elements of the last axis behind `passed` others, as many as cos and sin have. What is
+    beside these stays.
 
     r(x) exchanges the elements of a pair, with the sign of the first turned: pairs are an element and that half of the
     turned elements further on, or neighbours if `interleaved`. cos and sin broadcast to the turned part of x.
@@ -26,6 +28,7 @@ class Rotary(Op):
 
     kind = "rotary"
     interleaved: bool = False
+    passed: int = field(default=0, metadata=UNSAID)
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         expect_count(inputs, 3)
@@ -33,14 +36,14 @@ class Rotary(Op):
             expect_float(t)
         x = inputs[0]
         for what, t in zip(("cosines", "sines"), inputs[1:], strict=True):
-            _expect_angles(what, t, x.shape)
+            _expect_angles(what, t, x.shape, self.passed)
         if inputs[1].shape[-1] != inputs[2].shape[-1]:
             raise ShapeError(f"cosines {list(inputs[1].shape)} and sines {list(inputs[2].shape)} turn different parts")
         return (TensorType(x.dtype, x.shape),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         x, cos, sin = map(widened, inputs)
-        return (narrowed(turned(x, cos, sin, interleaved=self.interleaved), inputs[0].dtype),)
+        return (narrowed(turned(x, cos, sin, interleaved=self.interleaved, passed=self.passed), inputs[0].dtype),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 3 * outputs[0].elements
@@ -52,24 +55,25 @@ class Rotary(Op):
         return dict.fromkeys(broadcast_tails(node, at), ANYTHING)
 
 
-def _expect_angles(what: str, t: TensorType, shape: tuple[int, ...]) -> None:
-    """Raises ShapeError unless `t` broadcasts to the first elements of the last axis of `shape`, an even number."""
+def _expect_angles(what: str, t: TensorType, shape: tuple[int, ...], passed: int) -> None:
+    """Raises ShapeError unless `t` broadcasts to elements of the last axis of `shape` behind `passed` others, an even
+    number."""
     count = t.shape[-1] if t.rank else 0
     part = (*shape[:-1], count)
-    if not shape or count % 2 or not 0 < count <= shape[-1] or broadcast(part, t.shape) != part:
+    if not shape or count % 2 or not 0 < count <= shape[-1] - passed or broadcast(part, t.shape) != part:
         raise ShapeError(f"{what} {list(t.shape)} are none for pairs of {list(shape)}")
 
 
-def turned(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
-    """Pairs of the first elements of the last axis of `x` turned, in the precision that it has."""
+def turned(x: Array, cos: Array, sin: Array, *, interleaved: bool, passed: int = 0) -> Array:
+    """Pairs of elements of the last axis of `x` behind `passed` others turned, in the precision that it has."""
     count = cos.shape[-1]
-    part = x[..., :count]
+    part = x[..., passed : passed + count]
     if interleaved:
         exchanged = np.stack((-part[..., 1::2], part[..., ::2]), axis=-1).reshape(part.shape)
     else:
         exchanged = np.concatenate((-part[..., count // 2 :], part[..., : count // 2]), axis=-1)
     with np.errstate(all="ignore"):
-        return np.concatenate((part * cos + exchanged * sin, x[..., count:]), axis=-1)
+        return np.concatenate((x[..., :passed], part * cos + exchanged * sin, x[..., passed + count :]), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class HeadRows(Op):
     shifted: bool = False
     rotary: bool = False
     interleaved: bool = False
+    passed: int = field(default=0, metadata=UNSAID)
 
     @property
     def operands(self) -> int:
@@ -115,7 +120,7 @@ class HeadRows(Op):
         if self.statistic:
             Norm(self.statistic, (3,), self.epsilon).infer([TensorType(inputs[0].dtype, shape)])
         if self.rotary:
-            Rotary(self.interleaved).infer([TensorType(inputs[0].dtype, shape), *own])
+            Rotary(self.interleaved, self.passed).infer([TensorType(inputs[0].dtype, shape), *own])
         return (TensorType(inputs[0].dtype, inputs[0].shape),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -129,7 +134,7 @@ class HeadRows(Op):
             if self.shifted:
                 x = x + own.pop(0)
         if self.rotary:
-            x = turned(x, *own, interleaved=self.interleaved)
+            x = turned(x, *own, interleaved=self.interleaved, passed=self.passed)
         return (narrowed(x.reshape(rows.shape), inputs[0].dtype),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:

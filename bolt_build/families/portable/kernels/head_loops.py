@@ -31,7 +31,7 @@ class HeadsForm:
 def heads_form(problem: KernelProblem) -> HeadsForm:
     op, rows = problem.op, problem.inputs[0]
     if isinstance(op, Rotary):
-        does = HeadRows(1, rotary=True, interleaved=op.interleaved)
+        does = HeadRows(1, rotary=True, interleaved=op.interleaved, passed=op.passed)
         *axes, depth = rows.shape
     else:
         assert isinstance(op, HeadRows)
@@ -71,7 +71,7 @@ def lanes_of(form: HeadsForm, loops: tuple[Loop, ...]) -> int:
     """Elements that a GPU's thread loads at once: parts of heads, of what is turned and of its halves are whole loads
     of them."""
     steps = [step for loop in loops for step in loop.steps]
-    parts = [form.depth, form.turned, form.turned // (1 if form.does.interleaved else 2), *steps]
+    parts = [form.depth, form.does.passed, form.turned, form.turned // (1 if form.does.interleaved else 2), *steps]
     return next(lanes for lanes in (LANES, 4, 2, 1) if all(part % lanes == 0 for part in parts))
 
 
@@ -102,6 +102,7 @@ def parameters(form: HeadsForm, loops: tuple[Loop, ...]) -> str:
         depth=form.depth,
         turned=form.turned,
         epsilon=literal(form.does.epsilon),
+        **({"passed": form.does.passed} if form.does.passed else {}),
     )
 
 

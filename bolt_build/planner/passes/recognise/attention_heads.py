@@ -101,14 +101,17 @@ def _with(found: Heads, op: Norm | Rotary | Binary, factors: list[Factor], depth
     if isinstance(op, Rotary):
         if found.op.rotary:
             return "heads are turned twice"
-        return replace(found, op=replace(found.op, rotary=True, interleaved=op.interleaved), angles=tuple(factors))
+        made = replace(found.op, rotary=True, interleaved=op.interleaved, passed=op.passed)
+        return replace(found, op=made, angles=tuple(factors))
     arrays = [factor.array for factor in factors]
     if any(array is None for array in arrays):
         return "heads are scaled by what is no constant"
     if isinstance(op, Norm):
+        scale, bias = (*map(_of_depth(depth), arrays), None, None)[:2]
+        if found.op.rotary:
+            return _normed_first(found, op, scale, depth)
         if found.op != HeadRows(1):
             return "heads are normalised behind something else"
-        scale, bias = (*map(_of_depth(depth), arrays), None, None)[:2]
         made = HeadRows(1, op.statistic, op.epsilon, scale is not None, bias is not None)
         return Heads(made, scale, bias)
     (factor,) = arrays
@@ -121,6 +124,31 @@ def _with(found: Heads, op: Norm | Rotary | Binary, factors: list[Factor], depth
     return replace(
         found, op=replace(found.op, scaled=True), scale=each(scale), bias=None if bias is None else each(bias)
     )
+
+
+def _normed_first(found: Heads, op: Norm, scale: Array | None, depth: int) -> Heads | str:
+    """Turned heads are as long as they were, so they are normalised in front of that. Their elements' own scales are
+    part of the angles: Hunyuan's and NanoChat's heads are turned before they are normalised."""
+    if found.op.statistic or found.op.scaled or op.statistic not in ("rms", "l2"):
+        return "heads are normalised behind something else"
+    cos, sin = (factor.array for factor in found.angles)
+    if cos is None or sin is None:
+        return "heads that are normalised behind their turn have angles that are no constants"
+    if cos.shape[-1] != depth:
+        return "heads are normalised behind the turn of a part of them"
+    if not np.allclose(cos * cos + sin * sin, 1.0, atol=1e-3) or not _one_angle_a_pair(found.op, cos, sin):
+        return "heads that are normalised behind something else, which is no turn alone"
+    angles = found.angles
+    if scale is not None:
+        angles = tuple(Factor(np.asarray(array * scale, np.float32)) for array in (cos, sin))
+    return Heads(replace(found.op, statistic=op.statistic, epsilon=op.epsilon), angles=angles)
+
+
+def _one_angle_a_pair(op: HeadRows, *tables: Array) -> bool:
+    """Whether both elements of each pair are turned by one angle."""
+    half = tables[0].shape[-1] // 2
+    sides = [(t[..., ::2], t[..., 1::2]) if op.interleaved else (t[..., :half], t[..., half:]) for t in tables]
+    return all(np.array_equal(*side) for side in sides)
 
 
 class _of_depth:

@@ -36,7 +36,7 @@ from bolt_build.schema.recipe import Policy
 @dataclass(frozen=True)
 class _Turned:
     """The value that is turned, how, and the values of cosines and sines; `halves`: they have a number a pair. If
-    `back`, it is turned by the angles' negatives."""
+    `back`, it is turned by the angles' negatives. Its first `passed` elements stay."""
 
     x: str | Part
     interleaved: bool
@@ -44,6 +44,7 @@ class _Turned:
     sin: str
     halves: bool = False
     back: bool = False
+    passed: int = 0
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -101,15 +102,26 @@ def _exchanged(editor: GraphEditor, value: str) -> tuple[Part, bool, bool] | Non
 
 
 def _pairs(editor: GraphEditor, node: Node) -> _Turned | None:
-    """x1 cos - x2 sin and x2 cos + x1 sin, put together again, or with the other signs. Elements behind them that pass
-    by may be put together with both at once."""
-    parts, rest = pair_parts(editor, node.outputs[0]), None
-    if isinstance(node.op, Concat) and len(node.inputs) == 3 and node.op.axis == editor.type(node.outputs[0]).rank - 1:
-        parts, rest = ((node.inputs[0], node.inputs[1]), False), part_of(editor, node.inputs[2])
-    if parts is None:
+    """x1 cos - x2 sin and x2 cos + x1 sin, put together again, or with the other signs. Elements in front of them or
+    behind them that pass by may be put together with both at once."""
+    found = pair_parts(editor, node.outputs[0])
+    if found is not None:
+        return _turned_pair(editor, *found)
+    if (
+        not isinstance(node.op, Concat)
+        or len(node.inputs) != 3
+        or node.op.axis != editor.type(node.outputs[0]).rank - 1
+    ):
         return None
-    (first, second), interleaved = parts
-    upper, lower = terms_of(editor, first), terms_of(editor, second)
+    first, second, third = node.inputs
+    turned = _turned_pair(editor, (first, second), interleaved=False, behind=third)
+    return turned or _turned_pair(editor, (second, third), interleaved=False, ahead=first)
+
+
+def _turned_pair(
+    editor: GraphEditor, pair: tuple[str, str], interleaved: bool, *, ahead: str = "", behind: str = ""
+) -> _Turned | None:
+    upper, lower = (terms_of(editor, each) for each in pair)
     if upper is None or lower is None:
         return None
     for straight, crossed in (upper, upper[::-1]):
@@ -122,24 +134,28 @@ def _pairs(editor: GraphEditor, node: Node) -> _Turned | None:
                 if not opposite(editor, other, crossed.sign, sin, beside.sign):
                     continue
                 taken = taken_pair(editor, (x1, x2), columns=interleaved)
-                whole = None if taken is None or taken[1] != interleaved else _with_rest(taken[0], rest)
+                if taken is None or taken[1] != interleaved:
+                    continue
+                parts = [part_of(editor, ahead)] if ahead else []
+                whole = _joined(*parts, taken[0], *([part_of(editor, behind)] if behind else []))
                 if whole is not None:
-                    return _Turned(whole, interleaved, cos, sin, halves=True, back=beside.sign < 0)
+                    passed = parts[0].count[-1] if parts else 0
+                    return _Turned(whole, interleaved, cos, sin, halves=True, back=beside.sign < 0, passed=passed)
     return None
 
 
-def _with_rest(turned: Part, rest: Part | None) -> Part | None:
-    """Both as one part, where the rest follows what is turned along the last axis."""
-    if rest is None:
-        return turned
-    behind = (*turned.begin[:-1], turned.begin[-1] + turned.count[-1])
-    if rest != replace(turned, begin=behind, count=(*turned.count[:-1], rest.count[-1])):
-        return None
-    return replace(turned, count=(*turned.count[:-1], turned.count[-1] + rest.count[-1]))
+def _joined(whole: Part, *others: Part) -> Part | None:
+    """All as one part, where each follows those in front of it along the last axis."""
+    for rest in others:
+        behind = (*whole.begin[:-1], whole.begin[-1] + whole.count[-1])
+        if rest != replace(whole, begin=behind, count=(*whole.count[:-1], rest.count[-1])):
+            return None
+        whole = replace(whole, count=(*whole.count[:-1], whole.count[-1] + rest.count[-1]))
+    return whole
 
 
 def _replace(editor: GraphEditor, journal: Journal, node: Node, found: _Turned) -> None:
-    op = Rotary(found.interleaved)
+    op = Rotary(found.interleaved, found.passed)
     angles = [found.cos, found.sin]
     added: list[Node] = []
     x = found.x if isinstance(found.x, str) else _sliced(editor, found.x, added)
@@ -235,9 +251,9 @@ def _around(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> No
     if axis != type_.rank - 1 and editor.type(first.source) != type_:
         return
     angles = rotary.inputs[1:]
+    passed = 0
     if obstacle is None and op.axis == type_.rank - 1:
-        if at[0] != 0:
-            obstacle = "turned elements stand behind others"
+        passed = sum(part.count[axis] for part in parts[: at[0]])
     elif obstacle is None:
         counts = [part.count[axis] for part in parts]
         before, behind = sum(counts[: at[0]]), sum(counts[at[0] + 1 :])
@@ -253,7 +269,9 @@ def _around(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> No
     slices, x = list[Node](), first.source
     if editor.type(x) != type_:  # of queries, keys and values side by side
         x = _added(editor, slices, Slice(first.begin, type_.shape, first.step), [x])
-    made = Node(node.name, rotary.op, (x, *angles), node.outputs, covers=joined(rotary.covers, node.covers))
+    assert isinstance(rotary.op, Rotary)
+    turns = replace(rotary.op, passed=passed + rotary.op.passed)
+    made = Node(node.name, turns, (x, *angles), node.outputs, covers=joined(rotary.covers, node.covers))
     editor.replace(node, *slices, made)
     removed = [each for each in editor.prune(node.inputs) if each.name != rotary.name]
     editor.replace(made, replace(made, covers=joined(*(each.covers for each in removed), made.covers)))

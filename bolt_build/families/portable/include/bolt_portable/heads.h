@@ -15,13 +15,14 @@ struct HeadLoop {
   Index extent, x, y, scale, bias, cos, sin;
 };
 
-/// Loops over the heads, outermost first. Of the `depth` elements of each the first `turned` are turned in pairs.
+/// Loops over the heads, outermost first. Of the `depth` elements of each, `turned` behind the first `passed` are turned in pairs.
 struct Heads {
   static constexpr int most = 4;
   int rank;
   HeadLoop loops[most];
   Index depth, turned;
   float epsilon;
+  Index passed = 0;
 };
 
 /// In the place of a statistic: nothing is normalised.
@@ -109,14 +110,16 @@ void heads(const Run& r, const Heads& p, const void* input, void* output, const 
       const auto normalised = [&](Index i) {
         return (load(x + i) - mean) * factor * load(scale + at.scale + i) + load(bias + at.bias + i);
       };
-      const Index turned = Turn::turns ? p.turned : 0;
+      const Index turned = Turn::turns ? p.turned : 0, passed = Turn::turns ? p.passed : 0;
+      BOLT_SIMD
+      for (Index i = 0; i < passed; ++i) store(out + at.y + i, normalised(i));
       for (Index i = 0; i < turned; ++i) {
-        const float other = normalised(other_of_pair<Turn>(i, turned));
+        const float other = normalised(passed + other_of_pair<Turn>(i, turned));
         const float side = first_of_pair<Turn>(i, turned) ? -other : other;
-        store(out + at.y + i, normalised(i) * load(cos + at.cos + i) + side * load(sin + at.sin + i));
+        store(out + at.y + passed + i, normalised(passed + i) * load(cos + at.cos + i) + side * load(sin + at.sin + i));
       }
       BOLT_SIMD
-      for (Index i = turned; i < p.depth; ++i) store(out + at.y + i, normalised(i));
+      for (Index i = passed + turned; i < p.depth; ++i) store(out + at.y + i, normalised(i));
     }
   });
 }

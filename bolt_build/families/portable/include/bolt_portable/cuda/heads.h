@@ -40,6 +40,7 @@ struct HeadsKernel {
     walk.go(there ? own : many - 1, begin);
     const HeadAt at{begin[0], begin[1], begin[2], begin[3], begin[4], begin[5]};
     const std::uint32_t depth = static_cast<std::uint32_t>(p.depth), turned = static_cast<std::uint32_t>(p.turned);
+    const std::uint32_t passed = static_cast<std::uint32_t>(p.passed);
     float x[loads][lanes];
 #pragma unroll
     for (int k = 0; k < loads; ++k)
@@ -55,7 +56,8 @@ struct HeadsKernel {
     for (int k = 0; k < loads; ++k) {
       if (first(k) >= depth) continue;
       finish(at, first(k), mean, factor, x[k]);
-      if (Turn::turns && first(k) < turned) turn(at, first(k), turned, mean, factor, x[k]);
+      // Unsigned: elements in front of the turned ones are far behind them.
+      if (Turn::turns && first(k) - passed < turned) turn(at, first(k), passed, turned, mean, factor, x[k]);
       store_lanes<lanes>(out + at.y + first(k), x[k]);
     }
   }
@@ -85,16 +87,17 @@ struct HeadsKernel {
     for (int i = 0; i < lanes; ++i) x[i] = (x[i] - mean) * factor * scales[i] + biases[i];
   }
 
-  __device__ void turn(const HeadAt& at, std::uint32_t begin, std::uint32_t turned, float mean, float factor,
-                       float* x) const {
+  __device__ void turn(const HeadAt& at, std::uint32_t element, std::uint32_t passed, std::uint32_t turned, float mean,
+                       float factor, float* x) const {
     float cosines[lanes], sines[lanes], others[lanes];
+    const std::uint32_t begin = element - passed;
     head_operand<lanes>(cos + at.cos + begin, cosines);
     head_operand<lanes>(sin + at.sin + begin, sines);
     if constexpr (Turn::neighbours && lanes > 1) {
 #pragma unroll
       for (int i = 0; i < lanes; ++i) others[i] = x[i ^ 1];
     } else {
-      const std::uint32_t other = static_cast<std::uint32_t>(other_of_pair<Turn>(begin, turned));
+      const std::uint32_t other = passed + static_cast<std::uint32_t>(other_of_pair<Turn>(begin, turned));
       load_lanes<lanes>(in + at.x + other, others);
       finish(at, other, mean, factor, others);
     }
