@@ -29,7 +29,7 @@ WITHOUT = {
     "substitution",  # likewise
     "quantised-product", "quantised-map",  # likewise
     "integer-matmul", "integer-conv", "requantize", "scale-sums", "range-scale", "range-zero", "range-quantize",
-    "roi_align", "deformed_windows", "tree_leaves",
+    "bit_cast", "roi_align", "roi_pool", "deformed_windows", "tree_leaves",
 }  # fmt: skip
 """Operators without a counterpart. torch's products of integers are not for all devices, regions and deformed windows
 are torchvision's, and trees are no layers."""

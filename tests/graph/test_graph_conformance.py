@@ -32,7 +32,7 @@ TRIED = [
 ]
 """ONNX takes seconds to make the cases of these poolings, which are those of MaxPool."""
 
-WITHOUT = {"globallppool", "simplifiedlayernormalization"}
+WITHOUT = {"globallppool", "maxroipool", "simplifiedlayernormalization"}
 """Operators that ONNX has no cases of."""
 
 

@@ -1,4 +1,4 @@
-"""RoiAlign and DeformConv against onnxruntime. Their kernels are tried in tests/families/test_families_portable.py."""
+"""RoiAlign, MaxRoiPool and DeformConv against onnxruntime. `test_families_portable.py` tries their kernels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bolt_build.graph.ir import Array
 from bolt_build.graph.reference import evaluate
 
 
-def compared(folder: Path, proto: ModelProto, inputs: dict[str, Array]) -> None:
-    graph = bound(folder, proto, 2)
+def compared(folder: Path, proto: ModelProto, inputs: dict[str, Array], batch: int = 2) -> None:
+    graph = bound(folder, proto, batch)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -56,6 +56,27 @@ def test_regions_agree_with_onnxruntime(
         "of": random.randint(0, 2, 5),
     }  # fmt: skip
     compared(tmp_path_factory.mktemp("regions"), aligned((2, 3, *extents), (5, 4), 5, **attributes), inputs)
+
+
+def pooled(x: tuple[int, ...], regions: tuple[int, ...], cells: tuple[int, ...], scale: float = 1.0) -> ModelProto:
+    ports = [tensor("x", x), tensor("rois", regions)]
+    return model([node("MaxRoiPool", "x rois", "y", "pool", pooled_shape=cells, spatial_scale=scale)], ports)
+
+
+@given(
+    seed=st.integers(0, 1 << 20), cells=st.tuples(*[st.integers(1, 5)] * 2),
+    extents=st.tuples(st.integers(1, 12), st.integers(1, 12)), scale=st.sampled_from([0.0625, 0.25, 0.5, 1.0]),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_cells_of_regions_agree_with_onnxruntime(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, cells: tuple[int, int], extents: tuple[int, int], scale: float
+) -> None:
+    """Corners in halves of pixels, inside of the image and outside."""
+    random = np.random.RandomState(seed)
+    corners = np.sort(random.randint(-10, 40, (5, 2, 2)), 1).reshape(5, 4) / 2 / scale
+    rois = np.concatenate([random.randint(0, 3, (5, 1)), corners], 1).astype(np.float32)
+    inputs = {"x": random.uniform(-1, 1, (3, 2, *extents)).astype(np.float32), "rois": rois}
+    compared(tmp_path_factory.mktemp("cells"), pooled((3, 2, *extents), (5, 5), cells, scale), inputs, 3)
 
 
 @given(
@@ -99,6 +120,8 @@ def test_deformed_convolutions_agree_with_onnxruntime(
          "RoiAlign 'align': mode 'sum' is none of avg, max"),
         (aligned((1, 3, 4, 4), (5, 4), 5, sampling_ratio=65), "shape-mismatch",
          "RoiAlign 'align': 1 by 1 cells of 65 samples are not supported"),
+        (pooled((1, 3, 4, 4), (5, 4), (2, 2)), "shape-mismatch",
+         "MaxRoiPool 'pool': regions [5, 4] are no [R, 5], or [2, 2] no rows and columns of cells"),
         (model([node("DeformConv", "x w o", "y", "deform")],
                [tensor("x", [1, 4, 5, 5]), tensor("w", [2, 4, 3, 3]), tensor("o", [1, 18, 4, 3])], opset=19),
          "shape-mismatch", "DeformConv 'deform': offsets [1, 18, 4, 3] must be of [3, 3] places"),
@@ -106,7 +129,7 @@ def test_deformed_convolutions_agree_with_onnxruntime(
                [tensor("x", [1, 4, 5, 5]), tensor("w", [2, 4, 3, 3]), tensor("o", [1, 18, 3, 3])], opset=19),
          "shape-mismatch", "DeformConv 'deform': offsets [1, 18, 3, 3] must be [1, 36, 3, 3]"),
     ],
-    ids=["images", "mode", "samples", "places", "groups"],
+    ids=["images", "mode", "samples", "cells", "places", "groups"],
 )  # fmt: skip
 def test_says_what_it_cannot(tmp_path: Path, proto: ModelProto, code: str, said: str) -> None:
     assert refusals(tmp_path, proto) == [(code, said)]

@@ -9,6 +9,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ops.deform_conv import DeformedWindows
 from bolt_build.graph.ops.det import Det
 from bolt_build.graph.ops.roi_align import RoiAlign
+from bolt_build.graph.ops.roi_pool import RoiPool
 from bolt_build.graph.ops.substitution import Substitution
 from bolt_build.graph.ops.trees import TreeLeaves
 
@@ -28,6 +29,9 @@ REGIONS = [
         ("maximum", RoiAlign(1, 2, 0, 2.0, True, False)),
     )
 ] + [
+    *(Layer(f"cells-{label}", op,
+            (Input((2, 3, 9, 8)), Input((4, 4), low=-4.0, high=14.0), Input((4,), low=-2.4, high=1.9, dtype=DType.I64)))
+      for label, op in (("few", RoiPool(2, 3)), ("many", RoiPool(7, 5, 0.5)), ("far", RoiPool(1, 2, 9000000.0)))),
     Layer("windows-moved", DeformedWindows((3, 2), (1, 2), (1, 0), (1, 1)),
           (Input((2, 4, 6, 7)), Input((2, 12, 6, 3), low=-2.5, high=2.5))),
     *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),
