@@ -113,6 +113,32 @@ def wrong(rows: Rows, ways: Sequence[str]) -> int:
     return sum(each["us"] is None for row in rows.values() for way in ways for each in row[way])
 
 
+def beside_one(rows: Rows, ways: Sequence[str]) -> dict[str, Any]:
+    """The result of kernels that the first two ways compute apart and the last one in one step: with the fastest of
+    each way, both kernels together, and how many times as long they take as the step."""
+    for row in rows.values():
+        found = {way: best(row[way]) for way in ways}
+        first, second, *_, one = found.values()
+        both = None if first is None or second is None else first + second
+        row["us"] = {**found, "both": both}
+        row["gain"] = None if both is None or one is None else both / one
+    return {"shapes": rows, "wrong": wrong(rows, ways)}
+
+
+def compare_with_one(
+    name: str,
+    arguments: argparse.Namespace,
+    planned: Sequence[Planned],
+    ways: Sequence[str],
+    predicted: Callable[[gpu_harness.Trial], float],
+) -> int:
+    """Measures and writes what `beside_one` gives; with `--prepare` nothing is run. Returns the exit status."""
+    found = library(arguments, [trial for *_, trial in planned])
+    if found is None:
+        return 0
+    return finish(name, arguments, beside_one(measured_rows(found, planned, ways, predicted), ways))
+
+
 def finish(name: str, arguments: argparse.Namespace, result: Mapping[str, Any]) -> int:
     """Writes the result with its head, in which FOLDER stands for the folder, and returns the exit status: 1 where
     kernels were `wrong`."""

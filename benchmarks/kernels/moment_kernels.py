@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import TESTS
 from benchmarks.kernels import kernel_trials
-from benchmarks.kernels.kernel_trials import best
 from benchmarks.kernels.product_mean_kernels import FAMILIES, alone, predicted
 
 sys.path[:0] = map(str, TESTS)
@@ -113,27 +112,12 @@ def trials_of(shape: Shape, count: int) -> list[tuple[str, gpu_harness.Trial]]:
     return found
 
 
-def completed(rows: kernel_trials.Rows) -> dict[str, object]:
-    """With the fastest of each way, both kernels together, and how many times as long they take as one step."""
-    for row in rows.values():
-        found = {way: best(row[way]) for way in WAYS}
-        alone, behind, one = found["conv"], found["norm"], found["moments"]
-        both = None if alone is None or behind is None else alone + behind
-        row["us"] = {**found, "both": both}
-        row["gain"] = None if both is None or one is None else both / one
-    return {"shapes": rows, "wrong": kernel_trials.wrong(rows, WAYS)}
-
-
 def main() -> int:
     arguments = kernel_trials.parser(__doc__, 2, "kernels of each way").parse_args()
     planned = [(shape.name, *each) for shape in SHAPES for each in trials_of(shape, arguments.count)]
-    library = kernel_trials.library(arguments, [trial for *_, trial in planned])
-    if library is None:
-        return 0
-    rows = kernel_trials.measured_rows(
-        library, planned, WAYS, lambda trial: 1e6 * predicted(trial.step, trial.candidate)
+    return kernel_trials.compare_with_one(
+        "moment_kernels", arguments, planned, WAYS, lambda trial: 1e6 * predicted(trial.step, trial.candidate)
     )
-    return kernel_trials.finish("moment_kernels", arguments, completed(rows))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import TESTS
 from benchmarks.kernels import kernel_trials
-from benchmarks.kernels.kernel_trials import best
 from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import Layout
@@ -113,27 +112,12 @@ def predicted(step: ProposedStep, candidate: Candidate) -> float:
     return FAMILY.predict(step.problem, candidate, TARGET)
 
 
-def completed(rows: kernel_trials.Rows) -> dict[str, object]:
-    """With the fastest of each way, and how many times as long two kernels take as a thin one."""
-    for row in rows.values():
-        found = {way: best(row[way]) for way in WAYS}
-        first, second, thin = found["first"], found["second"], found["thin"]
-        both = None if first is None or second is None else first + second
-        row["us"] = {**found, "both": both}
-        row["gain"] = None if both is None or thin is None else both / thin
-    return {"shapes": rows, "wrong": kernel_trials.wrong(rows, WAYS)}
-
-
 def main() -> int:
     arguments = kernel_trials.parser(__doc__, 3, "kernels of each way").parse_args()
     planned = [(shape.name, *each) for shape in SHAPES for each in trials_of(shape, arguments.count)]
-    library = kernel_trials.library(arguments, [trial for *_, trial in planned])
-    if library is None:
-        return 0
-    rows = kernel_trials.measured_rows(
-        library, planned, WAYS, lambda trial: 1e6 * predicted(trial.step, trial.candidate)
+    return kernel_trials.compare_with_one(
+        "thin_pairs", arguments, planned, WAYS, lambda trial: 1e6 * predicted(trial.step, trial.candidate)
     )
-    return kernel_trials.finish("thin_pairs", arguments, completed(rows))
 
 
 if __name__ == "__main__":

@@ -61,9 +61,9 @@ OTHERS = graph("""
     }""")
 # Normalisations whose elements registers hold, of channels and of rows, or shared memory keeps, of large images.
 NORMS = graph("""
-    graph norms batch=8 (%x: f32[256,64,56,56], %l: f32[64,16384], %i: f32[2,128,512,512]) -> (%n, %r, %p) {
+    graph norms batch=8 (%x: f32[256,64,56,56], %l: f32[16384,4096], %i: f32[2,128,512,512]) -> (%n, %r, %p) {
       const %s: f32[64,1,1] #
-      const %t: f32[16384] #
+      const %t: f32[4096] #
       %n = norm(%x, %s, %s) statistic=variance axes=[2,3] epsilon=1e-5 // "instance"
       %r = norm(%l, %t, %t) statistic=variance axes=[1] epsilon=1e-5 // "rows"
       %p = norm(%i) statistic=variance axes=[1,2,3] epsilon=1e-5 groups=32 // "large"
@@ -134,7 +134,7 @@ def change_usual_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (NET, {"slices", "strip"}, {"cutlass", "portable"}),
         (OTHERS, {"run"}, {"grouped", "cutlass", "attention", "portable"}),
-        (NORMS, set[str](), {"portable"}),
+        (NORMS, {"blocks"}, {"portable"}),
         (PLAIN, {"blocks"}, {"portable"}),
     ],
     ids=["products", "others", "norms", "plain"],
