@@ -16,8 +16,8 @@ from bolt_build.families.base import (
     Refusal,
     StepCode,
     StepExpressions,
-    TensorFormat,
 )
+from bolt_build.families.common.header_family import HeaderFamily
 from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.units import distinct
@@ -35,20 +35,13 @@ from bolt_build.graph.ops.stack import Stack
 from bolt_build.targets import Target
 
 
-class Cutlass:
+class Cutlass(HeaderFamily):
     """`Family` of convolutions and matrix products, with bias, residual and activations in the epilogue; of two of them
     in one kernel, of a convolution with the pooling or the movement of pixels behind it, and of one with what its input
     is multiplied by."""
 
     name = FAMILY
-
-    @property
-    def include_dir(self) -> Path:
-        return Path(__file__).parent / "include"
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        return ()
+    folder = Path(__file__).parent
 
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
@@ -124,12 +117,6 @@ class Cutlass:
         more = volume_norm_of(graph, (node, *behind), names, problem, target, precision)
         together, apart_why = more or ((), ())
         return (Alternative(region, self.name, (step,), offers[0].seconds), *together), apart_why
-
-    def propose_conversion(
-        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
-    ) -> tuple[KernelProblem, float] | None:
-        """None: these kernels compute products."""
-        return None
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         """In the order of prediction, but for the first few, among which is one of each group of kernels."""

@@ -19,12 +19,12 @@ from bolt_build.families.base import (
     Refusal,
     StepCode,
     StepExpressions,
-    TensorFormat,
 )
 from bolt_build.families.common import stated
 from bolt_build.families.common.chains import averaged, parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.header_family import HeaderFamily
 from bolt_build.families.common.means import averages
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.refusals import refused
@@ -55,18 +55,11 @@ from bolt_build.targets import Target
 _MEMORY_MB = 500
 
 
-class Grouped:
+class Grouped(HeaderFamily):
     """`Family` of convolutions with groups, in half precision, with all epilogues that the portable family has."""
 
     name = FAMILY
-
-    @property
-    def include_dir(self) -> Path:
-        return Path(__file__).parent / "include"
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        return ()
+    folder = Path(__file__).parent
 
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
@@ -109,12 +102,6 @@ class Grouped:
         step = ProposedStep(both, node.inputs, (*node.outputs, *mean.outputs), pitched=(0,), reads_apart=READS_APART)
         seconds = self.predict(both, found[0], target)
         return (Alternative(chain.region, self.name, (step,), seconds, (problem, last)),), ()
-
-    def propose_conversion(
-        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
-    ) -> tuple[KernelProblem, float] | None:
-        """None: these kernels compute convolutions."""
-        return None
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         if (sort := sort_of(problem)) is not None:

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "bolt_cutlass/prepared.h"
+#include "bolt_cutlass/held_norm.h"
 
 namespace bolt::cutlass_kernels {
 
@@ -61,50 +61,32 @@ void launch_gemm(WarpgroupMemoryNorm<m, n, k, cooperative, across, centred, keep
 
 /// A matrix product, and its rows normalised, in one kernel.
 template <typename Tile, typename Epilogue, typename Source>
-class NormedGemm {
+class NormedGemm : HeldNorm<Epilogue, Source> {
+  using Held = HeldNorm<Epilogue, Source>;
+
  public:
-  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes.
-  template <typename Layout>
-  NormedGemm(const Prepare& p, const GemmArguments& shape, const Source& source, const Constant& weights,
-             const Layout& layout, const Constant& bias, const Epilogue& epilogue, const Constant& scale,
-             const Constant& shift, float epsilon)
-      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(pack(p, weights, layout)),
-        bias_(copy(p, bias, shape.n)), scale_(copy(p, scale, shape.n)), shift_(copy(p, shift, shape.n)),
-        epsilon_(epsilon) {}
+  using Held::Held;
 
   std::size_t scratch_bytes() const {
-    const std::size_t parts = Tile::parts_bytes(arguments_.m);
-    return parts == 0 ? source_.bytes() : before_parts() + parts;
+    const std::size_t parts = Tile::parts_bytes(this->arguments_.m);
+    return parts == 0 ? this->source_.bytes() : this->copied() + parts;
   }
 
   void run(const Run& r, const void* x, const void* residual, void* kept, void* y) const {
-    GemmArguments a = arguments_;
-    a.x = source_(r, x);
-    a.weights = weights_.get();
-    a.bias = static_cast<const float*>(bias_.get());
+    GemmArguments a = this->arguments_;
+    a.x = this->source_(r, x);
+    a.weights = this->weights_.get();
+    a.bias = this->bias();
     a.residual = residual;
     a.y = y;
     a.overlap = r.overlap;
-    NormArguments norm{static_cast<const float*>(scale_.get()), static_cast<const float*>(shift_.get()), kept, epsilon_};
+    NormArguments norm{this->scale(), this->shift(), kept, this->epsilon_};
     if (Tile::counts) {
-      norm.parts = static_cast<std::byte*>(r.scratch()) + before_parts();
+      norm.parts = static_cast<std::byte*>(r.scratch()) + this->copied();
       norm.counters = r.counters;
     }
-    launch_gemm(Tile{}, a, norm, epilogue_, r.stream);
+    launch_gemm(Tile{}, a, norm, this->epilogue_, r.stream);
   }
-
- private:
-  /// Bytes of the copied input, which lies first.
-  std::size_t before_parts() const { return (source_.bytes() + 63) / 64 * 64; }
-
-  GemmArguments arguments_;
-  Source source_;
-  Epilogue epilogue_;
-  std::shared_ptr<const void> weights_;
-  std::shared_ptr<const void> bias_;
-  std::shared_ptr<const void> scale_;
-  std::shared_ptr<const void> shift_;
-  float epsilon_;
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -2,7 +2,7 @@
 // rows, and normalises them before it stores.
 #pragma once
 
-#include "bolt_cutlass/prepared.h"
+#include "bolt_cutlass/held_norm.h"
 
 namespace bolt::cutlass_kernels {
 
@@ -109,48 +109,31 @@ void add_up_normed(const Run& r, const Sums& p, const float* sums, const float* 
 
 /// Both kernels, and what they hold. `Out`: the type of residual and results.
 template <typename Tile, typename Epilogue, typename Source, typename Out, int loads, bool centred>
-class SlicedNormedGemm {
- public:
-  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes.
-  template <typename Layout>
-  SlicedNormedGemm(const Prepare& p, const GemmArguments& shape, const Source& source, const Constant& weights,
-                   const Layout& layout, const Constant& bias, const Epilogue& epilogue, const Constant& scale,
-                   const Constant& shift, float epsilon)
-      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(pack(p, weights, layout)),
-        bias_(copy(p, bias, shape.n)), scale_(copy(p, scale, shape.n)), shift_(copy(p, shift, shape.n)),
-        epsilon_(epsilon) {}
+class SlicedNormedGemm : HeldNorm<Epilogue, Source> {
+  using Held = HeldNorm<Epilogue, Source>;
 
-  std::size_t scratch_bytes() const { return before_sums() + sums().bytes(); }
+ public:
+  using Held::Held;
+
+  std::size_t scratch_bytes() const { return this->copied() + sums().bytes(); }
 
   void run(const Run& r, const void* x, const void* residual, void* kept, void* y) const {
-    GemmArguments a = arguments_;
-    a.x = source_(r, x);
-    a.weights = weights_.get();
+    GemmArguments a = this->arguments_;
+    a.x = this->source_(r, x);
+    a.weights = this->weights_.get();
     a.overlap = r.overlap;
-    a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
+    a.y = static_cast<std::byte*>(r.scratch()) + this->copied();
     launch_gemm(Tile{}, a, Partial{}, r.stream);
-    const RowNorm norm{static_cast<const float*>(scale_.get()), static_cast<const float*>(shift_.get()), kept,
-                       epsilon_};
-    add_up_normed<loads, centred, Out>(r, sums(), static_cast<const float*>(a.y),
-                                       static_cast<const float*>(bias_.get()), residual, y, norm, epilogue_);
+    const RowNorm norm{this->scale(), this->shift(), kept, this->epsilon_};
+    add_up_normed<loads, centred, Out>(r, sums(), static_cast<const float*>(a.y), this->bias(), residual, y, norm,
+                                       this->epilogue_);
   }
 
  private:
   Sums sums() const {
-    const GemmArguments& a = arguments_;
+    const GemmArguments& a = this->arguments_;
     return {a.slices, a.m, a.n, a.n, a.residual_row == 0 ? a.n : a.residual_row};
   }
-  /// Bytes of the copied input, which lies first.
-  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
-
-  GemmArguments arguments_;
-  Source source_;
-  Epilogue epilogue_;
-  std::shared_ptr<const void> weights_;
-  std::shared_ptr<const void> bias_;
-  std::shared_ptr<const void> scale_;
-  std::shared_ptr<const void> shift_;
-  float epsilon_;
 };
 
 }  // namespace bolt::cutlass_kernels
