@@ -36,7 +36,7 @@ class Sizes:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The batch and the extents, as the engine's border lists them."""
+        """The batch and the extents, as the engine's ABI lists them."""
         return (self.batch, *(extent for _, extent in self.dims))
 
     @property

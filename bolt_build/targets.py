@@ -72,7 +72,7 @@ class Compiler:
 class Target:
     """One machine to build for.
 
-    `where` is the memory that tensors live in ("cpu"; `bolt_where` of the engine's border). `families` are kernel
+    `where` is the memory that tensors live in ("cpu"; `bolt_where` of the engine's ABI). `families` are kernel
     families in order of preference. `tools` name what the toolchain probe must find. `queues` is the number of
     steps that may run at once: 1 makes the order of steps total, more leaves it partial. Bandwidth is in bytes/s,
     `flops` in operations/s per precision; both only rank alternatives where nothing was measured. `compile_flags` are

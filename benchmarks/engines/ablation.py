@@ -45,7 +45,7 @@ from bolt_build.tuning.choice.winners import evidence as evidence_of
 from bolt_build.workflows.evidence import Evidence, gather
 
 SERIAL, UNRECORDED = 1, 2
-"""Flags of the border's `bolt_queueing`."""
+"""Flags of the ABI's `bolt_queueing`."""
 Kept = Callable[[KernelProblem, Candidate], bool]
 
 

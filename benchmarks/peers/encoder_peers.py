@@ -55,14 +55,14 @@ ROWS = (
 )  # fmt: skip
 
 
-def border(model: str) -> str:
+def given_types(model: str) -> str:
     """What the engine of a model reads and writes: fp16 ids' results, or images as the peers have them."""
     return "dtype: fp16" + (", layout: channels_last" if model in ("vit_b16", "clip_vision") else "")
 
 
 def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     return peer_rows.build(
-        arguments, rows, lambda model: peer_rows.locked_recipe(arguments, rows, model, border(model))
+        arguments, rows, lambda model: peer_rows.locked_recipe(arguments, rows, model, given_types(model))
     )
 
 

@@ -39,7 +39,7 @@ WARM_UP = 20
 
 @dataclass(frozen=True)
 class Entrant:
-    """A built engine: the target directory of a build, and what it is called here. `queueing` has flags of the border's
+    """A built engine: the target directory of a build, and what it is called here. `queueing` has flags of the ABI's
     `bolt_queueing`: 1 keeps its kernels from overlapping, 2 its runs from being one graph."""
 
     name: str

@@ -21,7 +21,7 @@ from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Step
 from bolt_build.runtime import names
 from bolt_build.targets import Target
 
-_BORDER = Path(__file__).resolve().parents[1] / "runtime" / "include" / "bolt_engine.h"
+_ABI = Path(__file__).resolve().parents[1] / "runtime" / "include" / "bolt_engine.h"
 _DTYPES = {dtype: f"BOLT_{dtype.name}" for dtype in DType}
 _LAYOUTS = {Layout.ROW: "BOLT_ROW", Layout.CHANNELS_LAST: "BOLT_CHANNELS_LAST"}
 
@@ -69,14 +69,14 @@ def emit(
     """The library's generated files, named as `source_names` says: tables, one file a plan, header, linker script; and
     behind them the kernel units.
 
-    The header is complete by itself: the border's text and the engine's one function. `facts` reach the embedded
+    The header is complete by itself: the ABI's text and the engine's one function. `facts` reach the embedded
     manifest. Raises ValueError where the plan contradicts itself or names a family not among `families`.
     """
     by_name = {family.name: family for family in families}
     texts = [
         _engine_source(plan, target, facts or BuildFacts()),
         *(_plan_source(plan, batch, by_name, target) for batch in plan.plans),
-        _render("header.h.j2", name=plan.name, symbol=names.symbol(plan.name), border=_border_text()),
+        _render("header.h.j2", name=plan.name, symbol=names.symbol(plan.name), abi=_abi_text()),
         _render("exports.map.j2", symbol=names.symbol(plan.name)),
     ]
     files = [SourceFile(name, text) for name, text in zip(source_names(plan, target), texts, strict=True)]
@@ -95,8 +95,8 @@ def emit_runner(plan: EnginePlan) -> SourceFile:
     return SourceFile("runner.cpp", text)
 
 
-def _border_text() -> str:
-    return _BORDER.read_text(encoding="utf-8")
+def _abi_text() -> str:
+    return _ABI.read_text(encoding="utf-8")
 
 
 def _engine_source(plan: EnginePlan, target: Target, facts: BuildFacts) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bolt_build.graph.ir import TensorType
 
 MOST_RANK = 8
-"""Axes of a tensor in an engine: BOLT_MAX_RANK of its border."""
+"""Axes of a tensor in an engine: BOLT_MAX_RANK of its ABI."""
 
 MOST_EXTENT = (1 << 31) - 1
 """Along one axis: what is counted so is counted in 31 bits by many kernels."""

@@ -16,7 +16,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 def include_dir() -> Path:
-    """Directory of `bolt_engine.h` (the public border) and of `bolt/*.h`."""
+    """Directory of `bolt_engine.h` (the public ABI) and of `bolt/*.h`."""
     return _HERE / "include"
 
 

@@ -1,4 +1,4 @@
-"""Memory of a model's device, and addresses of arrays as the engine's border takes them."""
+"""Memory of a model's device, and addresses of arrays as the engine's ABI takes them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ Observer = Callable[[StepInfo, str, Array], None]
 class Engine(Closing):
     """An engine's library. Closing it closes its models; the library itself stays loaded until the process ends.
 
-    Raises ValueError where `library` is no engine of border version 1, and OSError where it cannot be loaded.
+    Raises ValueError where `library` is no engine of ABI version 1, and OSError where it cannot be loaded.
     """
 
     def __init__(self, library: str | os.PathLike[str]) -> None:
@@ -83,7 +83,7 @@ class Engine(Closing):
         self._table = entry().contents
         if self._table.version != abi.VERSION or self._table.size < ctypes.sizeof(abi.EngineTable):
             raise ValueError(
-                f"{self.library} has border version {self._table.version} with a table of {self._table.size} bytes;"
+                f"{self.library} has ABI version {self._table.version} with a table of {self._table.size} bytes;"
                 f" this loader knows version {abi.VERSION} with {ctypes.sizeof(abi.EngineTable)}"
             )
         self.name = text_of(self._table.name)
@@ -163,7 +163,7 @@ class Engine(Closing):
         return "; ".join(texts)
 
     def _numbers(self, batch: int, dims: Mapping[str, int]) -> Any:
-        """A batch and extents as the border takes them. Raises ValueError."""
+        """A batch and extents as the ABI takes them. Raises ValueError."""
         if set(dims) != set(self.dims):
             said = ", ".join(f"{name} {extent}" for name, extent in dims.items()) or "no extents"
             raise ValueError(f"{self.name} was given {said}; it takes {self._built() or 'none'}")
@@ -202,7 +202,7 @@ class Model(Closing):
         padded: bool = False,
     ) -> Context:
         """A context for one of the engine's batches, which an engine of one batch need not be told; one a thread.
-        `staged`: with buffers of its own for the ports. `queueing`: flags of the border's `bolt_queueing`, 0 for what
+        `staged`: with buffers of its own for the ports. `queueing`: flags of the ABI's `bolt_queueing`, 0 for what
         is fastest. `dims`: the extent of each dimension of which the engine has several. `padded`: for the least plan
         that batch and extents fit into; its runs take what is smaller than that plan too, pad it with zeros, and cut
         outputs back. It has buffers of its own."""

@@ -350,7 +350,7 @@ class Recipe:
     targets: tuple[TargetSpec, ...]
     policy: Policy = field(metadata=section("How the planner may change the graph."))
     layers: tuple[LayerSpec, ...]
-    engine: EngineSpec = field(metadata=section("The border of the engine."))
+    engine: EngineSpec = field(metadata=section("Inputs and outputs of the engine."))
     verify: VerifySpec = field(metadata=section("How the built engine is checked."))
     marks: tuple[tuple[str, Mark], ...]
     tuning: TuningSpec = field(

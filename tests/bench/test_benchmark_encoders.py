@@ -19,14 +19,14 @@ from bolt_build.schema.load import load_recipe
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_every_row_has_a_recipe_with_its_batch_and_half_precision_at_the_border(tmp_path: Path) -> None:
-    from benchmarks.peers.encoder_peers import ROWS, border
+def test_every_row_has_a_recipe_with_its_batch_and_half_precision_at_inputs_and_outputs(tmp_path: Path) -> None:
+    from benchmarks.peers.encoder_peers import ROWS, given_types
     from benchmarks.peers.peer_rows import locked_recipe
 
     given = Namespace(folder=tmp_path, target="h200")
     assert len({row.name for row in ROWS}) == len(ROWS)
     for row in ROWS:
-        recipe = load_recipe(locked_recipe(given, ROWS, row.model, border(row.model)))
+        recipe = load_recipe(locked_recipe(given, ROWS, row.model, given_types(row.model)))
         (spec,) = [spec for spec in recipe.targets if spec.name == "h200"]
         assert row.batch in recipe.batches(spec)
         assert recipe.engine.io.dtype == "fp16"

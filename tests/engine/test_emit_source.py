@@ -19,7 +19,7 @@ from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
 from bolt_build.targets import HOST
 
-BORDER = Path(__file__).parents[2] / "bolt_build/runtime/include/bolt_engine.h"
+ABI = Path(__file__).parents[2] / "bolt_build/runtime/include/bolt_engine.h"
 
 
 def _files(plan: EnginePlan) -> dict[str, str]:
@@ -34,11 +34,11 @@ def test_source_is_the_golden_text(golden: Callable[[str, str], None]) -> None:
     golden("emit/golden/runner.cpp", emit_runner(tiny_plan()).text)
 
 
-def test_header_is_the_border_and_one_function() -> None:
+def test_header_is_the_abi_and_one_function() -> None:
     text = _files(tiny_plan())["tiny.h"]
-    border = BORDER.read_text()
-    assert text.startswith(border)
-    assert "const bolt_engine_v1* tiny_bolt_v1(void);" in text.removeprefix(border)
+    abi = ABI.read_text()
+    assert text.startswith(abi)
+    assert "const bolt_engine_v1* tiny_bolt_v1(void);" in text.removeprefix(abi)
 
 
 def test_text_names_no_directory() -> None:

@@ -213,5 +213,5 @@ def test_a_library_that_is_no_engine_is_refused(tmp_path: Path, library: Path) -
     with pytest.raises(ValueError) as caught:
         Engine(newer)
     assert str(caught.value) == (
-        f"{newer} has border version 2 with a table of 288 bytes; this loader knows version 1 with 288"
+        f"{newer} has ABI version 2 with a table of 288 bytes; this loader knows version 1 with 288"
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from border import BAD_WEIGHTS, create
+from engine_calls import BAD_WEIGHTS, create
 from tiny_engine import tiny_constants, tiny_plan
 
 from bolt_build.emit.weights import write_weights

@@ -1,5 +1,5 @@
-"""Models whose own numbers are half precision: a target computes in the precision that it was asked for, and only the
-border keeps the model's types."""
+"""Models whose own numbers are half precision: a target computes in the precision that it was asked for, and only
+inputs and outputs keep the model's types."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def computing(plan: BatchPlan) -> list[Step]:
 def test_every_step_reads_and_keeps_numbers_in_the_targets_precision(dtype: str, target: str, precision: str) -> None:
     engine = planned(NET.replace("DTYPE", dtype), target, precision)
     (plan,) = engine.plan.plans
-    border = {port.name for port in (*plan.inputs, *plan.outputs)}
+    ports = {port.name for port in (*plan.inputs, *plan.outputs)}
     for step in computing(plan):
-        inside = [t for t in (*step.inputs, *step.outputs) if not t.operand.constant and t.value not in border]
+        inside = [t for t in (*step.inputs, *step.outputs) if not t.operand.constant and t.value not in ports]
         assert {t.operand.format.dtype for t in inside} <= {PRECISIONS[precision]}, step.name
 
 

@@ -71,7 +71,7 @@ def test_no_source_is_called_by_a_digest() -> None:
     assert labels[:2] == ["compile calls of 1 problem, cutlass", "compile calls of 12 problems, portable"]
 
 
-def test_callers_see_the_border_and_kernels_do_not() -> None:
+def test_callers_see_the_abi_and_kernels_do_not() -> None:
     tasks = kernels_graph(context(), UNITS, GLUE)
     assert "-I${tuning}/include" in named(tasks, "compile-t_89ab").argv
     assert "-I${tuning}/include" not in named(tasks, "compile-k_0123").argv

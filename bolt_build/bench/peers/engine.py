@@ -25,7 +25,7 @@ class EnginePeer:
 
 
 class LoadedEngine:
-    """`queueing` has flags of the border's `bolt_queueing`. Raises EngineError, OSError or ValueError where the engine
+    """`queueing` has flags of the ABI's `bolt_queueing`. Raises EngineError, OSError or ValueError where the engine
     cannot be loaded or run."""
 
     compile_seconds: float | None = None

@@ -1,4 +1,4 @@
-/* The border of every bolt-build engine, version 1.
+/* The ABI of every bolt-build engine, version 1.
  *
  * An engine called NAME exports one symbol, `NAME_bolt_v1`, which returns this table; everything else in it is hidden,
  * so any number of engines link into one program. Nothing here throws, exits or prints.

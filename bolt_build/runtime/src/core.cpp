@@ -1,6 +1,6 @@
 // What every engine has, whatever its device: one unit, as most of the compiler's time goes into the headers of the standard
 // library.
-#include "border.cpp"
+#include "abi.cpp"
 #include "context.cpp"
 #include "faults.cpp"
 #include "model.cpp"

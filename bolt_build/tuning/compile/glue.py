@@ -48,7 +48,7 @@ _TOGETHER = 12
 
 
 def include_dir() -> Path:
-    """Directory of `bolt_tuning/*.h`: the border between candidates.so and the driver."""
+    """Directory of `bolt_tuning/*.h`: the ABI between candidates.so and the driver."""
     return _DRIVER / "include"
 
 

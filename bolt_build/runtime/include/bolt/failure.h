@@ -1,4 +1,4 @@
-// The one exception of the runtime: a status of the border and its sentence. Never leaves the library.
+// The one exception of the runtime: a status of the ABI and its sentence. Never leaves the library.
 #pragma once
 
 #include <exception>

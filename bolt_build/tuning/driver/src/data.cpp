@@ -76,9 +76,9 @@ ProblemData::ProblemData(const bolt_tuning_problem& problem, std::uint64_t seed,
     for (const auto& output : outputs_) output_pointers_.back().push_back(output->at(set));
     views_.push_back({this, set, {}});
     View& view = views_.back();
-    view.border.owner = &view;
-    view.border.weight = [](void* owner, int32_t index) { return static_cast<View*>(owner)->data->weight(index); };
-    view.border.shared = [](void* owner, const char* key, uint64_t bytes, void (*fill)(void*, void*), void* how) {
+    view.given.owner = &view;
+    view.given.weight = [](void* owner, int32_t index) { return static_cast<View*>(owner)->data->weight(index); };
+    view.given.shared = [](void* owner, const char* key, uint64_t bytes, void (*fill)(void*, void*), void* how) {
       const View& mine = *static_cast<View*>(owner);
       return mine.data->shared(mine.set, key, bytes, fill, how);
     };

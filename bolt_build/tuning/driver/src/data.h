@@ -26,13 +26,13 @@ class ProblemData {
   const Guarded& input(int index) const { return *inputs_[static_cast<std::size_t>(index)]; }
   bolt_tuning_run run(int set, void* scratch) const;
   /// What a kernel of this set sees while it is prepared; valid as long as this is.
-  const bolt_tuning_prepare& prepare(int set) const { return views_[static_cast<std::size_t>(set)].border; }
+  const bolt_tuning_prepare& prepare(int set) const { return views_[static_cast<std::size_t>(set)].given; }
 
  private:
   struct View {
     ProblemData* data;
     int set;
-    bolt_tuning_prepare border;
+    bolt_tuning_prepare given;
   };
 
   const void* weight(int index);

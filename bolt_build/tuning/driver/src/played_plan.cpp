@@ -25,12 +25,12 @@ PlayedPlan::PlayedPlan(const bolt_tuning_set& set, const PlanTable& table, const
     places_.push_back(static_cast<std::size_t>(found - problems.begin()));
     views_.push_back({this, step, {}});
     View& view = views_.back();
-    view.border.owner = &view;
-    view.border.weight = [](void* owner, int32_t index) {
+    view.given.owner = &view;
+    view.given.weight = [](void* owner, int32_t index) {
       const View& mine = *static_cast<View*>(owner);
       return mine.plan->weight(mine.step, index);
     };
-    view.border.shared = [](void* owner, const char* key, uint64_t bytes, void (*fill)(void*, void*), void* how) {
+    view.given.shared = [](void* owner, const char* key, uint64_t bytes, void (*fill)(void*, void*), void* how) {
       const View& mine = *static_cast<View*>(owner);
       return mine.plan->shared(mine.step, key, bytes, fill, how);
     };
@@ -131,7 +131,7 @@ const PlayedPlan::Kernel& PlayedPlan::kernel(std::size_t step, int trial) {
   char message[512] = "";
   void* made = nullptr;
   std::uint64_t scratch = 0;
-  const bolt_tuning_status status = set_.create(&wanted, &views_[step].border, &made, &scratch, message, sizeof message);
+  const bolt_tuning_status status = set_.create(&wanted, &views_[step].given, &made, &scratch, message, sizeof message);
   if (status != BOLT_TUNING_DONE) throw StepRefused(status, table_.steps[step], message);
   if (scratch > scratch_bytes_) {
     void* larger = nullptr;

@@ -58,7 +58,7 @@ class PlayedPlan {
   struct View {
     PlayedPlan* plan;
     std::size_t step;
-    bolt_tuning_prepare border;
+    bolt_tuning_prepare given;
   };
   struct Recorded {
     std::vector<int> trials;

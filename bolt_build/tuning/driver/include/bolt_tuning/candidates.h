@@ -1,4 +1,4 @@
-/* The border between candidates.so and the driver: what there is to measure, and how it is called. Plain C. */
+/* The ABI between candidates.so and the driver: what there is to measure, and how it is called. Plain C. */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // What the generated sources of candidates.so are made with. A problem's source gives `Functions` for each trial; the
-// table's source turns them into the border's functions, which let no exception pass.
+// table's source turns them into the ABI's functions, which let no exception pass.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The border's functions over `Functions`: included by the table of candidates.so alone.
+// The ABI's functions over `Functions`: included by the table of candidates.so alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,15 +8,15 @@
 namespace bolt::tuning {
 
 /// What kernels see of the driver while they are prepared.
-class BorderPrepare : public Prepare {
+class GivenPrepare : public Prepare {
  public:
-  explicit BorderPrepare(const bolt_tuning_prepare& border) : border_(border) {}
+  explicit GivenPrepare(const bolt_tuning_prepare& given) : given_(given) {}
   int threads() const override { return 1; }
-  const void* weight(int index) const override { return border_.weight(border_.owner, index); }
+  const void* weight(int index) const override { return given_.weight(given_.owner, index); }
   std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
                                      FunctionRef<void(void*)> fill) const override {
     Filling filling{fill, nullptr};
-    const void* memory = border_.shared(border_.owner, key.c_str(), bytes, &Filling::call, &filling);
+    const void* memory = given_.shared(given_.owner, key.c_str(), bytes, &Filling::call, &filling);
     if (filling.thrown) std::rethrow_exception(filling.thrown);
     if (memory == nullptr) throw std::bad_alloc();
     // The driver keeps the memory as long as it measures the problem.
@@ -37,7 +37,7 @@ class BorderPrepare : public Prepare {
     }
   };
 
-  const bolt_tuning_prepare& border_;
+  const bolt_tuning_prepare& given_;
 };
 
 template <typename Body>
@@ -69,7 +69,7 @@ inline bolt_tuning_status create(const bolt_tuning_trial* trial, const bolt_tuni
   const auto& functions = *static_cast<const Functions*>(trial->functions);
   *kernel = nullptr;
   return guarded(message, room, [&] {
-    if (functions.make != nullptr) *kernel = functions.make(BorderPrepare(*prepare));
+    if (functions.make != nullptr) *kernel = functions.make(GivenPrepare(*prepare));
     *scratch_bytes = functions.scratch(*kernel);
   });
 }

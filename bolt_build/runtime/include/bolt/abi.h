@@ -3,7 +3,7 @@
 
 #include "bolt_engine.h"
 
-namespace bolt::border {
+namespace bolt::abi {
 
 const char* last_error() noexcept;
 bolt_status create(const bolt_model_options* options, bolt_model** model) noexcept;
@@ -31,4 +31,4 @@ bolt_status fit_plan(const int64_t* sizes, int32_t* plan) noexcept;
 bolt_status run_padded(bolt_context* context, const int64_t* sizes, const void* const* inputs, void* const* outputs,
                        void* stream) noexcept;
 
-}  // namespace bolt::border
+}  // namespace bolt::abi

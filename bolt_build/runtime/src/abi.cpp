@@ -1,4 +1,4 @@
-#include "bolt/border.h"
+#include "bolt/abi.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ void require(const void* argument, const char* name) {
 }
 
 // Options of any caller: an older one's are shorter and get zeros, a newer one's are longer and must be zero where this
-// engine does not know them. `least` is the struct's size in version 1 of the border.
+// engine does not know them. `least` is the struct's size in version 1 of the ABI.
 template <typename Options>
 Options known_options(const Options* given, std::size_t least, const char* type) {
   require(given, "options");
@@ -101,7 +101,7 @@ constexpr std::size_t kLeastContextOptions = offsetof(bolt_context_options, stag
 
 }  // namespace
 
-namespace border {
+namespace abi {
 
 const char* last_error() noexcept { return sentence; }
 
@@ -257,5 +257,5 @@ bolt_status plan_steps(int32_t plan, int32_t* count) noexcept {
   });
 }
 
-}  // namespace border
+}  // namespace abi
 }  // namespace bolt

@@ -1,4 +1,4 @@
-"""The C border of the tiny engine, called as a program would: statuses, and the words that go with them."""
+"""The ABI of the tiny engine, called as a program would: statuses, and the words that go with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine's border: what it refuses, in which words, and what it computes."""
+"""The engine's ABI: what it refuses, in which words, and what it computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from border import BAD_WEIGHTS, DEVICE_ERROR, INTERNAL, INVALID_ARGUMENT, NO_DEVICE, OK, create, refused, table_of
+from engine_calls import BAD_WEIGHTS, DEVICE_ERROR, INTERNAL, INVALID_ARGUMENT, NO_DEVICE, OK, create, refused, table_of
 from tiny_engine import build_engine, tiny_constants, tiny_plan, tiny_reference
 
 from bolt_build.emit.weights import write_weights
@@ -226,12 +226,12 @@ def test_wrong_options(tiny_library: Path, weights: Path) -> None:
 
 
 class LaterOptions(ctypes.Structure):
-    """bolt_model_options of a caller that was compiled against a later border."""
+    """bolt_model_options of a caller that was compiled against a later ABI."""
 
     _fields_ = (("known", abi.ModelOptions), ("unknown", ctypes.c_int64))
 
 
-def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(tiny_library: Path, weights: Path) -> None:
+def test_options_of_a_later_abi_are_taken_where_they_ask_for_nothing_new(tiny_library: Path, weights: Path) -> None:
     table = table_of(tiny_library)
     model = ctypes.c_void_p()
     known = abi.ModelOptions(ctypes.sizeof(LaterOptions), 0, 1, str(weights).encode(), None, 0)
@@ -247,7 +247,7 @@ def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(tiny
 
 
 @pytest.mark.parametrize("last", ["batch", "staged", "queueing"])
-def test_options_of_an_earlier_border_are_zero_where_they_end(tiny_library: Path, weights: Path, last: str) -> None:
+def test_options_of_an_earlier_abi_are_zero_where_they_end(tiny_library: Path, weights: Path, last: str) -> None:
     """What lies behind the last field that such a caller knows is not its options."""
     table = table_of(tiny_library)
     model, context = ctypes.c_void_p(), ctypes.c_void_p()
