@@ -134,7 +134,7 @@ def require_names(inputs: object) -> None:
 
 
 def whole(what: str, value: int, bits: int) -> int:
-    """The value, where the border's signed integers of so many bits hold it: ctypes would drop what is more. Raises
+    """The value, where the ABI's signed integers of so many bits hold it: ctypes would drop what is more. Raises
     TypeError where it is no whole number, and ValueError."""
     number = operator.index(value)
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
