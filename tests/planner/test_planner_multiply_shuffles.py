@@ -9,6 +9,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.images import multiply_shuffles
 from bolt_build.planner.passes.images.multiply_shuffles import MULTIPLY_SHUFFLES
@@ -57,6 +58,24 @@ def test_the_product_leaves_shuffled_channels(convolves: str) -> None:
     agrees(before, result.graph)
 
 
+@pytest.mark.parametrize(
+    ("passes", "convolves", "slope"),
+    [
+        ("conv(%x, %v)", "conv(%x, %w, %b) | relu", 0.0),
+        ("conv(%x, %v) | leaky_relu alpha=0.25", "conv(%x, %w) | leaky_relu alpha=0.25", 0.25),
+        ("conv(%x, %v) | silu", "conv(%x, %w, %b) | leaky_relu alpha=-0.5", -0.5),
+    ],
+)
+def test_a_rectifier_has_a_slope_of_one_for_what_passes_by(passes: str, convolves: str, slope: float) -> None:
+    before = unit(passes=passes, convolves=convolves)
+    after = run(MULTIPLY_SHUFFLES, before).graph
+    (node,) = [node for node in after.nodes if node.op == Binary("prelu")]
+    slopes = after.constant(node.inputs[1])
+    assert slopes is not None
+    assert slopes.reshape(-1).tolist() == [1.0, slope] * 8
+    agrees(before, after)
+
+
 def test_what_passes_by_is_left_as_it_is_to_the_bit() -> None:
     before = unit()
     after = run(MULTIPLY_SHUFFLES, before).graph
@@ -69,7 +88,7 @@ def test_what_passes_by_is_left_as_it_is_to_the_bit() -> None:
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"passes": "conv(%x, %v)"}, "the activation of 'c' would change the others"),
+        ({"convolves": "conv(%x, %w, %b) | leaky_relu alpha=0.1 | tanh"}, "what follows 'c' would change the others"),
         ({"convolves": "conv(%x, %w, %b) | silu"}, "what follows 'c' would change the others"),
         ({"size": 3, "convolves": "conv(%x, %w, %b) pads_begin=[1,1] pads_end=[1,1] | relu"},
          "'c' is no 1x1 of constant weights"),

@@ -74,6 +74,23 @@ def test_parts_of_a_hierarchy_are_whole_loads() -> None:
     agrees(before, result.graph)
 
 
+@pytest.mark.parametrize(
+    ("constants", "joins"),
+    [
+        ("const %n: f32[13,1,1]", "prelu(%d, %n)"),
+        ("const %n: f32[1,13,1,1]", "mul(%n, %d)"),
+        ("const %n: f32[13,1,1]\n      const %k: f32[1,13,1,1]", "add(%d, %n, %k) | mul(%k) | relu"),
+    ],
+)
+def test_constants_of_channels_are_padded_with_them(constants: str, joins: str) -> None:
+    text = HIERARCHY.format(joins=joins, reads="conv(%g, %u)", out="")
+    before = graph(text.replace("const %bias", f"{constants}\n      const %bias", 1))
+    result = run(PAD_SLICES, before)
+    assert said(result) == [("t", "padded parts of 13+13+13 channels", "each is a multiple of 8")]
+    assert channels(result.graph)["e"] == 16
+    agrees(before, result.graph)
+
+
 def test_depthwise_convolutions_means_and_gates_keep_parts_apart() -> None:
     before = graph(GHOST)
     result = run(PAD_SLICES, before)

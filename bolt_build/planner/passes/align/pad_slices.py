@@ -3,7 +3,8 @@
 A tensor of 104 channels that is split in four of 26 has parts that begin between loads of 16 bytes: none of them can be
 a view. With 32 for each, six of them zeros, all can. The convolution that makes the channels gets rows of zero weights
 between its parts, those that read them columns of zeros. Between them may stand what keeps channels apart: slices and
-concatenations of channels, poolings, means, activations, sums and products of such tensors, depthwise convolutions.
+concatenations of channels, poolings, means, activations, sums and products of such tensors, or with a constant of each
+channel, depthwise convolutions.
 Channels that only pass depthwise convolutions or means are one part: `pad-channels` looks through neither.
 """
 
@@ -33,7 +34,7 @@ from bolt_build.schema.recipe import Policy
 _MOST = 4 / 3
 """Times as many elements as there are that padding may make of tensors that belong together."""
 _STAY_SMALL = ("relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "silu", "gelu", "tanh", "leaky_relu", "mish")
-_JOIN = ("add", "sub", "mul", "max", "min")
+_JOIN = ("add", "sub", "mul", "max", "min", "prelu")
 """Functions that make small finite numbers of the zeros that pad."""
 
 
@@ -184,6 +185,8 @@ def _obstacle(editor: GraphEditor, group: Sequence[str], cuts: dict[str, list[in
 def _keeps(editor: GraphEditor, node: Node, name: str, makes: bool) -> str | None:
     """Why the node cannot make, or read, the value with zeros between its channels; None where it can."""
     tied = {other for tie in _ties(editor, node) for other in (tie.value, tie.whole)}
+    shape = editor.type(node.outputs[0]).shape
+    tied.update(each for each in node.inputs if _is_of_channels(editor, each, shape))
     for stage in node.epilogue:
         operand = None if stage.operand is None else node.inputs[stage.operand]
         if (reason := _stage(editor, stage.op, [] if operand is None else [operand], tied)) is not None:
@@ -198,6 +201,15 @@ def _keeps(editor: GraphEditor, node: Node, name: str, makes: bool) -> str | Non
     return (
         _stage(editor, node.op, [], tied) if not node.op_inputs[1:] else _stage(editor, node.op, node.op_inputs, tied)
     )
+
+
+def _is_of_channels(editor: GraphEditor, name: str, shape: tuple[int, ...]) -> bool:
+    """Whether it is a constant with one number for each channel of images of the shape: zeros pad it, too."""
+    if not editor.is_constant(name) or len(shape) < 3:
+        return False
+    own = editor.type(name).shape
+    aligned = (1,) * (len(shape) - len(own)) + own
+    return len(own) <= len(shape) and aligned[1] == shape[1] > 1 and prod(own) == shape[1]
 
 
 def _stage(editor: GraphEditor, op: object, operands: Sequence[str], tied: set[str]) -> str | None:
@@ -235,10 +247,22 @@ def _pad(editor: GraphEditor, places: dict[str, list[int]]) -> None:
         elif isinstance(op, Slice) and given is not None and made is not None:
             begin = given.index(op.begin[1])
             op = replace(op, begin=(op.begin[0], begin, *op.begin[2:]), count=(op.count[0], len(made), *op.count[2:]))
+        elif isinstance(op, Activation | Binary | Pool) and made is not None:
+            shape = editor.type(old.outputs[0]).shape
+            axis = [editor.type(name).rank - len(shape) + 1 for name in inputs]
+            inputs = [
+                _spread(editor, name, made, axis[at]) if _is_of_channels(editor, name, shape) else name
+                for at, name in enumerate(inputs)
+            ]
         outputs = tuple(names.get(name, name) for name in old.outputs)
         editor.replace(
             old, replace(old, op=op, inputs=tuple(names.get(name, name) for name in inputs), outputs=outputs)
         )
+
+
+def _spread(editor: GraphEditor, name: str, places: list[int], axis: int) -> str:
+    """The constant with its numbers along an axis at the places, zeros between them."""
+    return _moved(editor, name, *((places, None) if axis == 0 else (None, places)))
 
 
 def _moved(editor: GraphEditor, name: str, rows: list[int] | None, columns: list[int] | None) -> str:

@@ -5,7 +5,8 @@ half precision that lie apart in turns are slow to move. But a product writes it
 have, and a filter of a single one leaves a channel as it is. So the 1x1 reads what passes through as well, with an
 identity in its weights, and its filters are in the order of the shuffled channels: four times the operations of a
 small product, and no step that moves elements. Products with one and sums with zeros are exact. An infinite input makes
-NaN in all channels of its pixel. What passes through must be left alone by the activation behind the 1x1.
+NaN in all channels of its pixel. What passes through must be left alone by the activation behind the 1x1: a rectifier
+gets a slope for each channel, which is one for those.
 
 The first ShuffleNet shuffles what a 1x1 with groups leaves. No group has shuffled channels, but a product of all
 channels has, with zeros where a group reads nothing: as many bytes, and a few operations more.
@@ -21,6 +22,7 @@ import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.rearrange import Rearrange
@@ -32,6 +34,7 @@ from bolt_build.schema.recipe import Policy
 
 _MOST = 1024
 """Channels, shuffled: the product of more takes longer than what it spares."""
+_RECTIFIERS = ("relu", "leaky_relu")
 _OPERATIONS = 256
 """Products of each element that a convolution reads or writes: of fewer, memory takes longer than tensor cores."""
 
@@ -135,10 +138,20 @@ def _obstacle(editor: GraphEditor, node: Node, order: Array) -> str | None:
     if editor.not_private(last) is not None:
         return f"'{last}' is read by others as well"
     stages = [stage.op for stage in conv.epilogue]
-    if any(not isinstance(op, Activation) or op.function != "relu" for op in stages):
+    if len(stages) > 1 or any(not isinstance(op, Activation) or op.function not in _RECTIFIERS for op in stages):
         return f"what follows '{conv.name}' would change the others"
-    if stages and not all(_is_rectified(editor, name) for name in passing):
-        return f"the activation of '{conv.name}' would change the others"
+    return None
+
+
+def _slope(editor: GraphEditor, passing: Sequence[str], conv: Node) -> float | None:
+    """What the activation behind the convolution multiplies negative numbers with; None where there is none, or it
+    leaves alone what passes through."""
+    for stage in conv.epilogue:
+        assert isinstance(stage.op, Activation)
+        if stage.op.function == "leaky_relu":
+            return stage.op.alpha
+        if not all(_is_rectified(editor, name) for name in passing):
+            return 0.0
     return None
 
 
@@ -183,8 +196,15 @@ def _multiply(editor: GraphEditor, node: Node, readers: Sequence[Node], order: A
     name = editor.free_node_name(f"{node.name}.given")
     join = Node(name, node.op, (*passing, given), (inputs[0],), covers=node.covers)
     product = replace(conv, inputs=tuple(inputs), outputs=(made,), covers=covers)
+    behind = list[Node]()
+    if (slope := _slope(editor, passing, conv)) is not None:
+        slopes = np.concatenate([np.ones(through), np.full(len(array), slope)])[order].astype(array.dtype)
+        shares = editor.new_constant(f"{output}.slopes", slopes.reshape(-1, *(1,) * (len(shape) - 2)), dtype)
+        linear = editor.new_value(f"{output}.linear", type)
+        product = replace(product, name=editor.free_node_name(f"{conv.name}.linear"), outputs=(linear,), epilogue=())
+        behind = [Node(conv.name, Binary("prelu"), (linear, shares), (made,), covers=covers)]
     editor.remove(conv)
-    editor.replace(node, join, product)
+    editor.replace(node, join, product, *behind)
     _read_in_order(editor, readers, made)
     return conv.name
 
