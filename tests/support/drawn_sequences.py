@@ -1,5 +1,5 @@
 """More of what `drawn_graphs` draws: attention over channels, of parts of a sequence, and with several constants beside
-its queries; the end of a block whose gate may be known before it; and forward substitution."""
+its queries; the end of a block whose gate may be known before it; forward substitution; heads of a latent."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from drawn_products import convolved, multiplied
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
@@ -148,4 +149,45 @@ def substituted(g: Growing) -> str:
     return g.add(Binary("add"), made, g.constant(np.eye(rows, dtype=np.float32))) if g.chance() else made
 
 
-SEQUENCES = (over_channels, of_parts, with_positions, gated_end, by_rows_and_columns, substituted)
+def latent_heads(g: Growing) -> str:
+    """DeepSeek's: keys and values of a latent; the last elements of keys are turned and all heads', assigned or not."""
+    x = g.tensor(3)
+    images, rows, width = g.shape(x)
+    heads, own, shared, values = g.choose(2, 3), g.choose(2, 4), g.choose(2, 4), g.choose(4, 3)
+    angles = [g.weights(rows, shared // 2) for _ in range(2)]
+
+    def cut(value: str, first: int, count: int, step: int = 1) -> str:
+        shape = g.shape(value)
+        begin, steps = (*(0,) * (len(shape) - 1), first), (*(1,) * (len(shape) - 1), step)
+        return g.add(Slice(begin, (*shape[:-1], count), steps), value)
+
+    def turned(value: str) -> list[str]:
+        """Neighbours of the last elements as halves, each turned."""
+        one, other = (cut(value, at, shared // 2, 2) for at in range(2))
+        first = g.add(Binary("sub"), g.add(Binary("mul"), one, angles[0]), g.add(Binary("mul"), other, angles[1]))
+        return [
+            first,
+            g.add(Binary("add"), g.add(Binary("mul"), other, angles[0]), g.add(Binary("mul"), one, angles[1])),
+        ]
+
+    def apart(value: str, each: int) -> str:
+        return g.add(Transpose((0, 2, 1, 3)), g.add(Reshape((images, rows, heads, each)), value))
+
+    query = apart(g.add(MatMul(), x, g.weights(width, heads * (own + shared))), own + shared)
+    query = g.add(Concat(3), cut(query, 0, own), *turned(cut(query, own, shared)))
+    both = g.add(MatMul(), x, g.weights(width, 6 + shared))
+    keys = g.add(Concat(3), *turned(g.add(Reshape((images, 1, rows, shared)), cut(both, 6, shared))))
+    every = g.add(Expand((images, heads, rows, shared)), keys)
+    pair = apart(g.add(MatMul(), cut(both, 0, 6), g.weights(6, heads * (own + values))), own + values)
+    parts = [cut(pair, 0, own), every]
+    if g.chance():
+        front = (3, 1, 2, 0)
+        key = g.add(Transpose(front), g.add(Concat(0), *(g.add(Transpose(front), each) for each in parts)))
+    else:
+        key = g.add(Concat(3), *parts)
+    scores = g.add(MatMul(transpose_b=True), query, key)
+    mixed = g.add(MatMul(), g.add(Softmax(3), scores), cut(pair, own, values))
+    return g.add(Reshape((images, rows, heads * values)), g.add(Transpose((0, 2, 1, 3)), mixed))
+
+
+SEQUENCES = (over_channels, of_parts, with_positions, gated_end, by_rows_and_columns, substituted, latent_heads)
