@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,12 @@ def readable(path: Path, model: onnx.ModelProto, reads: Reads) -> onnx.ModelProt
     """The model at `path`, its functions inlined as import does it, in the newest versions that `reads` allows. Shapes
     that graphs inside nodes state of what they compute are left out: exporters write those of another branch, and
     onnxruntime believes them. Nodes are in order. What TopK takes is sorted: where a model leaves the order open,
-    engines sort too. One of the oldest operator sets is one of the ninth.
+    engines sort too. One of the oldest operator sets is one of the ninth. Of nodes that share a name the first has it:
+    names of nodes mean nothing, and onnxruntime refuses such.
 
     Raises Unreadable where it has what those versions do not, and BoltError where functions cannot be inlined.
     """
-    model = in_ninth(_sorted(_unstated(in_order(inlined(Findings(path), model)))))
+    model = in_ninth(_named_once(_sorted(_unstated(in_order(inlined(Findings(path), model))))))
     stated = versions_of(model)
     opset = _newest(stated.opset, OLDEST_OPSET, lambda version: reads(OLDEST_IR, version))
     if opset != stated.opset:
@@ -104,6 +106,20 @@ def _sorted(model: onnx.ModelProto) -> onnx.ModelProto:
             for attribute in node.attribute:
                 if attribute.name == "sorted":
                     attribute.i = 1
+    return changed
+
+
+def _named_once(model: onnx.ModelProto) -> onnx.ModelProto:
+    named = Counter(node.name for node in model.graph.node if node.name)
+    if all(count == 1 for count in named.values()):
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    seen = set[str]()
+    for node in changed.graph.node:
+        if node.name in seen:
+            node.name = ""
+        seen.add(node.name)
     return changed
 
 

@@ -225,7 +225,7 @@ class Reference:
     def _session(self, model: onnx.ModelProto, *, whole: bool, rewrites: int = len(_REWRITES)) -> Any:
         """`rewrites`: how many of its levels of rewriting onnxruntime may use."""
         options = self._runtime.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # what is an error is raised too
         # Its threads would wait for work by spinning, on the cores on which the engine then computes.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # One block for all tensors of a run doubles the memory of a large batch, and saves no time.

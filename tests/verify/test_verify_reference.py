@@ -89,6 +89,16 @@ def test_what_the_largest_are_is_sorted_where_a_model_leaves_the_order_open(tmp_
     np.testing.assert_array_equal(found["y"], [np.arange(63.0, 43.0, -1.0)])
 
 
+def test_nodes_that_share_a_name_are_computed(tmp_path: Path) -> None:
+    """onnxruntime loads no model with two nodes of one name. Shapes and kernels do not ask for it."""
+    nodes = [node("Relu", "x", "a", "same"), node("Neg", "a", "b", "same"), node("Abs", "b", "y", "other")]
+    proto = model(nodes, [tensor("x", [1, 4])])
+    assert [each.name for each in readable(PATH, proto, up_to(8, 17)).graph.node] == ["same", "", "other"]
+    saved(tmp_path, proto)
+    x = np.arange(-1, 3, dtype=np.float32)[None]
+    np.testing.assert_array_equal(Reference(tmp_path / "test.onnx", ()).outputs({"x": x})["y"], [[0, 0, 1, 2]])
+
+
 def test_a_newer_operator_is_converted() -> None:
     proto = model([node("Reshape", "x s", "y")], [tensor("x", [1, 4])], constants={"s": np.asarray([4])}, opset=21)
     found = readable(PATH, proto, up_to(8, 18))
