@@ -187,7 +187,7 @@ def test_positions_between_images_and_rows_are_shared() -> None:
     # A window that reaches over neighbours of its row alone has no rows between images.
     assert Numbering.of(product(32, 128, 17, 17, kernel=(1, 7))) == Numbering(20, 17, 6, 32 * 20 * 17 - 3)
     assert Numbering.of(product(32, 128, 17, 17, kernel=(7, 1))) == Numbering(17, 20, 6 * 17, 32 * 20 * 17 - 3 * 17)
-    # Of windows two positions apart every second one is numbered, and a band has two of three taps.
+    # Of windows with a stride of two every second one is numbered, and a band has two of three taps.
     halved = product_of(problem((32, 128, 28, 28), 128, 2))
     assert Numbering.of(halved) == Numbering(15, 15, 15 + 1, 32 * 15 * 15 - 16)
 
@@ -227,8 +227,8 @@ def test_why_tiles_are_none() -> None:
     assert turns(128, 64).refuse(gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"
     assert turns(128, 64).refuse(gpu(), product_of(problem((2, 64, 28, 28), 64, 2))) is None
     strided = product_of(problem((2, 64, 28, 28), 64, 2, kernel=(1, 7)))
-    gaps = "its windows have gaps between them, or lie 2 positions apart one way alone"
-    assert turns(128, 64).refuse(gpu(), strided) == gaps
+    left_out = "its windows leave out elements, or have a stride of 2 along one axis alone"
+    assert turns(128, 64).refuse(gpu(), strided) == left_out
     single = product_of(problem((2, 64, 28, 28), 64, kernel=(1, 1)))
     assert turns(128, 64).refuse(gpu(), single) == "is for windows of several taps"
     tiny = product(32, 128, 2, 2)

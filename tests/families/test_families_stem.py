@@ -69,8 +69,8 @@ def test_gpus_before_hopper_have_it_too() -> None:
         (conv("odd", (2, 3, 40, 40), 32, (3, 3)), "windows over an image as it lies begin at even elements"),
         (conv("deep", (2, 4, 60, 60), 32, (11, 11), 2), "a window over an image as it lies has 31 steps, at most 10"),
         (conv("twelve", (2, 3, 40, 40), 12, (3, 3), 2), "stores 8 channels at once, 12 is no multiple"),
-        (conv("gaps", (2, 4, 40, 40), 32, (3, 3), dilation=2),
-         "reads windows without gaps where an image has few channels"),
+        (conv("dilated", (2, 4, 40, 40), 32, (3, 3), dilation=2),
+         "reads undilated windows where an image has few channels"),
     ],
 )  # fmt: skip
 def test_what_does_not_suit_is_refused_with_its_reason(layer: Layer, reason: str) -> None:

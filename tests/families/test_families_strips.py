@@ -92,7 +92,7 @@ def test_what_makes_something_of_zero_has_no_strips() -> None:
 
 
 @pytest.mark.parametrize(("layer", "reason"), [
-    (expanded("strips", (2, 24, 56, 56), 144, dilation=2), "strips keep neighbouring rows, and the window has gaps"),
+    (expanded("strips", (2, 24, 56, 56), 144, dilation=2), "strips keep neighbouring rows, and the window is dilated"),
     (expanded("strips", (2, 24, 56, 56), 144, 7), "registers hold windows of 2 to 5 rows and columns"),
     (expanded("strips", (2, 24, 50), 144), "registers hold windows of 2 to 5 rows and columns"),
 ])  # fmt: skip

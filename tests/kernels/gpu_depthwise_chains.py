@@ -1,5 +1,5 @@
-"""Depthwise convolutions with the products around them in one kernel: windows, strides, gaps, odd channels and extents,
-and every way in which tiles differ."""
+"""Depthwise convolutions with the products around them in one kernel: windows, strides, dilations, odd channels and
+extents, and every way in which tiles differ."""
 
 from __future__ import annotations
 

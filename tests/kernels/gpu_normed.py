@@ -1,5 +1,5 @@
-"""Depthwise convolutions with the normalisation of their results over channels in one kernel: windows, strides, gaps,
-channels moved last or not, and every way in which tiles differ."""
+"""Depthwise convolutions with the normalisation of their results over channels in one kernel: windows, strides,
+dilations, channels moved last or not, and every way in which tiles differ."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_pad_before_the_maximum_of_what_is_not_negative_becomes_padding() -> N
             "relu",
             "end=[0,0,1,1]",
             "kernel=[2,2] dilations=[2,2]",
-            "windows with holes may have no element of the image",
+            "dilated windows may have no element of the image",
         ),
         (
             "clip",

@@ -57,7 +57,7 @@ def test_patches_of_a_volume_are_too() -> None:
     [
         (patched(pads="1,1", shape="2,3,14,28"), "its windows leave the image"),
         (patched(shape="2,3,16,31"), "images of 16x31 are no whole patches of 8x10"),
-        (patched(dilations="1,2"), "its windows have groups or holes"),
+        (patched(dilations="1,2"), "the convolution is grouped or dilated"),
     ],
 )
 def test_other_windows_are_declined(before: Graph, why: str) -> None:

@@ -59,8 +59,8 @@ def test_a_phase_that_is_taken_twice_is_multiplied_twice() -> None:
 @pytest.mark.parametrize(
     ("product", "outputs", "reason"),
     [
-        ("conv(%c, %h) groups=2", "%y", "its windows have groups or holes"),
-        ("conv(%c, %w) dilations=[1,2]", "%y", "its windows have groups or holes"),
+        ("conv(%c, %h) groups=2", "%y", "the convolution is grouped or dilated"),
+        ("conv(%c, %w) dilations=[1,2]", "%y", "the convolution is grouped or dilated"),
         (PLAIN, "%y, %c", "'c' is a graph output"),
         (f"{PLAIN} | relu", "%y", "'y' already has an epilogue"),
     ],

@@ -232,7 +232,7 @@ def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
     if gpu.sm < _AMPERE:
         return "products of sixteen channels come with sm_80"
     if any(gap != 1 for gap in shape.dilation):
-        return "strips keep neighbouring rows, and the window has gaps"
+        return "strips keep neighbouring rows, and the window is dilated"
     if not all(_WINDOWS[0] <= extent <= _WINDOWS[1] for extent in shape.kernel):
         return Reason("registers hold windows of {} to {} rows and columns", *_WINDOWS)
     if any(step > extent for step, extent in zip(shape.stride, shape.kernel, strict=True)):

@@ -103,7 +103,7 @@ class VolumeTile(Singles):
         return line, 2 * (strip * self.each * shape.stride[1] * self.pitch(shape) + lane * self.vector)
 
     def blocks(self, shape: Shape, run: int) -> int:
-        """Each has `run` planes of the output, as far apart as windows with gaps leave them."""
+        """Each has `run` planes of the output, as far apart as dilated windows leave them."""
         depths = depths_of(shape)
         between = apart(depths)
         return self.parts(shape) * shape.tiles(*self.extent) * ceil(depths.out / (run * between)) * between

@@ -188,9 +188,9 @@ class BandTile(WholeTile):
         if product.kernel != "Conv" or product.taps == 1:
             return "is for windows of several taps"
         if min(shape["kernel_h"], shape["kernel_w"], shape["stride_h"], shape["stride_w"]) < product.step:
-            return Reason("its windows have gaps between them, or lie {} positions apart one way alone", product.step)
+            return Reason("its windows leave out elements, or have a stride of {} along one axis alone", product.step)
         if product.step > 1 and max(shape["dilation_h"], shape["dilation_w"]) > 1:
-            return "its windows lie apart and have gaps"
+            return "its windows are strided and dilated"
         numbering = Numbering.of(product)
         real = shape["batch"] * shape["out_h"] * shape["out_w"]
         if real < _STILL * numbering.positions:

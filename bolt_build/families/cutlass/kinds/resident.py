@@ -189,7 +189,7 @@ def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, pro
 
 
 def side_by_side(product: Product) -> bool:
-    """True for windows without gaps, one position apart."""
+    """True for undilated windows with a stride of one."""
     shape = dict(product.shape)
     steps = ("stride_h", "stride_w", "dilation_h", "dilation_w")
     return product.kernel == "Conv" and all(shape[name] == 1 for name in steps)

@@ -264,7 +264,7 @@ class Stem(TileKind[StemTile, StemConv]):
         op, y = problem.op, problem.outputs[0]
         assert isinstance(op, Conv)
         if max(op.dilations) > 1:
-            return "reads windows without gaps where an image has few channels"
+            return "reads undilated windows where an image has few channels"
         what = _stem(problem)
         if what.out % 8 != 0:
             return Reason("stores 8 channels at once, {} is no multiple", what.out)

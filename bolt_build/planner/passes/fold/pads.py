@@ -79,7 +79,7 @@ def _of_maxima(editor: GraphEditor, node: Node, op: Pool) -> str | None:
     source = editor.producer(node.inputs[0])
     if source is None or not isinstance(source.op, Activation) or source.epilogue or not _has_no_negative(source.op):
         return "max pooling pads with minus infinity, not with zeros, of which none is negative"
-    return "windows with holes may have no element of the image" if set(op.dilations) != {1} else None
+    return "dilated windows may have no element of the image" if set(op.dilations) != {1} else None
 
 
 def _has_no_negative(op: Activation) -> bool:

@@ -75,7 +75,7 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
     """Why a convolution does not read the image itself; None where it may."""
     if (reason := weight_obstacle(editor, node) or editor.not_private(node.inputs[0])) is not None:
         return reason
-    return "its windows have groups or holes" if op.groups != 1 or set(op.dilations) != {1} else None
+    return "the convolution is grouped or dilated" if op.groups != 1 or set(op.dilations) != {1} else None
 
 
 def _join(editor: GraphEditor, node: Node, op: Conv, concat: Node, found: _Phases) -> None:

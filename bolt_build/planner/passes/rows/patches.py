@@ -51,7 +51,7 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
     if any(op.pads_begin) or any(op.pads_end):
         return "its windows leave the image"
     if op.groups != 1 or set(op.dilations) != {1}:
-        return "its windows have groups or holes"
+        return "the convolution is grouped or dilated"
     if any(extent % step for extent, step in zip(shape[2:], op.strides, strict=True)):
         whole, patch = ("x".join(map(str, extents)) for extents in (shape[2:], op.strides))
         return f"images of {whole} are no whole patches of {patch}"

@@ -8,7 +8,7 @@ namespace bolt::cutlass_kernels {
 
 /// One behind the other lie `pitch_w` positions a row, `pitch_h` rows an image: as many as the output has at least, and so
 /// many that no window reaches from a row, or an image, into anything but zeros of the next. So a tap of all windows is the
-/// band itself, some positions further on. Where windows lie `stride` positions apart the numbered ones do too.
+/// band itself, some positions further on. Where windows have a `stride` the numbered ones have it too.
 struct BandShape {
   int pitch_w, pitch_h;
 
@@ -35,7 +35,7 @@ struct BandPlace {
       : w(position % shape.pitch_w), h(position / shape.pitch_w % shape.pitch_h), image(position / shape.positions()) {}
 };
 
-/// Windows of so many taps, `stride` positions apart. Taps that lie a multiple of the stride apart share a band.
+/// Windows of so many taps with a `stride`. Taps that lie a multiple of the stride apart share a band.
 template <int kernel_h_, int kernel_w_, int stride_>
 struct BandWindow {
   static constexpr int kernel_h = kernel_h_, kernel_w = kernel_w_, stride = stride_;

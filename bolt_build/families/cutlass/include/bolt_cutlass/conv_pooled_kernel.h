@@ -1,4 +1,4 @@
-// launch_conv of windows without gaps over few channels and of a pooling of maxima behind them, on WGMMA
+// launch_conv of undilated windows over few channels and of a pooling of maxima behind them, on WGMMA
 // whose weights stay in registers. What is pooled is never stored: nearly all neighbours of a position are sums of the same
 // thread.
 //

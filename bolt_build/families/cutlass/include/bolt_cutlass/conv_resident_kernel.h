@@ -1,4 +1,4 @@
-// launch_conv of windows without gaps over few channels, on WGMMA: the weights stay in registers for the
+// launch_conv of undilated windows over few channels, on WGMMA: the weights stay in registers for the
 // whole kernel, as the left factor, and pixels are the right one. An instruction then reads half of the shared memory that
 // one of equal work reads where both factors lie there, and that was what such a convolution waited for.
 #pragma once

@@ -27,7 +27,7 @@ struct WarpgroupTile {};
 template <int n, int k, int slices, typename Element = portable::f16>
 struct SlicedTile {};
 
-/// An instantiation on WGMMA for windows of several taps, `stride` positions apart: `rows` positions of the images, a tile's `m`
+/// An instantiation on WGMMA for windows of several taps with a `stride`: `rows` positions of the images, a tile's `m`
 /// and what windows reach beyond, lie in shared memory once for all taps that are a multiple of the stride apart, in runs of `k`
 /// channels: a band, of which there are `bands`. The last run has `last` times 16. `cluster_m` blocks share their filters,
 /// which come `together` taps at a time.
@@ -56,7 +56,7 @@ struct KeptTile {};
 template <typename Tile>
 struct GroupTile {};
 
-/// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
+/// An instantiation on WGMMA for undilated windows of `taps_h` by `taps_w` over 16 * `steps` channels
 /// at most, whose weights (packed as ResidentFilter) stay in registers: tiles of `rows` by `width` (8 or 16) pixels of the
 /// output. Two warpgroups compute 64 channels each of a tile `together`, or take tiles in turns.
 template <int rows, int steps, bool together, int taps_h = 3, int taps_w = 3, int width = 8,

@@ -205,7 +205,7 @@ CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, flo
   cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], matrices);
 }
 
-/// Throws std::runtime_error where the convolution has not such windows, one position apart and without gaps.
+/// Throws std::runtime_error where the convolution has not such windows, undilated and with a stride of one.
 inline void check_side_by_side(const ConvArguments& a, int taps_h, int taps_w) {
   if (a.kernel_h != taps_h || a.kernel_w != taps_w || a.stride_h != 1 || a.stride_w != 1 || a.dilation_h != 1 ||
       a.dilation_w != 1)

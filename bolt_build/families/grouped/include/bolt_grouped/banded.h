@@ -6,7 +6,7 @@
 
 namespace bolt::grouped {
 
-/// Depthwise convolutions with one result a channel, for windows one position apart. A block has `pairs` pairs of channels, a
+/// Depthwise convolutions with one result a channel, for windows with a stride of one. A block has `pairs` pairs of channels, a
 /// warp each, of `segments` segments: `rows` rows of an image of 8 * `across` positions, at most 16 times 8 positions in all.
 /// It goes down all segments at once, and the next `stages - 1` rows of the input are copied while one is used. `access` are
 /// the elements of one access to the output.

@@ -8,7 +8,7 @@
 
 namespace bolt::grouped {
 
-/// A window, its steps, and the gaps between its positions.
+/// A window, its strides and its dilations.
 template <int height, int width, int stride_h, int stride_w, int dilation_h, int dilation_w>
 struct Window {
   static constexpr int taps_h = height, taps_w = width, taps = height * width;
@@ -34,7 +34,7 @@ template <typename Window, int vector, int lanes, int columns, int each, int row
           int access, typename Element = portable::f16>
 struct RowsTile {};
 
-/// The same on tensor cores, for windows one position apart and without gaps: a block computes `rows` rows of 16 * `strips`
+/// The same on tensor cores, for undilated windows with a stride of one: a block computes `rows` rows of 16 * `strips`
 /// positions of 8 * `octets` channels, a warp 16 positions of 8 channels.
 template <typename Window, int octets, int strips, int rows, int stages, int pitch, int load, int access,
           typename Element = portable::f16>
