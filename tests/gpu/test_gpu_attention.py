@@ -6,13 +6,10 @@ BOLT_GPU_SEED draws other ones: `BOLT_GPU_SEED=7 pytest -m gpu tests/gpu/test_gp
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from gpu_attention_layers import odd_trials
-from gpu_harness import TARGET, Library, compile_all, write
-
-from bolt_build.toolchain import probe
+from gpu_harness import Library, compiled
 
 pytestmark = pytest.mark.gpu
 
@@ -21,15 +18,7 @@ TRIALS = odd_trials(int(os.environ.get("BOLT_GPU_SEED", "1")), 12)
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    chain = probe(TARGET.tools)
-    assert chain.diagnostics() == ()
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    assert nvcc is not None
-    assert cutlass is not None
-    folder = tmp_path_factory.mktemp("attention")
-    write(TRIALS, folder)
-    compile_all(folder, Path(nvcc), Path(cutlass).parent)
-    return Library(folder)
+    return compiled(TRIALS, tmp_path_factory.mktemp("attention"))
 
 
 @pytest.mark.parametrize("index", range(len(TRIALS)), ids=lambda index: TRIALS[index].label)

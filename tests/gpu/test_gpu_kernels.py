@@ -9,10 +9,8 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu_harness import TARGET, Library, compile_all, write
+from gpu_harness import Library, compiled
 from gpu_layers import trials
-
-from bolt_build.toolchain import probe
 
 pytestmark = pytest.mark.gpu
 
@@ -21,16 +19,8 @@ TRIALS = [trial for trial in trials() if not trial.large]
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    chain = probe(TARGET.tools)
-    assert chain.diagnostics() == ()
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    assert nvcc is not None
-    assert cutlass is not None
     kept = os.environ.get("BOLT_GPU_TRIALS")
-    folder = tmp_path_factory.mktemp("kernels") if kept is None else Path(kept)
-    write(TRIALS, folder)
-    compile_all(folder, Path(nvcc), Path(cutlass).parent)
-    return Library(folder)
+    return compiled(TRIALS, tmp_path_factory.mktemp("kernels") if kept is None else Path(kept))
 
 
 @pytest.mark.parametrize("index", range(len(TRIALS)), ids=lambda index: TRIALS[index].label)

@@ -21,6 +21,7 @@ from bolt_build.graph.ir import Array, Node
 from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.targets import target_named
+from bolt_build.toolchain import probe
 
 TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
 """Another one has kernels of one warp's instructions alone: `write FOLDER warps`."""
@@ -128,6 +129,18 @@ def _write(path: Path, text: str) -> None:
     if not path.exists() or path.read_text() != text:
         path.with_suffix(".o").unlink(missing_ok=True)
         path.write_text(text)
+
+
+def compiled(trials: Sequence[Trial], folder: Path) -> Library:
+    """The trials' kernels, compiled in `folder`. Raises AssertionError where a tool is missing or fails."""
+    chain = probe(TARGET.tools)
+    assert chain.diagnostics() == ()
+    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
+    assert nvcc is not None
+    assert cutlass is not None
+    write(trials, folder)
+    compile_all(folder, Path(nvcc), Path(cutlass).parent)
+    return Library(folder)
 
 
 def compile_all(

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from tiny_engine import DATA, FACTS, PlainFamily, compiled_once
+from tiny_engine import DATA, FACTS, TinyFamily, compiled_once
 
 from bolt_build import emulator, runtime, targets
 from bolt_build.emit.engine import emit, emit_runner
@@ -27,7 +27,7 @@ _CXX = ("-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
 _NVCC = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 
 
-class CudaPlainFamily(PlainFamily):
+class CudaTinyFamily(TinyFamily):
     """Kernels of `data/emit/plain_cuda/kernels.h`."""
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
@@ -66,7 +66,7 @@ def nvcc() -> Tool:
 def build_cuda_engine(directory: Path, plan: EnginePlan, constants: Sequence[Array]) -> Path:
     """Emits, compiles and links `plan` with the runner beside it in `directory`, and writes its weights."""
     directory.mkdir(parents=True, exist_ok=True)
-    files = (*emit(plan, target_named(plan.target), (CudaPlainFamily(),), FACTS), emit_runner(plan))
+    files = (*emit(plan, target_named(plan.target), (CudaTinyFamily(),), FACTS), emit_runner(plan))
     for file in files:
         (directory / file.path).write_text(file.text)
     for file in files[:-1]:

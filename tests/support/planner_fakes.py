@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from plain_family import PlainFamily
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Alternative,
     Candidate,
-    Expense,
     KernelProblem,
-    KernelUnit,
     Operand,
     ProposedStep,
     Refusal,
-    StepCode,
-    StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -53,7 +50,7 @@ def recipe(io: IoSpec = AS_MODEL, layers: tuple[LayerSpec, ...] = (), fuse: bool
 
 
 @dataclass(frozen=True)
-class Fake:
+class Fake(PlainFamily):
     """`layouts` of a node it is willing to compute in (all tensors of a node alike); `seconds` a node and layout.
 
     Shape operators are views in row-major order, and elementwise ones may write over an input of the same size.
@@ -104,24 +101,6 @@ class Fake:
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         return (Candidate(self.name),), ()
-
-    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        return ()
-
-    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        return 1e-6
-
-    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
-        return Expense(problem.nbytes, problem.flops)
-
-    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        return refuse_unoffered(self, problem, candidate, target)
-
-    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        raise AssertionError("plans are not emitted here")
-
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
-        return ()
 
 
 FAKE = Fake()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from plain_family import PlainFamily
 from shared_folders import entered
 
 from bolt_build import runtime
@@ -20,20 +21,15 @@ from bolt_build.emit.engine import emit, emit_runner
 from bolt_build.emit.manifest import BuildFacts
 from bolt_build.emit.weights import write_weights
 from bolt_build.families.base import (
-    Alternative,
     Candidate,
-    Expense,
     Family,
     KernelProblem,
-    KernelUnit,
     Operand,
-    Refusal,
     StepCode,
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.common.offered import refuse_unoffered
-from bolt_build.graph.ir import Array, EpilogueOp, Graph, Layout, Node, Op
+from bolt_build.graph.ir import Array, EpilogueOp, Layout, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.shape import Identity, Reshape
@@ -58,37 +54,10 @@ _FLAGS = (
 )  # fmt: skip
 
 
-class PlainFamily:
-    """Kernels of `data/emit/plain/kernels.h`. Proposes nothing: plans name its candidates by hand."""
+class TinyFamily(PlainFamily):
+    """Kernels of `data/emit/plain/kernels.h`. Plans name its candidates by hand."""
 
-    name = "plain"
     include_dir = DATA
-    sources: tuple[Path, ...] = ()
-
-    def propose(
-        self, graph: Graph, node: Node, target: Target, precision: DType
-    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
-        return (), ()
-
-    def propose_conversion(
-        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
-    ) -> tuple[KernelProblem, float] | None:
-        return None
-
-    def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
-        return (), ()
-
-    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        return ()
-
-    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        return 1e-6
-
-    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
-        return Expense(problem.nbytes, problem.flops)
-
-    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        return refuse_unoffered(self, problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         shape = problem.inputs[0].shape
@@ -108,11 +77,8 @@ class PlainFamily:
             includes, None, "", f"std::memcpy({at.outputs[0]}, {at.inputs[0]}, {problem.inputs[0].nbytes});"
         )
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
-        return ()
 
-
-FAMILIES: tuple[Family, ...] = (PlainFamily(),)
+FAMILIES: tuple[Family, ...] = (TinyFamily(),)
 
 
 def operand(
