@@ -31,12 +31,12 @@ def conv_model() -> onnx.ModelProto:
 def unsupported_model() -> onnx.ModelProto:
     nodes = [
         node("Conv", "x w", "a", "conv"),
-        node("MaxRoiPool", "a v", "b", "crop"),
+        node("ImageDecoder", "a", "b", "decode"),
         node("NonMaxSuppression", "b g", "c", "sample"),
-        node("MaxRoiPool", "c v", "d", "crop again"),
+        node("ImageDecoder", "c", "d", "decode again"),
         node("Relu", "d", "y", "relu"),
     ]
-    constants = {"w": ones(2, 3, 3, 3), "v": ones(1, 5), "g": ones(1, 4, 4, 2)}
+    constants = {"w": ones(2, 3, 3, 3), "g": ones(1, 4, 4, 2)}
     return model(nodes, [tensor("x", ["N", 3, 8, 8])], constants=constants)
 
 
@@ -148,7 +148,7 @@ net.yaml:2:15: error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
     "unsupported operators": Wrong(
         RECIPE, unsupported_model().SerializeToString(),
         f"""\
-net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator MaxRoiPool is not supported: nodes 'crop', 'crop again'
+net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator ImageDecoder is not supported: nodes 'decode', 'decode again'
 {NAMED} export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator NonMaxSuppression is not supported: node 'sample'
 {NAMED} data decide how many it finds, and shapes are static: end the model in front of it, as \

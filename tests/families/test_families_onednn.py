@@ -194,7 +194,10 @@ LONG = (
 )
 """More than one tile of keys, and of queries for each thread."""
 
-LAYERS = [*CONVS, *MATMULS, *POOLS, *OTHERS, *ATTENTION, *LONG, *IN_BF16, *INTEGERS]
+TWO_MASKS = next(layer for layer in ATTENTION if layer.label == "attention-twice")
+ONE_MASK = [layer for layer in ATTENTION if layer is not TWO_MASKS]
+
+LAYERS = [*CONVS, *MATMULS, *POOLS, *OTHERS, *ONE_MASK, *LONG, *IN_BF16, *INTEGERS]
 KERNELS = kernels_of(LAYERS, [OneDnn()])
 AT = StepExpressions(tuple(f"in{index}" for index in range(10)), ("out",), tuple("abcdefghij"))
 
@@ -279,6 +282,7 @@ def test_a_convolution_does_not_overwrite_its_own_source() -> None:
 
 
 REFUSED: list[tuple[Layer, str]] = [
+    (TWO_MASKS, "attention adds one mask"),
     (
         Layer("bf16-attention", Attention(2, 2, 1.0, packed=True), (Input((1, 4, 24)),), (), DType.BF16),
         "oneDNN's plain products are in fp32",

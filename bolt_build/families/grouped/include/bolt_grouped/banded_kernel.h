@@ -1,9 +1,9 @@
 // Depthwise convolutions on tensor cores whose windows go down an image: the window's row is a band of a matrix.
 //
 // Eight neighbouring results of a row are what 16 neighbours of the input give with a matrix of 16 x 8, in whose columns the
-// taps lie one further down each: see bands.h. Windows of more than nine columns have 24 neighbours. Here the 16 rows of a product are 16 times eight neighbours of one row of the
-// image, or of that row of several images. So what is read once is part of as many rows of the output as the window has,
-// whose sums are in registers, as are the bands.
+// taps lie one further down each: see bands.h. Windows of more than nine columns have 24 neighbours. Here the 16 rows of a
+// product are 16 times eight neighbours of one row of the image, or of that row of several images. So what is read once is part
+// of as many rows of the output as the window has, whose sums are in registers, as are the bands.
 //
 // Windows with gaps are windows of images apart: every second row and column, for example, is an image of its own, whose pixels
 // lie so far from each other.
