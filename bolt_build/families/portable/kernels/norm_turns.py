@@ -143,6 +143,9 @@ _WARPS = 1130
 """Threads of a multiprocessor below which the sums of one row wait for those of no other."""
 _UNDER_WAY = 14 << 10
 """Bytes that a multiprocessor must have asked for."""
+_BARRIERS = 0.68
+"""What is left of the bandwidth where all threads of a block meet twice a row, for its mean and for its deviation: rows
+of 768 to 2048 elements took so much longer on an H200 than those of warps."""
 
 
 def _seconds(problem: KernelProblem, tile: TurnTile, target: Target) -> float:
@@ -156,6 +159,10 @@ def _seconds(problem: KernelProblem, tile: TurnTile, target: Target) -> float:
     reached = _REACHED * turns / ceil(turns) * (0.3 + 0.7 * filled) * (0.5 + 0.5 * used)
     resident = min(tile.blocks / gpu.sms, beside(tile.block, tile.registers(rows), tile.shared(rows), gpu))
     reached *= min(1.0, resident * tile.block / _WARPS) ** 0.2
+    assert isinstance(problem.op, Norm)
+    few = 2 * WARP if tile.keeps == "together" else WARP
+    if tile.threads > few and problem.op.statistic in ("variance", "deviation"):
+        reached *= _BARRIERS
     return seconds_of(problem, target, float(reached))
 
 
