@@ -67,7 +67,7 @@ FURTHER = (
     "flat-mask-portable-flatx2x3x19-f16/row-f16/row-between24",
     "flat-short-rows-portable-flatx8x2x4-f16/row-f16/row",
     "flat-segments-portable-flatx4x2x12-i64/row-bool/row",
-    "flat-up-to-portable-flatx8x2x531-i64/row-bool/row",
+    "flat-up-to-portable-flatx4x2x531-i64/row-bool/row",
     "flat-chain-portable-flatx4x3x49-f16/row-f16/row",
     "tiled-one-hot-portable-tiledx70x8x8-i64/row-bool/row",
     "tiled-mask-portable-tiledx1x1x181x1-f16/row-f16/row",

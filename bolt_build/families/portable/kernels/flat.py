@@ -97,12 +97,6 @@ class _Side:
             for loop in range(len(self.steps))
         )
 
-    def held(self, tile: FlatTile) -> float:
-        """Bytes of a word; half of one that a thread loads once, and those of elements that are for all of a word."""
-        if not self.dense and self.steps[-1] == 0 and self.extents[-1] >= tile.lanes:
-            return self.nbytes
-        return tile.lanes * self.nbytes / (2 if self.kept(tile) else 1)
-
     def together(self, lanes: int) -> int:
         """Neighbours of a word that are read at once, wherever it is."""
         if self.dense:
@@ -225,7 +219,7 @@ def _refuse(points: Points) -> str | None:
 def _refuse_tile(points: Points, tile: FlatTile) -> str | None:
     if tile.lanes not in _LANES or tile.lanes * points.nbytes[0] > _ACCESS:
         return Reason("words of {} elements are no accesses", tile.lanes)
-    if any(side.held(tile) > 2 * _ACCESS for side in _sides(points)):
+    if any(tile.lanes * own > 2 * _ACCESS for own in points.nbytes):
         return Reason("words of {} elements are more than two accesses of an input", tile.lanes)
     if tile.turns > max(_TURNS):
         return Reason("a thread would have {} words, at most {} are code", tile.turns, max(_TURNS))
