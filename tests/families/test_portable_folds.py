@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.portable.kernels.counted_places import CountTile
+from bolt_build.families.portable.kernels.drawn_places import DrawTile
 from bolt_build.families.portable.kernels.few_places import FewTile
 from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
@@ -110,6 +111,12 @@ U8_TOTALS = "clusters: totals of 1 bytes are no words that blocks read of each o
          "256 threads do not add up 512 bins"),
         (LONG, PartTile(8192, 256, 32, 4, 256, 1024, 16, 256, 16, 4, 256, 1024, 17),
          "no 17 elements of a thread are a group"),
+        (KNN, DrawTile(40), None),
+        (KNN, DrawTile(44), "threads hold up to 64 elements, pairs in whole words, not 44"),
+        (KNN, DrawTile(32), "threads have 40 elements, not 32"),
+        (asked(Places(1, 9), 40, 2049), DrawTile(64), "drawn: threads of a warp hold 64 elements at most, not 72"),
+        (asked(Places(1, 9), 40, 300, dtype=DType.I32), DrawTile(10), None),
+        (asked(Places(1, 9), 40, 300, 3), DrawTile(9), "threads have 10 elements, not 9"),
         (WIDE, CountTile(64), None),
         (WIDE, CountTile(96), "no line has 96 threads"),
         (DOWN, ScanColumnsTile(8, 4), None),
@@ -132,21 +139,22 @@ def test_a_cut_that_is_not_legal_has_a_reason(problem: KernelProblem, tile: Tile
     [
         (ROWS, []),
         (WIDE, [f"{form}: keys have no room for i64 and a place"
-                for form in ("sorted", "selected", "few", "sifted", "parted")]),
+                for form in ("sorted", "selected", "few", "sifted", "parted", "drawn")]),
         (asked(Places(1, 5000), 4, 9000),
          ["sorted: sorts up to 4096 elements, not 5000", "selected: a warp sorts up to 1056 elements, not 5000",
           "few: threads keep up to 16 keys, not 5000",
           "sifted: no threads hold 9000 elements and sift out most, where 5000 are wanted",
-          "parted: no parts of 9000 elements leave few enough to be put in order, where 5000 are wanted"]),
+          "parted: no parts of 9000 elements leave few enough to be put in order, where 5000 are wanted",
+          "drawn: a warp draws up to 16 elements, not 5000"]),
         (asked(Places(1, 300), 4, 20000),
          ["selected: threads hold up to 16384 elements of a line, not 20000",
-          "few: threads keep up to 16 keys, not 300"]),
+          "few: threads keep up to 16 keys, not 300", "drawn: a warp draws up to 16 elements, not 300"]),
         (asked(Places(1, 9, True, True), 4, 9000),
          [*(f"{form}: takes the first of equal elements, not the last"
-            for form in ("few", "sifted", "parted", "counted"))]),
+            for form in ("few", "sifted", "parted", "drawn", "counted"))]),
         (asked(Places(1, 9), 1 << 10, 1 << 17, dtype=DType.I64),
          [*(f"{form}: keys have no room for i64 and a place"
-            for form in ("sorted", "selected", "few", "sifted", "parted")),
+            for form in ("sorted", "selected", "few", "sifted", "parted", "drawn")),
           "counted: takes 4294967296 bytes beside its tensors, at most 1073741824 are kept"]),
         (asked(Reduce("sum", (1,)), 1 << 16, 1 << 16),
          ["runs: 4294967296 elements are more than the 2147483584 that it counts"]),

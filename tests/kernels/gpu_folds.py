@@ -16,6 +16,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.counted_places import CountTile
+from bolt_build.families.portable.kernels.drawn_places import DrawTile
 from bolt_build.families.portable.kernels.few_places import FewTile
 from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
@@ -32,12 +33,12 @@ from bolt_build.graph.ops.reduce import Reduce
 PORTABLE = Portable()
 Tile = (
     RunsTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile | SiftTile | PartTile
-    | CountTile | ScanRunsTile | ScanColumnsTile
+    | CountTile | DrawTile | ScanRunsTile | ScanColumnsTile
 )  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters", SortTile: "sorted",
     SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted", CountTile: "counted",
-    ScanRunsTile: "runs", ScanColumnsTile: "columns",
+    DrawTile: "drawn", ScanRunsTile: "runs", ScanColumnsTile: "columns",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -130,6 +131,15 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("several-numbers", Places(2, 300, False), 2, 3, 700), sorts((256, 4, 4), (32, 16, 22), (1024, 1, 0))),
     (folded("several-of-many", Places(1, 1500), 2, 9000), sorts((1024, 2, 0),)),
     (folded("several-alike", Places(0, 900, True, True), 70001, 1, dtype=DType.U16, span=3), sorts((1024, 1, 0),)),
+    (folded("drawn", Places(1, 5), 9, 1000), (DrawTile(32), DrawTile(40))),
+    (folded("drawn-odd", TopElements(2, 16, False, with_places=False), 3, 5, 333), (DrawTile(16),)),
+    (folded("drawn-coarse", Places(1, 7), 6, 1201, dtype=DType.BF16), (DrawTile(40),)),
+    (folded("drawn-alike", Places(1, 9), 5, 251, dtype=DType.F16, span=0), (DrawTile(16),)),
+    (hidden(folded("drawn-hidden", Places(1, 12), 4, 77)), (DrawTile(8),)),
+    (folded("drawn-apart", TopElements(1, 6, with_places=False), 2, 77, 5), (DrawTile(3),)),
+    (folded("drawn-integers", Places(1, 11, False), 7, 900, dtype=DType.I32, span=9), (DrawTile(29),)),
+    (folded("drawn-numbers", Places(1, 3, False), 9, 201, dtype=DType.I32, span=90000), (DrawTile(7),)),
+    (folded("drawn-single", Places(1, 8), 5, 1201, dtype=DType.F32), (DrawTile(38),)),
     (folded("running", CumSum(1), 11, 333), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-far", CumSum(1, True), 2, 21007), (ScanRunsTile(256, 3), ScanRunsTile(256, 2))),
     (folded("running-far-back", CumProd(1, False, True), 1, 33000, dtype=DType.I8, span=2), (ScanRunsTile(256, 3),)),

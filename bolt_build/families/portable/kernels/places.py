@@ -12,6 +12,7 @@ from bolt_build.families.common.geometry import around
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.portable.kernels import (
     counted_places,
+    drawn_places,
     few_places,
     fold_clusters,
     fold_columns,
@@ -114,6 +115,7 @@ _SEVERAL = (
     few_places.FORM,
     sifted_places.FORM,
     sifted_places.PARTS,
+    drawn_places.FORM,
     counted_places.FORM,
 )
 RULES = (

@@ -37,6 +37,9 @@ __device__ inline void sift_key(std::uint32_t own, std::uint32_t most, const std
                  : "memory");
 }
 
+template <bool greatest, int holds, int threads, typename T>
+struct FallingRanks;
+
 /// Numbers that a thread holds, one for each of its elements.
 template <int holds>
 struct HeldNumbers {
@@ -71,6 +74,7 @@ struct HeldNumbers {
 /// line's last one there is the greatest number: those stand behind all others that have it.
 template <bool greatest, bool last, int holds, int threads, typename T>
 struct SingleRanks : HeldNumbers<holds> {
+  using Falling = SingleRanks;
   struct Lines {
     const T* from;
     Divisor inner;
@@ -107,9 +111,11 @@ struct SingleRanks : HeldNumbers<holds> {
   __device__ void put(int i, std::uint32_t thread, std::uint32_t most, const std::uint32_t* counters, int shift) const {
     put_key<Key>(numbers[i], most, counters + (numbers[i] >> shift), key_of<Key>(i, thread));
   }
+  /// Leaves keys up to a number, which have room in front of `limit`, where `next` says.
   template <typename Key>
-  __device__ void sift(int i, std::uint32_t thread, std::uint32_t most, const std::uint32_t* next, std::uint32_t limit) const {
-    sift_key<Key>(numbers[i], most, next, limit, key_of<Key>(i, thread));
+  __device__ void sift_all(std::uint32_t thread, std::uint32_t most, const std::uint32_t* next, std::uint32_t limit) const {
+#pragma unroll
+    for (int i = 0; i < holds; ++i) sift_key<Key>(numbers[i], most, next, limit, key_of<Key>(i, thread));
   }
 };
 
@@ -144,10 +150,41 @@ __device__ inline std::uint32_t falling_pair(std::uint32_t both) {
 /// Their numbers, and what they were: of the least of all the greatest of negatives.
 __device__ inline std::uint32_t turned_pair(std::uint32_t own) { return own ^ (0x7fff7fffu - (own >> 15 & 0x00010001u) * 0x7fffu); }
 
+/// The greater ones of two such pairs; what is no number before all others.
+template <typename T>
+__device__ inline std::uint32_t greater_pair(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t found = 0;
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, f16>)
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(found) : "r"(a), "r"(b));
+  else
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(found) : "r"(a), "r"(b));
+#else
+  const std::uint32_t first = a ^ (0x7fff7fffu - (a >> 15 & 0x00010001u) * 0x7fffu);
+  const std::uint32_t least = __vminu2(first, b ^ (0x7fff7fffu - (b >> 15 & 0x00010001u) * 0x7fffu));
+  found = least ^ (0x7fff7fffu - (least >> 15 & 0x00010001u) * 0x7fffu);
+#endif
+  return found;
+}
+/// All bits of each of a pair that is not less than that of a bound, or where one of both is no number.
+template <typename T>
+__device__ inline std::uint32_t at_least(std::uint32_t pair, std::uint32_t bound) {
+  std::uint32_t those = 0;
+  if constexpr (std::is_same_v<T, f16>) {
+    asm("set.geu.u32.f16x2 %0, %1, %2;" : "=r"(those) : "r"(pair), "r"(bound));
+  } else {
+#if __CUDA_ARCH__ >= 900
+    asm("set.geu.u32.bf16x2 %0, %1, %2;" : "=r"(those) : "r"(pair), "r"(bound));
+#endif
+  }
+  return those;
+}
+
 /// The same of lines of neighbours in half precision, which are read in whole words wherever they begin: a thread has a word
 /// of each turn. Elements of a word that are of other lines have the greatest number, which no element has.
 template <bool greatest, int holds, int threads, typename T>
 struct PairedRanks {
+  using Falling = FallingRanks<greatest, holds, threads, T>;
   using Lines = Granules<T>;
   static constexpr int wide = Lines::lanes, turns = holds / wide;
   static constexpr int many = holds, registers = holds / 2;
@@ -232,8 +269,10 @@ struct PairedRanks {
                  key(i, thread));
   }
   template <typename Key>
-  __device__ void sift(int i, std::uint32_t thread, std::uint32_t most, const std::uint32_t* next, std::uint32_t limit) const {
-    sift_key<Key>(i % 2 == 0 ? pairs[i / 2] << 16 : pairs[i / 2], most << 16 | 0xffff, next, limit, key(i, thread));
+  __device__ void sift_all(std::uint32_t thread, std::uint32_t most, const std::uint32_t* next, std::uint32_t limit) const {
+#pragma unroll
+    for (int i = 0; i < holds; ++i)
+      sift_key<Key>(i % 2 == 0 ? pairs[i / 2] << 16 : pairs[i / 2], most << 16 | 0xffff, next, limit, key(i, thread));
   }
   /// Its number, and behind it where it stands in the line.
   __device__ std::uint32_t key(int i, std::uint32_t thread) const {

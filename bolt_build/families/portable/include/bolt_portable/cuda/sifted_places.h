@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/binned_places.h"
+#include "bolt_portable/cuda/falling_ranks.h"
 #include "bolt_portable/cuda/shared_totals.h"
 
 namespace bolt::portable {
@@ -25,7 +26,8 @@ struct SiftedKeys {
 
   /// Leaves keys that remain in `sifted`, and returns how many: more than there is room for, or less than are wanted, where it
   /// cannot. Counters of bins are zero. `least` is that of their numbers, `most` what is added to it at most.
-  __device__ static std::uint32_t sift(const Ranks& held, std::uint32_t count, std::uint32_t thread, Shared& own,
+  template <typename Held>
+  __device__ static std::uint32_t sift(const Held& held, std::uint32_t count, std::uint32_t thread, Shared& own,
                                        std::uint32_t& least, std::uint32_t& most) {
     std::uint32_t clip = 0;
     least = ~0u;
@@ -47,8 +49,7 @@ struct SiftedKeys {
                         limit = first + room * sizeof(Key);
     if (thread == 0) own.next = first;
     Bins::meet();
-#pragma unroll
-    for (int i = 0; i < holds; ++i) held.template sift<Key>(i, thread, least + most, &own.next, limit);
+    held.template sift_all<Key>(thread, least + most, &own.next, limit);
     Bins::meet();
     return (own.next - first) / sizeof(Key);
   }
@@ -83,6 +84,10 @@ struct SiftedKeys {
   }
 };
 
+/// Elements of which most are sifted out: pairs as they are, where instructions compare them.
+template <typename Ranks, typename T>
+using SiftedRanks = std::conditional_t<pairs_compare<T>, typename Ranks::Falling, Ranks>;
+
 template <typename Sifted, typename Ranks, typename T>
 struct SiftedPlaces {
   static constexpr int block = Sifted::block, threads = block / Sifted::together;
@@ -97,7 +102,8 @@ struct SiftedPlaces {
     if (line >= lines) return;  // whole warps
     own.clear(thread);
     std::uint32_t least, most;
-    const std::uint32_t there = Sifted::sift(Ranks(from, line, extent, thread), count, thread, own, least, most);
+    using Held = SiftedRanks<Ranks, T>;
+    const std::uint32_t there = Sifted::sift(Held(from, line, extent, thread), count, thread, own, least, most);
     if (there < count || there > Sifted::Bins::all_room) {
       own.select(Ranks(from, line, extent, thread), count, thread);
       own.sort_by_network(thread);
@@ -109,7 +115,7 @@ struct SiftedPlaces {
 };
 
 /// The first keys of parts of lines in no order, as many as there is room for; all bits of one behind the last.
-template <typename Sifted, typename Ranks, typename Key>
+template <typename Sifted, typename Ranks, typename Key, typename T>
 struct SiftedParts {
   static constexpr int block = Sifted::block, threads = block / Sifted::together;
   static constexpr std::uint32_t room = Sifted::Bins::all_room;
@@ -128,7 +134,8 @@ struct SiftedParts {
     const std::uint32_t wanted = min(count, many);
     own.clear(thread);
     std::uint32_t least, most;
-    std::uint32_t there = Sifted::sift(Ranks(from, line, extent, thread, begin, many), wanted, thread, own, least, most);
+    using Held = SiftedRanks<Ranks, T>;
+    std::uint32_t there = Sifted::sift(Held(from, line, extent, thread, begin, many), wanted, thread, own, least, most);
     const Key* keys = own.sifted;
     if (there < wanted || there > room) {
       own.select(Ranks(from, line, extent, thread, begin, many), wanted, thread);
@@ -188,7 +195,7 @@ void parted_places(const Run& r, const Lines& p, Index of_part, Index count, con
     using Sifted = SiftedKeys<holds, threads, each, room, bins, group, Key, Ranks>;
     launch_blocks<Sifted::block, Sifted::resident>(
         r, (all + Sifted::together - 1) / Sifted::together,
-        SiftedParts<Sifted, Ranks, Key>{from, static_cast<std::uint64_t*>(r.scratch()), Divisor(parts),
+        SiftedParts<Sifted, Ranks, Key, T>{from, static_cast<std::uint64_t*>(r.scratch()), Divisor(parts),
                                         static_cast<std::uint32_t>(all), static_cast<std::uint32_t>(p.extent),
                                         static_cast<std::uint32_t>(of_part), static_cast<std::uint32_t>(count)},
         "places");
