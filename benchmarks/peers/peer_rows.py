@@ -49,7 +49,7 @@ R = TypeVar("R", bound=PeerRow)
 
 
 def locked_recipe(arguments: argparse.Namespace, rows: Sequence[PeerRow], model: str, io: str) -> Path:
-    """FOLDER/<model>.yaml: the bundled recipe with its lock, for the rows' batches, with `io` for its inputs and outputs."""
+    """FOLDER/<model>.yaml: the bundled recipe with its lock, for the rows' batches; `io` says its ports' forms."""
     folder, target = arguments.folder, arguments.target
     path: Path = folder / f"{model}.yaml"
     base, lock = (os.path.relpath(ROOT / "recipes" / f"{model}.{kind}", folder) for kind in ("yaml", "lock"))

@@ -33,7 +33,7 @@ def unsupported_model() -> onnx.ModelProto:
         node("Conv", "x w", "a", "conv"),
         node("ImageDecoder", "a", "b", "decode"),
         node("NonMaxSuppression", "b g", "c", "sample"),
-        node("ImageDecoder", "c", "d", "decode again"),
+        node("ImageDecoder", "c", "d", "again"),
         node("Relu", "d", "y", "relu"),
     ]
     constants = {"w": ones(2, 3, 3, 3), "g": ones(1, 4, 4, 2)}
@@ -148,7 +148,7 @@ net.yaml:2:15: error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
     "unsupported operators": Wrong(
         RECIPE, unsupported_model().SerializeToString(),
         f"""\
-net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator ImageDecoder is not supported: nodes 'decode', 'decode again'
+net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator ImageDecoder is not supported: nodes 'decode', 'again'
 {NAMED} export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator NonMaxSuppression is not supported: node 'sample'
 {NAMED} data decide how many it finds, and shapes are static: end the model in front of it, as \
