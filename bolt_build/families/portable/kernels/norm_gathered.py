@@ -91,9 +91,10 @@ def _serves(problem: KernelProblem) -> bool:
 _REACHED, _KEPT, _FROM_CACHE, _AGAIN = 0.7, 0.5, 0.33, 0.22
 """As kernels on an H200 behave: the part of a GPU's bandwidth that both kernels reach; the part of L2 below which
 it keeps all of what is read again; and what that takes of reading it from memory, there and otherwise."""
-MOST_JOINED, _REREAD = 1024, 4.0 / 5.0e12
+MOST_JOINED, _REREAD, _JOINED, _PART = 1024, 4.0 / 5.0e12, 64, 15e-9
 """Parts of all statistics of an image of which each block that normalises reads all: more are put together by a third
-kernel (`ImageSums`). And seconds of a byte of parts that all of these blocks read."""
+kernel (`ImageSums`). Seconds of a byte of parts that all of these blocks read. And those that the third kernel takes
+for each part beyond so many, as three cuts of one image in 196 to 784 parts took on an H200."""
 _WAITS, _REGISTERS, _FILLED, _FEW = 4.4e-6, 72, 1024, 0.9
 """The seconds in which statistics are put together, and until the second kernel's first loads come; registers of a
 thread; threads of a multiprocessor below which memory waits, and a power of how far. Fitted to 40 kernels that an H200
@@ -111,7 +112,7 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     again = read * (_FROM_CACHE if read <= _KEPT * gpu.l2 else _AGAIN)
     kernels = (1 + OVERLAPPED) * target.launch_seconds
     each = tile.parts * of.statistics <= MOST_JOINED
-    joining = _REREAD * blocks * tile.parts * of.statistics * PART if each else 0.0
+    joining = _REREAD * blocks * tile.parts * of.statistics * PART if each else _PART * max(0, tile.parts - _JOINED)
     return float(moved(bytes_of(problem) + again, target) / reached + kernels + _WAITS + joining)
 
 
