@@ -133,6 +133,7 @@ LAYERS = [
     attention("at-few-rows", (2, 2, 9, 300), 128, mask=Input((2, 2, 9, 300), low=-2.0, high=0.0)),
     attention("at-few-safe", (3, 2, 2, 300), 64, safe=True, mask=Input((3, 1, 1, 300), low=0.0, high=0.0, hidden=300)),
     attention("at-token", (2, 8, 1, 300), 64, kv_heads=2),
+    attention("at-token-long", (1, 8, 1, 4200), 64, kv_heads=2, mask=Input((1, 1, 1, 4200), low=HIDING, high=0.0)),
     attention("at-token-mask", (2, 6, 1, 300), 32, 40, kv_heads=2, safe=True,
               mask=Input((2, 6, 1, 300), low=HIDING, high=0.0)),
     attention("at-token-bias", (2, 6, 1, 90), 64, kv_heads=2, mask=Input((6, 1, 90), True)),

@@ -169,6 +169,7 @@ FURTHER = (
     "at-sink-attention-residentx",
     "at-sink-turns-attention-windowsx",
     "at-sink-token-attention-spreadx",
+    "at-token-long-attention-spreadx",
     "at-sink-cap-attention-warpx",
     "at-distance-window-attention-persistentx",
     "at-distance-causal-attention-persistentx",

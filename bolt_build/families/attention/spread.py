@@ -16,6 +16,8 @@ from bolt_build.targets import Gpu, Target
 
 _EXCHANGE = 1.0e-6
 """Seconds of the two barriers of a cluster, and of reads from other blocks between them. A guess: none was timed."""
+_LARGEST = 16
+"""Blocks of Hopper's largest clusters, which need nearly all multiprocessors of a part of the GPU that has 16 or 18."""
 _FILLED = 2
 """Tiles of queries a multiprocessor with which nothing is gained."""
 
@@ -56,6 +58,8 @@ class SpreadTile:
             return Reason("blocks of a cluster are {}, steps of keys {}", self.blocks, steps)
         if (count := self.tile.blocks(shape)) >= _FILLED * gpu.sms:
             return Reason("{} tiles of queries fill {} multiprocessors by themselves", count, gpu.sms)
+        if self.blocks == _LARGEST and (count := self.tile.blocks(shape)) > (most := gpu.sms // 18):
+            return Reason("clusters of {} are {} at once, not {}", self.blocks, most, count)
         return self.tile.refuse(shape, gpu, apart=True)
 
     def seconds(self, shape: Shape, target: Target) -> float:
@@ -72,7 +76,7 @@ class SpreadTile:
 
 def tiles(shape: Shape) -> Iterator[SpreadTile]:
     """The tiles that may be some for a problem: of few queries."""
-    for down, across, keys, blocks in product((1, 2), (1, 2, 4, 8), (32, 64, 128, 256), (2, 4, 8)):
+    for down, across, keys, blocks in product((1, 2), (1, 2, 4, 8), (32, 64, 128, 256), (2, 4, 8, _LARGEST)):
         if keys % (16 * across) == 0:
             yield SpreadTile(WarpTile(down, across, 1, keys), blocks)
 

@@ -32,6 +32,11 @@ _HELD = 176
 _OTHERS = 56
 """Registers of a thread beside these."""
 
+_STEPS = (2, 4)
+"""Steps of keys and values that have room, and at most where they are spread."""
+_MOST_HALVES = 56 << 10
+"""Half of what spread blocks have of shared memory there, so that two are on a multiprocessor."""
+
 
 @dataclass(frozen=True)
 class WarpTile:
@@ -74,10 +79,12 @@ class WarpTile:
         return sums + (queries if sums + queries <= _HELD else 4 * self.fragments) + _OTHERS
 
     def shared_bytes(self, shape: Shape, apart: bool = False) -> int:
-        """Queries, two steps of keys and of values, a step's part of a mask; or, at the end, sums of warps beside each
-        other: those of one, too, where keys of other blocks are `apart` from its own."""
+        """Queries, two steps of keys and of values or more, a step's part of a mask; or, at the end, sums of warps
+        beside each other: those of one, too, where keys of other blocks are `apart` from its own."""
         deep, wide = shape.of_heads
-        loop = self.rows * (max(deep, wide) + 8) + 2 * self.keys * (deep + wide + 16)
+        queries, step = self.rows * (max(deep, wide) + 8), self.keys * (deep + wide + 16)
+        steps = min(_STEPS[1], max(_STEPS[0], (_MOST_HALVES - queries) // step)) if apart else _STEPS[0]
+        loop = queries + steps * step
         sums = 0 if self.across == 1 and not apart else self.across * self.rows * (wide + 6)
         mask = self.rows * (self.keys + 8 * self.across) * shape.mask_size if shape.staged else 0
         return max(2 * loop + mask, 4 * sums)

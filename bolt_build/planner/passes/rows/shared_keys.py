@@ -47,6 +47,8 @@ def _obstacle(node: Node, op: Attention, shape: AttentionShape, mask: tuple[int,
         return "its mask has rows of their own for heads, and its scores a cap"
     if op.sunk:
         return "each has a sink of its own"
+    if len(op.masks(node.inputs)) > 1:
+        return "it adds two masks"
     if node.epilogue:
         return "something follows in its kernel"
     return None

@@ -59,9 +59,8 @@ def _obstacle(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
         return f"{op.heads} heads share {op.kv_heads} of keys and values"
     if op.sunk or op.relative:
         return "heads have sinks" if op.sunk else "its mask is one of distances"
-    if len(node.inputs) > op.sources and images_of(editor.type(node.inputs[-1]).shape, shape.batch) not in (
-        1, shape.batch,
-    ):  # fmt: skip
+    images = (images_of(editor.type(name).shape, shape.batch) for name in op.masks(node.inputs))
+    if any(count not in (1, shape.batch) for count in images):
         return "its mask begins anew inside of the batch"
     if node.epilogue:
         return "something follows in its kernel"
@@ -90,12 +89,13 @@ def _multiply(editor: GraphEditor, node: Node, op: Attention, shape: AttentionSh
         factor = editor.new_constant(f"{node.name}.scale", np.asarray(op.scale, held_dtype(dtype)), dtype)
         q = add("scaled", Binary("mul"), q, factor)
     scores = add("scores", PlacedMatMul(by_head, keys, same), q, k)
-    if len(node.inputs) > op.sources:
-        scores = add("masked", Binary("add"), scores, node.inputs[-1])
-        if op.tied and _may_be_endless(editor, node.inputs[-1]):  # keys that are all hidden have one score
-            dtype = editor.type(scores).dtype
-            least = np.asarray(np.finfo(np.float32).min, held_dtype(dtype))
-            scores = add("hidden", Binary("max"), scores, editor.new_constant(f"{node.name}.least", least, dtype))
+    for what, mask in zip(("masked", "masked.more"), op.masks(node.inputs), strict=False):
+        scores = add(what, Binary("add"), scores, mask)
+    if op.tied and any(_may_be_endless(editor, mask) for mask in op.masks(node.inputs)):
+        # keys that are all hidden have one score
+        dtype = editor.type(scores).dtype
+        least = np.asarray(np.finfo(np.float32).min, held_dtype(dtype))
+        scores = add("hidden", Binary("max"), scores, editor.new_constant(f"{node.name}.least", least, dtype))
     shares = add("shares", Softmax(3), scores)
     product = PlacedMatMul(same, values, rows)
     editor.replace(node, *made, Node(node.name, product, (shares, v), node.outputs, covers=node.covers))

@@ -43,7 +43,12 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     return threads * registers < 65536 ? 65536 / (threads * registers) : 1;
   }
   static constexpr int q_halves = rows * pitch_q, k_halves = keys * pitch, v_halves = keys * pitch_v;
-  static constexpr int loop_bytes = 2 * (q_halves + 2 * k_halves + 2 * v_halves);
+  /// Steps of keys and values that have room. A cluster's blocks compute little and wait for memory: up to three steps are on
+  /// their way to them, where two blocks of a multiprocessor have room for that.
+  static constexpr int most_halves = 56 << 10, step_halves = k_halves + v_halves;
+  static constexpr int rooms = (most_halves - q_halves) / step_halves;
+  static constexpr int stages = spread == 1 || rooms < 3 ? 2 : rooms < 4 ? 3 : 4, ahead = stages - 1;
+  static constexpr int loop_bytes = 2 * (q_halves + stages * step_halves);
   /// Results of warps beside each other, with the largest score and the sum of each row.
   static constexpr int pitch_sums = wide + 4;
   static constexpr int parts = across * spread;  // of the keys
@@ -88,7 +93,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     extern __shared__ __align__(16) unsigned char memory[];
     Half* const q_shared = reinterpret_cast<Half*>(memory);
     Half* const k_shared = q_shared + q_halves;
-    Half* const v_shared = k_shared + 2 * k_halves;
+    Half* const v_shared = k_shared + stages * k_halves;
 
     const int tiles = (a.queries + rows - 1) / rows;
     const Place place(a, static_cast<int>(blockIdx.x) / spread, tiles);
@@ -116,11 +121,11 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       end = min(end, begin + each);
     }
     const auto load_keys = [&](int from) {
-      fill<keys, depth, deep, pitch, load>(k_shared + (from - begin) / keys % 2 * k_halves, k, a.k_rows.row, from, a.keys);
+      fill<keys, depth, deep, pitch, load>(k_shared + (from - begin) / keys % stages * k_halves, k, a.k_rows.row, from, a.keys);
       commit();
     };
     const auto load_values = [&](int from) {
-      fill<keys, columns, wide, pitch_v, load_v>(v_shared + (from - begin) / keys % 2 * v_halves, v, a.v_rows.row, from, a.keys);
+      fill<keys, columns, wide, pitch_v, load_v>(v_shared + (from - begin) / keys % stages * v_halves, v, a.v_rows.row, from, a.keys);
       commit();
     };
     // A warp's part of a step's mask; the first is asked for before the step's keys.
@@ -137,8 +142,17 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     constexpr int more = staged ? 1 : 0;  // groups of copies under way
     stage_mask(begin);
     fill<rows, depth, deep, pitch_q, load>(q_shared, q, a.q_rows.row, first_row, a.queries);
-    load_keys(begin);
-    load_values(begin);
+#pragma unroll
+    for (int step = 0; step < ahead; ++step) {
+      const int from = begin + step * keys;
+      if (step == 0 || from < end) {
+        load_keys(from);
+        load_values(from);
+      } else {
+        commit();
+        commit();
+      }
+    }
 
     Results result{};
     Left left[held ? deep / 16 : 1];
@@ -179,21 +193,21 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
           for (int f = 0; f < fragments; ++f) hide<Seen>(a, first_row + own_row + 16 * f + lane / 4, first_key, score[f]);
         }
       }
-      settle<1 + more>();
+      settle<2 * ahead - 1 + more>();
       __syncthreads();  // these keys are there for all, and what the step before used is free
       if (held && from == begin) {
 #pragma unroll
         for (int step = 0; step < (held ? deep / 16 : 0); ++step) load_left(left[step], q_shared, own_row, step);
       }
-      if (from + keys < end) {
-        load_keys(from + keys);
-        load_values(from + keys);
+      if (from + ahead * keys < end) {
+        load_keys(from + ahead * keys);
+        load_values(from + ahead * keys);
       } else {
         commit();
         commit();
       }
       if (!idle) {
-        multiply_keys(score, left, q_shared, own_row, k_shared + (from - begin) / keys % 2 * k_halves + beside * own_keys * pitch);
+        multiply_keys(score, left, q_shared, own_row, k_shared + (from - begin) / keys % stages * k_halves + beside * own_keys * pitch);
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
           float shrink[2];
@@ -204,9 +218,9 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
           times(result[f], shrink);
         }
       }
-      settle<2 + more>();
+      settle<2 * ahead + more>();
       __syncthreads();  // these values are there for all
-      if (!idle) multiply_values(result, score, v_shared + (from - begin) / keys % 2 * v_halves + beside * own_keys * pitch_v);
+      if (!idle) multiply_values(result, score, v_shared + (from - begin) / keys % stages * v_halves + beside * own_keys * pitch_v);
     }
     settle<0>();
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * a.y_rows.apart(columns);

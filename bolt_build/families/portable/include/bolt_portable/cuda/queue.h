@@ -29,6 +29,9 @@ cudaError_t queued(const Launch& how, void (*kernel)(Parameters...), const Argum
   if (how.shared > 40 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, how.shared);
   if (error == cudaSuccess && how.beside)
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  // Clusters of more than eight are no GPU's promise; Hopper has sixteen.
+  if (error == cudaSuccess && how.cluster > 8)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (error == cudaSuccess) {
     cudaLaunchAttribute attributes[2]{};
     unsigned count = 0;
