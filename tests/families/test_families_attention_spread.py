@@ -16,6 +16,7 @@ from bolt_build.families.attention.spread import KIND as SPREAD
 from bolt_build.families.attention.spread import SpreadTile
 from bolt_build.families.attention.warp import WarpTile
 from bolt_build.families.base import KernelProblem, StepExpressions
+from bolt_build.families.portable.family import Portable
 from bolt_build.targets import Target, target_named
 
 FAMILY = Attention()
@@ -88,3 +89,15 @@ def test_heads_that_share_keys_are_rows_of_one_where_each_has_one_query() -> Non
         TOKEN,
     ):
         assert shape_of(problem_of(other)).queries == other.inputs[0].shape[1], other.label
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "kv_heads", "keys", "depth"), [(1, 8, 2, 1024, 64), (1, 12, 12, 512, 64), (1, 32, 8, 256, 128)]
+)
+def test_a_small_token_is_not_left_to_plain_loops(batch: int, heads: int, kv_heads: int, keys: int, depth: int) -> None:
+    """Few operations, which wait for each other."""
+    problem = problem_of(attention("token", (batch, heads, 1, keys), depth, kv_heads=kv_heads))
+    plain = Portable()
+    (direct, *_), _ = plain.candidates(problem, H200)
+    fastest = FAMILY.candidates(problem, H200)[0][0]
+    assert FAMILY.predict(problem, fastest, H200) < plain.predict(problem, direct, H200)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.attention import bounds, keys_there, mask_images, mask_pointer, mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
@@ -61,4 +63,19 @@ def _unseen(op: Attention, masked: bool) -> str:
     return "zeros" if op.safe else "mean" if op.tied and masked else "nan"
 
 
-RULES = (Rule(Attention, _refuse, _emit, lambda problem: 0.03, gpu_efficiency=0.001, layouts=row_major),)
+_TILE, _WAITS = 128, 3e-6
+"""Keys that a block of a GPU's kernel scores at once, and seconds in which loads of their values wait for each other, a
+few at a time. By reckoning: a decoder's token has few blocks, so nothing else hides that."""
+
+
+def _latency(problem: KernelProblem) -> float:
+    op = problem.op
+    assert isinstance(op, Attention)
+    return _WAITS * ceil(op.extents([operand.type for operand in problem.inputs]).keys / _TILE)
+
+
+RULES = (
+    Rule(
+        Attention, _refuse, _emit, lambda problem: 0.03, gpu_efficiency=0.001, gpu_latency=_latency, layouts=row_major
+    ),
+)  # fmt: skip
