@@ -10,9 +10,19 @@ from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.rows.latent_keys import LATENT_KEYS
 from bolt_build.targets import target_named
 
+BESIDE = """
+          %vt = slice(%r) begin=[0,0,0,4] count=[2,5,3,7] step=[1,1,1,1] // "vt"
+"""
 
-def latent(order: str = "%own, %all", expanded: str = "[2,3,5,2]", other: str = "%t", shared: str = "2,1,5,2") -> Graph:
+
+def latent(
+    order: str = "%own, %all", values: str = "", expanded: str = "[2,3,5,2]", other: str = "%t", shared: str = "2,1,5,2"
+) -> Graph:
     """Three heads of four own elements and two shared ones, and of values of seven."""
+    first = f"""
+          %v = slice({other}) begin=[0,0,0,4] count=[2,3,5,7] step=[1,1,1,1] // "v"
+          %vt = transpose(%v) perm=[0,2,1,3] // "vt"
+    """
     return graph(f"""
         graph g batch=2 (%x: f32[2,5,8], %s: f32[{shared}], %q: f32[2,5,18], %u: f32[2,3,5,11]) -> (%y) {{
           const %w: f32[8,33]
@@ -24,16 +34,17 @@ def latent(order: str = "%own, %all", expanded: str = "[2,3,5,2]", other: str = 
           %k = concat({order}) axis=3 // "k"
           %kt = transpose(%k) perm=[0,2,1,3] // "kt"
           %kr = reshape(%kt) shape=[2,5,18] // "kr"
-          %v = slice({other}) begin=[0,0,0,4] count=[2,3,5,7] step=[1,1,1,1] // "v"
-          %vt = transpose(%v) perm=[0,2,1,3] // "vt"
+          {values or first}
           %vr = reshape(%vt) shape=[2,5,21] // "vr"
           %y = attention(%q, %kr, %vr) heads=3 kv_heads=3 scale=0.5 // "y"
         }}""")
 
 
-@pytest.mark.parametrize(("order", "ahead"), [("%own, %all", False), ("%all, %own", True)])
-def test_shared_elements_are_columns_of_the_product(order: str, *, ahead: bool) -> None:
-    result = run(LATENT_KEYS, latent(order))
+@pytest.mark.parametrize(
+    ("order", "ahead", "values"), [("%own, %all", False, ""), ("%all, %own", True, ""), ("%own, %all", False, BESIDE)]
+)  # fmt: skip
+def test_shared_elements_are_columns_of_the_product(order: str, values: str, *, ahead: bool) -> None:
+    result = run(LATENT_KEYS, latent(order, values))
     reason = "2 elements of keys that all heads share are columns of 'm'"
     assert said(result) == [("y", "made one product of keys and values", reason)]
     assert [line.split("  //")[0].split(" @")[0] for line in body(result.graph).splitlines()] == [

@@ -61,14 +61,14 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 def _found(editor: GraphEditor, node: Node) -> _Found | None:
     op = node.op
     assert isinstance(op, Attention)
-    put, values = (_heads(editor, name, op.kv_heads) for name in node.inputs[1:3])
+    put, value = _heads(editor, node.inputs[1], op.kv_heads), _values(editor, node.inputs[2], op.kv_heads)
     parts = None if put is None else editor.producer(put)
-    if values is None or parts is None or parts.op != Concat(3) or parts.epilogue or len(parts.inputs) != 2:
+    if value is None or parts is None or parts.op != Concat(3) or parts.epilogue or len(parts.inputs) != 2:
         return None
     for own, repeated in (parts.inputs, parts.inputs[::-1]):
         shared = _shared(editor, repeated)
-        keys, value = (_columns(editor, name) for name in (own, values))
-        if shared is None or keys is None or value is None or keys[0] != value[0]:
+        keys = _columns(editor, own)
+        if shared is None or keys is None or keys[0] != value[0]:
             continue
         elements = editor.type(repeated).shape[-1]
         return _Found(keys[0], keys[1], value[1], shared, elements, repeated == parts.inputs[0])
@@ -97,17 +97,33 @@ def _shared(editor: GraphEditor, value: str) -> str | None:
     return node.inputs[0] if editor.type(node.inputs[0]).shape == (images, 1, rows, elements) else None
 
 
-def _columns(editor: GraphEditor, value: str) -> tuple[Node, tuple[int, int]] | None:
-    """The product, and the first column of its heads that the value has and how many."""
+def _values(editor: GraphEditor, value: str, heads: int) -> tuple[Node, tuple[int, int]] | None:
+    """The same of rows of values, whose heads were cut in front of their rows or beside each other."""
+    first = _heads(editor, value, heads)
+    if first is not None:
+        return _columns(editor, first)
+    node = editor.producer(value)
+    if node is None or not isinstance(node.op, Reshape) or node.epilogue:
+        return None
+    shape = editor.type(node.inputs[0]).shape
+    beside = shape[:-1] == (*editor.type(value).shape[:2], heads)
+    return _columns(editor, node.inputs[0], beside=True) if beside else None
+
+
+def _columns(editor: GraphEditor, value: str, *, beside: bool = False) -> tuple[Node, tuple[int, int]] | None:
+    """The product, and the first column of its heads that the value has and how many; `beside`: its heads lie so."""
     cut = editor.producer(value)
     if cut is None or not isinstance(cut.op, Slice) or cut.epilogue or any(step != 1 for step in cut.op.step):
         return None
-    moved = editor.producer(cut.inputs[0])
-    if moved is None or moved.op != _HEADS_FIRST or moved.epilogue:
-        return None
     if cut.op.count[:3] != editor.type(cut.inputs[0]).shape[:3]:
         return None
-    apart = editor.producer(moved.inputs[0])
+    source = cut.inputs[0]
+    if not beside:
+        moved = editor.producer(source)
+        if moved is None or moved.op != _HEADS_FIRST or moved.epilogue:
+            return None
+        (source,) = moved.inputs
+    apart = editor.producer(source)
     product = None if apart is None else editor.producer(apart.inputs[0])
     if apart is None or not isinstance(apart.op, Reshape) or apart.epilogue:
         return None

@@ -19,16 +19,19 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+from bolt_build.wording import many
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """What a reader takes of each head's columns: `count` from `begin` on, each `step` further."""
+    """What a reader takes of each head's columns: `count` from `begin` on, each `step` further. If `parts`, it is the
+    last of three moves that put the even ones of all of them in front."""
 
     reader: Node
     begin: int
     count: int
     step: int
+    parts: bool = False
 
     @property
     def columns(self) -> range:
@@ -49,7 +52,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
                 continue
             _part(editor, node, depth, pairs)
             _rename(editor, met, pairs)
-            journal.did(node.name, "put even columns first", f"{len(pairs)} slices take every second of them")
+            _remove(editor, pairs)
+            journal.did(node.name, "put even columns first", f"{many(len(pairs), 'reader')} parted them")
             break
     return journal.result(editor.finish())
 
@@ -77,6 +81,8 @@ def _readers(
                 yield from _readers(editor, met, reader.outputs[0], begin, count, depth, cut=cut)
             case Reshape() if not reader.epilogue and shape[-1] == count:
                 yield from _readers(editor, met, reader.outputs[0], begin, count, depth, cut=cut)
+            case Reshape() if cut and (parting := _parting(editor, reader, count)) is not None:
+                yield _Taken(parting, begin, count, 1, parts=True)
             case Reshape() if not reader.epilogue and not cut and shape[-1] == depth:
                 yield from _readers(editor, met, reader.outputs[0], 0, depth, depth, cut=True)
             case Slice(first, many, step) if not reader.epilogue and cut and step[last] == 1:
@@ -87,12 +93,35 @@ def _readers(
                 yield _Taken(reader, begin if cut else 0, count if cut else depth, 1)
 
 
+def _parting(editor: GraphEditor, reader: Node, count: int) -> Node | None:
+    """The last of three moves that put even columns in front: pairs as an axis of two, which is moved forwards."""
+    nodes = [reader]
+    for _ in range(2):
+        (value,), readers = nodes[-1].outputs, editor.readers(nodes[-1].outputs[0])
+        if len(readers) != 1 or editor.is_output(value) or nodes[-1].epilogue:
+            return None
+        nodes.append(readers[0])
+    first, second, third = nodes
+    shape, apart = editor.type(first.inputs[0]).shape, editor.type(first.outputs[0]).shape
+    lead = apart[:-2]
+    if shape[-1] != count or count % 2 or apart[-2:] != (count // 2, 2) or third.op != Reshape((*lead, count)):
+        return None
+    if third.epilogue or [n for n in lead if n != 1] != [n for n in shape[:-1] if n != 1]:
+        return None
+    rank = len(apart)
+    return third if second.op == Transpose((*range(rank - 2), rank - 1, rank - 2)) else None
+
+
 _OUTPUT = Node("output", Reshape(()), ("",), ("",))
 """In the place of a reader: the value is an output of the graph."""
 
 
 def _pairs(taken: list[_Taken]) -> Iterator[tuple[_Taken, _Taken]]:
+    """Even and odd columns that two readers take, or one."""
     for even in taken:
+        if even.parts:
+            yield even, even
+            continue
         for odd in taken:
             if even.step == odd.step == 2 and odd.begin == even.begin + 1 and odd.count == even.count:
                 yield even, odd
@@ -101,8 +130,10 @@ def _pairs(taken: list[_Taken]) -> Iterator[tuple[_Taken, _Taken]]:
 def _alone(pair: tuple[_Taken, _Taken], taken: list[_Taken]) -> bool:
     """Whether nobody else reads these columns, but with the same steps."""
     own = set(pair[0].columns) | set(pair[1].columns)
-    same = {(each.begin, each.count, each.step) for each in pair}
-    return all((each.begin, each.count, each.step) in same or own.isdisjoint(each.columns) for each in taken)
+    same = {(each.begin, each.count, each.step, each.parts) for each in pair}
+    return all(
+        (each.begin, each.count, each.step, each.parts) in same or own.isdisjoint(each.columns) for each in taken
+    )
 
 
 def _part(editor: GraphEditor, node: Node, depth: int, pairs: list[tuple[_Taken, _Taken]]) -> None:
@@ -110,6 +141,9 @@ def _part(editor: GraphEditor, node: Node, depth: int, pairs: list[tuple[_Taken,
     moved: dict[str, tuple[_Taken, int]] = {}
     for even, odd in pairs:
         first = even.begin
+        if even.parts:
+            order[first : first + even.count] = [*even.columns[::2], *even.columns[1::2]]
+            continue
         order[first : first + 2 * even.count] = [*even.columns, *odd.columns]
         moved |= {even.reader.name: (even, 0), odd.reader.name: (odd, odd.count - 1)}
     columns = editor.type(node.outputs[0]).shape[-1]
@@ -140,6 +174,22 @@ def _rename(editor: GraphEditor, met: dict[str, range], pairs: list[tuple[_Taken
         assert node is not None
         editor.replace(node, replace(node, outputs=(made,)))
         editor.redirect(value, made)
+
+
+def _remove(editor: GraphEditor, pairs: list[tuple[_Taken, _Taken]]) -> None:
+    """Takes moves away that parted what is parted now."""
+    for last, _ in pairs:
+        if last.parts:
+            source = last.reader.inputs[0]
+            for _ in range(2):
+                between = editor.producer(source)
+                assert between is not None
+                source = between.inputs[0]
+            if editor.type(source) == editor.type(last.reader.outputs[0]):
+                editor.stand_in(last.reader.outputs[0], source)
+            else:
+                editor.replace(last.reader, replace(last.reader, inputs=(source,)))
+            editor.prune(last.reader.inputs)
 
 
 PART_NEIGHBOURS = Pass("part-neighbours", _run)
