@@ -22,7 +22,8 @@ from bolt_build.graph.ops.shape import Concat, Reshape, Slice
 CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 _OLDEST_SCAN = 9
 """Before, a Scan's inputs had a batch."""
-_DATA = "trace the model with its loops unrolled, or bind what decides (model.dims)"
+TURNS_DECIDED = "trace the model with its loops unrolled, or bind what decides (model.dims)"
+"""What helps where a loop's turns follow from data, unless these are inputs of a few numbers."""
 
 
 class Undecided(Exception):
@@ -142,7 +143,7 @@ def _turns(run: Run, name: str) -> Iterator[int]:
     most = _constant(run, name)
     if most is None or most.size != 1:
         message = f"how often its body runs ('{name}') depends on data; engines have no control flow"
-        raise Refusal("unsupported-op", message, _DATA)
+        raise Refusal("unsupported-op", message, TURNS_DECIDED)
     return iter(range(int(most.reshape(-1)[0])))
 
 
@@ -153,7 +154,7 @@ def _condition(run: Run, name: str, what: str) -> bool:
     holds = _constant(run, name)
     if holds is None or holds.size != 1:
         message = f"{what} ('{name}') depends on data; engines have no control flow"
-        raise Refusal("unsupported-op", message, _DATA)
+        raise Refusal("unsupported-op", message, TURNS_DECIDED)
     return bool(holds.reshape(-1)[0])
 
 

@@ -12,7 +12,7 @@ from bolt_build.graph.branches import captured, placed
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.chosen import Chosen
 from bolt_build.graph.chosen_rules import Rows
-from bolt_build.graph.control_flow import Undecided, unrolled
+from bolt_build.graph.control_flow import TURNS_DECIDED, Undecided, unrolled
 from bolt_build.graph.cuts import cut
 from bolt_build.graph.deciding import given_value, remedy
 from bolt_build.graph.graph_builder import GraphBuilder
@@ -208,7 +208,8 @@ class ModelImport:
             self._go_back(begun)
             return False
         except Refusal as refusal:
-            given = self._given(node.inputs) if refusal.hint == DATA_DECIDE else None
+            asked = {DATA_DECIDE: node.inputs, TURNS_DECIDED: node.inputs[:2]}.get(refusal.hint or "")
+            given = self._given(asked) if asked is not None else None
             self.report(node, refusal.code, refusal.message, given or refusal.hint)
         except ShapeError as error:
             self.report(node, "shape-mismatch", str(error))

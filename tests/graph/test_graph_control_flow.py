@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from graph_models import bound, model, node, refusals, tensor
+from graph_models import bound, model, node, refusals, saved, tensor
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from bolt_build.errors import BoltError
 from bolt_build.graph import model_import
 from bolt_build.graph.ir import Array
+from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
 from bolt_build.verify.unrolled import unrolled
 
@@ -290,6 +292,25 @@ FLOW = "depends on data; engines have no control flow"
 def test_what_data_decide_is_refused(nodes: Sequence[onnx.NodeProto], code: str, said: str, tmp_path: Path) -> None:
     ports = [PORT, tensor("n", [], I64), tensor("c", [], BOOL)]
     assert refusals(tmp_path, model(nodes, ports, ["y"], THREE)) == [(code, said)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hint"),
+    [
+        ([node("Loop", "n - x", "y", "loop", body=ONLY)],
+         "input 'n' decides: give it a value in the recipe, as model.fixed: {n: VALUE}"),
+        ([node("Not", "c", "begins"), node("Loop", "three begins x", "y", "loop", body=ONLY)],
+         "input 'c' decides: give it a value in the recipe, as model.fixed: {c: VALUE}"),
+        ([node("Loop", "three - x", "y", "loop", body=STOPS)],
+         "trace the model with its loops unrolled, or bind what decides (model.dims)"),
+    ],
+    ids=["turns", "begins", "goes"],
+)  # fmt: skip
+def test_what_helps_where_data_decide_a_loop(nodes: Sequence[onnx.NodeProto], hint: str, tmp_path: Path) -> None:
+    ports = [PORT, tensor("n", [], I64), tensor("c", [], BOOL)]
+    with pytest.raises(BoltError) as raised:
+        load_model(saved(tmp_path, model(nodes, ports, ["y"], THREE))).bind(1)
+    assert [found.hint for found in raised.value.diagnostics] == [hint]
 
 
 @pytest.mark.parametrize("turns", ["many", "-"], ids=["many", "endless"])
