@@ -83,12 +83,20 @@ def test_strips_that_are_no_whole_steps_are_refused() -> None:
     assert refused(TILE, chain) == "strips of 7 columns are no whole steps of 2"
 
 
-def test_what_makes_something_of_zero_has_no_strips() -> None:
-    """Their zeros outside the image are what follows the product makes of zeros."""
+def test_what_makes_something_of_zero_has_strips_too() -> None:
+    """What lies outside the image is masked behind it."""
     stage = (EpilogueOp(Activation("sigmoid")),)
-    chain = chain_shape(step_of(expanded("strips", (32, 24, 56, 56), 144, epilogue=stage)).problem)
-    reason = "what follows the first product makes something of zero, and strips have zeros outside the image"
-    assert refused(TILE, chain) == reason
+    assert (
+        refused(TILE, chain_shape(step_of(expanded("strips", (32, 24, 56, 56), 144, epilogue=stage)).problem)) is None
+    )
+
+
+@pytest.mark.parametrize(("extent", "width"), [(19, 3), (38, 5), (48, 6)])
+def test_images_of_other_sizes_have_strips_that_end_with_them(extent: int, width: int) -> None:
+    """Eight of 3 columns are 24 for 19; eight of 4 would be 32."""
+    chain = chain_shape(step_of(expanded("strips", (32, 24, extent, extent), 144)).problem)
+    of_one = [t for t in tiles(chain) if isinstance(t, StripsTile) and t.tiles_beside(chain.conv) == 1]
+    assert min(tile.width for tile in of_one) == width
 
 
 @pytest.mark.parametrize(("layer", "reason"), [

@@ -20,6 +20,7 @@ from bolt_build.families.base import Candidate, KernelProblem, Operand, Proposed
 from bolt_build.families.common.chains import averaged
 from bolt_build.families.common.means import LAST
 from bolt_build.families.grouped.chain import Tile, chain_shape, tiles
+from bolt_build.families.grouped.inverted_strips_tile import InvertedStripsTile
 from bolt_build.families.grouped.means import CLUSTER, SECOND, joined
 from bolt_build.families.grouped.strips_tile import StripsTile
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
@@ -142,7 +143,7 @@ def _forms(layer: Layer, every: int) -> list[Trial]:
 
 def _of_slabs(found: list[Tile]) -> list[Tile]:
     """Those that keep slabs of the halo in shared memory."""
-    return [tile for tile in found if not isinstance(tile, StripsTile)]
+    return [tile for tile in found if not isinstance(tile, StripsTile | InvertedStripsTile)]
 
 
 def _candidates(step: ProposedStep) -> list[Candidate]:
@@ -236,6 +237,7 @@ STRIPS = [
     expanded("strips-no-bias", (2, 32, 9, 11), 64, epilogue=(), bias=False),
     expanded("strips-out-wider", (2, 16, 14, 32), 40, 3, epilogue=(RELU,), pads=((1, 2), (1, 2))),
     expanded("strips-2x2", (2, 32, 10, 12), 32, 2, epilogue=(RELU,)),
+    expanded("strips-of-zeros", (2, 24, 11, 19), 48, 5, epilogue=(EpilogueOp(Activation("sigmoid")),)),
 ]
 
 
@@ -245,14 +247,20 @@ def strips_trials() -> list[Trial]:
     for layer in STRIPS:
         step = step_of(layer)
         chain = chain_shape(step.problem)
-        legal = [Candidate("grouped", tile.parameters) for tile in tiles(chain) if isinstance(tile, StripsTile)]
+        strips = [tile for tile in tiles(chain) if isinstance(tile, StripsTile)]
+        # Powers of two and sevens, and other widths.
+        plain = [tile for tile in strips if tile.width in (1, 2, 4, 7, 8, 14)]
+        sorts = (plain, [tile for tile in strips if tile not in plain])
         # Of the ways in which means are made, a second kernel has no name.
         for way in (None, SECOND, LAST, CLUSTER):
             whole, of = (layer, step) if way is None else averaged_step(layer)
-            if asked([whole]):
-                some = [joined(each, way or SECOND) for each in legal]
+            if not asked([whole]):
+                continue
+            for sort in sorts:
+                some = [joined(Candidate("grouped", tile.parameters), way or SECOND) for tile in sort]
                 some = [each for each in some if FAMILY.refuse(of.problem, each, TARGET) is None]
-                picked = dict.fromkeys((*some[:1], *some[len(some) // 2 :][:1], *some[-1:]))
+                middle = some[len(some) // 2 :][:1]
+                picked = dict.fromkeys((*some[:1], *middle, *some[-1:]) if sort is plain else middle)
                 found += [Trial(whole, of, each, launches=2 if way else 1) for each in picked]
     found += [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
     whole, of = averaged_step(LATE)
@@ -267,6 +275,29 @@ LATE_TILE = StripsTile(2, 3, 1, 16, 1, 1)
 """The last tile has one row of results, and no row of it is waited for that only others would be made of."""
 EXPANDED_FORM = expanded("expanded-form", (3, 36, 21, 19), 100)
 INVERTED_FORM = inverted("inverted-form", (3, 36, 21, 19), 100, 44, 3, 1, ADDED)
+
+
+INVERTED_STRIPS = [
+    inverted("whole-3x3", (2, 24, 9, 21), 40, 24, behind=ADDED),
+    inverted("whole-3x3s2", (3, 16, 13, 30), 40, 19, stride=2, epilogue=SILU, behind=(CLIP,)),
+    inverted("whole-5x5", (2, 19, 11, 15), 50, 40, 5, epilogue=(RELU,), bias=False),
+    inverted("whole-2x2", (1, 40, 8, 12), 136, 8, 2, behind=RESIDUAL),
+]
+
+
+def inverted_strips_trials() -> list[Trial]:
+    """Inverted residuals in strips of all sorts, eight channels at once and sixteen; rows apart."""
+    found = []
+    for layer in asked(INVERTED_STRIPS):
+        step = step_of(layer)
+        strips = [tile for tile in tiles(chain_shape(step.problem)) if isinstance(tile, InvertedStripsTile)]
+        for octets in (1, 2):
+            some = [Candidate("grouped", tile.parameters) for tile in strips if tile.octets == octets]
+            some = [each for each in some if FAMILY.refuse(step.problem, each, TARGET) is None]
+            shares = [None, *(pair[0] for pair in step.may_share)]
+            for candidate in dict.fromkeys((*some[:1], *some[len(some) // 2 :][:1], *some[-1:])):
+                found += [Trial(layer, step, candidate, shared) for shared in shares]
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
 
 
 def inverted_trials() -> list[Trial]:

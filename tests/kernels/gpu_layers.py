@@ -17,7 +17,13 @@ from gpu_bf16 import in_bf16
 from gpu_channel_attention import channel_attention
 from gpu_channels import channel_trials
 from gpu_copies import copies
-from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials, strips_trials
+from gpu_depthwise_chains import (
+    averaged_trials,
+    chain_trials,
+    inverted_strips_trials,
+    inverted_trials,
+    strips_trials,
+)
 from gpu_flat import flat_trials
 from gpu_flat_rows import flat_row_trials
 from gpu_folds import fold_trials
@@ -317,6 +323,7 @@ def of_warps() -> list[Trial]:
         + chain_trials()
         + inverted_trials()
         + strips_trials()
+        + inverted_strips_trials()
     )
     found += normed_trials() + half_products()
     return found + attention_trials() + counted_trials()
@@ -378,7 +385,8 @@ def _of_small_layers() -> list[Trial]:
     found += staged_pools() + fold_trials()
     found += staged_trials() + image_trials() + image_number_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
-    found += chain_trials() + inverted_trials() + strips_trials() + averaged_trials() + normed_trials() + line_trials()
+    found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials()
+    found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials()
     return found + apart(found)
 

@@ -17,7 +17,13 @@ from pathlib import Path
 from gpu_attention_layers import attention_trials
 from gpu_averages import averages
 from gpu_copies import copies
-from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials, strips_trials
+from gpu_depthwise_chains import (
+    averaged_trials,
+    chain_trials,
+    inverted_strips_trials,
+    inverted_trials,
+    strips_trials,
+)
 from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
 from gpu_harness import Library, compile_all, write
@@ -50,7 +56,9 @@ def main() -> int:
             "image-numbers": image_number_trials, "means": mean_trials, "moments": moment_trials,
             "shuffles": shuffle_trials, "kept": kept_trials, "thin": thin_trials,
             "norms-in-both": lambda: [each for each in (*slabs(), *image_trials()) if "-bothx" in each.label],
-            "depthwise-chains": lambda: [*chain_trials(), *inverted_trials(), *strips_trials()],
+            "depthwise-chains": lambda: [
+                *chain_trials(), *inverted_trials(), *strips_trials(), *inverted_strips_trials()
+            ],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0

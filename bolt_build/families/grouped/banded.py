@@ -36,14 +36,13 @@ _MOST_ROWS = 9
 _ROWS = (1, 2, 3, 4, 6, 8)
 """Parts of an image along its rows."""
 _BEGIN = 1.4e-6
-"""Seconds until the first rows of blocks in turn and their bands are there. Fitted, as the next two are, to 11 times of
-an H100: off by 3% on average, and by 10% at most."""
-_ROW, _COPY = 58, 4.8
+"""Seconds until the first rows of blocks in turn and their bands are there. Fitted to 11 times of an H100."""
+_ROW, _COPY = 44, 4.8
 """Clocks of a multiprocessor for a warp's row of the input, and for each copy of a thread there: what its loads, copies
-and stores take, all of which go one way. There are fewer instructions and products."""
-_PRODUCT, _HALF, _SHARE = 6.5, 2 / 3, 1.3
-"""Clocks of a scheduler for a product of 16 x 8 by 16, the part of one that half the depth takes, and what is added
-to them where products take longer than loads, copies and stores. The last one is a guess."""
+and stores take, all of which go one way."""
+_PRODUCT, _HALF, _SHARE = 6.5, 2 / 3, 1.4
+"""Clocks of a scheduler for a product of 16 x 8 by 16, the part of one that half the depth takes, and the part of them
+that comes on top. With the two above fitted to 19 times of an H200 over windows of 3x11 to 13x17, and off by 4%."""
 _WAIT = 350
 """Clocks from one row to the next where few warps share a multiprocessor. A guess."""
 
@@ -140,7 +139,7 @@ class BandedTile(Singles):
         rows = self.rows + high - 1 - (shape.pads[0] if self.rows >= shape.out[0] else 0)
         clock = 128 / (target.rate("fp32") / 2 / gpu.sms)
         products = 2 * high * (1 if _reach(shape) == 2 else 1 + _HALF) * _PRODUCT / 4
-        busy = rows * self.pairs * max(_ROW + _COPY * self.copies(shape), _SHARE * products) * clock
+        busy = rows * self.pairs * (_ROW + _COPY * self.copies(shape) + _SHARE * products) * clock
         read = 2 * rows * self.pixels(shape) * self.channels
         load = Load(self.threads, self.registers(shape), self.shared_bytes(shape), read, busy)
         busiest = ceil(blocks / gpu.sms)

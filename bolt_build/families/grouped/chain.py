@@ -7,8 +7,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from bolt_build.families.base import (
     Candidate,
     Expense,
@@ -33,6 +31,7 @@ from bolt_build.families.common.units import named_unit
 from bolt_build.families.grouped import means
 from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
+from bolt_build.families.grouped.inverted_strips_tile import InvertedStripsTile, inverted_strips_tiles
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
 from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, between_rows, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
@@ -140,7 +139,7 @@ def chain_shape(problem: KernelProblem, target: Target | None = None) -> ChainSh
     if found.front is None:
         return ChainShape(shape, results)
     before = _SILU if _is_tangent(found.front, target) else epilogue_operations(found.front, _TRANSCENDENTAL)
-    return ChainShape(shape, results, x.shape[1], before, _silent(found.front))
+    return ChainShape(shape, results, x.shape[1], before)
 
 
 def _is_tangent(problem: KernelProblem, target: Target | None) -> bool:
@@ -150,17 +149,10 @@ def _is_tangent(problem: KernelProblem, target: Target | None) -> bool:
     return hopper and stages == ["silu"] and len(problem.epilogue) == 1
 
 
-def _silent(problem: KernelProblem) -> bool:
-    """Whether what follows a product makes zero of zero."""
-    value = np.zeros(1, np.float32)
-    for stage in problem.epilogue:
-        (value,) = stage.op.evaluate([value])
-    return bool(value[0] == 0.0)
-
-
-Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile
+Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile | InvertedStripsTile
 _KINDS: dict[object, Callable[[Reader], Tile]] = {
     "inverted": InvertedTile.read, "expanded": ExpandedTile.read, "strips": StripsTile.read,
+    "inverted_strips": InvertedStripsTile.read,
 }  # fmt: skip
 
 
@@ -169,7 +161,7 @@ def tiles(chain: ChainShape) -> tuple[Tile, ...]:
     if not chain.given:
         return tuple(chain_tiles(chain))
     if chain.results:
-        return tuple(inverted_tiles(chain))
+        return (*inverted_tiles(chain), *inverted_strips_tiles(chain))
     return (*expanded_tiles(chain), *strips_tiles(chain))
 
 
@@ -347,7 +339,7 @@ def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kernel
     header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"
     arguments = "ChainArguments" if found.front is None else "InvertedArguments"
     tile, way = _read(problem, candidate)
-    header = tile.kind if isinstance(tile, StripsTile) else header
+    header = tile.kind if isinstance(tile, StripsTile | InvertedStripsTile) else header
     tile_type = means.tile_type(tile.cxx(chain), way) if averages(problem) else tile.cxx(chain)
     types = [tile_type, f"const {SPACE}::{arguments}&"]
     types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]

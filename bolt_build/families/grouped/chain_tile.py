@@ -59,14 +59,13 @@ class ChainShape:
     """A depthwise convolution, whose bytes are those of the whole chain, and the `results` of the product behind it.
 
     Where there is a product in front of it, `given` are the channels that it reads and `before` counts operations a
-    result behind its sum; 0 where there is none. `silent`: what follows that sum makes zero of zero.
+    result behind its sum; 0 where there is none.
     """
 
     conv: Shape
     results: int
     given: int = 0
     before: int = 0
-    silent: bool = True
 
     @property
     def octets(self) -> int:

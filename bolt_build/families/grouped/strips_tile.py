@@ -19,7 +19,7 @@ from bolt_build.targets import Gpu, Target
 
 STRIPS = 8
 """Strips of a tile beside each other."""
-_TILES = 2
+TILES = 2
 """Tiles that a block computes at once: each has half of the rows of all products."""
 _WINDOWS = (2, 5)
 """Rows and columns of windows that registers have room for."""
@@ -84,19 +84,19 @@ class StripsTile:
         """Columns of results of a strip."""
         return self.width // shape.stride[1]
 
-    def _sides(self, shape: Shape) -> tuple[int, int]:
+    def sides(self, shape: Shape) -> tuple[int, int]:
         """Columns of strips beside it that a lane has: in front of its own, and behind them."""
         needed = (self.made(shape) - 1) * shape.stride[1] + shape.kernel[1]
         return shape.pads[1], max(0, needed - shape.pads[1] - self.width)
 
-    def _quads(self, shape: Shape) -> int:
-        return ceil((self.width + sum(self._sides(shape))) / 2)
+    def quads(self, shape: Shape) -> int:
+        return ceil((self.width + sum(self.sides(shape))) / 2)
 
     def tiles_beside(self, shape: Shape) -> int:
         """Tiles of a row of the output, which share columns."""
         if shape.extent[1] <= STRIPS * self.width and shape.out[1] <= STRIPS * self.made(shape):
             return 1
-        left, right = (ceil(side / shape.stride[1]) for side in self._sides(shape))
+        left, right = (ceil(side / shape.stride[1]) for side in self.sides(shape))
         own = STRIPS * self.made(shape) - left - right
         return ceil((shape.out[1] - left) / own) if own > 0 else 0
 
@@ -109,15 +109,15 @@ class StripsTile:
         return ceil(shape.out[0] / self.rows) * self.tiles_beside(shape)
 
     def blocks(self, shape: Shape) -> int:
-        return self.parts * ceil(shape.batch * self.tiles_of_image(shape) / _TILES)
+        return self.parts * ceil(shape.batch * self.tiles_of_image(shape) / TILES)
 
-    def _given(self, chain: ChainShape) -> int:
+    def given_bytes(self, chain: ChainShape) -> int:
         """Bytes of shared memory for the input of both tiles."""
         depth = aligned(chain.given)
         pitch = depth + (0 if depth // OCTET % 2 else OCTET)
-        return _TILES * 2 * self._read_rows(chain.conv) * self.width * (STRIPS * pitch + depth % 64)
+        return TILES * 2 * self.read_rows(chain.conv) * self.width * (STRIPS * pitch + depth % 64)
 
-    def _read_rows(self, shape: Shape) -> int:
+    def read_rows(self, shape: Shape) -> int:
         return (self.rows - 1) * shape.stride[0] + shape.kernel[0]
 
     def shared_bytes(self, chain: ChainShape) -> int:
@@ -125,8 +125,8 @@ class StripsTile:
         together = self._together()
         own = self.slab * together
         pitch = own + (OCTET if own > 2 * OCTET and own // OCTET % 2 == 0 else 0)
-        row = _TILES * STRIPS * self.made(chain.conv) * pitch
-        return self._given(chain) + 2 * 2 * row * (self.across // together)
+        row = TILES * STRIPS * self.made(chain.conv) * pitch
+        return self.given_bytes(chain) + 2 * 2 * row * (self.across // together)
 
     def _together(self) -> int:
         """Warps that store together: of a pixel a sector at least."""
@@ -137,27 +137,22 @@ class StripsTile:
     def registers(self, chain: ChainShape) -> int:
         """Of a thread, about: sums of all rows that are under way but one, a row of the halo, and weights of both."""
         shape = chain.conv
-        high, across = shape.kernel
-        sums = 4 * self.made(shape) * _older(shape)
-        taps = high * (across + (2 * (across // 2) if self._begins_anywhere(shape) else 0))
-        kept = sums + 4 * self._quads(shape) + taps + 2 * ceil(chain.given / 16) + 12
+        sums = 4 * self.made(shape) * older(shape)
+        kept = sums + 4 * self.quads(shape) + self.taps(shape) + 2 * ceil(chain.given / 16) + 12
         return self.octets * kept + self.made(shape) + 20
 
-    def _begins_anywhere(self, shape: Shape) -> bool:
-        """Whether windows begin at odd columns of a strip too."""
-        return shape.stride[1] % 2 == 1 and self.made(shape) > 1
+    def taps(self, shape: Shape) -> int:
+        """Words of the matrices of a window: those of pairs are twice there where windows begin at odd columns too."""
+        high, across = shape.kernel
+        anywhere = shape.stride[1] % 2 == 1 and self.made(shape) > 1
+        return high * (across + (2 * (across // 2) if anywhere else 0))
 
     def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
         """Why no kernel with the tile computes both on this GPU, None where one does."""
         shape = chain.conv
-        if (reason := _refuse_window(shape, gpu)) is not None:
+        if (reason := refuse_strips(self, chain, gpu)) is not None:
             return reason
-        if not chain.silent:
-            return "what follows the first product makes something of zero, and strips have zeros outside the image"
-        if self.width % shape.stride[1]:
-            return Reason("strips of {} columns are no whole steps of {}", self.width, shape.stride[1])
-        tiles = self.tiles_of_image(shape)
-        if tiles == 0 or (tiles > 1 and tiles % _TILES):
+        if (tiles := self.tiles_of_image(shape)) > 1 and tiles % TILES:
             return Reason("{} tiles of an image are an odd number, and a block would have some of two images", tiles)
         if (self.parts - 1) * self.across * self.slab >= shape.channels:
             return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
@@ -177,13 +172,13 @@ class StripsTile:
         """Predicted time: in a row of the halo warps wait for one product behind the other, and what they share takes
         its time beside that."""
         shape, gpu, clock = chain.conv, gpu_of(target), clocks_a_second(target)
-        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), self._given(chain), 0.0)
+        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), self.given_bytes(chain), 0.0)
         # Compilers take what registers so many blocks leave.
         resident = min(self.beside, ceil(self.blocks(shape) / gpu.sms))
         warps = ceil(self.across * resident / 4)
-        steps = self.rows + _older(shape)
+        steps = self.rows + older(shape)
         row = _ROW + _SHARE * warps * self._clocks(chain, target)
-        alone = _BEGIN + steps * row / clock + self._given(chain) * resident / _LOADS
+        alone = _BEGIN + steps * row / clock + self.given_bytes(chain) * resident / _LOADS
         waves = ceil(self.blocks(shape) / (gpu.sms * resident))
         return limited_by(shape, load, self.blocks(shape), 0.0, target, waves * alone)
 
@@ -195,7 +190,7 @@ class StripsTile:
         # Half a product takes two thirds of the time of a whole one.
         whole = columns * (chain.given // 16 + (2 / 3 if aligned(chain.given) % 16 else 0))
         whole += made * high * (across // 2 + 2 / 3 * (across % 2))
-        tensor = whole * _multiply_clocks(target)
+        tensor = whole * multiply_clocks(target)
         # Shared memory gives a left factor in four clocks, to one of four schedulers.
         loads = 16 * columns * ceil(chain.given / 16) / self.octets
         others = 4 * (columns * (chain.before + 1) + made * (shape.epilogue + 2)) + 1.5 * whole
@@ -205,16 +200,16 @@ class StripsTile:
         """Of each tile's channels, from the registers of the warp that has them all."""
         tiles, shared = self.tiles_of_image(chain.conv), self.shared_bytes(chain)
         own = OCTET * self.octets * self.across
-        kept = max(shared, 4 * (_TILES * own + 4 * self.threads))
-        return Sums(tiles, shared, 1 if tiles == 1 else tiles // _TILES, chain.conv.batch * self.parts, kept)
+        kept = max(shared, 4 * (TILES * own + 4 * self.threads))
+        return Sums(tiles, shared, 1 if tiles == 1 else tiles // TILES, chain.conv.batch * self.parts, kept)
 
     def flops(self, chain: ChainShape) -> int:
         """Operations, those with zeros and those on the halo included."""
         shape = chain.conv
         tiles, octets = shape.batch * self.tiles_of_image(shape), ceil(shape.channels / OCTET)
-        expanded = ceil(chain.given / 16) * self._read_rows(shape) * self.width
+        expanded = ceil(chain.given / 16) * self.read_rows(shape) * self.width
         convolved = ceil(shape.kernel[1] / 2) * shape.kernel[0] * self.rows * self.made(shape)
-        return ceil(tiles / _TILES) * octets * (expanded + convolved) * MULTIPLY
+        return ceil(tiles / TILES) * octets * (expanded + convolved) * MULTIPLY
 
     def cxx(self, chain: ChainShape) -> str:
         """`bolt::grouped::StripsTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 24, 1, 7, true, 2, 9, 1, 8, 8>`"""
@@ -225,6 +220,18 @@ class StripsTile:
         exact = "true" if self.exact(chain.conv) else "false"
         pad = chain.conv.pads[1]
         return (aligned(chain.given), pad, self.width, exact, self.octets, self.across, self.beside)
+
+
+def refuse_strips(tile: StripsTile, chain: ChainShape, gpu: Gpu) -> str | None:
+    """Why a chain's images have no such strips, whatever warps do with them."""
+    shape = chain.conv
+    if (reason := _refuse_window(shape, gpu)) is not None:
+        return reason
+    if tile.width % shape.stride[1]:
+        return Reason("strips of {} columns are no whole steps of {}", tile.width, shape.stride[1])
+    if tile.tiles_of_image(shape) == 0:
+        return Reason("strips of {} columns have no results that are theirs alone", tile.width)
+    return None
 
 
 def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
@@ -240,18 +247,18 @@ def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
     return None
 
 
-def _multiply_clocks(target: Target) -> float:
+def multiply_clocks(target: Target) -> float:
     """Clocks of a scheduler for a product of 16 x 8 by 16."""
     gpu = gpu_of(target)
     return MULTIPLY * clocks_a_second(target) * 4 * gpu.sms / (target.rate("fp16") * gpu.warp_mma_share)
 
 
-def _older(shape: Shape) -> int:
+def older(shape: Shape) -> int:
     """Rows of results that a row of the halo is part of, but for the one that begins with it."""
     return (shape.kernel[0] - 1) // shape.stride[0]
 
 
-_WIDTHS, _LANES = (1, 2, 4, 7, 8, 14), (1, 2)
+_WIDTHS, _LANES = (1, 2, 4, 7, 8, 14, 3, 5, 6, 10, 12), (1, 2)
 _ACROSS, _BESIDE, _WARPS = (3, 4, 5, 6, 8, 9, 10, 12, 16), (1, 2, 3), (8, 20)
 """Warps of a block, blocks beside each other, and warps of them all."""
 

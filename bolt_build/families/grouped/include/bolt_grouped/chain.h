@@ -36,6 +36,12 @@ template <typename Window, int depth, int left, int width, bool exact, int octet
           typename Element = portable::f16>
 struct StripsTile {};
 
+/// An inverted residual in strips: a block has both tiles of `rows` rows of results, and its `across` warps other channels of
+/// the halo, 8 * `octets` at a time. It makes `n` times 8 results. The others as StripsTile.
+template <typename Window, int depth, int left, int width, bool exact, int rows, int octets, int across, int beside, int n,
+          int load, int access, typename Element = portable::f16>
+struct InvertedStripsTile {};
+
 /// The type of an expanding tile WithSums: of each image it leaves those of its tiles, and of each of these one for 8 by
 /// 2 * `pairs` positions.
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int load,
@@ -80,6 +86,11 @@ void launch_chain(ChainTile<Window, rows, octets, pairs, across, slab, stages, n
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int halos, int n, int load,
           int access, typename Element, typename Before, typename Between, typename After>
 void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab, halos, n, load, access, Element>,
+                  const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
+                  void* stream);
+template <typename Window, int depth, int left, int width, bool exact, int rows, int octets, int across, int beside, int n,
+          int load, int access, typename Element, typename Before, typename Between, typename After>
+void launch_chain(InvertedStripsTile<Window, depth, left, width, exact, rows, octets, across, beside, n, load, access, Element>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
                   void* stream);
 /// `chain.conv` is the convolution with its own `y`; `parts` blocks beside each other have different channels of it.

@@ -91,6 +91,43 @@ struct StripWeights {
         if (both && tap > 0) odd[row][(tap - 1) / 2].at[(tap - 1) % 2] = in_own(word);
       }
   }
+  /// A row's words of the lane's own channel as Columns has them, of eight channels, in flight.
+  struct Raw {
+    static constexpr int tall = W::taps_h <= 2 ? 2 : W::taps_h <= 4 ? 4 : (W::taps_h + 7) / 8 * 8, words = (W::taps_h + 1) / 2;
+    std::uint32_t word[taps][words];
+    __device__ void read(const Half* weights, int channel) {
+      const auto* const from =
+          reinterpret_cast<const std::uint32_t*>(weights) + (channel + threadIdx.x % 32 / 4) * (taps * tall / 2);
+#pragma unroll
+      for (int tap = 0; tap < taps; ++tap)
+#pragma unroll
+        for (int w = 0; w < words; w += words > 1 ? 2 : 1) {
+          if constexpr (words > 1) {
+            const Right<2> two = *reinterpret_cast<const Right<2>*>(from + tap * (tall / 2) + w);
+            word[tap][w] = two.at[0];
+            if (w + 1 < words) word[tap][w + 1] = two.at[1];
+          } else {
+            word[tap][w] = from[tap * (tall / 2)];
+          }
+        }
+    }
+  };
+  /// Makes matrices of them.
+  __device__ void spread(const Raw& raw) {
+    const int lane = threadIdx.x % 32, own = lane / 4, first = lane % 4 * 2;
+    const unsigned of[2] = {own == first ? 0x4410u : own == first + 1 ? 0x1044u : 0x4444u,
+                            own == first ? 0x4432u : own == first + 1 ? 0x3244u : 0x4444u};
+#pragma unroll
+    for (int row = 0; row < W::taps_h; ++row)
+#pragma unroll
+      for (int tap = 0; tap < taps; ++tap) {
+        even[row][tap / 2].at[tap % 2] = __byte_perm(raw.word[tap][row / 2], 0, of[row % 2]);
+        if (both && tap > 0)
+          asm volatile("prmt.b32 %0, %1, 0, %2;"
+                       : "=r"(odd[row][(tap - 1) / 2].at[(tap - 1) % 2])
+                       : "r"(raw.word[tap][row / 2]), "r"(of[row % 2]));
+      }
+  }
   __device__ std::uint32_t single(int row, int tap) const { return even[row][tap / 2].at[tap % 2]; }
 
   /// Adds to `from` what taps from `tap` on of a row of the window give that begins at column `begin`, of eight channels and 16
@@ -127,20 +164,20 @@ __device__ inline StripCorner chosen(bool second, const StripCorner (&of)[2]) {
           second ? of[1].begin : of[0].begin, second ? of[1].end : of[0].end};
 }
 
-/// Tiles of `a.run` rows of the output, and as many columns as eight strips make; images one behind the other.
+/// Tiles of some rows of the output, and as many columns as eight strips make; images one behind the other.
 template <typename W, int left, int width>
 struct StripTiles {
   using Strip = StripColumns<W, left, width>;
   static constexpr int wide = 8 * Strip::made, own = wide - Strip::lost_left - Strip::lost_right;
-  int across, down;
+  int across, down, rows, out_w;
 
-  __host__ __device__ explicit StripTiles(const Arguments& a)
+  __host__ __device__ StripTiles(const Arguments& a, int rows)
       : across(a.width <= 8 * width && a.out_w <= wide ? 1 : (a.out_w - Strip::lost_left + own - 1) / own),
-        down((a.out_h + a.run - 1) / a.run) {}
+        down((a.out_h + rows - 1) / rows), rows(rows), out_w(a.out_w) {}
   __host__ __device__ int count(const Arguments& a) const { return a.batch * down * across; }
-  __device__ StripCorner corner(const Arguments& a, int tile) const {
+  __device__ StripCorner corner(int tile) const {
     const int beside = tile % across, line = tile / across;
-    StripCorner at{line / down, line % down * a.run, beside * own, 0, a.out_w};
+    StripCorner at{line / down, line % down * rows, beside * own, 0, out_w};
     if (beside > 0) at.begin = at.x + Strip::lost_left;
     if (beside + 1 < across) at.end = at.x + Strip::lost_left + own;
     return at;
@@ -162,14 +199,14 @@ struct StripsGiven {
   template <int threads>
   static __device__ void fill_in_two(Half* to, const Arguments& a, const StripCorner (&corner)[2]) {
     const int all = rows(a.run), first = min(all, W::taps_h + W::step_h);
-    fill<threads>(to, a, corner, 0, first);
+    fill<threads>(to, a, corner, 0, first, a.run);
     commit();
-    fill<threads>(to, a, corner, first, all);
+    fill<threads>(to, a, corner, first, all, a.run);
     commit();
   }
-  /// Begins the copies of rows from `begin` on, up to `end`, of both tiles.
+  /// Begins the copies of rows from `begin` on, up to `end`, of both tiles of `run` rows of results.
   template <int threads>
-  static __device__ void fill(Half* to, const Arguments& a, const StripCorner (&corner)[2], int begin, int end) {
+  static __device__ void fill(Half* to, const Arguments& a, const StripCorner (&corner)[2], int begin, int end, int run) {
     constexpr int of_pixel = depth / load, of_line = 8 * width * of_pixel;
     const Half* const x = static_cast<const Half*>(a.x);
     for (int i = threadIdx.x; i < 2 * of_line; i += threads) {
@@ -181,7 +218,7 @@ struct StripsGiven {
       const Index apart = Index{a.width} * x_pitch(a);
       const Half* from = x + ((Index{at.image} * a.height + top + begin) * a.width + x_at) * x_pitch(a) + channel;
       Half* copied =
-          to + (second ? halves(a.run) : 0) + begin * line + pixel % width * column + pixel / width * pitch + channel;
+          to + (second ? halves(run) : 0) + begin * line + pixel % width * column + pixel / width * pitch + channel;
 #pragma unroll 4
       for (int row = begin; row < end; ++row) {
         const bool there = inside && static_cast<unsigned>(top + row) < static_cast<unsigned>(a.height);

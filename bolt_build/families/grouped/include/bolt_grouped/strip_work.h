@@ -18,6 +18,8 @@ struct StripWork {
   /// Results end with the row of this age, the `last_row`th of those that a step has.
   static constexpr int oldest = (high - 1) / W::step_h, last_row = (high - 1) % W::step_h;
   using Row = std::uint32_t[octets][Strip::quads][4];
+  /// Of a row of the input, behind the first product.
+  using Expanded = float[width][octets][4];
   /// Of a row of results: as left factors.
   using Results = std::uint32_t[Strip::made][octets][2];
 
@@ -46,64 +48,94 @@ struct StripWork {
         weights[o].load(static_cast<const Half*>(conv.weights), channel + o * 8);
       }
     }
-    /// Makes of them what products read, where `there` says that of a tile the lane's strip has columns of the image: beside it
-    /// there are zeros, of which nothing may be made.
-    __device__ void spread(const bool (&there)[2]) {
+    __device__ Constants() {}
+    /// Those of eight channels on their way from memory.
+    struct Raw {
+      Right<2> first[steps];
+      float2 first_bias, bias;
+      typename StripWeights<W, Strip::both>::Raw weights;
+
+      /// `padded` octets are there.
+      __device__ void read(const InvertedArguments& a, int octet, int padded) {
+        const Arguments& conv = a.chain.conv;
+        const int lane = threadIdx.x % 32, own = octet * 8 + lane % 4 * 2;
+        const Right<2>* const from = static_cast<const Right<2>*>(a.first_weights) + octet * 32 + lane;
+#pragma unroll
+        for (int step = 0; step < steps; ++step) first[step] = from[Index{padded} * 32 * step];
+        const float2 none = make_float2(0.0f, 0.0f);
+        first_bias = a.first_bias == nullptr ? none : *reinterpret_cast<const float2*>(a.first_bias + own);
+        bias = conv.bias == nullptr ? none : *reinterpret_cast<const float2*>(conv.bias + own);
+        weights.read(static_cast<const Half*>(conv.weights), octet * 8);
+      }
+    };
+    /// Takes those of an octet.
+    __device__ void take(int o, const Raw& raw) {
+#pragma unroll
+      for (int step = 0; step < steps; ++step) first[step][o] = raw.first[step];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        first_bias[o][2 * half] = raw.first_bias.x, first_bias[o][2 * half + 1] = raw.first_bias.y;
+        bias[o][2 * half] = raw.bias.x, bias[o][2 * half + 1] = raw.bias.y;
+      }
+      weights[o].spread(raw.weights);
+    }
+    /// Makes of them what products read.
+    __device__ void spread() {
 #pragma unroll
       for (int o = 0; o < octets; ++o) {
         weights[o].spread();
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           first_bias[o][2 + i] = in_own(first_bias[o][i]), bias[o][2 + i] = in_own(bias[o][i]);
-          if (!there[0]) first_bias[o][i] = 0.0f;
-          if (!there[1]) first_bias[o][2 + i] = 0.0f;
         }
       }
     }
   };
 
   Constants constants;
-  std::uint32_t from;
+  /// Masks of columns of a strip that are inside the image, where registers have room for them, of both tiles: else of the
+  /// first one, that is whether there are any.
+  static constexpr int kept_columns = !exact && width <= 4 ? width : 1;
+  std::uint32_t from, inside[2][kept_columns];
   int columns[2], down[2], height;
   float sums[oldest + 1][Strip::made][octets][4];
 
   /// `given`: the input of both tiles in shared memory. `channel` is the warp's first.
   __device__ StripWork(const InvertedArguments& a, int channel, const StripCorner (&corner)[2], const Half* given)
       : constants(a, channel), height(a.chain.conv.height) {
-    const Arguments& conv = a.chain.conv;
+    begin(a.chain.conv, corner, given, a.chain.conv.run);
+  }
+
+  /// The same without constants, which are taken later.
+  __device__ StripWork(const InvertedArguments& a, const StripCorner (&corner)[2], const Half* given, int rows)
+      : height(a.chain.conv.height) {
+    begin(a.chain.conv, corner, given, rows);
+  }
+  __device__ void begin(const Arguments& conv, const StripCorner (&corner)[2], const Half* given, int rows) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       columns[half] = conv.width - corner[half].x * W::step_w - lane / 4 * width;
       down[half] = corner[half].y * W::step_h - conv.pad_h;
+#pragma unroll
+      for (int j = 0; j < kept_columns; ++j) inside[half][j] = in_own(columns[half] > j ? ~0u : 0u);
     }
     from = static_cast<std::uint32_t>(__cvta_generic_to_shared(given)) +
-           static_cast<std::uint32_t>(2 * (lane / 8 % 2 * Given::halves(conv.run) + lane % 8 * Given::pitch) + lane / 16 * 16);
+           static_cast<std::uint32_t>(2 * (lane / 8 % 2 * Given::halves(rows) + lane % 8 * Given::pitch) + lane / 16 * 16);
   }
 
   /// Once copies of the input are begun.
-  __device__ void prepare() {
-    const bool there[2] = {columns[0] > 0, columns[1] > 0};
-    constants.spread(there);
-  }
+  __device__ void prepare() { constants.spread(); }
 
-  /// The products of a row of the input with the channels of a warp, and what follows, which makes zero of zero: outside the
-  /// image there is no bias.
-  template <typename Before>
-  __device__ void expand(std::uint32_t at_row, const Packed<Element, Before>& packed, const bool (&there)[2], Row& row) const {
-    const int strip = threadIdx.x % 32 / 4;
-    float bias[octets][4];
-#pragma unroll
-    for (int o = 0; o < octets; ++o)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) bias[o][i] = there[i / 2] ? constants.first_bias[o][i] : 0.0f;
+  /// What a step of the depth adds to.
+  __device__ const float (&begun(int step, int o, const float (&sum)[4]) const)[4] {
+    return *(step == 0 ? &constants.first_bias[o] : &sum);
+  }
+  /// The products of a row of the input with the channels of a warp, from the bias on.
+  __device__ void expand(int at, Expanded& sum) const {
+    const std::uint32_t at_row = from + static_cast<std::uint32_t>(at * Given::line * 2);
 #pragma unroll
     for (int j = 0; j < width; ++j) {
-      float sum[octets][4];
-#pragma unroll
-      for (int o = 0; o < octets; ++o)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sum[o][i] = exact || j < columns[i / 2] ? bias[o][i] : 0.0f;
 #pragma unroll
       for (int step = 0; step < steps; ++step) {
         const std::uint32_t pixels_at = at_row + static_cast<std::uint32_t>(j * Given::column * 2 + step * 32);
@@ -111,23 +143,43 @@ struct StripWork {
           Multiply<16, Element> pixels;
           pixels.load(pixels_at);
 #pragma unroll
-          for (int o = 0; o < octets; ++o) multiply_strips<Element>(pixels.a, constants.first[step][o], sum[o], sum[o]);
+          for (int o = 0; o < octets; ++o)
+            multiply_strips<Element>(pixels.a, constants.first[step][o], begun(step, o, sum[j][o]), sum[j][o]);
         } else {
           Multiply<8, Element> pixels;
           pixels.load(pixels_at);
 #pragma unroll
-          for (int o = 0; o < octets; ++o) multiply_strips<Element>(pixels.a, constants.first[step][o].at[0], sum[o], sum[o]);
+          for (int o = 0; o < octets; ++o)
+            multiply_strips<Element>(pixels.a, constants.first[step][o].at[0], begun(step, o, sum[j][o]), sum[j][o]);
         }
       }
+    }
+  }
+
+  /// What follows these products, with zeros outside the image; and columns of the strips beside them.
+  template <typename Before>
+  __device__ void activate(int at, const Expanded& sum, const Packed<Element, Before>& packed, Row& row) const {
+    const int strip = threadIdx.x % 32 / 4;
+    std::uint32_t kept[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      kept[half] = static_cast<unsigned>(down[half] + at) < static_cast<unsigned>(height) ? inside[half][0] : 0u;
+#pragma unroll
+    for (int j = 0; j < width; ++j)
 #pragma unroll
       for (int o = 0; o < octets; ++o) {
         std::uint32_t both[2];
-        Packed<Element, Before>::pack(packed, packed, sum[o], both);
-        row[o][(left + j) / 2][(left + j) % 2 * 2] = both[0];
-        row[o][(left + j) / 2][(left + j) % 2 * 2 + 1] = both[1];
+        Packed<Element, Before>::pack(packed, packed, sum[j][o], both);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          std::uint32_t& to = row[o][(left + j) / 2][(left + j) % 2 * 2 + half];
+          to = both[half] & kept[half];
+          if constexpr (kept_columns > 1)
+            to &= inside[half][j];
+          else if constexpr (!exact && width > 1)
+            to = j < columns[half] ? to : 0u;
+        }
       }
-    }
-    // Columns of the strips beside it.
 #pragma unroll
     for (int i = 0; i < Strip::columns; ++i) {
       const int j = i - left, apart = j < 0 ? (j + 1) / width - 1 : j / width, own = j - apart * width;
@@ -180,11 +232,10 @@ struct StripWork {
                       const Take& take) {
     const int at = newest * W::step_h + phase;
     if (at >= (count - 1) * W::step_h + high) return;
-    bool there[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) there[half] = static_cast<unsigned>(down[half] + at) < static_cast<unsigned>(height);
     Row row;
-    expand(from + static_cast<std::uint32_t>(at * Given::line * 2), packed, there, row);
+    Expanded sum;
+    expand(at, sum);
+    activate(at, sum, packed, row);
     convolve_ages<phase>(row, newest, count);
     if constexpr (phase == last_row) {
       if (newest < oldest) return;

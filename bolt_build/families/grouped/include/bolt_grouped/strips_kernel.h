@@ -99,12 +99,12 @@ struct StripsKernel<StripsTile<W, depth, left, width, exact, octets, across, bes
     const Arguments& conv = a.chain.conv;
     Half* const given = reinterpret_cast<Half*>(memory);
     const BlockPlace block = Leaves::place(conv, a.chain.parts);
-    const StripTiles<W, left, width> tiles(conv);
+    const StripTiles<W, left, width> tiles(conv, conv.run);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, strip = lane / 4;
     const int channel = block.part * of_block + warp * channels;
     Half* const staged = given + 2 * Given::halves(conv.run);
     const bool any = channel < a.expanded;
-    const StripCorner corner[2] = {tiles.corner(conv, 2 * block.run), tiles.corner(conv, 2 * block.run + 1)};
+    const StripCorner corner[2] = {tiles.corner(2 * block.run), tiles.corner(2 * block.run + 1)};
     const Packed<Element, Before> packed(before);
     const Packed<Element, Between> behind(between);
     Work work(a, any ? channel : 0, corner, given);
@@ -223,7 +223,7 @@ void launch_leaving(Leaves, StripsTile<W, depth, left, width, exact, octets, acr
   const Arguments& conv = a.chain.conv;
   if (conv.channels > depth || conv.pad_w != left || a.chain.parts * Kernel::of_block < a.expanded)
     throw std::runtime_error("could not launch a product with a depthwise convolution in strips: it is for other shapes");
-  const int tiles = StripTiles<W, left, width>(conv).count(conv);
+  const int tiles = StripTiles<W, left, width>(conv, conv.run).count(conv);
   if (tiles == 0) return;
   queue_chain(strips_kernel<Tile, Leaves, Before, Between>, (tiles + 1) / 2 * a.chain.parts, Kernel::threads,
               Kernel::shared_bytes(conv, Leaves::means), conv.overlap, Leaves::cluster(conv), stream, a, before, between);
@@ -240,8 +240,8 @@ template <typename W, int depth, int left, int width, bool exact, int octets, in
           typename Element, typename Before, typename Between>
 void launch_chain(WithSums<StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>>,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
-  launch_leaving(LeavesSums{}, StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>{}, a,
-                 before, between, stream);
+  using Tile = StripsTile<W, depth, left, width, exact, octets, across, beside, load, access, Element>;
+  launch_leaving(LeavesSums{}, Tile{}, a, before, between, stream);
 }
 
 }  // namespace bolt::grouped
