@@ -129,7 +129,8 @@ struct InvertedStrips<InvertedStripsTile<W, depth, left, width, exact, rows, oct
     const Arguments& conv = a.chain.conv;
     Half* const given = reinterpret_cast<Half*>(memory);
     const StripTiles<W, left, width> tiles(conv, rows);
-    const StripCorner corner[2] = {tiles.corner(2 * static_cast<int>(blockIdx.x)), tiles.corner(2 * static_cast<int>(blockIdx.x) + 1)};
+    const int own = 2 * static_cast<int>(blockIdx.x);
+    const StripCorner corner[2] = {tiles.corner(own), tiles.corner(own + 1)};
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int groups = (a.expanded + 8 * octets - 1) / (8 * octets), padded = (a.expanded + 15) / 16 * 2;
     const Packed<Element, Before> packed(before);
