@@ -56,11 +56,18 @@ class CacheFolders:
     read_only: bool = False
 
     def check(self) -> None:
-        """Raises BoltError ("cache-not-private") where others can write into the cache."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        """Raises BoltError where others can write into the cache ("cache-not-private"), or where this user cannot reach
+        it ("cache-not-reachable")."""
+        try:
             who = who_else_writes(os.stat(self.directory), any_owner=self.read_only)
-            if who is not None:
-                raise BoltError([_not_private(self.directory, who, read_only=self.read_only)], ExitCode.USAGE)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except PermissionError as error:
+            message = f"the cache {self.directory} lies where you may not look: {error.strerror}"
+            hint = "name one of your own with --cache DIR"
+            raise BoltError([Diagnostic("cache-not-reachable", message, hint=hint)], ExitCode.USAGE) from error
+        if who is not None:
+            raise BoltError([_not_private(self.directory, who, read_only=self.read_only)], ExitCode.USAGE)
 
     def make(self) -> None:
         """Make the cache's own directory, which nobody else can enter until its owner allows it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -230,6 +232,19 @@ def test_a_cache_of_another_user_is_taken_where_it_is_only_read(
     assert shared.fetch(KEY, ["out/a"], tmp_path / "to")
     cache.directory.chmod(0o775)
     assert "its owner can chmod -R go-w CACHE" in complaint(shared)
+
+
+def test_a_cache_below_a_folder_of_another_user_says_where_one_may_lie(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stat(path: Path) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("bolt_build.build.cache_folders.os.stat", stat)
+    assert complaint(cache) == (
+        "error[cache-not-reachable]: the cache CACHE lies where you may not look: Permission denied\n"
+        "  hint: name one of your own with --cache DIR\n"
+    )
 
 
 def test_a_cache_that_is_only_read_stays_as_it_is(cache: Cache, tmp_path: Path) -> None:
