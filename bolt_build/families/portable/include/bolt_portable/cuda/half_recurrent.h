@@ -72,59 +72,12 @@ struct HalfRecurrent {
       store(states + i, there ? load(t.hidden + RecurrentPlace{direction, row}.first(p) + unit) : 0.0f);
     }
 
-    int unit[2], length[tiles][2];
-    float bias[2] = {}, peephole[2][3] = {}, h[tiles][4] = {}, c[tiles][4] = {};
-    bool there[tiles][4];  // row and unit
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      unit[half] = rank * s.units + warp * 16 + lane / 4 + 8 * half;
-      if (unit[half] >= n) continue;
-      bias[half] = load(t.bias + static_cast<Index>(direction) * n + unit[half]);
-#pragma unroll
-      for (int i = 0; i < 3; ++i) peephole[half][i] = load(t.peepholes + (direction * Index{3} + i) * n + unit[half]);
-    }
-    // Where a row's numbers lie at step 0, and how far from one step to the next.
-    const Index x_step = p.batch * p.directions * gates * n, out_step = p.batch * p.directions * n;
-    const X* x[tiles][2];
-    auto* out = t.out + direction * Index{n};
-    int row_out[tiles][2];
-#pragma unroll
-    for (int i = 0; i < tiles; ++i)
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int row = first + 8 * i + lane % 4 * 2 + j;
-        const RecurrentPlace place{direction, row < p.batch ? row : 0};
-        length[i][j] = row < p.batch ? static_cast<int>(length_of(row)) : 0;
-        x[i][j] = t.x + place.input(p, backwards && length[i][j] > 0 ? length[i][j] - 1 : 0, gates);
-        row_out[i][j] = static_cast<int>(place.row * p.directions * n);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int at = 2 * half + j;
-          there[i][at] = row < p.batch && unit[half] < n;
-          if (!there[i][at] || length[i][j] == 0) continue;  // a sequence without steps has no states
-          h[i][at] = load(t.hidden + place.first(p) + unit[half]);
-          c[i][at] = load(t.cell + place.first(p) + unit[half]);
-        }
-      }
-    X next[gates][tiles][4] = {};
-    const auto fetch = [&](int step) {
-#pragma unroll
-      for (int i = 0; i < tiles; ++i)
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-          const X* const from_here = x[i][at % 2] + unit[at / 2];
-          const bool live = there[i][at] && step < length[i][at % 2];
-#pragma unroll
-          for (int gate = 0; gate < gates; ++gate)
-            if (live) next[gate][i][at] = from_here[gate * n];
-        }
-#pragma unroll
-      for (int i = 0; i < tiles; ++i)
-#pragma unroll
-        for (int j = 0; j < 2; ++j) x[i][j] += backwards ? -x_step : x_step;
-    };
-    fetch(0);
+    Held held;
+    begin(held, direction, first, rank);
+    fetch(held, 0, backwards);
     settle<0>();
+    auto* const out = t.out + direction * Index{n};
+    const Index out_step = p.batch * p.directions * n;
     if (s.cluster > 1)
       meet();  // the others' states are zeros where they are written to
     else
@@ -149,25 +102,9 @@ struct HalfRecurrent {
       const T* const now = states + step % 2 * rows * pitch;
       T* const then = states + (step + 1) % 2 * rows * pitch;
       float sum[gates][tiles][4] = {};
-      // All loads of a chunk stand in front of its products, which would wait for each of them otherwise.
       const auto multiply = [&](const T* w, int i) {
-        std::uint32_t x[2][gates][4], y[tiles][4];
         const T* const own = w + (lane / 16 * 8 + lane % 8) * line + warp * 16 + lane / 8 % 2 * 8;
-#pragma unroll
-        for (int tile = 0; tile < tiles; ++tile)
-          load_matrices<false>(y[tile], now + (8 * tile + lane % 8) * pitch + i * recurrent_depth + lane / 8 * 8);
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-#pragma unroll
-          for (int gate = 0; gate < gates; ++gate)
-            load_matrices<true>(x[half][gate], own + 16 * half * line + gate * s.units);
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-#pragma unroll
-          for (int gate = 0; gate < gates; ++gate)
-#pragma unroll
-            for (int tile = 0; tile < tiles; ++tile)
-              multiply_halves<T>(sum[gate][tile], x[half][gate], y[tile][2 * half], y[tile][2 * half + 1]);
+        multiply_chunk(own, now + lane % 8 * pitch + i * recurrent_depth + lane / 8 * 8, line, pitch, sum);
       };
 #pragma unroll 2
       for (int i = 0; i < s.kept; ++i) multiply(weights + i * chunk, i);
@@ -179,58 +116,157 @@ struct HalfRecurrent {
         multiply(weights + (s.kept + slot) * chunk, i);
         slot = slot + 1 < recurrent_stages ? slot + 1 : 0;
       }
-      // No branches around cells: those of a thread's units and rows are computed side by side.
-#pragma unroll
-      for (int i = 0; i < tiles; ++i)
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-          RecurrentUnit u;
-#pragma unroll
-          for (int gate = 0; gate < gates; ++gate) {
-            u.x[gate] = load(&next[gate][i][at]);
-            u.y[gate] = sum[gate][i][at];
-          }
-          u.bias = bias[at / 2];
-#pragma unroll
-          for (int k = 0; k < 3; ++k) u.peephole[k] = peephole[at / 2][k];
-          u.h = h[i][at];
-          u.c = c[i][at];
-          u.clip = p.clip;
-          const RecurrentState made = cell(u);
-          const bool live = there[i][at] && step < length[i][at % 2];
-          h[i][at] = live ? made.h : h[i][at];
-          c[i][at] = live ? made.c : c[i][at];
-          store(then + (8 * i + lane % 4 * 2 + at % 2) * pitch + unit[at / 2], h[i][at]);
-        }
-      if (p.every)
-#pragma unroll
-        for (int i = 0; i < tiles; ++i)
-#pragma unroll
-          for (int at = 0; at < 4; ++at) {
-            const int many = length[i][at % 2];
-            const int place = step < many && backwards ? many - 1 - step : step;
-            if (there[i][at])
-              store(out + place * out_step + row_out[i][at % 2] + unit[at / 2], step < many ? h[i][at] : 0.0f);
-          }
-      fetch(step + 1);
+      compute_cells(held, sum, step, then, pitch);
+      if (p.every) leave_step(held, out, out_step, step, backwards);
+      fetch(held, step + 1, backwards);
       __syncthreads();
       if (s.cluster > 1) {
         spread(then, pitch, rank);
         meet();
       }
     }
+    leave_last(held, out, out_step);
+  }
+
+ private:
+  __device__ Index length_of(Index row) const { return recurrent_length(p, t.lengths, row, fault, mark); }
+
+  /// What a thread has: two units of two rows of each tile, where their numbers lie and how many steps a row has, constants of
+  /// the units, states in fp32, and what the next step reads.
+  struct Held {
+    int unit[2], length[tiles][2], row_out[tiles][2];
+    float bias[2] = {}, peephole[2][3] = {}, h[tiles][4] = {}, c[tiles][4] = {};
+    bool there[tiles][4];  // row and unit
+    const X* x[tiles][2];  // at the step that is read next
+    Index x_step;
+    X next[gates][tiles][4] = {};
+  };
+
+  /// Constants of a thread's units, and the states that its rows begin with.
+  __device__ void begin(Held& held, int direction, int first, int rank) const {
+    const int n = static_cast<int>(p.hidden), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const bool backwards = p.reverse[direction];
+    held.x_step = p.batch * p.directions * gates * n;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      held.unit[half] = rank * s.units + warp * 16 + lane / 4 + 8 * half;
+      if (held.unit[half] >= n) continue;
+      held.bias[half] = load(t.bias + static_cast<Index>(direction) * n + held.unit[half]);
+#pragma unroll
+      for (int i = 0; i < 3; ++i)
+        held.peephole[half][i] = load(t.peepholes + (direction * Index{3} + i) * n + held.unit[half]);
+    }
+#pragma unroll
+    for (int i = 0; i < tiles; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int row = first + 8 * i + lane % 4 * 2 + j;
+        const RecurrentPlace place{direction, row < p.batch ? row : 0};
+        const int length = held.length[i][j] = row < p.batch ? static_cast<int>(length_of(row)) : 0;
+        held.x[i][j] = t.x + place.input(p, backwards && length > 0 ? length - 1 : 0, gates);
+        held.row_out[i][j] = static_cast<int>(place.row * p.directions * n);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int at = 2 * half + j;
+          held.there[i][at] = row < p.batch && held.unit[half] < n;
+          if (!held.there[i][at] || length == 0) continue;  // a sequence without steps has no states
+          held.h[i][at] = load(t.hidden + place.first(p) + held.unit[half]);
+          held.c[i][at] = load(t.cell + place.first(p) + held.unit[half]);
+        }
+      }
+  }
+
+  /// Asks for what a step reads, and goes on to the next.
+  __device__ void fetch(Held& held, int step, bool backwards) const {
+    const int n = static_cast<int>(p.hidden);
+#pragma unroll
+    for (int i = 0; i < tiles; ++i)
+#pragma unroll
+      for (int at = 0; at < 4; ++at) {
+        const X* const from = held.x[i][at % 2] + held.unit[at / 2];
+        const bool live = held.there[i][at] && step < held.length[i][at % 2];
+#pragma unroll
+        for (int gate = 0; gate < gates; ++gate)
+          if (live) held.next[gate][i][at] = from[gate * n];
+      }
+#pragma unroll
+    for (int i = 0; i < tiles; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) held.x[i][j] += backwards ? -held.x_step : held.x_step;
+  }
+
+  /// All loads of a chunk stand in front of its products, which would wait for each of them otherwise.
+  __device__ void multiply_chunk(const T* weights, const T* states, int line, int pitch, float (&sum)[gates][tiles][4]) const {
+    std::uint32_t x[2][gates][4], y[tiles][4];
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) load_matrices<false>(y[tile], states + 8 * tile * pitch);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int gate = 0; gate < gates; ++gate) load_matrices<true>(x[half][gate], weights + 16 * half * line + gate * s.units);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int gate = 0; gate < gates; ++gate)
+#pragma unroll
+        for (int tile = 0; tile < tiles; ++tile)
+          multiply_halves<T>(sum[gate][tile], x[half][gate], y[tile][2 * half], y[tile][2 * half + 1]);
+  }
+
+  /// The states behind a step, which are written where the next one multiplies them. No branches around cells: those of a
+  /// thread's units and rows are computed side by side.
+  __device__ void compute_cells(Held& held, const float (&sum)[gates][tiles][4], int step, T* then, int pitch) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < tiles; ++i)
+#pragma unroll
+      for (int at = 0; at < 4; ++at) {
+        RecurrentUnit u;
+#pragma unroll
+        for (int gate = 0; gate < gates; ++gate) {
+          u.x[gate] = load(&held.next[gate][i][at]);
+          u.y[gate] = sum[gate][i][at];
+        }
+        u.bias = held.bias[at / 2];
+#pragma unroll
+        for (int k = 0; k < 3; ++k) u.peephole[k] = held.peephole[at / 2][k];
+        u.h = held.h[i][at];
+        u.c = held.c[i][at];
+        u.clip = p.clip;
+        const RecurrentState made = cell(u);
+        const bool live = held.there[i][at] && step < held.length[i][at % 2];
+        held.h[i][at] = live ? made.h : held.h[i][at];
+        held.c[i][at] = live ? made.c : held.c[i][at];
+        store(then + (8 * i + lane % 4 * 2 + at % 2) * pitch + held.unit[at / 2], held.h[i][at]);
+      }
+  }
+
+  /// Stores a step's states: backwards from the last step of each row, and zeros behind it.
+  template <typename Out>
+  __device__ void leave_step(const Held& held, Out* out, Index out_step, int step, bool backwards) const {
+#pragma unroll
+    for (int i = 0; i < tiles; ++i)
+#pragma unroll
+      for (int at = 0; at < 4; ++at) {
+        const int many = held.length[i][at % 2];
+        const int place = step < many && backwards ? many - 1 - step : step;
+        if (held.there[i][at])
+          store(out + place * out_step + held.row_out[i][at % 2] + held.unit[at / 2], step < many ? held.h[i][at] : 0.0f);
+      }
+  }
+
+  /// Stores the last states, and cells where they are wanted.
+  template <typename Out>
+  __device__ void leave_last(const Held& held, Out* out, Index out_step) const {
     for (int row = 0; row < p.last; ++row)
 #pragma unroll
       for (int i = 0; i < tiles; ++i)
 #pragma unroll
         for (int at = 0; at < 4; ++at)
-          if (there[i][at])
-            store(out + ((p.every ? p.steps : 0) + row) * out_step + row_out[i][at % 2] + unit[at / 2],
-                  row == 0 ? h[i][at] : c[i][at]);
+          if (held.there[i][at])
+            store(out + ((p.every ? p.steps : 0) + row) * out_step + held.row_out[i][at % 2] + held.unit[at / 2],
+                  row == 0 ? held.h[i][at] : held.c[i][at]);
   }
-
- private:
-  __device__ Index length_of(Index row) const { return recurrent_length(p, t.lengths, row, fault, mark); }
 
   /// What a thread copies of each chunk: `load_` weights at one place of a row, of every `together`-th row from `begin` on.
   struct Column {
