@@ -12,16 +12,19 @@ import pytest
 from families_harness import Layer, values_of
 from gpu_harness import TARGET, Library, Trial, trials_of
 from gpu_pools import pooled
+from legal_cuts import cuts_of
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.pool_staged import JOINED
 from bolt_build.graph.ir import Array, Layout, Op
 from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.pool import Pool
 
 pytestmark = pytest.mark.large
-COUNT = 24
+COUNT = 36
+FORMS = ("staged", "streamed", "joined")
 
 
 def window(random: Random, axes: int) -> Op:
@@ -42,10 +45,13 @@ def window(random: Random, axes: int) -> Op:
 
 def drawn(seed: int) -> Trial:
     """One in four in bf16, one in four in fp32; of a draw that has no such kernel, or is no pooling, another one."""
-    random, form = Random(seed), ("staged", "streamed")[seed % 2]
+    random, form = Random(seed), FORMS[seed % 3]
     while True:
-        axes = random.choice((1, 2, 2, 2))
-        shape = (random.randint(1, 2), random.randint(1, 7), *(random.randint(4, 40) for _ in range(axes)))
+        axes = random.choice((1, 2, 2, 2, 3))
+        most = 40 if axes < 3 else 16
+        shape = [random.randint(1, 2), random.randint(1, 7), *(random.randint(9, most) for _ in range(axes))]
+        if form == "joined" and random.random() < 0.6:
+            shape[-1] = random.randint(100, 600)
         precision = random.choice((DType.F16, DType.F16, DType.BF16, DType.F32))
         op = window(random, axes)
         if isinstance(op, Pool) and op.mode == "max":
@@ -57,6 +63,8 @@ def drawn(seed: int) -> Trial:
         ]
         for trial in planes:
             family, problem = Portable(), trial.step.problem
+            if form == "joined" and (cuts := cuts_of(JOINED, problem)):
+                return replace(trial, candidate=random.choice(cuts))
             offered = family.candidates(problem, TARGET)[0]
             tiles = [each for each in offered if dict(each.parameters)["algorithm"] == form]
             if tiles:

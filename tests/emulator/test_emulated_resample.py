@@ -13,14 +13,17 @@ import pytest
 from families_harness import Layer, values_of
 from gpu_harness import TARGET, Library, Trial, trials_of
 from gpu_resample import resampled
+from legal_cuts import cuts_of
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.resample_staged import JOINED
 from bolt_build.graph.ir import Array, Layout
 
 pytestmark = pytest.mark.large
-COUNT = 48
+COUNT = 60
+FORMS = ("sliding", "staged", "streamed", "tensor_cores", "joined")
 
 
 def made_of(random: Random, extent: int) -> int:
@@ -30,12 +33,14 @@ def made_of(random: Random, extent: int) -> int:
 
 
 def drawn(seed: int) -> Trial:
-    """One in five in bf16, one in five in fp32; a quarter of them of each form. Of a draw that has none of its form
+    """One in five in bf16, one in five in fp32; as many of each form. Of a draw that has none of its form
     another one."""
-    random, form = Random(seed), ("sliding", "staged", "streamed", "tensor_cores")[seed % 4]
+    random, form = Random(seed), FORMS[seed % 5]
     while True:
         rank = random.choice((3, 4, 4, 4, 5))
         shape = (random.randint(1, 2), random.choice((3, 8, 12, 24)), *(random.randint(1, 12) for _ in range(rank - 2)))
+        if form == "joined":
+            shape = (*shape[:-1], random.randint(1, 90))
         first = random.randrange(2, rank)
         axes = (first, first + 1) if first + 1 < rank and random.random() < 0.75 else (first,)
         tables = ((axis, made_of(random, shape[axis]), random.choice((1, 2, 2, 3, 4, 4, 8))) for axis in axes)
@@ -45,8 +50,12 @@ def drawn(seed: int) -> Trial:
         trials = trials_of(layer, "portable")
         # Channels that lie side by side have rows that slide alone.
         planes = [each for each in trials if each.step.problem.outputs[0].format.layout is Layout.ROW]
-        trial = random.choice(trials if form == "sliding" else planes)
+        trial = random.choice(trials if form in ("sliding", "joined") else planes)
         family, problem = Portable(), trial.step.problem
+        if form == "joined":
+            if cuts := cuts_of(JOINED, problem):
+                return replace(trial, candidate=random.choice(cuts))
+            continue
         offered = family.candidates(problem, TARGET)[0]
         tiles = [each for each in offered if dict(each.parameters)["algorithm"] == form]
         if tiles:

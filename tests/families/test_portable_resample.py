@@ -100,6 +100,7 @@ def test_what_no_kernel_resamples_has_a_reason() -> None:
     found, refused = FAMILY.propose(graph, node, H100, DType.F32)
     assert [each.steps[0].problem.outputs[0].format.layout for each in found] == [Layout.ROW]
     assert [each.reason for each in refused] == [
+        "joined: joins rows whose columns change",
         "tensor_cores: tensor cores multiply planes of half precision, which stay so",
         "resamples channels row-major",
     ]

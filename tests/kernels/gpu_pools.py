@@ -16,6 +16,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.joined_planes import JoinedTile
 from bolt_build.families.portable.kernels.pool_sliding import SlidingTile
 from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
@@ -125,13 +126,34 @@ STREAMED: tuple[tuple[Layer, tuple[StreamedPlanesTile, ...]], ...] = tuple(
     )
 )
 """Of blocks that take parts one after the other."""
+JOINED: tuple[tuple[Layer, tuple[JoinedTile, ...]], ...] = tuple(
+    (layer, tuple(JoinedTile(*each) for each in tiles))
+    for layer, tiles in (
+        (pooled("planes-max", windows("max", 3, 2, 1), 2, 5, 33, 35),
+         ((1, 6, 2, 2, 9, 2, 128, 2), (2, 17, 4, 1, 18, 2, 256, 1))),
+        (pooled("planes-means", windows("average", 8, 8, 0), 2, 3, 32, 64),
+         ((1, 4, 1, 1, 8, 2, 128, 1), (2, 4, 1, 2, 4, 1, 128, 1))),
+        (pooled("planes-average-ceil-padded", windows("average", 3, 2, 1, ceil_mode=True, padded=True), 1, 7, 16, 30),
+         ((1, 3, 4, 2, 8, 2, 128, 1),)),
+        (pooled("planes-uneven", Pool("average", (4, 2), (3, 1), (2, 0), (1, 1), (2, 3)), 2, 3, 19, 47),
+         ((1, 2, 2, 1, 45, 2, 128, 1),)),
+        (pooled("planes-norm", LpPool(2, (3, 2), (2, 1), (1, 0), (1, 1), (1, 2)), 1, 5, 19, 38),
+         ((1, 4, 1, 1, 37, 1, 128, 1),)),
+        (pooled("planes-far", windows("average", 2, 5, 1), 2, 3, 29, 48), ((1, 2, 1, 2, 5, 1, 128, 1),)),
+        (pooled("long-signals", Pool("average", (4,), (4,), (0,), (0,), (1,)), 3, 11, 1000),
+         ((1, 8, 1, 2, 40, 1, 128, 1), (1, 3, 1, 1, 250, 1, 256, 1))),
+        (pooled("odd-signals", Pool("max", (5,), (3,), (2,), (2,), (1,)), 2, 3, 601),
+         ((1, 4, 2, 1, 64, 1, 128, 1), (1, 3, 2, 1, 201, 1, 256, 1))),
+    )
+)  # fmt: skip
+"""Whose rows are joined first: whole rows and parts of them."""
 
 
 def staged_pools() -> list[Trial]:
     """In half precision, stored in it and as the model's outputs, and in fp32."""
     found = []
-    for layer, tiles in (*STAGED, *STREAMED):
-        algorithm = "streamed" if isinstance(tiles[0], StreamedPlanesTile) else "staged"
+    every = [("staged", *each) for each in STAGED] + [("streamed", *each) for each in STREAMED]
+    for algorithm, layer, tiles in (*every, *(("joined", *each) for each in JOINED)):
         for each in asked((layer, replace(layer, precision=DType.F32, tolerance=2e-6))):
             trials = trials_of(each, "portable")
             planes = [trial for trial in trials if trial.step.problem.inputs[0].format.layout is Layout.ROW]

@@ -15,6 +15,7 @@ from bolt_build.families.base import Candidate, TensorFormat
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.flat_rows import RowTile
 from bolt_build.families.portable.kernels.half_planes import HalfPlanesTile
+from bolt_build.families.portable.kernels.joined_planes import JoinedTile
 from bolt_build.families.portable.kernels.resample import ResampleTile
 from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
 from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
@@ -136,17 +137,51 @@ BANDS: tuple[tuple[Layer, tuple[tuple[int, int, int, int, int], ...]], ...] = (
 """The same on tensor cores: planes, tiles of rows and warps of a block, tiles of columns of a warp, and parts."""
 
 
+JOINED: tuple[tuple[Layer, Layout, tuple[tuple[int, int, int, int, int, int, int, int], ...]], ...] = (
+    (
+        resampled("antialias-planes", (1, 3, 33, 40), (2, 9, 8), (3, 10, 8), even=True), ROW,
+        ((1, 4, 1, 2, 5, 2, 128, 1), (2, 9, 1, 1, 10, 1, 128, 1)),
+    ),
+    (
+        resampled("cubic-planes", (2, 3, 17, 23), (2, 35, 4), (3, 47, 4), even=True), ROW,
+        ((1, 8, 1, 1, 47, 2, 128, 2), (1, 8, 1, 1, 24, 1, 128, 1)),
+    ),
+    (
+        resampled("planes-in-no-order", (2, 3, 9, 13), (2, 18, 2), (3, 28, 2)), ROW,
+        ((1, 6, 1, 4, 7, 2, 128, 2), (1, 6, 1, 1, 8, 1, 128, 1)),
+    ),
+    (resampled("lines-alone", (2, 55, 30), (2, 61, 2), even=True), ROW, ((1, 16, 1, 1, 61, 1, 128, 1),)),
+    (
+        resampled("depths-of-planes", (1, 3, 4, 5, 7), (2, 8, 2), (3, 9, 2), even=True), ROW,
+        ((1, 8, 1, 1, 63, 2, 128, 1),),
+    ),
+    (
+        resampled("odd-pixels", (2, 13, 5, 6), (2, 10, 2), (3, 13, 2), even=True), LAST,
+        ((1, 5, 1, 1, 169, 1, 256, 1), (1, 5, 1, 1, 40, 1, 128, 1)),
+    ),
+    (
+        resampled("smaller-in-fp32", (1, 3, 20, 22), (2, 9, 3), (3, 12, 4), precision=DType.F32, even=True), ROW,
+        ((1, 3, 1, 2, 6, 1, 128, 1),),
+    ),
+)  # fmt: skip
+"""Whose rows are joined first: whole rows and parts of them, planes and odd channels."""
+
+
 def staged_resample_trials() -> list[Trial]:
     found = []
     staged = [(layer, "staged", StagedPlanesTile, tiles) for layer, tiles in STAGED]
     streamed = [(layer, "streamed", StreamedPlanesTile, tiles) for layer, tiles in STREAMED]
     nearest = [(layer, "flat_rows", RowTile, tiles) for layer, tiles in NEAREST]
     bands = [(layer, "tensor_cores", HalfPlanesTile, tiles) for layer, tiles in BANDS]
-    for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest, *bands):
+    planes = [
+        (layer, algorithm, kind, ROW, tiles) for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest, *bands)
+    ]
+    joined = [(layer, "joined", JoinedTile, layout, tiles) for layer, layout, tiles in JOINED]
+    for layer, algorithm, kind, layout, tiles in (*planes, *joined):
         if not asked([layer]):
             continue
         offered = trials_of(layer, "portable")
-        plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is ROW)
+        plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is layout)
         cut = (kind(*tile) for tile in tiles)
         found += [replace(plain, candidate=candidate_of("portable", algorithm, tile)) for tile in cut]
     return found + _wider_trials()

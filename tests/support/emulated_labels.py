@@ -81,6 +81,8 @@ LABELS = (
     "resample-cubic-planes-portable-streamedx4x1x2x4x8x2-f16/row-f16/row",
     "resample-cubic-planes-portable-tensor_coresx1x2x4x2x5-f16/row-f16/row",
     "slide-planes-average-portable-stagedx2x1x3x6-f16/row-f16/row",
+    "slide-planes-max-portable-joinedx1x6x2x2x9x2x128x2-f16/row-f16/row",
+    "resample-antialias-planes-portable-joinedx1x4x1x2x5x2x128x1-f16/row-f16/row",
     "wide-quantise-planes-portable-widex2-f16/row-u8/row",
     "heads-odd-portable-direct-f32/row-f32/row",
     "f16-rotary-halves-portable-pairsx1-f16/row-f16/row",

@@ -182,7 +182,7 @@ def images_of(problem: KernelProblem) -> Images:
     given = source.format.dtype.nbytes
     windows = _windows(op)
     flat = (high, prod(source.shape[2:-1]) // depth, windows.cells[0], windows.step[0]) == (1, 1, 1, 1)
-    alone = flat and not channels_last(problem) and not problem.epilogue
+    alone = flat and not (goes_over_depths(op) or channels_last(problem) or problem.epilogue)
     exact = isinstance(op, Pool) and op.mode == "max" and given == 2 and planes == 1
     return Images(
         windows, batch * depth * planes, channels // planes, (high, wide), 0.5 if exact else 1.0, given,
@@ -190,12 +190,17 @@ def images_of(problem: KernelProblem) -> Images:
     )  # fmt: skip
 
 
+def goes_over_depths(op: Pool | LpPool) -> bool:
+    """Whether a plane of results is made of several, or not of the one of its number."""
+    return len(op.kernel) == 3 and (op.kernel[0], op.strides[0], op.pads_begin[0], op.pads_end[0]) != (1, 1, 0, 0)
+
+
 def refuse_windows_that_slide(problem: KernelProblem, gpu: Gpu) -> str | None:
     op = problem.op
     if isinstance(op, PoolPlaces):
         return "joins values of rows, and indices go with none"
     assert isinstance(op, Pool | LpPool)
-    if len(op.kernel) == 3 and (op.kernel[0], op.strides[0], op.pads_begin[0], op.pads_end[0]) != (1, 1, 0, 0):
+    if goes_over_depths(op):
         return "windows go over depths too, and slide over rows and columns alone"
     return None
 
@@ -270,8 +275,10 @@ _BEGIN, _LOAD, _LEAVE = 90, 4, 12
 _ISSUED, _SINGLE = 0.6, 3.0
 """What an instruction takes of the rate of multiply-adds, and what one takes where loads are of single elements, whose
 lines are read several times."""
-_APART = 1.5
-"""The same where windows lie apart: a guess, for no GPU has run such kernels yet."""
+_APART, _LINE = 4.0, 8
+"""The same in planes, where threads beside each other have windows so many bytes apart, and more where these are more
+or where a thread's own windows lie side by side. Of three poolings on an H200 two took as long as that, and
+one of windows of 8 by 8 twice as long."""
 _WAIT, _AHEAD = 0.28e-6, 0.23
 """Seconds of a row that a thread waits for, and how much less they are with more rows ahead: a power."""
 _TAIL = 0.18
@@ -297,9 +304,10 @@ def _lines(tile: SlidingTile, images: Images) -> float:
     """What accesses make of an instruction: those of neighbouring threads that lie apart are so many more lines."""
     if tile.lanes * images.given >= 4 and not images.in_planes:
         return 1.0
-    if tile.apart:
-        return _APART
-    return _SINGLE * (max(tile.across / 2, 1.0) if images.in_planes else 1.0)
+    if not images.in_planes:
+        return _SINGLE
+    beside = 1 if tile.apart else max(tile.across, 2)
+    return _APART * beside * max(1.0, images.windows.step[1] * images.given / _LINE)
 
 
 def _read_behind(problem: KernelProblem) -> int:

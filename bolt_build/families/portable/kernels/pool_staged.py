@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.epilogue import chain
-from bolt_build.families.portable.kernels.pool_sliding import images_of, refuse_windows_that_slide
+from bolt_build.families.portable.kernels.joined_planes import JoinedRows, JoinedTile, joined_planes
+from bolt_build.families.portable.kernels.pool_sliding import (
+    goes_over_depths,
+    images_of,
+    refuse_windows_that_slide,
+)
 from bolt_build.families.portable.kernels.pool_windows import channels_last, pool_header, pool_parameters, pool_types
 from bolt_build.families.portable.kernels.staged_planes import Planes, StagedPlanesTile, staged_planes
 from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile, kernel, streamed_planes
@@ -38,8 +44,10 @@ def _serves(problem: KernelProblem) -> bool:
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    if (reason := refuse_windows_that_slide(problem, gpu)) is not None:
-        return reason
+    return refuse_windows_that_slide(problem, gpu) or _refuse_windows(problem, gpu)
+
+
+def _refuse_windows(problem: KernelProblem, gpu: Gpu) -> str | None:
     op, output = problem.op, problem.outputs[0]
     assert isinstance(op, Pool | LpPool)
     if problem.epilogue:
@@ -78,5 +86,31 @@ def _emit_streamed(problem: KernelProblem, tile: StreamedPlanesTile, at: StepExp
     return _call(problem, name, tile, f", {tile.near}", f"{tile.down}, {tile.turns}", at)
 
 
+@functools.lru_cache(maxsize=256)
+def _rows(problem: KernelProblem) -> JoinedRows:
+    op, windows, of = problem.op, images_of(problem).windows, _planes(problem)
+    assert isinstance(op, Pool | LpPool)
+    left = op.pads_begin[-1]
+    right = max((of.row_made - 1) * windows.step[1] - left + windows.width - of.row, 0)
+    depths = op.kernel[0] if goes_over_depths(op) else 0
+    return JoinedRows(replace(of, known=0), left, right, 1, windows.step[1], windows.width, True, depths)
+
+
+def _emit_joined(problem: KernelProblem, tile: JoinedTile, at: StepExpressions) -> StepCode:
+    op, images, rows = problem.op, images_of(problem), _rows(problem)
+    assert isinstance(op, Pool | LpPool)
+    alone = images.rows_alone
+    given = zip(op.kernel, op.strides, op.dilations, op.pads_begin, strict=True)
+    axes = [(1, 1, 1, 0)] * (3 - len(op.kernel)) + list(given)
+    sizes = ", ".join(f"bolt::portable::PoolAxis<{', '.join(map(str, axis))}>" for axis in axes)
+    parameters = pool_parameters(problem, op, rows=rows.of.rows if alone else 0)
+    call = (
+        f"bolt::portable::pool_joined<{tile.text(rows)}, {sizes}, {pool_types(problem)}>(r, {parameters}, "
+        f"{tile.turns}, {tile.given(rows)}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
+    )
+    return StepCode((pool_header(problem),), None, "", call)
+
+
 FORM = staged_planes(_serves, _planes, _refuse, _emit)
 STREAMED = streamed_planes(_serves, _planes, _refuse, _emit_streamed)
+JOINED = joined_planes(_serves, _rows, _refuse_windows, _emit_joined)

@@ -22,7 +22,7 @@ from bolt_build.families.portable.kernels.resample_images import (
 )
 from bolt_build.families.portable.kernels.resample_rows import FORM as ROWS
 from bolt_build.families.portable.kernels.resample_staged import FORM as STAGED
-from bolt_build.families.portable.kernels.resample_staged import STREAMED
+from bolt_build.families.portable.kernels.resample_staged import JOINED, STREAMED
 from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
@@ -238,6 +238,6 @@ RULES = (
         gpu_seconds=_plain_seconds,
         pitched=are_pixels,
         reads_apart=lambda problem: (0,) if are_pixels(problem) else (),
-        forms=(FORM, STAGED, STREAMED, ROWS, HALF_PLANES),
+        forms=(FORM, STAGED, STREAMED, JOINED, ROWS, HALF_PLANES),
     ),
 )

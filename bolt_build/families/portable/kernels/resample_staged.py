@@ -6,6 +6,7 @@ import functools
 from dataclasses import replace
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.kernels.joined_planes import JoinedRows, JoinedTile, joined_planes
 from bolt_build.families.portable.kernels.pool_windows import channels_last
 from bolt_build.families.portable.kernels.resample_images import (
     ImageAxis,
@@ -17,6 +18,8 @@ from bolt_build.families.portable.kernels.resample_images import (
 from bolt_build.families.portable.kernels.staged_planes import Planes, StagedPlanesTile, staged_planes
 from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile, kernel, streamed_planes
 from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu
 
 
 @functools.lru_cache(maxsize=256)
@@ -71,5 +74,37 @@ def _emit_streamed(problem: KernelProblem, tile: StreamedPlanesTile, at: StepExp
     return _call(problem, name, tile, f", {tile.near}", f"{tile.down}, {tile.turns}", at)
 
 
+@functools.lru_cache(maxsize=256)
+def _rows(problem: KernelProblem) -> JoinedRows:
+    """Of a row of results the weights and where it begins."""
+    of, images = replace(_planes(problem), floats=2 * _planes(problem).floats), _images(problem)
+    columns, taps = images.columns, images.columns.taps
+    step = max(columns.extent / columns.made, (columns.extent - 1) / max(columns.made - 1, 1))
+    beside = taps if images.inner == 1 else 0
+    return JoinedRows(of, beside, beside, images.inner, step, taps, False)
+
+
+def _refuse_joined(problem: KernelProblem, gpu: Gpu) -> str | None:
+    images = _images(problem)
+    if images.columns.taps == 0:
+        return "joins rows whose columns change"
+    if channels_last(problem) and images.inner % 8 == 0:
+        return Reason("{} channels beside each other are whole accesses", images.inner)
+    return None
+
+
+def _emit_joined(problem: KernelProblem, tile: JoinedTile, at: StepExpressions) -> StepCode:
+    images, rows = _images(problem), _rows(problem)
+    parameters, axes = arguments(images, at)
+    how = f"{tile.text(rows)}, {images.rows.taps}, {images.columns.taps}, {images.inner}"
+    how += ", float" if stores_wider(problem) else ""
+    call = (
+        f"bolt::portable::resample_joined<{ctype(problem.inputs[0].format.dtype)}, {how}>(r, {parameters}, {axes}, "
+        f"{tile.turns}, {tile.given(rows)}, {at.inputs[0]}, {at.outputs[0]});"
+    )
+    return StepCode(("bolt_portable/resample.h",), None, "", call)
+
+
 FORM = staged_planes(_serves, _planes, lambda problem, gpu: None, _emit)
 STREAMED = streamed_planes(_serves, _planes, lambda problem, gpu: None, _emit_streamed)
+JOINED = joined_planes(lambda problem: problem.outputs[0].type.elements > 0, _rows, _refuse_joined, _emit_joined)

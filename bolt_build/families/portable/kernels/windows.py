@@ -171,7 +171,7 @@ RULES = (
         gpu_seconds=_pool_seconds,
         pitched=channels_last,
         reads_apart=lambda problem: (0,) if channels_last(problem) else (),
-        forms=(pool_sliding.FORM, pool_staged.FORM, pool_staged.STREAMED),
+        forms=(pool_sliding.FORM, pool_staged.FORM, pool_staged.STREAMED, pool_staged.JOINED),
     ),
     Rule(
         LpPool,
@@ -179,7 +179,7 @@ RULES = (
         _emit_pool,
         lambda problem: 0.02,
         gpu_seconds=_pool_seconds,
-        forms=(pool_sliding.FORM, pool_staged.FORM, pool_staged.STREAMED),
+        forms=(pool_sliding.FORM, pool_staged.FORM, pool_staged.STREAMED, pool_staged.JOINED),
     ),
     Rule(
         PoolPlaces,

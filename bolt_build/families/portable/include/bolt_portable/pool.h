@@ -123,6 +123,7 @@ BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Extent z, Extent 
 
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/pool.h"
+#include "bolt_portable/cuda/pool_joined.h"
 #include "bolt_portable/cuda/pool_sliding.h"
 #include "bolt_portable/cuda/pool_staged.h"
 #else

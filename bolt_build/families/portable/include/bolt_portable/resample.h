@@ -63,5 +63,6 @@ void resample(const Run& r, const Resample& p, const ResampledAxis& rows, const 
 
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/resample.h"
+#include "bolt_portable/cuda/resample_joined.h"
 #include "bolt_portable/cuda/resample_staged.h"
 #endif
