@@ -66,6 +66,7 @@ from bolt_build.planner.passes.recognise.batch_parts import BATCH_PARTS
 from bolt_build.planner.passes.recognise.channel_attention import ATTEND_CHANNELS
 from bolt_build.planner.passes.recognise.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
+from bolt_build.planner.passes.recognise.response_norms import RECOGNISE_RESPONSE_NORMS
 from bolt_build.planner.passes.recognise.rotary import RECOGNISE_ROTARY
 from bolt_build.planner.passes.recognise.softmaxes import RECOGNISE_SOFTMAXES
 from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
@@ -143,6 +144,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
+    RECOGNISE_RESPONSE_NORMS,  # pads are part of poolings
     RECOGNISE_ROTARY,
     PART_NEIGHBOURS,  # what is turned as neighbours stays so
     RECOGNISE_ROTARY,  # halves of what it parted

@@ -67,6 +67,7 @@ def test_the_order_is_this() -> None:
         "recognise-activations",
         "recognise-norms",
         "recognise-group-norms",
+        "recognise-response-norms",
         "recognise-rotary",
         "part-neighbours",
         "recognise-rotary",

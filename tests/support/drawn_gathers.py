@@ -17,6 +17,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat, Pad, Reshape, Slice
 from bolt_build.graph.ops.softmax import Softmax
@@ -164,4 +165,33 @@ def repeated_groups(g: Growing) -> str:
     return paired(g, g.choose("mul", "sub"), x, large)
 
 
-GATHERS = (own_filters, neighbours, selections_added, repeated_groups, shifted)
+def response_normed(g: Growing) -> str:
+    """Responses of neighbouring channels, as PyTorch normalises them: a mean over a volume of one channel."""
+    x = g.tensor(3, 4)
+    batch, *rest = g.shape(x)
+    ones, size = (1,) * (len(rest) - 1), g.choose(3, 5, 1)
+    beside = (size // 2, *(0,) * len(ones))
+    squares = paired(g, "mul", x, x) if g.chance() else g.add(Activation("square"), x)
+    apart = g.add(Reshape((batch, 1, *rest)), squares)
+    mean = Pool("average", (size, *ones), (1, *ones), beside, beside, (1, *ones), False, not g.chance(5))
+    found = g.add(Reshape((batch, *rest)), g.add(mean, apart))
+    total = g.add(
+        Binary("add"), g.add(Binary("mul"), found, g.scalar(g.choose(0.5, 1e-2))), g.scalar(g.choose(1.0, 2.0))
+    )
+    return g.add(Binary("div"), x, g.add(Binary("pow"), total, g.scalar(g.choose(0.75, 0.5))))
+
+
+def frame_taken(g: Growing) -> str:
+    """Images as frames of clips, of which one each is taken."""
+    x = g.tensor(4)
+    count, *rest = g.shape(x)
+    frames = g.divisor(count)
+    clips = g.add(Reshape((count // frames, frames, *rest)), x)
+    at = g.choose(0, frames - 1)
+    if g.chance():
+        taken = Slice((0, at, *(0,) * len(rest)), (count // frames, 1, *rest), (1,) * (len(rest) + 2))
+        return g.add(Reshape((count // frames, *rest)), g.add(taken, clips))
+    return g.add(Gather(1), clips, g.constant(np.asarray(at, np.int64)))
+
+
+GATHERS = (own_filters, neighbours, selections_added, repeated_groups, shifted, response_normed, frame_taken)
