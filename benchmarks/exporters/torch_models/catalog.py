@@ -25,6 +25,7 @@ from benchmarks.exporters.torch_models import (
     custom_flow,
     custom_heads,
     custom_modules,
+    custom_networks,
     custom_research,
     custom_restoration,
     custom_sounds,
@@ -376,6 +377,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
     },
     **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in timm_names.LATER},
+    **{f"module.{name}": made for name, made in custom_networks.MODULES.items()},
 }  # fmt: skip
 """Models that are exported in one form, the largest last but for those that came later."""
 
@@ -392,7 +394,8 @@ ONE_FORM = {
         for name, form in each.ONE_FORM.items()
     },
     **{f"module.{name}": form for name, form in (custom_modules.ONE_FORM | custom_research.ONE_FORM).items()},
-    **{f"module.{name}": form for each in _NETWORKS for name, form in getattr(each, "ONE_FORM", {}).items()},
+    **{f"module.{name}": form for each in (*_NETWORKS, custom_networks)
+       for name, form in getattr(each, "ONE_FORM", {}).items()},
     **packages_vision.ONE_FORM, **packages_text_audio.ONE_FORM, **packages_vit_video.ONE_FORM,
     **packages_detection_forecasting.ONE_FORM, **transformers_decode_steps.ONE_FORM,
 }  # fmt: skip
