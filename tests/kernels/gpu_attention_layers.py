@@ -133,7 +133,6 @@ LAYERS = [
     attention("at-few-rows", (2, 2, 9, 300), 128, mask=Input((2, 2, 9, 300), low=-2.0, high=0.0)),
     attention("at-few-safe", (3, 2, 2, 300), 64, safe=True, mask=Input((3, 1, 1, 300), low=0.0, high=0.0, hidden=300)),
     attention("at-token", (2, 8, 1, 300), 64, kv_heads=2),
-    attention("at-token-long", (1, 8, 1, 4200), 64, kv_heads=2, mask=Input((1, 1, 1, 4200), low=HIDING, high=0.0)),
     attention("at-token-mask", (2, 6, 1, 300), 32, 40, kv_heads=2, safe=True,
               mask=Input((2, 6, 1, 300), low=HIDING, high=0.0)),
     attention("at-token-bias", (2, 6, 1, 90), 64, kv_heads=2, mask=Input((6, 1, 90), True)),
@@ -192,6 +191,11 @@ PEAKED = [
 ]
 
 
+LONG = [
+    attention("at-token-long", (1, 8, 1, 4200), 64, kv_heads=2, mask=Input((1, 1, 1, 4200), low=HIDING, high=0.0)),
+]
+
+
 def odd_trials(seed: int, count: int) -> list[Trial]:
     """Attention of random extents, heads and masks, with a random legal kernel of each kind."""
     choose = random.Random(seed)
@@ -247,6 +251,10 @@ def attention_trials() -> list[Trial]:
         step = step_of(layer)
         staying = [each for each in legal(step.problem) if ("kind", "persistent") in each.parameters]
         found += [Trial(layer, step, candidate) for candidate in staying[4::11]]
+    for layer in asked(LONG):
+        step = step_of(layer)
+        largest = [each for each in legal(step.problem) if ("blocks", 16) in each.parameters]
+        found += [Trial(layer, step, candidate) for candidate in largest[::3]]
     for layer in asked((LAYERS[3], FORMS[1])):
         step = step_of(layer)
         row = step.problem.outputs[0].row

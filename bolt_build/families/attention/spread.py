@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
@@ -17,7 +17,9 @@ from bolt_build.targets import Gpu, Target
 _EXCHANGE = 1.0e-6
 """Seconds of the two barriers of a cluster, and of reads from other blocks between them. A guess: none was timed."""
 _LARGEST = 16
-"""Blocks of Hopper's largest clusters, which need nearly all multiprocessors of a part of the GPU that has 16 or 18."""
+"""Blocks of Hopper's largest clusters, which need nearly all multiprocessors of a part of the GPU that has 16 or 18.
+They ran on no GPU yet: tuning may take them, and a prediction takes others first."""
+_BEHIND = 1.001
 _FILLED = 2
 """Tiles of queries a multiprocessor with which nothing is gained."""
 
@@ -64,6 +66,9 @@ class SpreadTile:
 
     def seconds(self, shape: Shape, target: Target) -> float:
         steps = ceil(self._steps(shape) / self.blocks)
+        if self.blocks == _LARGEST:
+            smaller = replace(self, blocks=_LARGEST // 2)
+            return smaller.seconds(shape, target) * _BEHIND
         return self.tile.seconds_of_blocks(shape, self.blocks, Steps(steps, steps), target, apart=True) + _EXCHANGE
 
     def flops(self, shape: Shape) -> int:
