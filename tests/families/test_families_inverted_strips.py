@@ -80,7 +80,8 @@ def test_sums_are_stored_in_the_place_of_the_input() -> None:
 
 
 @pytest.mark.parametrize(("layer", "reason"), [
-    (inverted("whole", (2, 24, 56, 56), 144, 24, dilation=2), "strips keep neighbouring rows, and the window is dilated"),
+    (inverted("whole", (2, 24, 56, 56), 144, 24, dilation=2),
+     "strips keep neighbouring rows, and the window is dilated"),
     (inverted("whole", (2, 24, 56, 56), 144, 24, 7), "registers hold windows of 2 to 5 rows and columns"),
 ])  # fmt: skip
 def test_windows_that_strips_are_not_for(layer: object, reason: str) -> None:

@@ -59,14 +59,14 @@ __device__ inline void joined_values(const void* from, float (&to)[lanes]) {
 /// Neighbours of rows in the tensor, from those of the first row on. Of odd rows two are of two words, which are shifted together.
 /// No word is farther than the `last` one of the tensor.
 template <typename In, typename Tile>
-struct TensorRows {
+struct PlaneRows {
   static constexpr int lanes = Tile::lanes;
   const In* at;
   const std::uint32_t* last;
 
-  __device__ TensorRows from(int row) const { return {at + row * Tile::row, last}; }
+  __device__ PlaneRows from(int row) const { return {at + row * Tile::row, last}; }
   /// Those of a plane behind it.
-  __device__ TensorRows deeper(int planes) const { return {at + Index{planes} * Tile::plane, last}; }
+  __device__ PlaneRows deeper(int planes) const { return {at + Index{planes} * Tile::plane, last}; }
   /// Those of the row `ahead` of it.
   __device__ void load(int ahead, float (&to)[lanes]) const {
     const In* const here = at + ahead * Tile::row;
@@ -146,7 +146,7 @@ struct LooseRows {
 ///   planes(planes)          how many planes so many planes of results are made of
 ///   Column, column<Tile>(plane, x, origin, inside)   what a thread knows of columns of results from `near` times x on, and whether
 ///                           they are made of elements that joined rows have
-///   rows<Tile>(plane, y, floats, sums, given)   joins rows of results from y on, given as TensorRows
+///   rows<Tile>(plane, y, floats, sums, given)   joins rows of results from y on, given as PlaneRows
 ///   made<Tile>(row, x, i, column, floats, y)   the i-th of these results of a joined row, where x counts from the block's first
 ///   one_by_one(in, out, element)   computes a result of tables that no image has
 /// where `floats` are such that those of row y begin with element y times their count.
@@ -205,7 +205,7 @@ struct JoinedPlanes {
       const std::uint32_t* const last =
           reinterpret_cast<const std::uint32_t*>(in) + (function.planes(planes) * Tile::plane * size / 4 - 1);
       join(part, origin, known, joined, [&](int plane, int element) {
-        return TensorRows<In, Tile>{from + plane * Tile::plane + element, last};
+        return PlaneRows<In, Tile>{from + plane * Tile::plane + element, last};
       });
       __syncthreads();
       make(part, column, known, joined);
