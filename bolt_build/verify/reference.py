@@ -256,7 +256,8 @@ class Reference:
             if rewrites > 0:  # its optimiser makes what it lacks, or fails
                 with contextlib.suppress(BoltError):
                     return self._session(model, whole=whole, rewrites=rewrites - 1)
-            raise self._failed(f"does not load the model: {_text(error)}", self._function_wanted()) from error
+            hint = self._function_wanted() or self._contradicted(_text(error))
+            raise self._failed(f"does not load the model: {_text(error)}", hint) from error
 
     def _function_wanted(self) -> str | None:
         """What helps where an operator of another package is one that onnxruntime does not know."""
@@ -269,6 +270,13 @@ class Reference:
             f"if onnxruntime does not know {found}, give the model a local function of that name, made of ONNX's own "
             "operators: verification computes the function"
         )
+
+    def _contradicted(self, said: str) -> str | None:
+        """What helps where a file states another type than its operators give. Import goes by the operators."""
+        if "Type Error" not in said:
+            return None
+        check = f"import onnx; onnx.checker.check_model({str(self._path)!r}, full_check=True)"
+        return f'the file states another type than its operators give; this says where: python -c "{check}"'
 
     def _run(self, session: Any, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
         try:

@@ -292,6 +292,19 @@ def test_an_operator_that_onnxruntime_does_not_know_wants_a_function(
     np.testing.assert_array_equal(Reference(path, ()).outputs({"x": ones(1, 4)})["y"], 3 * ones(1, 4))
 
 
+def test_a_file_that_states_a_wrong_type_says_how_to_find_it(tmp_path: Path) -> None:
+    proto = model([node("Relu", "x", "y")], [tensor("x", [1, 4])])
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    path = saved(tmp_path, proto)
+    with pytest.raises(BoltError) as raised:
+        Reference(path, ()).outputs({"x": ones(1, 4)})
+    (found,) = raised.value.diagnostics
+    assert found.hint == (
+        "the file states another type than its operators give; this says where: "
+        f"python -c \"import onnx; onnx.checker.check_model('{path}', full_check=True)\""
+    )
+
+
 def test_a_reason_of_versions_says_what_would_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_module, "reads_of", lambda runtime: up_to(8, 20))
     proto = model([node("Swish", "x", "y")], [tensor("x", [1, 4])], opset=24)
