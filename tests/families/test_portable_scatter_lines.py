@@ -57,12 +57,9 @@ def test_lines_that_no_block_has_are_refused_with_their_reason(tile: LineTile, r
 @pytest.mark.parametrize(
     ("problem", "reasons"),
     [
-        (scattered((4, 20000, 8), (4, 5, 8), 1),
-         ["lines: a line takes 40000 bytes, a block has 24576",
-          "takes 321280 bytes of shared memory, a block has 232448"]),
         (scattered((4, 20, 8), (3, 5, 8), 1),
          [f"{form}: indices leave out elements along axis 0, whose lines are copied alone"
-          for form in ("lines", "staged_lines")]),
+          for form in ("lines", "staged_lines", "warp_columns", "claims")]),
         (named((4, 20, 7), 5), ["slices: slices are single elements, or odd"]),
     ],
 )  # fmt: skip
@@ -70,6 +67,16 @@ def test_what_has_no_such_kernel_has_a_reason(problem: KernelProblem, reasons: l
     candidates, refusals = FAMILY.candidates(problem, H100)
     assert candidates == (DIRECT,)
     assert [str(refusal.reason) for refusal in refusals] == reasons
+
+
+def test_lines_that_no_block_has_room_for_claim_their_updates() -> None:
+    candidates, refusals = FAMILY.candidates(scattered((4, 40000, 8), (4, 5, 8), 1), H100)
+    assert {dict(each.parameters)["algorithm"] for each in candidates} == {"direct", "claims"}
+    assert [str(refusal.reason) for refusal in refusals] == [
+        "lines: a line takes 80000 bytes, a block has 24576",
+        "takes 641280 bytes of shared memory, a block has 232448",
+        "takes 818432 bytes of shared memory, a block has 232448",
+    ]
 
 
 @pytest.mark.parametrize(("problem", "algorithm"), [(TOKENS, "staged_lines"), (named((32, 1000, 256), 900), "slices")])

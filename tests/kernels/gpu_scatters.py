@@ -19,6 +19,7 @@ from bolt_build.families.portable.kernels.gathered_words import GatheredWordsTil
 from bolt_build.families.portable.kernels.scatter_lines import LineTile
 from bolt_build.families.portable.kernels.scatter_rows import RowsTile
 from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
+from bolt_build.families.portable.kernels.scatter_warps import WarpColumnsTile, WarpRowsTile
 from bolt_build.graph.ops.gather import GatherElements, GatherND
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 
@@ -68,6 +69,14 @@ SCATTERS = (
     _scattered("many", 1, (2, 19, 72), 53),
     _scattered("summed", 1, (2, 13, 40), 41, "add", DType.F32),
 )
+CLAIMED_ELEMENTS = (
+    _scattered("claims-added", 1, (2, 40, 12), 50, "add"),
+    _scattered("claims-greatest", 2, (3, 5, 41), 33, "max", DType.BF16),
+    _scattered("claims-multiplied", 0, (17, 7), 31, "mul", DType.I64),
+    _scattered("claims-last", 1, (2, 30, 9), 70),
+    _scattered("claims-long-chains", 1, (3, 4, 6), 90, "add", DType.F32),
+)
+"""Elements that claim their updates, of which some have more than are sought in their order."""
 CLAIMS = (
     _claimed("rows", (40, 24), 1, 19),
     _claimed("pairs", (5, 6, 3, 4), 2, 37, "add"),
@@ -83,6 +92,20 @@ IN_ROWS = (
     (_scattered("numbers", 1, (6, 31), 40, dtype=DType.I64), ((128, 6),)),
 )
 """Rows that begin anywhere in an access, with more updates than elements and with few."""
+JOINED = (
+    (_scattered("warps-added", 1, (2, 13, 40), 300, "add"), (32, 64)),
+    (_scattered("warps-multiplied", 1, (2, 37, 21), 45, "mul", DType.BF16), (8, 16)),
+    (_scattered("warps-greatest", 0, (50, 70), 140, "max"), (64,)),
+    (_scattered("warps-least", 1, (3, 9, 33), 77, "min", DType.I64), (16,)),
+    (_scattered("warps-last", 1, (2, 19, 35), 90), (32, 8)),
+    (_scattered("warps-bytes", 1, (2, 40, 24), 70, "max", DType.U8), (16,)),
+    (_scattered("warp-rows-added", 1, (37, 91), 70, "add"), (16, 5)),
+    (_scattered("warp-rows-summed", 1, (21, 33), 150, "add", DType.F32), (8,)),
+    (_scattered("warp-rows-multiplied", 1, (7, 130), 33, "mul", DType.I64), (7,)),
+    (_scattered("warp-rows-least", 1, (19, 77), 60, "min", DType.BF16), (19,)),
+    (_scattered("warp-rows-last", 1, (30, 25), 50), (24,)),
+)
+"""Lines whose updates warps join, many of one place, in rounds and groups of which the last are a part."""
 GATHERS = (
     _named("tokens", 1, (2, 10, 24), (9,), 1),
     _named("pairs", 0, (5, 6, 3, 4), (7,), 2),
@@ -147,7 +170,13 @@ def scatter_trials() -> list[Trial]:
         tiles = [candidate_of("portable", "rows", RowsTile(*each)) for each in rows]
         for trial in trials_of(layer, "portable"):
             found += [replace(trial, candidate=tile) for tile in tiles]
-    for layer in asked(CLAIMS):
+    for layer, sizes in ((layer, sizes) for layer, sizes in JOINED if asked((layer,))):
+        rows = layer.op.axis == len(layer.inputs[0].shape) - 1
+        name, tile_of = ("warp_rows", WarpRowsTile) if rows else ("warp_columns", WarpColumnsTile)
+        tiles = [candidate_of("portable", name, tile_of(each)) for each in sizes]
+        for trial in trials_of(layer, "portable"):
+            found += [replace(trial, candidate=tile) for tile in tiles]
+    for layer in asked((*CLAIMS, *CLAIMED_ELEMENTS)):
         for trial in trials_of(layer, "portable"):
             legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
             claims = [each for each in legal if "algorithm=claims" in str(each)]

@@ -106,6 +106,7 @@ LABELS = (
     "scatter-rows-portable-linesx2x72",
     "scatter-many-portable-staged_linesx8x4x48-f16/row-f16/row",
     "scatter-mask-portable-rowsx256x21-f16/row-f16/row",
+    "scatter-warps-added-portable-warp_columnsx32-f16/row-f16/row",
     "across-boxes-portable-wordsx4x2-f16/row-f16/row",
     "claims-long-chains-portable-claimsx4-f32/row-f32/row-shares0",
     "sliced-residual-cutlass-64x64x8-f16/channels_last-f16/channels_last",

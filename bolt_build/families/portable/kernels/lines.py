@@ -11,10 +11,13 @@ from bolt_build.families.portable.kernels import scans
 from bolt_build.families.portable.kernels.gather import elements_along, tuples_text
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.scatter_claims import FORM as IN_CLAIMS
+from bolt_build.families.portable.kernels.scatter_elements import FORM as CLAIMED_ELEMENTS
 from bolt_build.families.portable.kernels.scatter_lines import FORM as IN_LINES
 from bolt_build.families.portable.kernels.scatter_lines import UPDATES, updates_wait
 from bolt_build.families.portable.kernels.scatter_rows import FORM as IN_ROWS
 from bolt_build.families.portable.kernels.scatter_stages import FORM as IN_STAGES
+from bolt_build.families.portable.kernels.scatter_warps import COLUMNS as WARP_COLUMNS
+from bolt_build.families.portable.kernels.scatter_warps import ROWS as WARP_ROWS
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -156,7 +159,7 @@ RULES = (
         gpu_latency=updates_wait,
         layouts=row_major,
         in_place=(0,),
-        forms=(IN_LINES, IN_STAGES, IN_ROWS),
+        forms=(IN_LINES, IN_STAGES, IN_ROWS, WARP_COLUMNS, WARP_ROWS, CLAIMED_ELEMENTS),
     ),
     Rule(
         ScatterND,

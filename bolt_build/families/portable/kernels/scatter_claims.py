@@ -19,9 +19,9 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.scatter import ScatterND
 from bolt_build.targets import Gpu, Target
 
-_ACCESS, _CLAIM = 16, 4
+_ACCESS, CLAIM = 16, 4
 """Bytes that a thread moves at once, and those of a claim."""
-_SCRATCH = 1 << 30
+MOST_SCRATCH = 1 << 30
 """Bytes of memory that a kernel keeps for itself, at most."""
 
 
@@ -46,12 +46,12 @@ def _counts(problem: KernelProblem) -> tuple[int, int]:
 def _scratch(problem: KernelProblem) -> int:
     op, (slices, updates) = problem.op, _counts(problem)
     assert isinstance(op, ScatterND)
-    return _CLAIM * (slices + (0 if op.reduction == "none" else updates))
+    return CLAIM * (slices + (0 if op.reduction == "none" else updates))
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    if (scratch := _scratch(problem)) > _SCRATCH:
-        return Reason("takes {} bytes beside its tensors, at most {} are kept", scratch, _SCRATCH)
+    if (scratch := _scratch(problem)) > MOST_SCRATCH:
+        return Reason("takes {} bytes beside its tensors, at most {} are kept", scratch, MOST_SCRATCH)
     return None
 
 

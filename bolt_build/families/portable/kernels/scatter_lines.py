@@ -36,6 +36,8 @@ _REACHED, _ROUND, _LINES, _FIRST = 0.8, 0.64e-6, 1.7e-6, 1.4
 """The part of the bandwidth at which lines and updates come, a guess; seconds of a round of updates; of a block's lines
 from memory and back to it; and how much longer the first wave of blocks takes, beside itself. Fitted to four kernels of
 one problem on an H200, which take 10% more or less than that."""
+_ROWS = 1.3
+"""What lines take longer whose updates are no neighbours of those of other lines: as four kernels of an H200 did."""
 _UPDATE = 1.0e-6
 """Seconds in which the plain kernel puts an update in place, of a line whose updates wait for each other: as on an
 H100."""
@@ -117,7 +119,7 @@ def _seconds(problem: KernelProblem, tile: LineTile, target: Target) -> float:
     indices = problem.inputs[1]
     rounds = ceil(indices.shape[problem.op.axis] / (_AHEAD if indices.format.dtype.nbytes <= 4 else _AHEAD_WIDE))
     waits = (_FIRST + ceil(blocks / (gpu.sms * _RESIDENT))) * (_LINES + rounds * _ROUND)
-    return float(max(memory, waits) + OVERLAPPED * target.launch_seconds)
+    return float(max(memory, waits) * (_ROWS if inner == 1 else 1.0) + OVERLAPPED * target.launch_seconds)
 
 
 def parameters(problem: KernelProblem, outers: int, columns: int) -> str:

@@ -57,12 +57,13 @@ def _refuse_tile(problem: KernelProblem, tile: RowsTile, gpu: Gpu) -> str | None
     return refuse_shared(_CLAIM * tile.lines * length, gpu)
 
 
-_REACHED, _UPDATE, _ELEMENT, _REGISTERS = 0.75, 25, 9, 56
-"""Guesses, for no GPU has timed these kernels: the part of the bandwidth, instructions of an update and of an element,
-and registers of a thread."""
-_ISSUED, _BLOCK = 128 * 1.6e9 * 0.6, 3.0e-6
-"""Guesses at the instructions of threads that a multiprocessor begins in a second, and at the seconds in which a block
-waits for its indices, for its words and at its barriers."""
+_REACHED, _UPDATE, _ELEMENT, _REGISTERS = 0.6, 25, 9, 56
+"""The part of the bandwidth that an H200 reached; guesses at instructions of an update and of an element, and at
+registers of a thread."""
+_ISSUED, _BLOCK, _TURN = 128 * 1.6e9 * 0.6, 3.0e-6, 0.09e-6
+"""A guess at the instructions of threads that a multiprocessor begins in a second, and at the seconds in which a block
+waits for its indices, for its words and at its barriers; and those of a thread's element, as one row a block took on
+an H200."""
 
 
 def _seconds(problem: KernelProblem, tile: RowsTile, target: Target) -> float:
@@ -72,7 +73,7 @@ def _seconds(problem: KernelProblem, tile: RowsTile, target: Target) -> float:
     there = beside(tile.threads, _REGISTERS, _CLAIM * tile.lines * length, gpu)
     instructions = problem.inputs[1].type.elements * _UPDATE + rows * length * _ELEMENT
     issued = instructions / (gpu.sms * _ISSUED * min(1.0, blocks / gpu.sms))
-    waits = ceil(blocks / (gpu.sms * there)) * _BLOCK
+    waits = ceil(blocks / (gpu.sms * there)) * (_BLOCK + tile.lines * length / tile.threads * _TURN)
     return float(max(moved(problem.nbytes, target) / _REACHED, issued, waits) + OVERLAPPED * target.launch_seconds)
 
 
