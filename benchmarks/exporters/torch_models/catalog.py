@@ -38,6 +38,7 @@ from benchmarks.exporters.torch_models import (
     transformers_decode_steps,
     transformers_detection_ocr_audio,
     transformers_heads,
+    transformers_hybrid,
     transformers_multimodal,
     transformers_shrunk,
     transformers_vision,
@@ -272,7 +273,7 @@ ABSENT = tuple(
 
 _NEWER = (
     transformers_shrunk, transformers_vision, transformers_multimodal, transformers_detection_ocr_audio,
-    transformers_attention,
+    transformers_attention, transformers_hybrid,
 )  # fmt: skip
 
 _NETWORKS = (
@@ -378,6 +379,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in timm_names.LATER},
     **{f"module.{name}": made for name, made in custom_networks.MODULES.items()},
+    **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind)) for name, kind in transformers_hybrid.KINDS.items()},
 }  # fmt: skip
 """Models that are exported in one form, the largest last but for those that came later."""
 

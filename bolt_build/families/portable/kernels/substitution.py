@@ -12,9 +12,9 @@ from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, 
 from bolt_build.graph.ops.substitution import LARGEST, Substitution
 from bolt_build.targets import Target
 
-_ALONE = 2.5e-6
-"""Seconds that a block of 64 columns takes: 2016 elements of a triangle, four at once, behind its loads. Estimated."""
-_BLOCK = 0.8e-6
+_ALONE = 6e-6
+"""Seconds that a block of 64 columns takes: eight panels of eight rows, each with its loads of those above. Estimated."""
+_BLOCK = 1.2e-6
 """Seconds that each further block of them adds to its multiprocessor: its instructions. Estimated."""
 
 
