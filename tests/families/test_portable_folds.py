@@ -20,6 +20,7 @@ from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
+from bolt_build.families.portable.kernels.scan_slabs import ScanSlabTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.selected_places import SelectTile
 from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
@@ -123,6 +124,12 @@ U8_TOTALS = "clusters: totals of 1 bytes are no words that blocks read of each o
         (DOWN, ScanColumnsTile(16, 4), "16 elements of 2 bytes are not one access"),
         (DOWN, ScanColumnsTile(8, 2), "no 2 threads have lines side by side"),
         (asked(CumSum(1), 2, 9, 12), ScanColumnsTile(8, 4), "12 lines side by side are no whole accesses of 8"),
+        (asked(CumSum(1), 2, 9, 12), ScanSlabTile(1, 9), None),
+        (asked(CumSum(1), 2, 9, 12), ScanSlabTile(2, 9), "of 9 rows 9 do not come in 2 parts at once"),
+        (asked(CumSum(1), 2, 9, 12), ScanSlabTile(3, 8), "one part or two are in shared memory, not 3"),
+        (asked(CumSum(1), 2, 9, 600), ScanSlabTile(1, 9), "slabs: 600 lines are more than the 512 threads of a block"),
+        (asked(CumSum(1), 2, 9000, 65), ScanSlabTile(1, 9000),
+         "takes 1174128 bytes of shared memory, a block has 232448"),
         (ALONG, ScanRunsTile(32), None),
         (ALONG, ScanRunsTile(64), "no line has 64 threads"),
         (ALONG, ScanRunsTile(32, 2), "blocks share a line that all of their threads have"),
@@ -185,7 +192,7 @@ def test_what_has_no_such_kernel_has_a_reason_and_the_plain_one(problem: KernelP
         (TOP, SelectTile(32, 32, 11)),
         (asked(Places(1, 300), 1, 24000), None),
         (asked(Places(1, 2), 1 << 17, 8), FewTile(1, 2, 1, 8)),
-        (DOWN, ScanColumnsTile(8, 16)),
+        (DOWN, ScanColumnsTile(8, 8)),
         (ALONG, ScanRunsTile(32)),
         (asked(CumSum(1), 4, 100000), ScanRunsTile(256, 13)),
     ],

@@ -22,6 +22,7 @@ from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
+from bolt_build.families.portable.kernels.scan_slabs import ScanSlabTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.selected_places import SelectTile
 from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
@@ -33,12 +34,12 @@ from bolt_build.graph.ops.reduce import Reduce
 PORTABLE = Portable()
 Tile = (
     RunsTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile | SiftTile | PartTile
-    | CountTile | DrawTile | ScanRunsTile | ScanColumnsTile
+    | CountTile | DrawTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile
 )  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters", SortTile: "sorted",
     SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted", CountTile: "counted",
-    DrawTile: "drawn", ScanRunsTile: "runs", ScanColumnsTile: "columns",
+    DrawTile: "drawn", ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -149,6 +150,10 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("running-long", CumSum(1), 3, 1201, dtype=DType.I64, span=9), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-down", CumSum(1), 2, 150, 48), (ScanColumnsTile(8, 4), ScanColumnsTile(2, 16))),
     (folded("running-up", CumSum(0, True, True), 333, 37), (ScanColumnsTile(1, 32), ScanColumnsTile(1, 64))),
+    (folded("running-slabs", CumSum(1), 5, 203, 13), (ScanSlabTile(1, 203), ScanSlabTile(2, 24), ScanSlabTile(2, 19))),
+    (folded("running-slabs-back", CumSum(1, True, True), 3, 77, 65), (ScanSlabTile(1, 77), ScanSlabTile(2, 16))),
+    (folded("running-slabs-products", CumProd(1), 4, 41, 3, dtype=DType.I64, span=2), (ScanSlabTile(2, 8),)),
+    (folded("running-slabs-bytes", CumSum(0), 150, 37, dtype=DType.I8, span=9), (ScanSlabTile(2, 40),)),
     (folded("running-wide", CumProd(1, True), 2, 50, 6, dtype=DType.I32, span=2), (ScanColumnsTile(2, 16),)),
     (folded("several-wide", Places(1, 5), 3, 40, dtype=DType.I32, span=5),
      sorts((32, 2, 2), (32, 1, 2), (256, 1, 1), (1024, 1, 0))),

@@ -56,6 +56,7 @@ FURTHER = (
     "scatter-warp-rows-added-portable-warp_rowsx5-f16/row-f16/row",
     "scatter-claims-added-portable-claimsx4-f16/row-f16/row",
     "scatter-claims-long-chains-portable-claimsx4-f32/row-f32/row-shares0",
+    "fold-running-slabs-portable-slabsx2x24-f16/row-f16/row",
     "fold-drawn-portable-drawnx32-f16/row-i64/row",
     "fold-drawn-alike-portable-drawnx16-f16/row-i64/row",
     "fold-drawn-single-portable-drawnx38-f32/row-i64/row",

@@ -7,7 +7,7 @@ from math import ceil, prod
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.geometry import MOST_AXES
-from bolt_build.families.portable.kernels import scans
+from bolt_build.families.portable.kernels import scan_slabs, scans
 from bolt_build.families.portable.kernels.gather import elements_along, tuples_text
 from bolt_build.families.portable.kernels.line_extents import lines_text
 from bolt_build.families.portable.kernels.scatter_claims import FORM as IN_CLAIMS
@@ -147,7 +147,7 @@ RULES = (
             gpu_bandwidth=_scanned,
             gpu_latency=_rounds,
             layouts=row_major,
-            forms=(scans.RUNS, scans.COLUMNS),
+            forms=(scans.RUNS, scans.COLUMNS, scan_slabs.FORM),
         )
         for op in (CumSum, CumProd)
     ),

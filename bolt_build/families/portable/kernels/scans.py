@@ -128,8 +128,10 @@ def _refuse_columns(tile: ScanColumnsTile, lines: _Lines) -> str | None:
 
 
 _REGISTERS = 72
-_REACHED = 0.8
-"""The part of a GPU's bandwidth that words reach which are read and stored."""
+_REACHED, _ACROSS, _SECTOR, _NARROW = 0.8, 0.62, 32, 8
+"""The parts of a GPU's bandwidth that words reach which are read and stored, of runs and across neighbours; bytes of a
+sector of memory; and those of a word below which a thread asks for two rounds at once. Those across neighbours are
+fitted to twelve kernels of an H200, which are off by 20%."""
 _WAIT, _ROUND = 4.0e-6, 0.7e-6
 """Seconds in which what a block has under way is read, scanned and stored, on a busy GPU, as lines of 512 elements took
 on an H200 in one, four and eight rounds; and a guess at what a round takes on one that is not."""
@@ -143,13 +145,14 @@ thread that looks for what stands in front of its part."""
 
 
 def _seconds(
-    problem: KernelProblem, blocks: int, rounds: int, under_way: float, issued: float, target: Target
-) -> float:
+    problem: KernelProblem, blocks: int, rounds: int, under_way: float, issued: float, target: Target,
+    most: float = _REACHED,
+) -> float:  # fmt: skip
     """Of `rounds` of loads of each of `blocks` blocks, whose bytes are `under_way` together on average."""
     gpu = target.gpu
     assert gpu is not None, "forms are for GPUs"
     resident = min(beside(BLOCK, _REGISTERS, 0, gpu), blocks / gpu.sms)
-    reached = min(_REACHED, 2 * under_way * resident * gpu.sms / (_WAIT * target.bandwidth))  # stores wait for nobody
+    reached = min(most, 2 * under_way * resident * gpu.sms / (_WAIT * target.bandwidth))  # stores wait for nobody
     issue = issued / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     memory = moved(problem.nbytes, target) / reached
     return max(memory, issue, _ROUND * rounds) + OVERLAPPED * target.launch_seconds + _ROUND
@@ -174,11 +177,18 @@ def _seconds_of_columns(problem: KernelProblem, tile: ScanColumnsTile, target: T
     parts, held = BLOCK // tile.across, tile.held(lines.element)
     blocks = ceil(lines.many / tile.lanes / tile.across)
     rounds = ceil(lines.extent / (parts * held))
-    run = tile.across * tile.lanes * lines.element
-    used = lines.extent / (rounds * parts * held) * run / (run + WORD)
-    word = held * tile.lanes * lines.element
+    run = min(tile.across * tile.lanes, lines.inner) * lines.element
+    used = lines.extent / (rounds * parts * held)
+    # Runs that begin within sectors take one more, and short ones are slower.
+    whole = run / (run + (_SECTOR if lines.inner * lines.element % _SECTOR else _NARROW))
+    word = held * tile.lanes * lines.element * (2 if tile.lanes * lines.element < _NARROW else 1)
     each = held * tile.lanes * (_ELEMENT + 4 / tile.lanes) + _PREFIX + 4 * log2(parts)
-    return _seconds(problem, blocks, rounds, BLOCK * word * used, blocks * BLOCK * rounds * each, target)
+    issued = blocks * BLOCK * rounds * each
+    gpu = target.gpu
+    assert gpu is not None, "forms are for GPUs"
+    spread = blocks / (ceil(blocks / gpu.sms) * gpu.sms)  # some multiprocessors have a block more than others
+    most = _ACROSS * whole * spread**0.5
+    return _seconds(problem, blocks, rounds, BLOCK * word * used * whole, issued, target, most)
 
 
 def _function(problem: KernelProblem) -> tuple[str, int]:
