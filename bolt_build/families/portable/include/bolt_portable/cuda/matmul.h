@@ -85,6 +85,7 @@ void matmul(const Run& r, const MatMul& p, const void* left, const void* right, 
         const A* const line = a + at.a + row * p.a_row;
         const B* const other = b + at.b + column * p.b_column;
         float sum = 0.0f;
+#pragma unroll 8
         for (Index k = 0; k < p.k; ++k) sum += load(line + k * p.a_column) * load(other + k * p.b_row);
         const Index to = p.c_row ? at.c + row * p.c_row + column * p.c_column : Index{item};
         store(out + to, epilogue(sum, Place{to, p.channels_down ? row : column}));
