@@ -72,8 +72,8 @@ class Op(ABC):
     in the layer's precision where they are constants, as weights are; others are stored in fp32. `moves`: what it makes
     are elements of its inputs, as they are stored. `shaped`: its own numbers are shapes, which differ where extents do.
     `keeps`: of several operators one behind the other, what the first leaves is stored as well, as the first output.
-    `scales`: inputs (-1: the output) that are stored in fp32 whatever the layer's precision: scales of integers, for
-    which half precision has too few bits.
+    `scales`: inputs (-1: the output) that are stored in fp32 whatever the layer's precision: scales of integers and
+    places in images, for which half precision has too few bits.
     """
 
     kind: ClassVar[str]

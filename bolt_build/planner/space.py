@@ -20,7 +20,7 @@ from bolt_build.families.base import (
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops.shape import Convert, Identity
-from bolt_build.planner.angles import angles
+from bolt_build.planner.angles import angles, places
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.layer_wishes import reaches
@@ -119,19 +119,17 @@ def problems_of(alternative: Alternative) -> tuple[KernelProblem, ...]:
 
 def _precisions(graph: Graph, recipe: Recipe, spec: TargetSpec) -> tuple[tuple[DType, ...], tuple[Decision, ...]]:
     """The storage type of each node, and a line for each layer glob: what it reached."""
-    exact = angles(graph) if spec.precision in ("fp16", "bf16") else frozenset[str]()
+    exact, decisions = set[str](), []
+    if spec.precision in ("fp16", "bf16"):
+        for found, reason in (
+            (angles(graph), "sines and cosines are of angles that inputs give"),
+            (places(graph), "images are sampled at these places"),
+        ):
+            names = [node.name for node in graph.nodes if node.name in found and node.name not in exact]
+            exact.update(names)
+            if names:
+                decisions.append(Decision("precision", listed(names), "set precision fp32", reason))
     chosen = ["fp32" if node.name in exact else spec.precision for node in graph.nodes]
-    decisions = []
-    if exact:
-        reason = "sines and cosines are of angles that inputs give"
-        decisions.append(
-            Decision(
-                "precision",
-                listed([node.name for node in graph.nodes if node.name in exact]),
-                "set precision fp32",
-                reason,
-            )
-        )
     for index, layer in enumerate(recipe.layers):
         if layer.precision is None:
             continue

@@ -41,7 +41,7 @@ def test_few_tiles_of_a_deep_product_share_its_depth_among_warps() -> None:
     best = FAMILY.candidates(deep, H200)[0][0]
     assert best == tile(32, 32, 4)
     assert "parts" not in dict(FAMILY.candidates(many, H200)[0][0].parameters)
-    assert FAMILY.predict(deep, best, H200) < 0.5 * FAMILY.predict(deep, tile(32, 32), H200)
+    assert FAMILY.predict(deep, best, H200) < 0.6 * FAMILY.predict(deep, tile(32, 32), H200)
     code = FAMILY.emit(deep, best, H200, AT)
     assert code.call.startswith("bolt::portable::half_matmul<32, 32, 8, 8, false, false, 8, 4, bolt::portable::f16, ")
 

@@ -33,9 +33,11 @@ _A = -0.75
 class GridSample(Op):
     """Inputs x [N,C,*spatial] of up to three spatial axes and grid [N,*out,axes], output [N,C,*out]: x at the places of
     the grid, whose last axis counts the innermost spatial axis first, from -1 to 1: between the centres of the corners
-    if `align_corners`, else between their outer edges. `padding` says what lies outside."""
+    if `align_corners`, else between their outer edges. `padding` says what lies outside.
+    Places are stored in fp32."""
 
     kind = "grid_sample"
+    scales = (1,)
     mode: str = "linear"
     padding: str = "zeros"
     align_corners: bool = False

@@ -40,8 +40,8 @@ _STATIC = 48 << 10
 """Bytes of shared memory that a kernel has without asking for them."""
 PARTS = (1, 2, 4)
 """Groups of warps of a block among which the depth may be shared."""
-_PART = 256
-"""Least depth of a group."""
+_PART = 128
+"""Least depth of a group: with two groups a depth of 256 took three quarters of the time on an H200."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,12 @@ def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None
     return refuse_shared(shared, gpu)
 
 
-_REACHED, _ARITHMETIC, _STEP, _BEGIN, _JOIN = 0.7, 0.5, 0.3e-6, 1e-6, 0.4e-6
-"""Guesses: parts of the bandwidth and of the rate of one warp's instructions that are reached; seconds of a step of one
-group of warps, whose copies it waits for; of a block's beginning and end; and in which groups add up what they have."""
+_REACHED, _ARITHMETIC, _BEGIN = 0.7, 0.5, 1e-6
+"""Guesses: parts of the bandwidth and of the rate of one warp's instructions that are reached; and seconds of a block's
+beginning and end."""
+_STEP, _JOIN = {1: 0.3e-6, 2: 0.2e-6, 4: 0.34e-6}, 0.4e-6
+"""Seconds of a step of one group of warps, whose copies it waits for, by how many groups there are: about what six
+products of two tensors took on an H200. And those in which groups add up what they have: a guess."""
 _L2_RATE = 1.01e11
 """Bytes a second that come to a multiprocessor from L2, as measured for other products."""
 _STORE = {8: 0.35e-6, 4: 0.6e-6, 2: 4.3e-6, 1: 8e-6}
@@ -212,7 +215,9 @@ def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
     results = tile.rows * tile.columns
     busy = steps * 2 * results * _DEPTH / rate + _STORE[factors.stored] * results / (128 * 128)
-    waits = ceil(blocks / resident) * (ceil(steps / tile.parts) * _STEP + _BEGIN + (_JOIN if tile.parts > 1 else 0.0))
+    waits = ceil(blocks / resident) * (
+        ceil(steps / tile.parts) * _STEP[tile.parts] + _BEGIN + (_JOIN if tile.parts > 1 else 0.0)
+    )
     narrow = zip(factors.inputs, factors.loads, strict=True)
     extra = sum(problem.inputs[index].nbytes * (1 / _NARROW[load] - 1) for index, load in narrow)
     memory = (problem.nbytes + extra) / (target.bandwidth * _REACHED)
