@@ -379,8 +379,10 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in timm_names.LATER},
     **{f"module.{name}": made for name, made in custom_networks.MODULES.items()},
-    **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind))
-       for name, kind in transformers_hybrid.KINDS.items()},
+    **{
+        f"transformers.{name}": (lambda kind=kind: shrunk_model(kind))
+        for name, kind in transformers_hybrid.KINDS.items()
+    },
 }  # fmt: skip
 """Models that are exported in one form, the largest last but for those that came later."""
 

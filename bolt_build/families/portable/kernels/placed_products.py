@@ -111,8 +111,8 @@ def _single(problem: KernelProblem) -> float:
 
 
 _PLACE = 0.13e-6
-"""Seconds that a thread waits for each place of the depth where it computes an element by itself, as of products of
-fewer than 16 rows or columns: 512 rows, 256 deep, of four columns took an H200 36 us."""
+"""Seconds that a thread waits for each place of the depth where it computes an element by itself, as it does of
+products of fewer than 16 rows or columns: one of 512 rows, 256 deep, of four columns took so long on an H200."""
 _LEAST_TILED = 16
 
 

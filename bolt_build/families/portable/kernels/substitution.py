@@ -13,7 +13,7 @@ from bolt_build.graph.ops.substitution import LARGEST, Substitution
 from bolt_build.targets import Target
 
 _ALONE = 6e-6
-"""Seconds that a block of 64 columns takes: eight panels of eight rows, each with loads of those above. Estimated."""
+"""Seconds that a block of 64 columns takes: eight panels of eight rows, with loads of those above. Estimated."""
 _BLOCK = 1.2e-6
 """Seconds that each further block of them adds to its multiprocessor: its instructions. Estimated."""
 
