@@ -125,8 +125,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       commit();
     };
     const auto load_values = [&](int from) {
-      Half* const stage = v_shared + (from - begin) / keys % stages * v_halves;
-      fill<keys, columns, wide, pitch_v, load_v>(stage, v, a.v_rows.row, from, a.keys);
+      Half* const to = v_shared + (from - begin) / keys % stages * v_halves;
+      fill<keys, columns, wide, pitch_v, load_v>(to, v, a.v_rows.row, from, a.keys);
       commit();
     };
     // A warp's part of a step's mask; the first is asked for before the step's keys.
@@ -208,8 +208,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         commit();
       }
       if (!idle) {
-        const Half* const step_keys = k_shared + (from - begin) / keys % stages * k_halves + beside * own_keys * pitch;
-        multiply_keys(score, left, q_shared, own_row, step_keys);
+        const Half* const k_own = k_shared + (from - begin) / keys % stages * k_halves + beside * own_keys * pitch;
+        multiply_keys(score, left, q_shared, own_row, k_own);
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
           float shrink[2];
