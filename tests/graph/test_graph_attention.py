@@ -101,6 +101,19 @@ def test_a_cap_bounds_scores_before_their_mask_is_added() -> None:
     assert result[0, 0, 0] == pytest.approx(0.5, abs=1e-6)  # 0.5 - 1 and -0.5
 
 
+def test_two_masks_are_added_up_and_one_by_distance_is_spread() -> None:
+    q = np.zeros((2, 2, 2), np.float32)
+    values = np.array([[[1.0, 0.0], [0.0, 1.0]]] * 2, np.float32)
+    first = np.log(np.array([[[1.0, 3.0]]], np.float32))
+    second = np.concatenate([np.zeros((1, 1, 2, 2), np.float32), np.log(np.full((1, 1, 2, 2), 2.0, np.float32))])
+    second[1, 0, :, 0] = 0.0
+    (result,) = Attention(1, 1, 1.0).evaluate([q, q, values, first, second])
+    np.testing.assert_allclose(result[:, 0], [[1 / 4, 3 / 4], [1 / 7, 6 / 7]], rtol=1e-6)
+    distances = np.log(np.array([[3.0, 1.0, 7.0]], np.float32))
+    (result,) = Attention(1, 1, 1.0, relative=True).evaluate([q, q, values, distances])
+    np.testing.assert_allclose(result[0], [[1 / 8, 7 / 8], [3 / 4, 1 / 4]], rtol=1e-6)
+
+
 def test_a_sink_takes_its_share_and_reads_no_value() -> None:
     q = np.zeros((1, 1, 2), np.float32)
     keys, values = np.zeros((1, 3, 2), np.float32), np.ones((1, 3, 2), np.float32)
@@ -134,6 +147,8 @@ X = (1, 5, 12)
         (Attention(4, 4, 1.0, window=3), (X, (1, 4, 12), (1, 4, 12)),
          "5 queries have windows of keys, of which there are 4"),
         (Attention(4, 4, 1.0, window=-1), (X, X, X), "a window of -1 keys or a cap of 0 bounds nothing"),
+        (Attention(4, 4, 1.0, relative=True), (X, X, X, (4, 8)),
+         "a mask by distance has 9 numbers for each of 4 heads or for all"),
         (Attention(4, 4, 1.0, sunk=True), (X, X, X), "takes 4 to 6 inputs, not 3"),
         (Attention(4, 4, 1.0, sunk=True), (X, X, X, (3,)), "sinks [3] are neither one nor one of each of 4 heads"),
         (Attention(4, 4, 1.0, cap=-2.0), (X, X, X), "a window of 0 keys or a cap of -2 bounds nothing"),
