@@ -21,11 +21,12 @@ from bolt_build.targets import Gpu, Target
 _ACCESS, _FLOAT = 16, 4
 """Bytes of an access, and of a sum."""
 _PLANES, _DOWNS, _TOGETHER, _BLOCKS = (2, 4, 8, 16, 32), (1, 2, 4, 8, 12, 16, 24, 32), (1, 2, 4), (128, 256, 512)
-_NEAR, _HOPS, _TURNS = (1, 2, 4), (1, 2), (1, 2, 4)
+_NEAR, _HOPS, _TURNS = (1, 2, 4), (1, 2), (1, 2)
 """Planes of a block, results of one below each other, those that a thread joins together, threads that are tried,
 neighbours that a thread makes, hops of a row, and parts of a block one after the other."""
-_SUMS, _FEW, _ROOM = 32, 64 << 10, 100 << 10
-"""Sums of a thread at once, and bytes of joined rows and of all shared memory of a block that is tried."""
+_SUMS, _TRIED, _FEW, _ROOM = 32, 16, 64 << 10, 100 << 10
+"""Sums of a thread at once, and those that are tried, which take less code; and bytes of joined rows and of all shared
+memory of a block that is tried."""
 _CELLS = 32
 """Cells of a window along an axis, whose code stands one behind the other."""
 
@@ -154,7 +155,8 @@ def tiles(rows: JoinedRows, gpu: Gpu) -> Iterator[JoinedTile]:
     made = of.rows_made
     cuts = [(1, down) for down in sorted({ceil(made / ceil(made / wanted)) for wanted in _DOWNS})]
     cuts += [(planes, made) for planes in _PLANES if planes < 2 * of.many]
-    near_by = (each for each in _NEAR if of.row_made % each == 0 and each * of.stored <= 8)
+    most = 4 if rows.inner > 1 else 2
+    near_by = (each for each in _NEAR if each <= most and of.row_made % each == 0 and each * of.stored <= 8)
     for near, (planes, down), block in product(near_by, cuts, _BLOCKS):
         for wide, hops in product(_wides(rows, near, block), _HOPS):
             for together in _TOGETHER if rows.exact else (1,):
@@ -163,9 +165,11 @@ def tiles(rows: JoinedRows, gpu: Gpu) -> Iterator[JoinedTile]:
                 copied = tile.pieces(of) == 1 and not (rows.depths or of.skips)
                 if alone or (copied and hops == 1 and rows.lanes * of.read <= _FLOAT) or (hops > 1 and not copied):
                     continue
+                if together * rows.lanes > _TRIED or (together > 1 and rows.depths):
+                    continue
                 if _FLOAT * planes * down * tile.pitch(rows) > _FEW or tile.shared(rows) > _ROOM:
                     continue
-                for turns in _TURNS if hops > 1 else (1,):
+                for turns in _TURNS if hops > 1 and rows.exact else (1,):
                     if turns <= tile.parts(of):
                         yield replace(tile, turns=turns)
 
@@ -222,20 +226,23 @@ def refuse_tile(tile: JoinedTile, rows: JoinedRows, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(rows), gpu)
 
 
-_REACHED = 0.92
+_REACHED = 0.88
 """The part of a GPU's bandwidth at which bytes move."""
-_BEGIN, _GROUP, _LINE = 120, 30, 12
-"""Instructions of a thread for its place and tables, of a group of neighbours that it joins, and of results that it
-makes at once, beside what they are made of."""
-_ISSUED, _SHARED, _THREADS = 1.1, 1.0, 1000
+_BEGIN, _COLUMN, _GROUP, _LINE = 102, 30, 72, 10.9
+"""Instructions of a thread for its place and tables, for each of its columns, of a group of neighbours that it joins,
+and of results that it makes at once, beside what they are made of."""
+_ISSUED, _SHARED, _THREADS = 1.02, 1.51, 1334
 """What an instruction and a turn of shared memory take of their rates, and threads of a multiprocessor below which
 they wait for each other."""
-_AGAIN = 0.8
-"""What bytes take that come again from caches, of what they would take from memory."""
-_WAITS = 4.2e-6
-"""Seconds until the first rows have come, and while the last results are stored. This and the others are guesses, such
-that these kernels are taken where others are predicted to be much slower."""
-_BESIDE = 0.4
+_AGAIN = 0.45
+"""What bytes take that come again from caches, of what they would take from memory: between what most kernels of
+resizings take, and what the fastest do."""
+_WAITS = 0.58e-6
+"""Seconds until the first rows have come, and while the last results are stored. This and the others follow 133 kernels
+of 35 problems on an H200, which take 20% more or less than that."""
+_PART = 0.44e-6
+"""Seconds of a part in which a block moves nothing, but for its first."""
+_BESIDE = 0.37
 """The part of what takes less time that is not hidden."""
 _COPY = 8
 """Instructions of an access that is copied to shared memory."""
@@ -258,7 +265,8 @@ def _work(tile: JoinedTile, rows: JoinedRows) -> _Work:
     loads = given * (3 if of.row % lanes else 1)
     join = _GROUP + loads + lanes * (given + cells) + tile.together * max(rows.phases(tile.near), lanes / 4)
     results = of.many * of.rows_made * of.row_made
-    begin = ceil(tile.parts(of) / tile.turns) * tile.block * (_BEGIN + 6 * of.width)
+    columns = ceil(tile.wide / tile.block) * tile.near * (_COLUMN + 6 * of.width)
+    begin = ceil(tile.parts(of) / tile.turns) * tile.block * (_BEGIN + columns)
     loaded, own = groups * given * lanes * of.read, of.many * of.rows * of.row * of.read
     copied = own if tile.hops > 1 else 0.0
     make = _LINE / tile.near + 2 * of.width + 0.5
@@ -279,7 +287,7 @@ def seconds(problem: KernelProblem, tile: JoinedTile, target: Target, rows: Join
     rate, busy = target.rate("fp32") / 2, min(1.0, there * tile.block / _THREADS) ** 0.5
     memory = moved(problem.nbytes, target) / _REACHED + _AGAIN * work.again / target.bandwidth
     parts = memory, _ISSUED * work.instructions / rate / busy, _SHARED * work.turns * 128 / rate / busy
-    together = max(parts) + _BESIDE * (sum(parts) - max(parts))
+    together = max(parts) + _BESIDE * (sum(parts) - max(parts)) + _PART * (max(waves, 1.0) * tile.turns - 1)
     return float(together * (1 + 0.3 / max(waves, 1.0)) + _WAITS + OVERLAPPED * target.launch_seconds)
 
 

@@ -176,11 +176,14 @@ neighbours."""
 _ROW, _NEIGHBOUR, _RESULT, _STORE, _COPY = 10.7, 2.3, 11, 3.2, 4.9
 """The same of a row of the input, for each neighbour in it, of a result, for each of its pixels beside its weights, and
 of a whole access of the block."""
-_SHARED = 2.9
-"""Instructions of which an access to shared memory takes the place."""
+_SHARED, _BANK = 2.9, 4
+"""Instructions of which an access to shared memory takes the place, and bytes of a bank."""
 _ISSUED, _THREADS, _BESIDE = 1.03, 1650, 0.126
 """What an instruction takes of the rate of multiply-adds, threads of a multiprocessor below which they wait for each
 other, and the part of what takes less time that is not hidden."""
+_SMALLER = 0.055
+"""How much longer images take that become smaller, for each of up to four rows that are joined, as eight kernels did on
+an H200 in the mean."""
 _WAITS, _DOWN = 0.52e-6, 0.022e-6
 """Seconds of a block in which it moves nothing: until its rows have come, and for each row that threads go down."""
 
@@ -193,7 +196,9 @@ def _issued(tile: StagedPlanesTile, of: Planes) -> float:
     copies = (tile.given(of) * of.read + tile.made(of) * of.stored) / _ACCESS / tile.block(of)
     begin = _BEGIN + pixels * (_COLUMN + _PLACE * of.width) + copies * _COPY
     own = begin + given * (_ROW + _NEIGHBOUR * of.width * pixels) + down * (_RESULT + (_STORE + of.joined) * pixels)
-    shared = given * of.width * pixels + down * (2 + pixels) + copies * _SHARED
+    # Threads beside each other read as far apart as their pixels: so many of a warp meet in a bank.
+    banks = max(1.0, min(of.row / of.row_made * of.read / _BANK, WARP))
+    shared = given * of.width * pixels * banks + down * (2 + pixels) + copies * _SHARED
     return strips * tile.across(of) * max(own, _SHARED * shared)
 
 
@@ -205,9 +210,13 @@ def seconds(problem: KernelProblem, tile: StagedPlanesTile, target: Target, of: 
     blocks, block = tile.blocks(of), tile.block(of)
     resident = beside(block, tile.registers(of) + _OTHERS, tile.shared(of), gpu)
     rounds, there = blocks / (resident * gpu.sms), min(float(resident), blocks / gpu.sms)
-    memory = moved(problem.nbytes, target) + (_WAITS + _DOWN * tile.down) * max(rounds, 1.0)
+    # Rows that two blocks need are read twice.
+    again = max(blocks * tile.given(of) - of.many * of.rows * of.row, 0) * of.read
+    memory = moved(problem.nbytes + again, target) + (_WAITS + _DOWN * tile.down) * max(rounds, 1.0)
     issued = _ISSUED * _issued(tile, of) / (target.rate("fp32") / 2) / min(1.0, there * block / _THREADS) ** 0.5
     together = max(memory, issued) + min(memory, issued) * max(_BESIDE, 1 / max(there, 1.0))
+    if of.slack and of.step > 1:
+        together *= 1 + _SMALLER * min(of.joined, 4)
     ends = _ENDS * min(rounds, 1.0) + OVERLAPPED * target.launch_seconds
     return float(together * (1 + _TAIL / max(rounds, 1.0)) + ends)
 

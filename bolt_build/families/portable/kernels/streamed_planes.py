@@ -127,8 +127,10 @@ _REACHED = 0.92
 """The part of a GPU's bandwidth at which bytes move. This and the following are counted in the kernel's code, or fitted
 to 130 kernels of 25 problems on an H200 (`staged_planes`)."""
 _BEGIN, _COLUMN, _PLACE, _TABLE = 26, 25.5, 7.2, 2.3
-"""Instructions of a thread for its place, for each of its pixels, for each of their neighbours, and of the first warp
-for each row of a plane's results: once a block."""
+"""Instructions of a thread for its place, for each of its pixels, for each of their neighbours, and of a warp for each
+row of a plane's results: once a block, whose threads share these rows."""
+_FIRST = 256
+"""Rows that take as long as if a warp had them all, for its threads wait for each. A guess."""
 _PART, _COPY = 112, 11.4
 """The same for each part, and for a whole access of the block."""
 _ROW, _NEIGHBOUR, _RESULT, _STORE = 17.8, 1.7, 12.4, 1.28
@@ -156,7 +158,11 @@ def _issued(tile: StreamedPlanesTile, of: Planes) -> float:
     given, direct = (down * of.height if of.skips else (down - 1) * of.step + of.height), tile.direct(of)
     copied = tile.given(of) * of.read + (0 if direct else tile.made(of) * of.stored)
     copies = copied / _ACCESS / tile.block(of)
-    begin = _BEGIN + pixels * (_COLUMN + _PLACE * of.width) + _TABLE * of.rows_made
+    begin = (
+        _BEGIN
+        + pixels * (_COLUMN + _PLACE * of.width)
+        + _TABLE * max(min(of.rows_made, _FIRST), of.rows_made * WARP / tile.block(of))
+    )
     store = _STORE / tile.near if direct else _STORE + 0.5
     own = _PART + copies * _COPY + given * (_ROW + _NEIGHBOUR * of.width * pixels)
     own += down * (_RESULT + (store + of.joined) * pixels)

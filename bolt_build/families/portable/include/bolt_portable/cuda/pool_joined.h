@@ -70,7 +70,7 @@ struct JoinedPooling {
       for (int lane = 0; lane < lanes; ++lane) sums[i][lane] = Mode::start();
     if constexpr (deep) {
       const int front = depth_of(plane);
-#pragma unroll
+#pragma unroll 1
       for (int cell = 0; cell < Depth::cells; ++cell) {
         const int z = cell * Depth::gap;
         if (front + z < 0 || front + z >= p.in[0]) continue;
