@@ -388,15 +388,13 @@ NARROW = [
         "softmax-1", "softmax-keys", "softmax-odd-keys", "transpose-0231", "transpose-tiles", "transpose-3-colours",
         "transpose-blocks", "rearrange-pixels", "rearrange-shuffle", "stack", "stack-wide", "stack-line",
         "over-many-rows", "gather-lists", "gather-one-by-one", "concat-1", "concat-with-constant", "slice", "pad",
-        "conv-residual-relu", "matmul-FalseTrue", "gelu", "relu-chain", "gate-of-rows",
-        "gate-first", "attention-packed", "attention-grouped",
-        "rotary-halves", "rotary-neighbours", "rotary-part", "rotary-long", "heads-cosine", "heads-rms-turned",
-        "heads-shifted-turned",
+        "conv-residual-relu", "matmul-FalseTrue", "gelu", "relu-chain", "gate-of-rows", "gate-first",
+        "attention-packed", "attention-grouped", "rotary-halves", "rotary-neighbours", "rotary-part", "rotary-long",
+        "heads-cosine", "heads-rms-turned", "heads-shifted-turned",
     )
 ]  # fmt: skip
 
 LAYERS = [
     *ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW,
-    *QUANTISED, *REGIONS, *TREES, *HEADS,
-    *RECURRENT, *NARROW_RECURRENT,
+    *QUANTISED, *REGIONS, *TREES, *HEADS, *RECURRENT, *NARROW_RECURRENT,
 ]  # fmt: skip

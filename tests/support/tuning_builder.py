@@ -16,7 +16,8 @@ from pathlib import Path
 
 from families_harness import Layer, graph_with
 from gpu_harness import TARGET
-from gpu_layers import BANDWIDTH, EPILOGUES, MATMULS, SHAPES, resnet50
+from gpu_layers import BANDWIDTH, EPILOGUES, MATMULS, SHAPES
+from gpu_resnet50 import resnet50
 
 from bolt_build import runtime
 from bolt_build.families import load

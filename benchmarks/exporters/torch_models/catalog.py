@@ -284,6 +284,7 @@ _NETWORKS = (
 SHRUNK = {
     **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
     **transformers_multimodal.TALKS, **transformers_detection_ocr_audio.KINDS, **transformers_attention.KINDS,
+    **transformers_hybrid.KINDS,
 }  # fmt: skip
 
 OTHERS: dict[str, Callable[[], Made]] = {
@@ -369,8 +370,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in transformers_heads.TIMM},
     **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in transformers_heads.TRANSFORMERS},
     **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind)) for name, kind in SHRUNK.items()},
-    **{f"module.{name}": made for name, made in custom_modules.MODULES.items()},
-    **{f"module.{name}": made for name, made in custom_research.MODULES.items()},
+    **{f"module.{name}": made for name, made in (custom_modules.MODULES | custom_research.MODULES).items()},
     **{
         f"{name}.{model}": made
         for name, (package, models) in FURTHER_PACKAGES.items() if package not in ABSENT
@@ -379,10 +379,6 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in timm_names.LATER},
     **{f"module.{name}": made for name, made in custom_networks.MODULES.items()},
-    **{
-        f"transformers.{name}": (lambda kind=kind: shrunk_model(kind))
-        for name, kind in transformers_hybrid.KINDS.items()
-    },
 }  # fmt: skip
 """Models that are exported in one form, the largest last but for those that came later."""
 
@@ -393,11 +389,7 @@ ONE_FORM = {
     "transformers.Cohere": "dynamo18", "transformers.MobileViTV2": "dynamo18",
     "timm.halonet26t": "dynamo18", "timm.volo_d1_224": "dynamo18", "timm.sehalonet33ts": "dynamo18",
     **{f"transformers.{name}": form for name, form in transformers_heads.ONE_FORM.items()},
-    **{
-        f"transformers.{name}": form
-        for each in _NEWER
-        for name, form in each.ONE_FORM.items()
-    },
+    **{f"transformers.{name}": form for each in _NEWER for name, form in each.ONE_FORM.items()},
     **{f"module.{name}": form for name, form in (custom_modules.ONE_FORM | custom_research.ONE_FORM).items()},
     **{f"module.{name}": form for each in (*_NETWORKS, custom_networks)
        for name, form in getattr(each, "ONE_FORM", {}).items()},

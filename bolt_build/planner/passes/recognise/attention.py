@@ -29,7 +29,7 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
-from bolt_build.planner.passes.recognise.attention_masks import MOST_FOLDED, Addend, mask_of
+from bolt_build.planner.passes.recognise.attention_masks import MOST_FOLDED, Addend, is_nothing, mask_of, once
 from bolt_build.planner.passes.recognise.attention_operands import (
     Chain,
     Operand,
@@ -208,7 +208,7 @@ def _build(
             else:
                 triangle = found
             continue
-        if array is not None and _is_nothing(array, None if mask.hidden is not None else editor.constant(mask.value)):
+        if array is not None and is_nothing(array, None if mask.hidden is not None else editor.constant(mask.value)):
             continue
         masks.append(Addend(_added(editor, chain, mask, array, dtype), mask.shape))
     by_query = [each for each in masks if (*(1, 1), *editor.type(each.value).shape)[-2] != 1]
@@ -267,11 +267,11 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
         else [rows_joined_or_not(editor, chain, each) for each in (q, k, v)]
     )
     masks, seen = op.masks(node.inputs), Seen(op.causal, op.window)
-    array = _once(editor.constant(masks[0])) if masks else None
+    array = once(editor.constant(masks[0])) if masks else None
     found = None if array is None or op.window else seen_of(array, shape.queries, shape.keys)
     if found is not None:
         masks, seen = (), Seen(found.causal or op.causal, found.window)
-    elif array is not None and _is_nothing(array, editor.constant(masks[0])):
+    elif array is not None and is_nothing(array, editor.constant(masks[0])):
         masks = ()
     elif array is not None and array.shape != editor.type(masks[0]).shape:
         masks = (editor.new_constant(f"{masks[0]}.mask", array, editor.type(masks[0]).dtype), *masks[1:])
@@ -341,7 +341,7 @@ def _result(editor: GraphEditor, last: Node, view: View, extents: tuple[int, int
 
 def _array(editor: GraphEditor, mask: Mask) -> Array | None:
     """What a mask of constants adds, None of any other and of one that is too large and no triangle."""
-    array = _once(editor.constant(mask.value))
+    array = once(editor.constant(mask.value))
     if array is None:
         return None
     if mask.hidden is None:
@@ -351,25 +351,6 @@ def _array(editor: GraphEditor, mask: Mask) -> Array | None:
     if added.size > MOST_FOLDED and added.any() and (added.ndim < 2 or seen_of(added, *added.shape[-2:]) is None):
         return None
     return added
-
-
-def _once(mask: Array | None) -> Array | None:
-    """A mask, 1 along each axis in front of its matrices that repeats them: a model that was exported for a batch has a
-    triangle for each image."""
-    if mask is None:
-        return None
-    for axis in range(mask.ndim - 2):
-        first = mask[(slice(None),) * axis + (slice(0, 1),)]
-        if np.array_equal(mask, np.broadcast_to(first, mask.shape)):
-            mask = first
-    return mask
-
-
-def _is_nothing(array: Array, given: Array | None) -> bool:
-    """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, unless all heads share it
-    as it was `given`."""
-    shared = given is None or given.ndim < 3 or given.shape[-3] == 1
-    return shared and not array.any()
 
 
 def _seen(

@@ -212,3 +212,22 @@ def _broadcast(editor: GraphEditor, chain: Chain, addend: Addend, images: int, h
     if tuple(spread) != own:
         value = chain.add(Expand(tuple(spread)), [value])
     return chain.add(Reshape((*parts, *own[-2:])), [value])
+
+
+def once(mask: Array | None) -> Array | None:
+    """A mask, 1 along each axis in front of its matrices that repeats them: a model that was exported for a batch has a
+    triangle for each image."""
+    if mask is None:
+        return None
+    for axis in range(mask.ndim - 2):
+        first = mask[(slice(None),) * axis + (slice(0, 1),)]
+        if np.array_equal(mask, np.broadcast_to(first, mask.shape)):
+            mask = first
+    return mask
+
+
+def is_nothing(array: Array, given: Array | None) -> bool:
+    """Whether a mask is zeros alone. One that is added may be weights that are zeros as yet, unless all heads share it
+    as it was `given`."""
+    shared = given is None or given.ndim < 3 or given.shape[-3] == 1
+    return shared and not array.any()
