@@ -177,7 +177,7 @@ def test_the_published_size_depends_on_its_input(name: str, tmp_path: Path) -> N
     (output,) = session.run(None, {port.name: feed})
     cosine = dependence(output.reshape(3, -1))
     assert cosine is not None
-    assert cosine < 0.9
+    assert cosine < 0.95  # CLIP's outputs are of its class token, part of which all images share
     assert np.abs(output).max() < 100
 
 

@@ -254,7 +254,7 @@ FURTHER = (
     "fold-sifted-apart-portable-siftedx256x7x4x256x1024x4-i8/row-i64/row",
     "fold-sifted-wide-portable-siftedx32x26x4x128x128x8-i32/row-i64/row",
     "fold-sifted-worst-portable-siftedx32x10x4x128x128x4-f16/row-i64/row",
-    "fold-parted-portable-partedx2040x64x32x4x128x256x16x128x5x4x128x512x2-f32/row-i64/row",
+    "fold-parted-portable-partedx2040x64x32x4x128x256x16x128x5x4x128x512x2-f16/row-i64/row",
     "fold-parted-apart-portable-partedx1024x64x16x4x128x256x16x64x8x4x64x512x2-i32/row-i64/row",
     "fold-values-portable-selectedx32x16x1-f16/row-f16/row",
     "fold-values-portable-sortedx32x1x10-f16/row-f16/row",
