@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import ceil
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.chain_tile import MOST_REGISTERS, MULTIPLY, OCTET, STEP, ChainShape, clocks_a_second
 from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.grouped.strips_tile import (
     STRIPS,
     TILES,
+    Strip,
     StripsTile,
     multiply_clocks,
     older,
@@ -40,36 +40,17 @@ _BEGIN = 1.2e-6
 
 
 @dataclass(frozen=True)
-class InvertedStripsTile:
+class InvertedStripsTile(Strip):
     """`width` columns of the input a strip, `rows` rows of results a tile; 8 * `octets` channels between a warp at
     once. `across` warps of a block have other channels of both tiles; a multiprocessor has room for `beside` blocks."""
 
-    width: int
-    rows: int
-    octets: int
-    across: int
     beside: int
 
     kind: ClassVar[str] = "inverted_strips"
     parts: ClassVar[int] = 1
 
-    @property
-    def parameters(self) -> Named:
-        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        """Raises ValueError."""
-        reader.word("kind", {cls.kind: cls.kind})
-        return cls(*(reader.number(each.name) for each in fields(cls)))
-
     def __str__(self) -> str:
         return f"{self.rows} rows in strips of {self.width} columns, with all channels of three"
-
-    @property
-    def extent(self) -> tuple[int, ...]:
-        """What of an image it computes."""
-        return (self.width, self.rows, self.octets)
 
     @property
     def slab(self) -> int:

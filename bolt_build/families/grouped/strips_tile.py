@@ -36,18 +36,16 @@ _LOADS = 100e9
 
 
 @dataclass(frozen=True)
-class StripsTile:
-    """`width` columns of the input a strip, `rows` rows of results a tile, and 8 * `octets` channels a warp. A block
-    has `across` warps and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
+class Strip:
+    """`width` columns of the input, `rows` rows of results a tile and 8 * `octets` channels a warp. `across` warps of
+    a block have other channels."""
 
     width: int
     rows: int
     octets: int
     across: int
-    parts: int
-    beside: int
 
-    kind: ClassVar[str] = "strips"
+    kind: ClassVar[str]
 
     @property
     def parameters(self) -> Named:
@@ -59,13 +57,24 @@ class StripsTile:
         reader.word("kind", {cls.kind: cls.kind})
         return cls(*(reader.number(each.name) for each in fields(cls)))
 
-    def __str__(self) -> str:
-        return f"{self.rows} rows in strips of {self.width} columns, {OCTET * self.octets} channels a warp"
-
     @property
     def extent(self) -> tuple[int, ...]:
         """What of an image it computes."""
         return (self.width, self.rows, self.octets)
+
+
+@dataclass(frozen=True)
+class StripsTile(Strip):
+    """`width` columns of the input a strip, `rows` rows of results a tile, and 8 * `octets` channels a warp. A block
+    has `across` warps and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
+
+    parts: int
+    beside: int
+
+    kind: ClassVar[str] = "strips"
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows in strips of {self.width} columns, {OCTET * self.octets} channels a warp"
 
     @property
     def slab(self) -> int:

@@ -17,6 +17,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.deform_conv import DeformedWindows
 from bolt_build.graph.ops.roi_align import RoiAlign
+from bolt_build.graph.ops.roi_pool import RoiPool
 from bolt_build.targets import Target
 
 _HEADER = ("bolt_portable/regions.h",)
@@ -66,23 +67,31 @@ class RegionTile:
         return RegionTile(reader.number("words"))
 
 
+_EXTENTS = ("images", "channels", "rows", "columns", "regions", "height", "width")
+_APART = ("in_image", "in_channel", "in_row", "in_column", "out_region", "out_channel", "out_row", "out_column")
+
+
+def of_regions(problem: KernelProblem) -> tuple[dict[str, int], dict[str, int]]:
+    """Extents of images, regions and the cells that each becomes, and the strides of images and results, as kernels of
+    RoiAlign and MaxRoiPool name them: in the order of their parameters, with the operator's own between."""
+    op, (x, regions, _), output = problem.op, problem.inputs, problem.outputs[0]
+    assert isinstance(op, RoiAlign | RoiPool)
+    extents = (*x.shape, regions.shape[0], op.height, op.width)
+    apart = (*strides(x), *strides(output))
+    return dict(zip(_EXTENTS, extents, strict=True)), dict(zip(_APART, apart, strict=True))
+
+
 def _emit_regions(problem: KernelProblem, tile: RegionTile | None, at: StepExpressions) -> StepCode:
     op, (x, regions, images), output = problem.op, problem.inputs, problem.outputs[0]
     assert isinstance(op, RoiAlign)
+    extents, apart = of_regions(problem)
     parameters = struct(
         "bolt::portable::RoiAlign",
-        images=x.shape[0],
-        channels=x.shape[1],
-        rows=x.shape[2],
-        columns=x.shape[3],
-        regions=regions.shape[0],
-        height=op.height,
-        width=op.width,
+        **extents,
         ratio=op.ratio,
         scale=literal(op.scale),
         half=boolean(op.half),
-        **dict(zip(("in_image", "in_channel", "in_row", "in_column"), strides(x), strict=True)),
-        **dict(zip(("out_region", "out_channel", "out_row", "out_column"), strides(output), strict=True)),
+        **apart,
     )
     types = ", ".join((
         boolean(op.maximum), str(tile.words if tile else 0), COMPUTED[x.format.dtype],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import literal, struct
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.geometry import strides
+from bolt_build.families.portable.kernels.regions import of_regions
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ir import Layout, Node, TensorType
@@ -26,19 +26,8 @@ def _layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, (x, regions, images), output = problem.op, problem.inputs, problem.outputs[0]
     assert isinstance(op, RoiPool)
-    parameters = struct(
-        "bolt::portable::RoiPool",
-        images=x.shape[0],
-        channels=x.shape[1],
-        rows=x.shape[2],
-        columns=x.shape[3],
-        regions=regions.shape[0],
-        height=op.height,
-        width=op.width,
-        scale=literal(op.scale),
-        **dict(zip(("in_image", "in_channel", "in_row", "in_column"), strides(x), strict=True)),
-        **dict(zip(("out_region", "out_channel", "out_row", "out_column"), strides(output), strict=True)),
-    )
+    extents, apart = of_regions(problem)
+    parameters = struct("bolt::portable::RoiPool", **extents, scale=literal(op.scale), **apart)
     types = ", ".join((
         COMPUTED[x.format.dtype], COMPUTED[regions.format.dtype], ctype(images.format.dtype),
         COMPUTED[output.format.dtype],
