@@ -80,10 +80,10 @@ def test_two_constant_masks_are_put_in_the_order_of_scores() -> None:
 def test_a_mask_by_distance_begins_where_the_first_query_and_key_are() -> None:
     layer = attention("by", (2, 3, 200, 260), 64, mask=Input((3, 459), True), relative=True)
     problem = problem_of(layer)
-    assert shape_of(problem).mask_type == f"{SPACE}Relative<float>"
+    assert shape_of(problem).mask_type == f"{SPACE}Relative"
     assert {"warp", "warpgroup", "persistent"} <= kinds(problem)
     assert ".mask_steps = {0, 459, -1, 1}" in emitted(problem)
-    assert "static_cast<const float*>(i3) + 199, y);" in emitted(problem)
+    assert f'{SPACE}Constant<float>{{static_cast<const float*>(w3), "w3"}}, 3' in emitted(problem)
     shared = attention("one", (2, 3, 200, 260), 64, window=20, mask=Input((1, 459), True), relative=True)
     assert ".mask_steps = {0, 0, -1, 1}" in emitted(problem_of(shared))
     assert shape_of(problem_of(shared)).window == 20

@@ -22,7 +22,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.common.attention import mask_images, mask_pointer
+from bolt_build.families.common.attention import mask_images
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.groups import with_leaders
 from bolt_build.families.common.problems import problem_of
@@ -118,7 +118,9 @@ class Attention:
             call = f"kernel.run(r, {sources}, {at.outputs[0]});"
             text = ", ".join((*given, str(aligned(shape.keys, tile.keys))))
             return StepCode(("bolt_attention/prepared.h",), member, text, call)
-        mask = mask_pointer(problem, at) if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
+        if shape.relative:
+            return _distanced(problem, tile, at)
+        mask = at.inputs[op.sources] if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
         types = f"{tile.cxx(shape)}{{}}, {shape.mask_type}{{}}"
         behind = ", ".join((mask, at.outputs[0], *op.sinks(at.inputs)))
         call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {sources}, {behind});"
@@ -127,6 +129,22 @@ class Attention:
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each."""
         return distinct(_unit(problem, candidate) for problem, candidate in steps)
+
+
+def _distanced(problem: KernelProblem, tile: Tile, at: StepExpressions) -> StepCode:
+    """The step of a mask by distance. Constant sinks are read when the model is created, as the mask is."""
+    op, shape = problem.op, shape_of(problem)
+    assert isinstance(op, AttentionOp)
+    (mask,), sinks = op.masks(problem.inputs), op.sinks(problem.inputs)
+    given = [arguments(problem, at), _constant(problem, at, op.sources), str(mask.shape[0])]
+    pointers = [*at.inputs[: op.sources] * (3 // op.sources), at.outputs[0]]
+    if sinks and sinks[0].constant:
+        given += [_constant(problem, at, len(problem.inputs) - 1), str(prod(sinks[0].shape))]
+    elif sinks:
+        pointers.append(at.inputs[-1])
+    member = f"{SPACE}::Distanced<{tile.cxx(shape)}, {shape.mask_type}>"
+    call = f"kernel.run(r, {', '.join(pointers)});"
+    return StepCode(("bolt_attention/prepared.h",), member, ", ".join(given), call)
 
 
 def _constant(problem: KernelProblem, at: StepExpressions, index: int) -> str:

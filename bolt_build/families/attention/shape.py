@@ -66,7 +66,7 @@ class Shape:
         """What the kernels are instantiated with."""
         if self.prepared:
             return f"{SPACE}::Prepared{'Twice' if self.twice else ''}"
-        mask = f"{SPACE}::Relative<{self.mask}>" if self.relative else self.mask
+        mask = f"{SPACE}::Relative" if self.relative else self.mask
         seen = mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
         for bound, name in ((self.window, "Windowed"), (self.capped, "Capped")):
             seen = f"{SPACE}::{name}<{seen}>" if bound else seen
@@ -149,6 +149,8 @@ def refuse(problem: KernelProblem) -> str | None:
         return "adds one mask, or two that are constants"
     if op.sunk and op.masks(problem.inputs) and not mask_steps(problem)[3]:
         return "leaves out of scores what all keys of a query share, which sinks do not"
+    if op.relative and not _constant_masks(problem):
+        return "reads a mask by distance where it is a constant, and neither keys nor values are"
     by_query = mask_steps(problem)[2] and not (op.relative and not op.cap)
     if (op.window or op.cap) and (op.counted or by_query):
         return f"has {'a window' if op.window else 'a cap'}, or a mask by queries or the number of keys, not both"
@@ -188,7 +190,7 @@ def heads_are_rows(problem: KernelProblem) -> bool:
     assert isinstance(op, Attention)
     found = op.extents([operand.type for operand in problem.inputs])
     alike = op.heads > op.kv_heads and found.queries == 1 and not op.causal and not op.window
-    return alike and not (op.cap and mask_steps(problem)[1])
+    return alike and not op.relative and not (op.cap and mask_steps(problem)[1])
 
 
 def _heads(problem: KernelProblem) -> tuple[int, int, int]:
@@ -219,16 +221,22 @@ def _sink_steps(problem: KernelProblem) -> tuple[int, int]:
 
 
 def _prepared(problem: KernelProblem) -> bool:
-    """Whether the mask is put in the kernels' order when the model is created: other constants than it and input 0 a
-    kernel that does so could not read. Divided by a smaller scale, half precision would not hide what is far below the
+    """Whether the mask is put in the kernels' order when the model is created. Divided by a smaller scale, half precision would not hide what is far below the
     rest of its row. Beside sinks rows could not be what is left of their largest element."""
     op = problem.op
     assert isinstance(op, Attention)
-    masks, others = op.masks(problem.inputs), problem.inputs[1 : op.sources]
+    masks = op.masks(problem.inputs)
     if op.sunk or op.relative or not masks or any(mask_images(problem, which) > 1 for which in range(len(masks) - 1)):
         return False
-    constant = all(mask.constant for mask in masks) and not any(operand.constant for operand in others)
-    return constant and op.scale >= _LEAST_SCALE
+    return _constant_masks(problem) and op.scale >= _LEAST_SCALE
+
+
+def _constant_masks(problem: KernelProblem) -> bool:
+    """Whether masks can be read when the model is created, beside which a kernel reads no constant but input 0 later."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    others = problem.inputs[1 : op.sources]
+    return all(mask.constant for mask in op.masks(problem.inputs)) and not any(operand.constant for operand in others)
 
 
 def arguments(problem: KernelProblem, at: StepExpressions, which: int = 0) -> str:

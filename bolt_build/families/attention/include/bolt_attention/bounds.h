@@ -44,19 +44,9 @@ constexpr bool masked = !std::is_same_v<MaskIn<Seen>, Unmasked> && !std::is_same
 /// Whether masks lie as scores do.
 template <typename Mask>
 constexpr bool prepared = std::is_same_v<Mask, Prepared> || std::is_same_v<Mask, PreparedTwice>;
-/// Whether a mask has a number for each distance, and that number's type.
+/// Whether a mask has numbers for each distance.
 template <typename Mask>
-struct Distances {
-  using Number = Mask;
-  static constexpr bool there = false;
-};
-template <typename T>
-struct Distances<Relative<T>> {
-  using Number = T;
-  static constexpr bool there = true;
-};
-template <typename Mask>
-constexpr bool relative = Distances<Mask>::there;
+constexpr bool relative = std::is_same_v<Mask, Relative>;
 /// The type of a head's sink, void where heads have none.
 template <typename Seen>
 using SinkIn = typename Bounds<Seen>::Sink;

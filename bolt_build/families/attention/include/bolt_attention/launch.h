@@ -78,11 +78,12 @@ struct Prepared {};
 /// image have masks, most of them none, and heads a bias: sums of all would be as many as windows times heads.
 struct PreparedTwice {};
 
-/// A mask that says how far a key lies behind a query or in front of it alone, as relative positions do: a head has one
-/// `Number` for each distance, that of distance 0 where the head's mask begins. Steps are -1 from a query to the next, 1 from
-/// a key to the next.
-template <typename Number>
+/// A constant mask that says how far a key lies behind a query or in front of it alone, as relative positions do: a head has
+/// two floats for each distance, its number and that of the next, divided by the scale. So a load has what two neighbours
+/// begin with. Those of distance 0 are where the head's mask begins; `relative_margin` more distances lie at both ends, for
+/// queries and keys of a tile that there are not.
 struct Relative {};
+constexpr int relative_margin = 288;
 
 /// Division of numbers from 0 to 2^31 by one that is known before the kernel begins, as a product and a shift: a block of
 /// a small window has little else to do than to find out which one it is.

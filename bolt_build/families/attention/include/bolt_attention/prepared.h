@@ -1,12 +1,14 @@
-// Attention whose mask is a constant: it is put in the order in which lanes hold scores when the model is created.
+// Attention whose mask is a constant: it is put in the order in which lanes load it when the model is created.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "bolt_attention/launch.h"
@@ -178,6 +180,55 @@ class MaskedTwice {
  private:
   Arguments arguments_{};
   std::shared_ptr<const void> mask_, more_, of_;
+};
+
+/// No sinks.
+struct NoSinks {};
+
+/// Attention whose mask is one of distances, a `Relative` within `Mask`. Sinks are copied, as all constants that are read when
+/// the model is created.
+template <typename Tile, typename Mask>
+class Distanced {
+ public:
+  /// `mask` has `heads` rows of a number for each distance, from the last query's to the first key on.
+  template <typename Element, typename Sinks = NoSinks>
+  Distanced(const Prepare& p, const Arguments& shape, const Constant<Element>& mask, int heads, const Sinks& sinks = {},
+            int count = 0)
+      : arguments_(shape) {
+    const Index distances = Index{shape.queries} + shape.keys - 1, row = distances + 2 * relative_margin;
+    if (heads > 1) arguments_.mask_steps[1] = row;
+    const auto fill = [&](void* memory) {
+      float* to = static_cast<float*>(memory);
+      for (int head = 0; head < heads; ++head) {
+        const Element* const own = mask.data + head * distances;
+        for (Index i = 0; i < row; ++i)
+          for (int next = 0; next < 2; ++next, ++to) {
+            const Index at = i - relative_margin + next;
+            *to = at < 0 || at >= distances ? 0.0f : static_cast<float>(own[at]) * shape.mask_scale;
+          }
+      }
+    };
+    const std::string key = std::string("attention/distances/") + mask.name + "/" +
+                            std::to_string(portable::bits_of(shape.mask_scale)) + "/" + std::to_string(shape.queries);
+    mask_ = p.shared(key, heads * row * 2 * sizeof(float), fill);
+    if constexpr (!std::is_same_v<Sinks, NoSinks>) {
+      const std::size_t bytes = count * sizeof(*sinks.data);
+      const auto copy = [&](void* memory) { std::memcpy(memory, sinks.data, bytes); };
+      sinks_ = p.shared(std::string("attention/sinks/") + sinks.name, bytes, copy);
+    }
+  }
+
+  std::size_t scratch_bytes() const { return 0; }
+
+  /// `sinks` are those that are no constant.
+  void run(const Run& r, const void* q, const void* k, const void* v, void* y, const void* sinks = nullptr) const {
+    const float* const first = static_cast<const float*>(mask_.get()) + 2 * (relative_margin + arguments_.queries - 1);
+    attention::run(r, Tile{}, Mask{}, arguments_, q, k, v, first, y, sinks_ ? sinks_.get() : sinks);
+  }
+
+ private:
+  Arguments arguments_;
+  std::shared_ptr<const void> mask_, sinks_;
 };
 
 }  // namespace bolt::attention

@@ -88,27 +88,27 @@ __device__ inline void begin_with_mask(const Arguments& a, int of_head, int quer
 }
 
 /// `begin_with_mask` of a mask by distance. What a lane has of the second row, eight below the first, is what it has of the
-/// first for eight keys less: so two numbers are loaded for four scores, and lanes' lie beside each other.
-template <typename Mask, int scores>
+/// first for eight keys less: so a load is what four scores begin with, and lanes' lie beside each other.
+template <int scores>
 __device__ inline void begin_with_distances(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
-  using Number = typename Distances<Mask>::Number;
-  const Number* const own = static_cast<const Number*>(a.mask) + of_head;
-  const int least = 1 - a.queries, most = a.keys - 1;
-  const auto at = [&](int distance) { return static_cast<float>(own[min(max(distance, least), most)]) * a.mask_scale; };
+  constexpr int beyond = relative_margin - 8 * scores;  // of the rows and keys of a tile that there are not
+  static_assert(beyond >= 16);
+  const int distance = min(max(key - query, 16 - relative_margin - a.queries), a.keys + beyond - 8);
+  const float2* const own = static_cast<const float2*>(a.mask) + (of_head + distance);
+  const auto put = [](float2 two, float* to) { to[0] = two.x, to[1] = two.y; };
+  put(own[-8], score[0] + 2);
 #pragma unroll
-  for (int j = 0; j < scores; ++j)
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      score[j][i] = at(key - query + 8 * j + i);
-      score[j][2 + i] = j == 0 ? at(key - query - 8 + i) : score[j == 0 ? 0 : j - 1][i];
-    }
+  for (int j = 0; j < scores; ++j) {
+    put(own[8 * j], score[j]);
+    if (j + 1 < scores) score[j + 1][2] = score[j][0], score[j + 1][3] = score[j][1];
+  }
 }
 
-/// What scores begin with of a mask that is no constant in their order.
+/// What scores begin with of a mask that does not lie as they do.
 template <typename Mask, int scores>
 __device__ inline void begin_with(const Arguments& a, int of_head, int query, int key, float (&score)[scores][4]) {
   if constexpr (relative<Mask>) {
-    begin_with_distances<Mask>(a, of_head, query, key, score);
+    begin_with_distances(a, of_head, query, key, score);
   } else {
     begin_with_mask<Mask>(a, of_head, query, key, score);
   }
