@@ -126,7 +126,7 @@ _IN_ORDER = 20.0
 """Elements of masks that a multiprocessor loads a clock where a lane's lie beside each other. By reckoning; those that
 follow were fitted."""
 DISTANCES = 40.0
-"""Where they are one for each distance. By reckoning."""
+"""Where they are two for each distance. Reckoned first; seven shapes on an H200 agree with it."""
 _SHARED_ROW = 16.0
 """Where queries share them."""
 _LINES, _ODD_LINES, _SHARED_LINES = 12.8, 5.0, 3.2

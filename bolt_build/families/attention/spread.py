@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-from bolt_build.families.attention.kind import Kind, Steps
+from bolt_build.families.attention.kind import WARPS, Kind, Steps, gpu_of
 from bolt_build.families.attention.shape import SPACE, Shape
 from bolt_build.families.attention.warp import WarpTile
+from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _EXCHANGE = 1.0e-6
-"""Seconds of the two barriers of a cluster, and of reads from other blocks between them. A guess: none was timed."""
+"""Seconds of the two barriers of a cluster, and of reads from other blocks between them."""
 _LARGEST = 16
-"""Blocks of Hopper's largest clusters, which need nearly all multiprocessors of a part of the GPU that has 16 or 18.
-They ran on no GPU yet: tuning may take them, and a prediction takes others first."""
-_BEHIND = 1.001
+"""Blocks of Hopper's largest clusters, which need nearly all multiprocessors of a part of the GPU that has 16 or 18."""
+_RATE = 27e9
+"""Bytes a second that a block takes from memory, with the copies that it has under way. Fitted to an H200's times of
+five shapes of decoders' tokens."""
 _FILLED = 2
 """Tiles of queries a multiprocessor with which nothing is gained."""
 
@@ -60,16 +62,25 @@ class SpreadTile:
             return Reason("blocks of a cluster are {}, steps of keys {}", self.blocks, steps)
         if (count := self.tile.blocks(shape)) >= _FILLED * gpu.sms:
             return Reason("{} tiles of queries fill {} multiprocessors by themselves", count, gpu.sms)
-        if self.blocks == _LARGEST and (count := self.tile.blocks(shape)) > (most := gpu.sms // 18):
+        if (reason := self.tile.refuse(shape, gpu, apart=True)) is not None:
+            return reason
+        if self.blocks == _LARGEST and (count := self.tile.blocks(shape)) > (most := self._at_once(shape, gpu)):
             return Reason("clusters of {} are {} at once, not {}", self.blocks, most, count)
-        return self.tile.refuse(shape, gpu, apart=True)
+        return None
 
     def seconds(self, shape: Shape, target: Target) -> float:
         steps = ceil(self._steps(shape) / self.blocks)
-        if self.blocks == _LARGEST:
-            smaller = replace(self, blocks=_LARGEST // 2)
-            return smaller.seconds(shape, target) * _BEHIND
-        return self.tile.seconds_of_blocks(shape, self.blocks, Steps(steps, steps), target, apart=True) + _EXCHANGE
+        computed = self.tile.seconds_of_blocks(shape, self.blocks, Steps(steps, steps), target, apart=True)
+        copied = 2 * steps * self.keys * sum(shape.of_heads) / _RATE + WARPS.begin + target.launch_seconds
+        alone = max(computed, copied) + _EXCHANGE
+        return alone + (self._rounds(shape, gpu_of(target)) - 1) * (alone - target.launch_seconds)
+
+    def _rounds(self, shape: Shape, gpu: Gpu) -> int:
+        """How many clusters are one behind the other."""
+        return ceil(self.tile.blocks(shape) / self._at_once(shape, gpu))
+
+    def _at_once(self, shape: Shape, gpu: Gpu) -> int:
+        return clusters_at_once(self.blocks, self.tile.beside(shape, gpu, apart=True), gpu)
 
     def flops(self, shape: Shape) -> int:
         return self.tile.flops(shape)

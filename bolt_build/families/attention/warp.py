@@ -19,7 +19,7 @@ from bolt_build.families.attention.kind import (
     seconds_of,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
-from bolt_build.families.common.blocks import refuse_shared
+from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -97,6 +97,10 @@ class WarpTile:
         if self.rows >= 2 * shape.queries and self.rows > 16:
             return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
         return refuse_shared(self.shared_bytes(shape, apart), gpu)
+
+    def beside(self, shape: Shape, gpu: Gpu, apart: bool = False) -> int:
+        """Blocks that a multiprocessor holds at once."""
+        return beside(32 * self._warps, self._registers(shape), self.shared_bytes(shape, apart), gpu)
 
     def blocks(self, shape: Shape) -> int:
         return shape.pairs * ceil(shape.queries / self.rows)
