@@ -211,8 +211,9 @@ class _Graph:
         runner.drop_edited(task)
         self.decider.learn(runner, task)
         action = _TaskAction(runner, task, self._failures, [])
-        sources = [environment.File(_literal(str(runner.path(name)))) for name in task.inputs]
-        outputs = [_literal(str(runner.path(name))) for name in task.outputs]
+        # Nodes of the file system itself: those that an environment makes have what follows a dollar sign replaced.
+        sources = [environment.fs.File(str(runner.path(name))) for name in task.inputs]
+        outputs = [environment.fs.File(str(runner.path(name))) for name in task.outputs]
         targets = environment.Command(outputs, sources, SCons.Action.Action(action, cmdstr=None))
         # SCons asks of each file that a task reads: where there is none it does not ask.
         if not task.inputs and not runner.judge(task).current:
@@ -233,11 +234,6 @@ class _Graph:
             action.others.append((runner, task))
             # An order, and no dependency: what is waited for is not what this target's task is made from.
             self._environment.Requires(self._declared[runner.name, task.name][0], targets)
-
-
-def _literal(path: str) -> str:
-    """The path as SCons takes it, which replaces what begins with a dollar sign."""
-    return path.replace("$", "$$")
 
 
 def _once(call: Any) -> Any:

@@ -111,7 +111,7 @@ def test_a_result_changed_by_hand_is_noticed_and_made_again(built: Built) -> Non
     assert built.path("a.txt").read_text() == "one\n"
 
 
-@pytest.mark.parametrize("name", ["a $HOME b", "${directory} $$ (c)", "ä ß 日本 'q\" #;%"])
+@pytest.mark.parametrize("name", ["a $HOME b", "${directory} $$ (c)", "a$(b) $) #c", "ä ß 日本 'q\" #;%"])
 def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     place = Built(tmp_path / name).plan(COPY, TWICE, ALONE)
     place.path("in.txt").write_text("one\n")
