@@ -66,6 +66,23 @@ def _innermost(tensor: ScheduledTensor) -> int:
     return memory_axes(len(tensor.operand.shape), tensor.operand.format.layout)[-1]
 
 
+def _takes_runs(tensor: ScheduledTensor, op: Slice) -> bool:
+    """Whether a slice takes a run of each row, of all rows or of some that follow each other."""
+    shape, order = tensor.operand.shape, memory_axes(len(tensor.operand.shape), tensor.operand.format.layout)
+    cut = [at for at, axis in enumerate(order[:-1]) if op.count[axis] != shape[axis]]
+    outermost = not cut or all(shape[axis] == 1 for axis in order[: cut[-1]])
+    return outermost and all(step == 1 for step in op.step)
+
+
+def _begin(tensor: ScheduledTensor, op: Slice) -> int:
+    """The byte of the tensor at which a slice that takes runs of rows begins."""
+    shape, order = tensor.operand.shape, memory_axes(len(tensor.operand.shape), tensor.operand.format.layout)
+    rows = 0
+    for axis in order[:-1]:
+        rows = rows * shape[axis] + op.begin[axis]
+    return (rows * tensor.operand.row + op.begin[order[-1]]) * tensor.operand.format.dtype.nbytes
+
+
 def _other_rows(tensor: ScheduledTensor, other: ScheduledTensor) -> str | None:
     """The rows of the tensor where they are not as long as those of `other`, of the same memory. Where extents are 1,
     the same bytes have several layouts, whose rows are not the same."""
@@ -115,7 +132,7 @@ class _Placer:
         obstacle = self._no_rows(source, output, op) or self._unmoved(output)
         if obstacle is not None:
             return "copied", obstacle
-        begin = op.begin[_innermost(source)] * source.operand.format.dtype.nbytes
+        begin = _begin(source, op)
         self._parts[output.storage] = _Part(source.storage, source.offset + begin, source.operand.row)
         self._sliced.setdefault(source.storage, []).append(output.storage)
         self._views.add(index)
@@ -124,19 +141,18 @@ class _Placer:
 
     def _no_rows(self, source: ScheduledTensor, output: ScheduledTensor, op: Slice) -> str | None:
         """Why a slice is no part of each row of its input that kernels could load, None where it is."""
-        given, axis = source.operand, _innermost(source)
-        row, begin = (count * given.format.dtype.nbytes for count in (given.row, op.begin[axis]))
+        given = source.operand
+        row, begin = given.row * given.format.dtype.nbytes, _begin(source, op)
         if given.constant or given.format != output.operand.format:
             return _HOLDERS["weight"] if given.constant else f"{given.format} becomes {output.operand.format}"
         if not given.nbytes or not output.operand.nbytes:
             return "has no elements"
-        others = [each for each in range(len(given.shape)) if each != axis]
-        if any(op.count[each] != given.shape[each] for each in others) or any(step != 1 for step in op.step):
+        if not _takes_runs(source, op):
             return "takes no run of each row"
         if row % PART_ALIGNMENT:
             return f"a part of rows of {row} bytes, which is no multiple of {PART_ALIGNMENT}"
         if begin % PART_ALIGNMENT:
-            return f"begins at byte {begin} of each row, which is no multiple of {PART_ALIGNMENT}"
+            return f"begins at byte {begin % row} of each row, which is no multiple of {PART_ALIGNMENT}"
         if self._schedule.storages[source.storage].nbytes >= FARTHEST:
             return f"rows lie apart over {FARTHEST} bytes or more, beyond the reach of kernels"
         return None

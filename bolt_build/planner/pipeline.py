@@ -79,6 +79,7 @@ from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.rows.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.rows.latent_keys import LATENT_KEYS
+from bolt_build.planner.passes.rows.mask_blocks import MASK_BLOCKS
 from bolt_build.planner.passes.rows.masks_apart import MASKS_APART
 from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.rows.multiply_pairs import MULTIPLY_PAIRS
@@ -196,6 +197,7 @@ PIPELINE: tuple[Pass, ...] = (
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     ADD_PAIRS,  # attention has taken scores out of sums
+    MASK_BLOCKS,  # no pass looks for what attention reads any more
     SHARE_KEYS,  # no pass looks for heads of queries any more
     WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them

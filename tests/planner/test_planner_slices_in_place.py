@@ -172,3 +172,30 @@ def test_an_output_that_is_a_slice_is_copied_to_the_caller() -> None:
         }""")
     )
     assert kernels(engine.plan.plans[0]) == ["a: softmax", "y: view", "y@output0: identity"]
+
+
+ROWS = """
+    graph g batch=1 (%x: f32[{images},6,24]) -> (%y, %z) {{
+      %a = relu(%x) // "a"
+      %s = slice(%a) begin=[0,{first},8] count=[{images},2,8] step=[1,1,1] // "s"
+      %t = slice(%a) begin=[0,4,0] count=[{images},2,24] step=[1,1,1] // "t"
+      %y = softmax(%s) axis=2 // "y"
+      %z = tanh(%t) // "z"
+    }}"""
+
+
+def test_a_part_of_some_rows_is_read_where_they_lie() -> None:
+    """As attention reads the patches of one image among others, columns of one product."""
+    engine = planned(graph(ROWS.format(images=1, first=3)), families=(PITCHING,))
+    (plan,) = engine.plan.plans
+    assert sorted(kernels(plan)) == ["a: activation", "s: view", "t: view", "y: softmax", "z: activation"]
+    read = {step.name: [(t.location.at - plan.steps[0].outputs[0].location.at, t.pitch) for t in step.inputs]
+            for step in plan.steps if step.name in "yz"}  # fmt: skip
+    assert read == {"y": [(4 * (3 * 24 + 8), 24)], "z": [(4 * 4 * 24, 0)]}
+
+
+def test_parts_of_some_rows_of_several_images_are_copied() -> None:
+    engine = planned(graph(ROWS.format(images=2, first=3)), families=(PITCHING,))
+    assert [each for each in said(engine) if each[0].endswith(" s")] == [
+        ("batch 1: s", "copied", "takes no run of each row")
+    ]

@@ -287,11 +287,11 @@ def _by_powers(g: Growing, scores: str, value: str) -> str:
 
 
 def _shown(g: Growing, queries: int, keys: int) -> Array:
-    """A triangle, a band on one side or both, chunks, or pairs at random: bool [queries, keys]."""
+    """A triangle, a band on one side or both, chunks, blocks, or pairs at random: bool [queries, keys]."""
     row, column = np.arange(queries)[:, None], np.arange(keys)
     behind = g.choose(0, keys - queries)
     size = 1 + g.which(max(1, keys))
-    match g.choose("triangle", "window", "band", "lopsided", "chunks", "pairs"):
+    match g.choose("triangle", "window", "band", "lopsided", "chunks", "blocks", "pairs"):
         case "triangle":
             return column <= row + behind
         case "window":
@@ -302,6 +302,8 @@ def _shown(g: Growing, queries: int, keys: int) -> Array:
             return (column < row + g.choose(2, 1, 3)) & (column > row - size)
         case "chunks":
             return (column <= row) & (row // size == column // size)
+        case "blocks":
+            return row // size == column // size
     return g.numbers(queries, keys) > 0
 
 
