@@ -21,6 +21,7 @@ from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops.shape import Convert, Identity
 from bolt_build.planner.angles import angles, places
+from bolt_build.planner.counts import counts
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.layer_wishes import reaches
@@ -124,6 +125,7 @@ def _precisions(graph: Graph, recipe: Recipe, spec: TargetSpec) -> tuple[tuple[D
         for found, reason in (
             (angles(graph), "sines and cosines are of angles that inputs give"),
             (places(graph), "images are sampled at these places"),
+            (counts(graph), "whole numbers are computed, or asked about"),
         ):
             names = [node.name for node in graph.nodes if node.name in found and node.name not in exact]
             exact.update(names)

@@ -221,9 +221,9 @@ def _sink_steps(problem: KernelProblem) -> tuple[int, int]:
 
 
 def _prepared(problem: KernelProblem) -> bool:
-    """Whether the mask is put in the kernels' order when the model is created. Divided by a smaller scale, half precision
-    would not hide what is far below the rest of its row. Beside sinks rows could not be what is left of their largest
-    element."""
+    """Whether the mask is put in the kernels' order when the model is created. Divided by a smaller scale, half
+    precision would not hide what is far below the rest of its row. Beside sinks rows could not be what is left of their
+    largest element."""
     op = problem.op
     assert isinstance(op, Attention)
     masks = op.masks(problem.inputs)

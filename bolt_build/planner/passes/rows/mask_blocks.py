@@ -72,7 +72,7 @@ def _blocks(op: Attention, mask: Array) -> list[tuple[int, int]]:
     each = np.logical_and(mask > LEAST, op.seen(*mask.shape[-2:]))
     if not each.any(axis=-1).all():
         return []
-    shown: Array = each.any(axis=(0, 1))
+    shown = np.asarray(each.any(axis=(0, 1)))
     count = len(shown)
     first, last = shown.argmax(axis=1), count - shown[:, ::-1].argmax(axis=1)
     ends = np.maximum.accumulate(np.maximum(last, np.arange(count) + 1))
