@@ -18,6 +18,7 @@ from benchmarks.kernels.bandwidth_graphs import (
     swish,
     tokens,
 )
+from benchmarks.kernels.bandwidth_line_cases import LINE_SETS
 from benchmarks.kernels.bandwidth_odd_cases import ODD_SETS
 from benchmarks.kernels.bandwidth_wide_cases import WIDE_SETS
 
@@ -122,4 +123,5 @@ SETS = {
     **ODD_SETS,
     **FURTHER_SETS,
     **WIDE_SETS,
+    **LINE_SETS,
 }

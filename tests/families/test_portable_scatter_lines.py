@@ -59,7 +59,8 @@ def test_lines_that_no_block_has_are_refused_with_their_reason(tile: LineTile, r
     [
         (scattered((4, 20, 8), (3, 5, 8), 1),
          [f"{form}: indices leave out elements along axis 0, whose lines are copied alone"
-          for form in ("lines", "staged_lines", "warp_columns", "claims")]),
+          for form in ("lines", "staged_lines", "warp_columns", "atomic_columns", "atomic_runs", "claims",
+                       "atomic_elements")]),
         (named((4, 20, 7), 5), ["slices: slices are single elements, or odd"]),
     ],
 )  # fmt: skip
@@ -76,6 +77,7 @@ def test_lines_that_no_block_has_room_for_claim_their_updates() -> None:
         "lines: a line takes 80000 bytes, a block has 24576",
         "takes 641280 bytes of shared memory, a block has 232448",
         "takes 818432 bytes of shared memory, a block has 232448",
+        *(f"atomic_{of}: reduction none depends on the order of updates" for of in ("columns", "runs", "elements")),
     ]
 
 

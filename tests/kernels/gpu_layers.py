@@ -10,6 +10,7 @@ from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_apart import apart
 from gpu_asked import asked, asked_for
+from gpu_atomics import atomic_trials
 from gpu_attention_layers import attention_trials, counted_trials
 from gpu_averages import averages
 from gpu_bands import band_trials, grouped_band_trials
@@ -60,6 +61,7 @@ from gpu_pair_products import pair_products
 from gpu_pair_sums import pair_sums
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_permuted import permuted_trials
+from gpu_plane_norms import plane_norm_trials
 from gpu_pools import plain, sliding_pools, staged_pools
 from gpu_prenorm import prenorm_trials
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
@@ -363,7 +365,7 @@ def _of_small_layers() -> list[Trial]:
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials()
     found += averaged_trials() + normed_trials() + line_trials()
-    found += resample_trials() + quantised_trials()
+    found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials()
     return found + apart(found)
 
 

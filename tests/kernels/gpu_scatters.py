@@ -26,7 +26,7 @@ from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 Shape = tuple[int, ...]
 
 
-def _scattered(label: str, axis: int, shape: Shape, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
+def scattered(label: str, axis: int, shape: Shape, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
     """So many updates of each line, whose indices lie on both sides of zero."""
     taken = (*shape[:axis], many, *shape[axis + 1 :])
     indices = Input(taken, low=0.6 - shape[axis], high=shape[axis] - 0.6, dtype=DType.I64)
@@ -46,7 +46,7 @@ def _named(label: str, batches: int, shape: Shape, tuples: Shape, depth: int) ->
     return Layer(f"slices-{label}", GatherND(batches), (Input(shape), indices), (), DType.F16, TOLERANCE)
 
 
-def _claimed(label: str, shape: Shape, depth: int, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
+def claimed(label: str, shape: Shape, depth: int, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
     """So many updates of slices that a few indices name, on both sides of zero, most of them more than once."""
     most = min(shape[:depth])
     indices = Input((many, depth), low=0.6 - most, high=most - 0.6, dtype=DType.I64)
@@ -60,50 +60,50 @@ def _claimed(label: str, shape: Shape, depth: int, many: int, how: str = "none",
 
 
 SCATTERS = (
-    _scattered("rows", 1, (2, 19, 72), 33),
-    _scattered("odd-rows", 1, (2, 19, 71), 35),
-    _scattered("added", 1, (2, 13, 40), 50, "add"),
-    _scattered("columns", 2, (3, 7, 41), 20),
-    _scattered("few-columns", 1, (5, 30, 3), 17, "max"),
-    _scattered("integers", 0, (11, 5, 9), 16, "mul", DType.I64),
-    _scattered("many", 1, (2, 19, 72), 53),
-    _scattered("summed", 1, (2, 13, 40), 41, "add", DType.F32),
+    scattered("rows", 1, (2, 19, 72), 33),
+    scattered("odd-rows", 1, (2, 19, 71), 35),
+    scattered("added", 1, (2, 13, 40), 50, "add"),
+    scattered("columns", 2, (3, 7, 41), 20),
+    scattered("few-columns", 1, (5, 30, 3), 17, "max"),
+    scattered("integers", 0, (11, 5, 9), 16, "mul", DType.I64),
+    scattered("many", 1, (2, 19, 72), 53),
+    scattered("summed", 1, (2, 13, 40), 41, "add", DType.F32),
 )
 CLAIMED_ELEMENTS = (
-    _scattered("claims-added", 1, (2, 40, 12), 50, "add"),
-    _scattered("claims-greatest", 2, (3, 5, 41), 33, "max", DType.BF16),
-    _scattered("claims-multiplied", 0, (17, 7), 31, "mul", DType.I64),
-    _scattered("claims-last", 1, (2, 30, 9), 70),
-    _scattered("claims-long-chains", 1, (3, 4, 6), 90, "add", DType.F32),
+    scattered("claims-added", 1, (2, 40, 12), 50, "add"),
+    scattered("claims-greatest", 2, (3, 5, 41), 33, "max", DType.BF16),
+    scattered("claims-multiplied", 0, (17, 7), 31, "mul", DType.I64),
+    scattered("claims-last", 1, (2, 30, 9), 70),
+    scattered("claims-long-chains", 1, (3, 4, 6), 90, "add", DType.F32),
 )
 """Elements that claim their updates, of which some have more than are sought in their order."""
 CLAIMS = (
-    _claimed("rows", (40, 24), 1, 19),
-    _claimed("pairs", (5, 6, 3, 4), 2, 37, "add"),
-    _claimed("elements", (7, 9), 2, 50, "max"),
-    _claimed("long-chains", (3, 8), 1, 150, "add", DType.F32),
-    _claimed("integers", (11, 5, 3), 2, 30, "mul", DType.I64),
+    claimed("rows", (40, 24), 1, 19),
+    claimed("pairs", (5, 6, 3, 4), 2, 37, "add"),
+    claimed("elements", (7, 9), 2, 50, "max"),
+    claimed("long-chains", (3, 8), 1, 150, "add", DType.F32),
+    claimed("integers", (11, 5, 3), 2, 30, "mul", DType.I64),
 )
 """Slices of whole accesses and of odd ones, some without updates, some with more than are sought in their order."""
 IN_ROWS = (
-    (_scattered("mask", 2, (3, 7, 41), 20), ((128, 5), (256, 21))),
-    (_scattered("vocabulary", 1, (5, 1501), 9, dtype=DType.F32), ((128, 1), (256, 2))),
-    (_scattered("bytes", 1, (9, 77), 130, dtype=DType.U8), ((512, 4),)),
-    (_scattered("numbers", 1, (6, 31), 40, dtype=DType.I64), ((128, 6),)),
+    (scattered("mask", 2, (3, 7, 41), 20), ((128, 5), (256, 21))),
+    (scattered("vocabulary", 1, (5, 1501), 9, dtype=DType.F32), ((128, 1), (256, 2))),
+    (scattered("bytes", 1, (9, 77), 130, dtype=DType.U8), ((512, 4),)),
+    (scattered("numbers", 1, (6, 31), 40, dtype=DType.I64), ((128, 6),)),
 )
 """Rows that begin anywhere in an access, with more updates than elements and with few."""
 JOINED = (
-    (_scattered("warps-added", 1, (2, 13, 40), 300, "add"), (32, 64)),
-    (_scattered("warps-multiplied", 1, (2, 37, 21), 45, "mul", DType.BF16), (8, 16)),
-    (_scattered("warps-greatest", 0, (50, 70), 140, "max"), (64,)),
-    (_scattered("warps-least", 1, (3, 9, 33), 77, "min", DType.I64), (16,)),
-    (_scattered("warps-last", 1, (2, 19, 35), 90), (32, 8)),
-    (_scattered("warps-bytes", 1, (2, 40, 24), 70, "max", DType.U8), (16,)),
-    (_scattered("warp-rows-added", 1, (37, 91), 70, "add"), (16, 5)),
-    (_scattered("warp-rows-summed", 1, (21, 33), 150, "add", DType.F32), (8,)),
-    (_scattered("warp-rows-multiplied", 1, (7, 130), 33, "mul", DType.I64), (7,)),
-    (_scattered("warp-rows-least", 1, (19, 77), 60, "min", DType.BF16), (19,)),
-    (_scattered("warp-rows-last", 1, (30, 25), 50), (24,)),
+    (scattered("warps-added", 1, (2, 13, 40), 300, "add"), (32, 64)),
+    (scattered("warps-multiplied", 1, (2, 37, 21), 45, "mul", DType.BF16), (8, 16)),
+    (scattered("warps-greatest", 0, (50, 70), 140, "max"), (64,)),
+    (scattered("warps-least", 1, (3, 9, 33), 77, "min", DType.I64), (16,)),
+    (scattered("warps-last", 1, (2, 19, 35), 90), (32, 8)),
+    (scattered("warps-bytes", 1, (2, 40, 24), 70, "max", DType.U8), (16,)),
+    (scattered("warp-rows-added", 1, (37, 91), 70, "add"), (16, 5)),
+    (scattered("warp-rows-summed", 1, (21, 33), 150, "add", DType.F32), (8,)),
+    (scattered("warp-rows-multiplied", 1, (7, 130), 33, "mul", DType.I64), (7,)),
+    (scattered("warp-rows-least", 1, (19, 77), 60, "min", DType.BF16), (19,)),
+    (scattered("warp-rows-last", 1, (30, 25), 50), (24,)),
 )
 """Lines whose updates warps join, many of one place, in rounds and groups of which the last are a part."""
 GATHERS = (

@@ -10,10 +10,14 @@ from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.portable.kernels import scan_slabs, scans
 from bolt_build.families.portable.kernels.gather import elements_along, tuples_text
 from bolt_build.families.portable.kernels.line_extents import lines_text
+from bolt_build.families.portable.kernels.scatter_atomics import COLUMNS as ATOMIC_COLUMNS
+from bolt_build.families.portable.kernels.scatter_atomics import RUNS as ATOMIC_RUNS
 from bolt_build.families.portable.kernels.scatter_claims import FORM as IN_CLAIMS
 from bolt_build.families.portable.kernels.scatter_elements import FORM as CLAIMED_ELEMENTS
 from bolt_build.families.portable.kernels.scatter_lines import FORM as IN_LINES
 from bolt_build.families.portable.kernels.scatter_lines import UPDATES, updates_wait
+from bolt_build.families.portable.kernels.scatter_memory_atomics import ELEMENTS as ATOMIC_ELEMENTS
+from bolt_build.families.portable.kernels.scatter_memory_atomics import SLICES as ATOMIC_SLICES
 from bolt_build.families.portable.kernels.scatter_rows import FORM as IN_ROWS
 from bolt_build.families.portable.kernels.scatter_stages import FORM as IN_STAGES
 from bolt_build.families.portable.kernels.scatter_warps import COLUMNS as WARP_COLUMNS
@@ -159,7 +163,17 @@ RULES = (
         gpu_latency=updates_wait,
         layouts=row_major,
         in_place=(0,),
-        forms=(IN_LINES, IN_STAGES, IN_ROWS, WARP_COLUMNS, WARP_ROWS, CLAIMED_ELEMENTS),
+        forms=(
+            IN_LINES,
+            IN_STAGES,
+            IN_ROWS,
+            WARP_COLUMNS,
+            WARP_ROWS,
+            ATOMIC_COLUMNS,
+            ATOMIC_RUNS,
+            CLAIMED_ELEMENTS,
+            ATOMIC_ELEMENTS,
+        ),
     ),
     Rule(
         ScatterND,
@@ -169,7 +183,7 @@ RULES = (
         gpu_latency=updates_wait,
         layouts=row_major,
         in_place=(0,),
-        forms=(IN_CLAIMS,),
+        forms=(IN_CLAIMS, ATOMIC_SLICES),
     ),
     Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow),
 )

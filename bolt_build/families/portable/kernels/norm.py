@@ -22,6 +22,7 @@ from bolt_build.families.portable.kernels import (
     norm_images,
     norm_paired,
     norm_passes,
+    norm_planes,
     norm_slabs,
     norm_staged,
     norm_turns,
@@ -163,6 +164,7 @@ RULES = (
                 norm_images.FORM,
                 norm_gathered.FORM,
                 norm_paired.FORM,
+                norm_planes.FORM,
             )
         ),
     ),

@@ -12,6 +12,7 @@
 #include "bolt_portable/cuda/norm_held.h"
 #include "bolt_portable/cuda/norm_images.h"
 #include "bolt_portable/cuda/norm_passes.h"
+#include "bolt_portable/cuda/norm_planes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
 #include "bolt_portable/cuda/norm_staged.h"
 #include "bolt_portable/cuda/norm_turns.h"
@@ -238,6 +239,19 @@ void norm_in_registers(const Run& r, const Norm& p, const Norm& q, const NormLoo
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (norm_in_lanes<wide>(in, out, end))
     norm_held<Shape, operands, Statistic>(r, q, channels, in, out, end);
+  else
+    norm_anywhere<Statistic>(r, p, in, out, end);
+}
+
+/// The same of planes that lie apart.
+template <typename Shape, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_of_planes(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
+                    const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (aligned_to_16(in, out))
+    norm_planes<Shape, Statistic>(r, p, in, out, end);
   else
     norm_anywhere<Statistic>(r, p, in, out, end);
 }

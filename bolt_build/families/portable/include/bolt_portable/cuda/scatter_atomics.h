@@ -1,0 +1,300 @@
+// A GPU's scatter along one axis, whose updates atomic instructions join in shared memory: in no order, and the same in every run.
+#pragma once
+
+#include "bolt_portable/cuda/atomic_updates.h"
+#include "bolt_portable/cuda/granules.h"
+
+namespace bolt::portable {
+
+/// Threads of a block, and updates of a thread that are on their way at once.
+constexpr int atomic_threads = 512, atomic_ahead = 8;
+
+/// Lines of neighbours side by side, as in ScatterLines of one along the first axis. A block has `columns` of them. Threads load
+/// `lanes` neighbours at once, and threads of one access have different columns, so they never meet in a bank.
+template <typename Updates, int columns, int lanes, typename I>
+struct AtomicColumns {
+  using T = typename Updates::Value;
+  using Names = Lanes<I, lanes>;
+  using Word = Lanes<T, lanes>;
+  static constexpr int threads = atomic_threads, beside = columns / lanes, across = threads / beside;
+  static constexpr int each = atomic_ahead / lanes, rows = each * across;
+  static_assert(lanes <= 2 && columns % lanes == 0 && threads % beside == 0);
+
+  ScatterLines p;
+  Divisor parts;
+  const T* given;
+  const I* at;
+  const T* from;
+  T* to;
+  std::uint32_t* fault;
+  std::uint32_t mark;
+
+  static int shared(const ScatterLines& p) { return static_cast<int>(p.length) * columns * Updates::words * 4; }
+
+  __device__ void operator()(std::uint32_t block) const {
+    extern __shared__ __align__(16) std::uint32_t atomic_memory[];
+    const std::uint32_t group = parts.quotient(block), begin = (block - group * parts.by) * columns;
+    const std::uint32_t inner = static_cast<std::uint32_t>(p.inner), length = static_cast<std::uint32_t>(p.length);
+    const std::uint32_t extent = static_cast<std::uint32_t>(p.extent), apart = length * columns;
+    const std::uint32_t column = threadIdx.x % beside * lanes, row = threadIdx.x / beside;
+    const std::uint32_t there = inner - begin < columns ? inner - begin : columns;
+    const std::uint32_t turned = lanes == 1 ? 0 : threadIdx.x >> 4 & 1;
+    const Index line = Index{group} * p.length * p.inner + begin, updates = Index{group} * p.extent * p.inner + begin;
+    Names named[each];
+    Word found[each];
+    const auto ask = [&](std::uint32_t first) {
+#pragma unroll
+      for (int k = 0; k < each; ++k) {
+        const std::uint32_t update = first + row + k * across;
+        if (update >= extent || column >= there) continue;
+        named[k] = *reinterpret_cast<const Names*>(at + updates + Index{update} * inner + column);
+        found[k] = *reinterpret_cast<const Word*>(from + updates + Index{update} * inner + column);
+      }
+    };
+    ask(0);
+    __shared__ bool none;  // some of what the block has is no number
+    if (threadIdx.x == 0) none = false;
+    bool odd = false;
+    each_row(
+        column < there ? length : 0, row,
+        [&](std::uint32_t place) { return *reinterpret_cast<const Word*>(given + line + Index{place} * inner + column); },
+        [&](std::uint32_t place, const Word& word) {
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) {
+            const T value = turned == 0 ? word.at[i] : word.at[lanes - 1 - i];
+            Updates::begin(atomic_memory + place * columns + column + (i ^ turned), apart, value);
+            odd = odd || !Updates::counts(value);
+          }
+        });
+    __syncthreads();
+#pragma unroll 1
+    for (std::uint32_t first = 0; first < extent; first += rows) {
+      Names names[each];
+      Word values[each];
+#pragma unroll
+      for (int k = 0; k < each; ++k) names[k] = named[k], values[k] = found[k];
+      ask(first + rows);
+#pragma unroll
+      for (int k = 0; k < each; ++k) {
+        if (first + row + k * across >= extent || column >= there) continue;
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) {
+          const T value = turned == 0 ? values[k].at[i] : values[k].at[lanes - 1 - i];
+          const Index name = static_cast<Index>(turned == 0 ? names[k].at[i] : names[k].at[lanes - 1 - i]);
+          const auto place = static_cast<std::uint32_t>(inside(name, p.length, fault, mark));
+          Updates::join(atomic_memory + place * columns + column + (i ^ turned), apart, value);
+          odd = odd || !Updates::counts(value);
+        }
+      }
+    }
+    if (odd) none = true;
+    __syncthreads();
+    if (none) {
+      if (threadIdx.x < there) mark_line(line + threadIdx.x, updates + threadIdx.x, apart);
+      __syncthreads();
+    }
+    each_row(
+        column < there ? length : 0, row,
+        [&](std::uint32_t place) {
+          Word word;
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) {
+            const T value = Updates::result(atomic_memory + place * columns + column + (i ^ turned), apart);
+            (turned == 0 ? word.at[i] : word.at[lanes - 1 - i]) = value;
+          }
+          return word;
+        },
+        [&](std::uint32_t place, const Word& word) {
+          *reinterpret_cast<Word*>(to + line + Index{place} * inner + column) = word;
+        });
+  }
+
+ private:
+  /// with(row, load(row)) for the rows of a thread, several loads ahead.
+  template <typename Load, typename With>
+  __device__ static void each_row(std::uint32_t length, std::uint32_t row, const Load& load, const With& with) {
+#pragma unroll 1
+    for (std::uint32_t first = row; first < length; first += atomic_ahead * across) {
+      Word word[atomic_ahead];
+#pragma unroll
+      for (int k = 0; k < atomic_ahead; ++k)
+        if (first + k * across < length) word[k] = load(first + k * across);
+#pragma unroll
+      for (int k = 0; k < atomic_ahead; ++k)
+        if (first + k * across < length) with(first + k * across, word[k]);
+    }
+  }
+  /// What is no number, of one line, one after the other.
+  __device__ void mark_line(Index line, Index updates, std::uint32_t apart) const {
+    for (std::uint32_t place = 0; place < p.length; ++place)
+      if (!Updates::counts(given[line + place * p.inner]))
+        Updates::mark(atomic_memory_at(place), apart, given[line + place * p.inner]);
+    for (Index update = 0; update < p.extent; ++update)
+      if (!Updates::counts(from[updates + update * p.inner])) {
+        const Index place = inside(static_cast<Index>(at[updates + update * p.inner]), p.length, fault, mark);
+        Updates::mark(atomic_memory_at(static_cast<std::uint32_t>(place)), apart, from[updates + update * p.inner]);
+      }
+  }
+  __device__ static std::uint32_t* atomic_memory_at(std::uint32_t place) {
+    extern __shared__ __align__(16) std::uint32_t atomic_memory[];
+    return atomic_memory + place * columns + threadIdx.x;
+  }
+};
+
+/// Queues blocks of lines side by side. Where tensors do not begin where words may, elements move one by one. Raises
+/// std::runtime_error where there are too many, or the launch fails.
+template <typename Updates, int columns, int lanes, typename I>
+void scatter_atomic_columns(const Run& r, const ScatterLines& p, const void* data, const void* indices, const void* updates,
+                            void* output) {
+  using T = typename Updates::Value;
+  if constexpr (lanes > 1)
+    if (!in_lanes(static_cast<const T*>(data), lanes) || !in_lanes(static_cast<const T*>(updates), lanes) ||
+        !in_lanes(static_cast<const I*>(indices), lanes) || !in_lanes(static_cast<T*>(output), lanes))
+      return scatter_atomic_columns<Updates, columns, 1, I>(r, p, data, indices, updates, output);
+  using Columns = AtomicColumns<Updates, columns, lanes, I>;
+  counted(p.outer * p.length * p.inner, "scatter");
+  counted(p.extent * p.inner, "scatter");
+  const Divisor parts((p.inner + columns - 1) / columns);
+  Launch how{.blocks = counted(p.outer * parts.by, "scatter"), .threads = Columns::threads};
+  if (how.blocks == 0) return;
+  how.shared = Columns::shared(p);
+  how.overlap = how.beside = r.overlap;
+  how.stream = r.stream;
+  queue("scatter", how, blocks_kernel<Columns::threads, 2, Columns>,
+        Columns{p, parts, static_cast<const T*>(data), static_cast<const I*>(indices), static_cast<const T*>(updates),
+                static_cast<T*>(output), r.fault, r.mark()});
+}
+
+/// Lines as in ScatterLines, of which a block has all of `outers` along the first axis: elements and updates are one run of memory
+/// each. Behind each access of elements shared memory has a gap, for threads that have neighbouring accesses would meet in its banks.
+template <typename Updates, typename I>
+struct AtomicRuns {
+  using T = typename Updates::Value;
+  static constexpr int threads = atomic_threads, ahead = atomic_ahead, batch = 4, lanes = Granules<T>::lanes;
+  /// Where shared memory has an element of the run, and how many it has room for.
+  __host__ __device__ static constexpr std::uint32_t where(std::uint32_t at) { return at + at / lanes; }
+
+  ScatterLines p;
+  Granules<T> words;
+  T* out;
+  bool alike;  ///< words of the output begin where those of the data do
+  const T* given;
+  const I* at;
+  const T* updates;
+  Divisor inner, of_updates;  ///< and the updates of a line of `inner`
+  std::uint32_t* fault;
+  std::uint32_t mark;
+
+  __device__ void operator()(std::uint32_t block) const {
+    extern __shared__ __align__(16) std::uint32_t atomic_memory[];
+    const auto outer = static_cast<std::uint32_t>(p.outer), first_outer = block * static_cast<std::uint32_t>(p.outers);
+    const std::uint32_t there = min(outer - first_outer, static_cast<std::uint32_t>(p.outers));
+    const std::uint32_t of_elements = static_cast<std::uint32_t>(p.length) * inner.by, elements = there * of_elements;
+    const std::uint32_t apart = where(static_cast<std::uint32_t>(p.outers) * of_elements), many = there * of_updates.by;
+    const std::uint32_t begin = words.skew + first_outer * of_elements;
+    const Index own = Index{first_outer} * of_updates.by;
+    I named[ahead];
+    T found[ahead];
+    const auto ask = [&](std::uint32_t update) {
+#pragma unroll
+      for (int k = 0; k < ahead; ++k)
+        if (update + k * threads < many) named[k] = at[own + update + k * threads], found[k] = updates[own + update + k * threads];
+    };
+    ask(threadIdx.x);
+    __shared__ bool none;  // some of what the block has is no number
+    if (threadIdx.x == 0) none = false;
+    bool odd = false;
+    const std::uint32_t word = begin / lanes, last = (begin + elements - 1) / lanes;
+#pragma unroll 1
+    for (std::uint32_t first = word + threadIdx.x; first <= last; first += threads * batch) {
+      uint4 read[batch];
+#pragma unroll
+      for (int k = 0; k < batch; ++k)
+        if (first + k * threads <= last) read[k] = words[first + k * threads];
+#pragma unroll
+      for (int k = 0; k < batch; ++k) {
+        if (first + k * threads > last) continue;
+        const Lanes<T, lanes> x = elements_of<T>(read[k]);
+        const std::uint32_t from = (first + k * threads) * lanes - begin;
+#pragma unroll
+        for (int i = 0; i < lanes; ++i)
+          if (from + i < elements) {
+            Updates::begin(atomic_memory + where(from + i), apart, x.at[i]);
+            odd = odd || !Updates::counts(x.at[i]);
+          }
+      }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (std::uint32_t update = threadIdx.x; update < many; update += ahead * threads) {
+      I names[ahead];
+      T values[ahead];
+#pragma unroll
+      for (int k = 0; k < ahead; ++k) names[k] = named[k], values[k] = found[k];
+      ask(update + ahead * threads);
+#pragma unroll
+      for (int k = 0; k < ahead; ++k) {
+        if (update + k * threads >= many) continue;
+        Updates::join(atomic_memory + where(element_of(update + k * threads, names[k])), apart, values[k]);
+        odd = odd || !Updates::counts(values[k]);
+      }
+    }
+    if (odd) none = true;
+    __syncthreads();
+    if (none) {
+      if (threadIdx.x == 0) {
+        for (std::uint32_t i = 0; i < elements; ++i)
+          if (const T value = given[begin - words.skew + i]; !Updates::counts(value))
+            Updates::mark(atomic_memory + where(i), apart, value);
+        for (std::uint32_t i = 0; i < many; ++i)
+          if (const T value = updates[own + i]; !Updates::counts(value))
+            Updates::mark(atomic_memory + where(element_of(i, at[own + i])), apart, value);
+      }
+      __syncthreads();
+    }
+    T* const to = out + (begin - words.skew);
+#pragma unroll 1
+    for (std::uint32_t here = word + threadIdx.x; here <= last; here += threads) {
+      const std::uint32_t from = here * lanes - begin;
+      if (alike && from < elements && elements - from >= lanes) {
+        Lanes<T, lanes> made;
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) made.at[i] = Updates::result(atomic_memory + where(from + i), apart);
+        *reinterpret_cast<Lanes<T, lanes>*>(to + from) = made;
+      } else {
+#pragma unroll
+        for (int i = 0; i < lanes; ++i)
+          if (from + i < elements) to[from + i] = Updates::result(atomic_memory + where(from + i), apart);
+      }
+    }
+  }
+
+ private:
+  /// The element of the block's run that an update names.
+  __device__ std::uint32_t element_of(std::uint32_t update, I name) const {
+    const std::uint32_t line = of_updates.quotient(update), rest = update - line * of_updates.by;
+    const std::uint32_t column = rest - inner.quotient(rest) * inner.by;
+    const auto place = static_cast<std::uint32_t>(inside(static_cast<Index>(name), p.length, fault, mark));
+    return (line * static_cast<std::uint32_t>(p.length) + place) * inner.by + column;
+  }
+};
+
+/// Raises std::runtime_error where there are too many, or the launch fails.
+template <typename Updates, typename I>
+void scatter_atomic_runs(const Run& r, const ScatterLines& p, const void* data, const void* indices, const void* updates,
+                         void* output) {
+  using Runs = AtomicRuns<Updates, I>;
+  using T = typename Updates::Value;
+  const Granules<T> words(data, p.outer * p.length * p.inner, "scatter");
+  counted(p.outer * p.extent * p.inner, "scatter");
+  const bool alike = reinterpret_cast<std::uintptr_t>(output) % 16 == words.skew * sizeof(T);
+  Launch how{.blocks = counted((p.outer + p.outers - 1) / p.outers, "scatter"), .threads = Runs::threads};
+  how.shared = static_cast<int>(Runs::where(static_cast<std::uint32_t>(p.outers * p.length * p.inner))) * Updates::words * 4;
+  how.overlap = r.overlap;
+  how.stream = r.stream;
+  queue("scatter", how, blocks_kernel<Runs::threads, 2, Runs>,
+        Runs{p, words, static_cast<T*>(output), alike, static_cast<const T*>(data), static_cast<const I*>(indices),
+             static_cast<const T*>(updates), Divisor(p.inner), Divisor(p.extent * p.inner), r.fault, r.mark()});
+}
+
+}  // namespace bolt::portable

@@ -1,0 +1,215 @@
+"""How atomic instructions of a GPU scatter along an axis: updates are joined in shared memory as numbers whose order
+does not matter, so the result is the same in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.scatter_lines import lines_of, parameters, refuse_apart
+from bolt_build.families.portable.number_tile import NumberTile
+from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
+from bolt_build.targets import Gpu, Target
+
+_THREADS, _REGISTERS, _COLUMNS, _WORD = 512, 64, (32, 16, 8), 4
+"""Threads of a block and registers of one (`atomic_threads`), lines of a block side by side, and bytes of a word."""
+_RUNS = (2048, 4096, 8192, 12288)
+"""Elements of a block's lines that are tried, where these are one run of memory."""
+_FEW, _MORE, _MOST = 2046, 131070, 0x7FFFFFFF
+"""Updates of an element that a sum of two words has room for, and one of three (`SharedSum`); and what a signed number
+of 32 bits holds."""
+
+
+@dataclass(frozen=True)
+class AtomicColumnsTile(NumberTile):
+    """A block has the lines of so many neighbours along the axes behind."""
+
+    columns: int
+
+
+@dataclass(frozen=True)
+class AtomicRunsTile(NumberTile):
+    """A block has all lines of so many neighbours along the axes in front."""
+
+    SETTINGS = ("outers",)
+
+    outers: int
+
+
+def refuse_updates(problem: KernelProblem) -> str | None:
+    """Why updates cannot be joined in any order, None where they can."""
+    op, data = problem.op, problem.inputs[0].format.dtype
+    assert isinstance(op, (ScatterElements, ScatterND))
+    reduction = op.reduction
+    if reduction in ("none", "mul"):
+        return f"reduction {reduction} depends on the order of updates"
+    if data.nbytes > _WORD or data is DType.BOOL:
+        return f"{data.value} is not joined in words of 32 bits"
+    if reduction == "add" and data.is_float and data is not DType.F16:
+        return f"sums of {data.value} depend on the order of updates"
+    return None
+
+
+def _updates(problem: KernelProblem) -> int:
+    """Updates of a line."""
+    assert isinstance(problem.op, ScatterElements)
+    return problem.inputs[1].shape[problem.op.axis]
+
+
+def _words(problem: KernelProblem) -> int:
+    """Words of an element in shared memory."""
+    op, data = problem.op, problem.inputs[0].format.dtype
+    assert isinstance(op, ScatterElements)
+    if op.reduction != "add" or data is not DType.F16:
+        return 1
+    return 2 if _updates(problem) <= _FEW else 3
+
+
+def _functions(problem: KernelProblem) -> str:
+    """C++ of how updates are joined in shared memory."""
+    op, data = problem.op, problem.inputs[0].format.dtype
+    assert isinstance(op, ScatterElements)
+    if op.reduction != "add":
+        return f"bolt::portable::SharedExtreme<{ctype(data)}, {str(op.reduction == 'max').lower()}>"
+    if data is DType.F16:
+        return f"bolt::portable::SharedSum<{_words(problem)}>"
+    return f"bolt::portable::SharedInteger<{ctype(data)}>"
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    if (reason := refuse_apart(problem)) is not None:
+        return reason
+    if (reason := refuse_updates(problem)) is not None:
+        return reason
+    if (many := _updates(problem)) > _MORE:
+        return Reason("{} updates of a line are more than the {} that it has room for", many, _MORE)
+    outer, length, inner = lines_of(problem)
+    if (most := outer * max(length, many) * inner) > _MOST:
+        return Reason("{} elements are more than the {} that it counts", most, _MOST)
+    return None
+
+
+def _shared_columns(problem: KernelProblem, tile: AtomicColumnsTile) -> int:
+    """Bytes of shared memory of a block (`AtomicColumns::shared`)."""
+    return lines_of(problem)[1] * tile.columns * _words(problem) * _WORD
+
+
+def _shared_runs(problem: KernelProblem, tile: AtomicRunsTile) -> int:
+    """The same of `AtomicRuns`."""
+    _, length, inner = lines_of(problem)
+    elements, lanes = tile.outers * length * inner, 16 // problem.inputs[0].format.dtype.nbytes
+    return (elements + elements // lanes) * _words(problem) * _WORD
+
+
+def _columns(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicColumnsTile]:
+    inner = lines_of(problem)[2]
+    return (AtomicColumnsTile(each) for each in _COLUMNS if each < 2 * inner or each == _COLUMNS[-1])
+
+
+def _refuse_columns(problem: KernelProblem, tile: AtomicColumnsTile, gpu: Gpu) -> str | None:
+    if tile.columns not in _COLUMNS:
+        return Reason("there are blocks of 8, 16 or 32 lines, not of {}", tile.columns)
+    return refuse_shared(_shared_columns(problem, tile), gpu)
+
+
+def _runs(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicRunsTile]:
+    outer, length, inner = lines_of(problem)
+    tried = dict.fromkeys(min(outer, max(1, run // (length * inner))) for run in _RUNS)
+    return (AtomicRunsTile(outers) for outers in tried)
+
+
+def _refuse_runs(problem: KernelProblem, tile: AtomicRunsTile, gpu: Gpu) -> str | None:
+    outer = lines_of(problem)[0]
+    if tile.outers > outer:
+        return Reason("{} rows are more than the {} that there are", tile.outers, outer)
+    return refuse_shared(_shared_runs(problem, tile), gpu)
+
+
+_REACHED, _BEGIN = 0.75, 2.0e-6
+"""A guess at the part of the bandwidth; seconds in which a kernel begins and ends."""
+_UPDATE, _ELEMENT, _WORD_OF_UPDATE, _BANKS = 0.8e-12, 0.9e-12, 0.35e-12, 3.4
+"""Guesses at seconds of a GPU for an update, for an element from memory and back to it, and for an atomic instruction's
+part in one; and how many times as long that takes where threads of one meet in banks at random."""
+
+
+def _uneven(blocks: int, resident: float, gpu: Gpu) -> float:
+    """How much longer multiprocessors take that have a block more than others."""
+    at_once = max(1.0, resident) * gpu.sms
+    return ceil(blocks / gpu.sms) * gpu.sms / blocks if blocks < 4 * at_once else 1.0
+
+
+def _seconds(problem: KernelProblem, blocks: int, shared: int, banks: float, padded: float, target: Target) -> float:
+    gpu = target.gpu
+    assert gpu is not None, "lines are of a GPU's blocks"
+    elements, updates = problem.inputs[0].type.elements, problem.inputs[1].type.elements
+    there = beside(_THREADS, _REGISTERS, shared, gpu)
+    computed = updates * (_UPDATE + _words(problem) * _WORD_OF_UPDATE * banks) + elements * _ELEMENT
+    alone = 1.25 if there <= 1 else 1.0
+    memory = moved(problem.nbytes, target) / _REACHED
+    both = max(computed * padded, memory) + 0.3 * min(computed * padded, memory)
+    return float(_BEGIN + both * _uneven(blocks, there, gpu) * alone + OVERLAPPED * target.launch_seconds)
+
+
+def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target: Target) -> float:
+    outer, _, inner = lines_of(problem)
+    parts = ceil(inner / tile.columns)
+    narrow = 1.0 if tile.columns >= 32 else 1.1 if tile.columns == 16 else 1.4
+    return _seconds(
+        problem, outer * parts, _shared_columns(problem, tile), 1.0, parts * tile.columns / inner * narrow, target
+    )
+
+
+def _seconds_of_runs(problem: KernelProblem, tile: AtomicRunsTile, target: Target) -> float:
+    outer, _, inner = lines_of(problem)
+    banks = 1.0 if inner % 32 == 0 else _BANKS
+    return _seconds(problem, ceil(outer / tile.outers), _shared_runs(problem, tile), banks, 1.0, target)
+
+
+def _emit_columns(problem: KernelProblem, tile: AtomicColumnsTile, at: StepExpressions) -> StepCode:
+    indices, inner = problem.inputs[1].format.dtype, lines_of(problem)[2]
+    lanes = 2 if inner % 2 == 0 else 1
+    types = f"{_functions(problem)}, {tile.columns}, {lanes}, {ctype(indices)}"
+    given = f"{parameters(problem, 1, tile.columns)}, {', '.join((*at.inputs, *at.outputs))}"
+    header = ("bolt_portable/cuda/scatter_atomics.h",)
+    return StepCode(header, None, "", f"bolt::portable::scatter_atomic_columns<{types}>(r, {given});")
+
+
+def _emit_runs(problem: KernelProblem, tile: AtomicRunsTile, at: StepExpressions) -> StepCode:
+    types = f"{_functions(problem)}, {ctype(problem.inputs[1].format.dtype)}"
+    given = f"{parameters(problem, tile.outers, 1)}, {', '.join((*at.inputs, *at.outputs))}"
+    header = ("bolt_portable/cuda/scatter_atomics.h",)
+    return StepCode(header, None, "", f"bolt::portable::scatter_atomic_runs<{types}>(r, {given});")
+
+
+def is_there(problem: KernelProblem) -> bool:
+    return problem.outputs[0].type.elements > 0 and problem.inputs[-1].type.elements > 0
+
+
+COLUMNS: Form[AtomicColumnsTile] = Form(
+    "atomic_columns",
+    lambda problem: is_there(problem) and lines_of(problem)[2] > 1,
+    _refuse,
+    _columns,
+    _refuse_columns,
+    _seconds_of_columns,
+    AtomicColumnsTile.read,
+    _emit_columns,
+)
+RUNS: Form[AtomicRunsTile] = Form(
+    "atomic_runs",
+    is_there,
+    _refuse,
+    _runs,
+    _refuse_runs,
+    _seconds_of_runs,
+    AtomicRunsTile.read,
+    _emit_runs,
+)

@@ -1,0 +1,64 @@
+"""Scatters whose updates atomic instructions join, whichever comes first: in shared memory and in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Layer
+from gpu_asked import asked
+from gpu_harness import TARGET, Trial, trials_of
+from gpu_pools import PORTABLE
+from gpu_scatters import claimed, scattered
+
+from bolt_build.dtypes import DType
+from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.scatter_atomics import AtomicColumnsTile, AtomicRunsTile
+from bolt_build.families.portable.kernels.scatter_memory_atomics import AtomicTile
+
+
+def _beyond(layer: Layer) -> Layer:
+    """With elements that are minus infinity, and updates that are infinity: some sums are no number."""
+    data, indices, updates = layer.inputs
+    return replace(layer, inputs=(replace(data, hidden=9), indices, replace(updates, low=7e4, high=8e4)))
+
+
+def _below(layer: Layer) -> Layer:
+    """With some updates that are minus infinity."""
+    data, indices, updates = layer.inputs
+    return replace(layer, inputs=(data, indices, replace(updates, hidden=2)))
+
+
+_LAYERS = (
+    (scattered("atomic-added", 1, (2, 13, 40), 300, "add"), (("columns", 32), ("columns", 8), ("runs", 1))),
+    (
+        _beyond(scattered("atomic-no-numbers", 1, (2, 70, 36), 45, "add")),
+        (("columns", 16), ("runs", 2), ("elements",)),
+    ),
+    (_below(scattered("atomic-less", 1, (7, 50, 21), 45, "add")), (("columns", 16), ("runs", 2), ("elements",))),
+    (scattered("atomic-many-added", 0, (9, 21), 2100, "add"), (("columns", 16), ("runs", 1), ("elements",))),
+    (scattered("atomic-greatest", 1, (3, 50, 7), 140, "max"), (("columns", 8), ("runs", 2), ("elements",))),
+    (scattered("atomic-least", 1, (37, 91), 70, "min", DType.BF16), (("runs", 5), ("elements",))),
+    (
+        scattered("atomic-summed", 1, (3, 9, 33), 77, "add", DType.I32),
+        (("columns", 32), ("runs", 3), ("elements",)),
+    ),
+    (scattered("atomic-bytes", 1, (2, 40, 24), 70, "max", DType.U8), (("columns", 32), ("runs", 1), ("elements",))),
+    (scattered("atomic-wide", 1, (5, 77), 60, "min", DType.F32), (("runs", 2),)),
+    (claimed("atomic-rows", (40, 24), 1, 190, "add"), (("slices",),)),
+    (_below(claimed("atomic-pairs", (5, 6, 3, 5), 2, 37, "add")), (("slices",),)),
+    (claimed("atomic-elements", (7, 9), 2, 50, "max", DType.F32), (("slices",),)),
+)
+"""All that order does not matter to, with many updates of one place, and with infinities and what is no number."""
+_TILES = {"columns": AtomicColumnsTile, "runs": AtomicRunsTile, "elements": AtomicTile, "slices": AtomicTile}
+
+
+def atomic_trials() -> list[Trial]:
+    found = []
+    for layer, stated in (each for each in _LAYERS if asked((each[0],))):
+        tiles = [candidate_of("portable", f"atomic_{name}", _TILES[name](*sizes)) for name, *sizes in stated]
+        for trial in trials_of(layer, "portable"):
+            for tile in tiles:
+                if (reason := PORTABLE.refuse(trial.step.problem, tile, TARGET)) is not None:
+                    raise ValueError(f"{layer.label}: {reason}")
+                found.append(replace(trial, candidate=tile))
+    return found
