@@ -49,13 +49,19 @@ def refuse_updates(problem: KernelProblem) -> str | None:
     op, data = problem.op, problem.inputs[0].format.dtype
     assert isinstance(op, (ScatterElements, ScatterND))
     reduction = op.reduction
-    if reduction in ("none", "mul"):
-        return f"reduction {reduction} depends on the order of updates"
+    if reduction == "mul":
+        return "products depend on the order of updates"
     if data.nbytes > _WORD or data is DType.BOOL:
         return f"{data.value} is not joined in words of 32 bits"
     if reduction == "add" and data.is_float and data is not DType.F16:
         return f"sums of {data.value} depend on the order of updates"
     return None
+
+
+def _last_counts(problem: KernelProblem) -> bool:
+    """Whether updates replace elements: numbers of updates are joined, whatever their type."""
+    assert isinstance(problem.op, ScatterElements)
+    return problem.op.reduction == "none"
 
 
 def _updates(problem: KernelProblem) -> int:
@@ -77,6 +83,8 @@ def _functions(problem: KernelProblem) -> str:
     """C++ of how updates are joined in shared memory."""
     op, data = problem.op, problem.inputs[0].format.dtype
     assert isinstance(op, ScatterElements)
+    if _last_counts(problem):
+        return f"bolt::portable::SharedLast<{ctype(data)}>"
     if op.reduction != "add":
         return f"bolt::portable::SharedExtreme<{ctype(data)}, {str(op.reduction == 'max').lower()}>"
     if data is DType.F16:
@@ -87,7 +95,7 @@ def _functions(problem: KernelProblem) -> str:
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if (reason := refuse_apart(problem)) is not None:
         return reason
-    if (reason := refuse_updates(problem)) is not None:
+    if not _last_counts(problem) and (reason := refuse_updates(problem)) is not None:
         return reason
     if (many := _updates(problem)) > _MORE:
         return Reason("{} updates of a line are more than the {} that it has room for", many, _MORE)

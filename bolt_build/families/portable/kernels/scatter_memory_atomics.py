@@ -77,13 +77,17 @@ def _joined(problem: KernelProblem) -> int:
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    op = problem.op
+    assert isinstance(op, (ScatterElements, ScatterND))
+    if op.reduction == "none":
+        return "updates that replace elements are not joined"
     if (reason := refuse_updates(problem)) is not None:
         return reason
     if (scratch := _scratch(problem)) > MOST_SCRATCH:
         return Reason("takes {} bytes beside its tensors, at most {} are kept", scratch, MOST_SCRATCH)
     if (most := max(problem.inputs[0].type.elements, _joined(problem))) > _MOST:
         return Reason("{} elements are more than the {} that it counts", most, _MOST)
-    op, indices = problem.op, problem.inputs[1].shape
+    indices = problem.inputs[1].shape
     many = indices[op.axis] if isinstance(op, ScatterElements) else prod(indices[:-1])
     if _adds_halves(problem) and many > _SUMMED:
         return Reason("{} updates of an element are more than the {} that it has room for", many, _SUMMED)

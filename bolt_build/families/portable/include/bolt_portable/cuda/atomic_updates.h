@@ -31,6 +31,7 @@ template <int words_>
 struct SharedSum {
   using Value = f16;
   static constexpr int words = words_, bits = words == 2 ? 20 : 14;
+  static constexpr bool last_counts = false;
   static constexpr std::uint32_t marked = 0x80000000u;  ///< no sum of numbers that are there
 
   __device__ static bool counts(f16 value) { return FixedHalf::is_finite(value); }
@@ -73,6 +74,7 @@ template <typename T>
 struct SharedInteger {
   using Value = T;
   static constexpr int words = 1;
+  static constexpr bool last_counts = false;
   static_assert(sizeof(T) <= 4);
 
   __device__ static bool counts(T) { return true; }
@@ -114,12 +116,26 @@ struct OrderedBits {
   }
 };
 
+/// The last update counts: shared memory has the number of that one, from 1 on, and values stay where they are until it is known.
+template <typename T>
+struct SharedLast {
+  using Value = T;
+  static constexpr int words = 1;
+  static constexpr bool last_counts = true;
+
+  __device__ static bool counts(T) { return true; }
+  __device__ static void begin(std::uint32_t* at) { *at = 0; }
+  __device__ static void join(std::uint32_t* at, std::uint32_t number) { atomicMax(at, number); }
+  __device__ static void mark(std::uint32_t*, std::uint32_t, T) {}
+};
+
 /// The greatest, or the least, in shared memory.
 template <typename T, bool greatest>
 struct SharedExtreme {
   using Value = T;
   using Bits = OrderedBits<T, greatest>;
   static constexpr int words = 1;
+  static constexpr bool last_counts = false;
 
   __device__ static bool counts(T) { return true; }
   __device__ static void begin(std::uint32_t* at, std::uint32_t, T value) { *at = Bits::of(value); }

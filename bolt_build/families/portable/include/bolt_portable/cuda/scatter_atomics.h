@@ -48,24 +48,28 @@ struct AtomicColumns {
         const std::uint32_t update = first + row + k * across;
         if (update >= extent || column >= there) continue;
         named[k] = *reinterpret_cast<const Names*>(at + updates + Index{update} * inner + column);
-        found[k] = *reinterpret_cast<const Word*>(from + updates + Index{update} * inner + column);
+        if constexpr (!Updates::last_counts)
+          found[k] = *reinterpret_cast<const Word*>(from + updates + Index{update} * inner + column);
       }
     };
     ask(0);
     __shared__ bool none;  // some of what the block has is no number
     if (threadIdx.x == 0) none = false;
     bool odd = false;
-    each_row(
-        column < there ? length : 0, row,
-        [&](std::uint32_t place) { return *reinterpret_cast<const Word*>(given + line + Index{place} * inner + column); },
-        [&](std::uint32_t place, const Word& word) {
+    const auto own = [&](std::uint32_t place) {
+      return *reinterpret_cast<const Word*>(given + line + Index{place} * inner + column);
+    };
+    if constexpr (Updates::last_counts)
+      for (std::uint32_t i = threadIdx.x; i < apart; i += threads) Updates::begin(atomic_memory + i);
+    else
+      each_row(column < there ? length : 0, row, own, [&](std::uint32_t place, const Word& word) {
 #pragma unroll
-          for (int i = 0; i < lanes; ++i) {
-            const T value = turned == 0 ? word.at[i] : word.at[lanes - 1 - i];
-            Updates::begin(atomic_memory + place * columns + column + (i ^ turned), apart, value);
-            odd = odd || !Updates::counts(value);
-          }
-        });
+        for (int i = 0; i < lanes; ++i) {
+          const T value = turned == 0 ? word.at[i] : word.at[lanes - 1 - i];
+          Updates::begin(atomic_memory + place * columns + column + (i ^ turned), apart, value);
+          odd = odd || !Updates::counts(value);
+        }
+      });
     __syncthreads();
 #pragma unroll 1
     for (std::uint32_t first = 0; first < extent; first += rows) {
@@ -79,11 +83,16 @@ struct AtomicColumns {
         if (first + row + k * across >= extent || column >= there) continue;
 #pragma unroll
         for (int i = 0; i < lanes; ++i) {
-          const T value = turned == 0 ? values[k].at[i] : values[k].at[lanes - 1 - i];
           const Index name = static_cast<Index>(turned == 0 ? names[k].at[i] : names[k].at[lanes - 1 - i]);
           const auto place = static_cast<std::uint32_t>(inside(name, p.length, fault, mark));
-          Updates::join(atomic_memory + place * columns + column + (i ^ turned), apart, value);
-          odd = odd || !Updates::counts(value);
+          std::uint32_t* const to = atomic_memory + place * columns + column + (i ^ turned);
+          if constexpr (Updates::last_counts) {
+            Updates::join(to, first + row + k * across + 1);
+          } else {
+            const T value = turned == 0 ? values[k].at[i] : values[k].at[lanes - 1 - i];
+            Updates::join(to, apart, value);
+            odd = odd || !Updates::counts(value);
+          }
         }
       }
     }
@@ -97,10 +106,15 @@ struct AtomicColumns {
         column < there ? length : 0, row,
         [&](std::uint32_t place) {
           Word word;
+          if constexpr (Updates::last_counts) word = own(place);
 #pragma unroll
           for (int i = 0; i < lanes; ++i) {
-            const T value = Updates::result(atomic_memory + place * columns + column + (i ^ turned), apart);
-            (turned == 0 ? word.at[i] : word.at[lanes - 1 - i]) = value;
+            const std::uint32_t* const held = atomic_memory + place * columns + column + (i ^ turned);
+            T& value = turned == 0 ? word.at[i] : word.at[lanes - 1 - i];
+            if constexpr (!Updates::last_counts)
+              value = Updates::result(held, apart);
+            else if (const std::uint32_t number = *held; number != 0)
+              value = from[updates + Index{number - 1} * inner + column + (i ^ turned)];
           }
           return word;
         },
@@ -198,32 +212,40 @@ struct AtomicRuns {
     const auto ask = [&](std::uint32_t update) {
 #pragma unroll
       for (int k = 0; k < ahead; ++k)
-        if (update + k * threads < many) named[k] = at[own + update + k * threads], found[k] = updates[own + update + k * threads];
+        if (update + k * threads < many) {
+          named[k] = at[own + update + k * threads];
+          if constexpr (!Updates::last_counts) found[k] = updates[own + update + k * threads];
+        }
     };
     ask(threadIdx.x);
     __shared__ bool none;  // some of what the block has is no number
     if (threadIdx.x == 0) none = false;
     bool odd = false;
     const std::uint32_t word = begin / lanes, last = (begin + elements - 1) / lanes;
+    const auto of_word = [&](std::uint32_t number, const uint4& read, const auto& with) {
+      const Lanes<T, lanes> x = elements_of<T>(read);
+      const std::uint32_t from = number * lanes - begin;
+#pragma unroll
+      for (int i = 0; i < lanes; ++i)
+        if (from + i < elements) with(from + i, x.at[i]);
+    };
+    if constexpr (Updates::last_counts)
+      for (std::uint32_t i = threadIdx.x; i < apart; i += threads) Updates::begin(atomic_memory + i);
+    else
 #pragma unroll 1
-    for (std::uint32_t first = word + threadIdx.x; first <= last; first += threads * batch) {
-      uint4 read[batch];
+      for (std::uint32_t first = word + threadIdx.x; first <= last; first += threads * batch) {
+        uint4 read[batch];
 #pragma unroll
-      for (int k = 0; k < batch; ++k)
-        if (first + k * threads <= last) read[k] = words[first + k * threads];
+        for (int k = 0; k < batch; ++k)
+          if (first + k * threads <= last) read[k] = words[first + k * threads];
 #pragma unroll
-      for (int k = 0; k < batch; ++k) {
-        if (first + k * threads > last) continue;
-        const Lanes<T, lanes> x = elements_of<T>(read[k]);
-        const std::uint32_t from = (first + k * threads) * lanes - begin;
-#pragma unroll
-        for (int i = 0; i < lanes; ++i)
-          if (from + i < elements) {
-            Updates::begin(atomic_memory + where(from + i), apart, x.at[i]);
-            odd = odd || !Updates::counts(x.at[i]);
-          }
+        for (int k = 0; k < batch; ++k)
+          if (first + k * threads <= last)
+            of_word(first + k * threads, read[k], [&](std::uint32_t i, T value) {
+              Updates::begin(atomic_memory + where(i), apart, value);
+              odd = odd || !Updates::counts(value);
+            });
       }
-    }
     __syncthreads();
 #pragma unroll 1
     for (std::uint32_t update = threadIdx.x; update < many; update += ahead * threads) {
@@ -235,8 +257,13 @@ struct AtomicRuns {
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
         if (update + k * threads >= many) continue;
-        Updates::join(atomic_memory + where(element_of(update + k * threads, names[k])), apart, values[k]);
-        odd = odd || !Updates::counts(values[k]);
+        std::uint32_t* const to = atomic_memory + where(element_of(update + k * threads, names[k]));
+        if constexpr (Updates::last_counts) {
+          Updates::join(to, update + k * threads + 1);
+        } else {
+          Updates::join(to, apart, values[k]);
+          odd = odd || !Updates::counts(values[k]);
+        }
       }
     }
     if (odd) none = true;
@@ -253,18 +280,34 @@ struct AtomicRuns {
       __syncthreads();
     }
     T* const to = out + (begin - words.skew);
+    const auto result = [&](std::uint32_t i, T given_there) {
+      const std::uint32_t* const held = atomic_memory + where(i);
+      if constexpr (!Updates::last_counts) return Updates::result(held, apart);
+      else return *held != 0 ? updates[own + (*held - 1)] : given_there;
+    };
 #pragma unroll 1
-    for (std::uint32_t here = word + threadIdx.x; here <= last; here += threads) {
-      const std::uint32_t from = here * lanes - begin;
-      if (alike && from < elements && elements - from >= lanes) {
-        Lanes<T, lanes> made;
+    for (std::uint32_t first = word + threadIdx.x; first <= last; first += threads * batch) {
+      Lanes<T, lanes> made[batch];
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) made.at[i] = Updates::result(atomic_memory + where(from + i), apart);
-        *reinterpret_cast<Lanes<T, lanes>*>(to + from) = made;
-      } else {
+      for (int k = 0; k < batch; ++k) {
+        const std::uint32_t here = first + k * threads, from = here * lanes - begin;
+        if (here > last) continue;
+        if constexpr (Updates::last_counts) made[k] = elements_of<T>(words[here]);
 #pragma unroll
         for (int i = 0; i < lanes; ++i)
-          if (from + i < elements) to[from + i] = Updates::result(atomic_memory + where(from + i), apart);
+          if (from + i < elements) made[k].at[i] = result(from + i, made[k].at[i]);
+      }
+#pragma unroll
+      for (int k = 0; k < batch; ++k) {
+        const std::uint32_t here = first + k * threads, from = here * lanes - begin;
+        if (here > last) continue;
+        if (alike && from < elements && elements - from >= lanes) {
+          *reinterpret_cast<Lanes<T, lanes>*>(to + from) = made[k];
+        } else {
+#pragma unroll
+          for (int i = 0; i < lanes; ++i)
+            if (from + i < elements) to[from + i] = made[k].at[i];
+        }
       }
     }
   }
