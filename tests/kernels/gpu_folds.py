@@ -209,6 +209,11 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (hidden(folded("worst-of-rows", Places(2, 1), 3, 7, 101)), runs((8, 8, 1), (1, 256, 3))),
 )  # fmt: skip
 """Of each layer cuts that prediction would not put first, with several of all that they state."""
+_SHORT = (
+    (folded("running-short", CumSum(2, True), 3, 13, 128), (ScanRunsTile(8), ScanRunsTile(16))),
+    (folded("running-shorter", CumSum(1, False, True), 37, 57, dtype=DType.F32), (ScanRunsTile(8), ScanRunsTile(16))),
+)
+"""Lines of a part of a warp."""
 
 
 def candidate(tile: Tile) -> Candidate:
@@ -237,3 +242,7 @@ def fold_trials() -> list[Trial]:
         if index % 3 == 0 and layer.precision is DType.F16 and layer.inputs[0].dtype is DType.F32:
             found += list(_stated(replace(layer, precision=DType.F32, tolerance=1e-5), tiles[:1]))
     return list({trial.label: trial for trial in found}.values())
+
+
+def short_scan_trials() -> list[Trial]:
+    return [trial for layer, tiles in _SHORT for trial in _stated(layer, tiles)]

@@ -27,7 +27,7 @@ from gpu_depthwise_chains import (
 )
 from gpu_flat import flat_trials
 from gpu_flat_rows import flat_row_trials
-from gpu_folds import fold_trials
+from gpu_folds import fold_trials, short_scan_trials
 from gpu_forms import (
     FORMS,
     SLICED,
@@ -365,7 +365,7 @@ def _of_small_layers() -> list[Trial]:
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials()
     found += averaged_trials() + normed_trials() + line_trials()
-    found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials()
+    found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
     return found + apart(found)
 
 

@@ -22,8 +22,8 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines import CumProd, CumSum
 from bolt_build.targets import Gpu, Target
 
-THREADS = (WARP, BLOCK)
-"""Threads that a line of neighbours may have."""
+THREADS = (8, 16, WARP, BLOCK)
+"""Threads that a line of neighbours may have: less than a warp where it has a turn of a few words."""
 _TOTAL = 8
 """Bytes of what a part of a line comes to, at most."""
 ACROSS = (4, 8, 16, WARP, 64)
@@ -94,7 +94,7 @@ def _turns(lines: _Lines, threads: int) -> int:
 
 def _runs(lines: _Lines, gpu: Gpu) -> Iterator[ScanRunsTile]:
     """A warp or a block a line; several blocks where these are few and long."""
-    yield from (ScanRunsTile(threads) for threads in THREADS)
+    yield from (ScanRunsTile(threads) for threads in THREADS if threads >= WARP or _turns(lines, threads) == 1)
     wanted = (ceil(waves * gpu.sms / max(lines.many, 1)) for waves in (1, 2, 4))
     for blocks in dict.fromkeys(min(each, _turns(lines, BLOCK)) for each in wanted):
         if blocks > 1:
@@ -164,7 +164,7 @@ def _seconds_of_runs(problem: KernelProblem, tile: ScanRunsTile, target: Target)
     words = ceil((lines.extent + lanes - 1) / lanes)
     turns = ceil(words / tile.threads)
     rounds, together = ceil(turns / (LOADS * tile.blocks)), BLOCK // tile.threads
-    scanned = _SCANNED * (1 if tile.threads == WARP else 2)
+    scanned = _SCANNED * (1 if tile.threads <= WARP else 2)
     issued = lines.many * tile.threads * turns * (lanes * _ELEMENT + scanned)
     used = lines.extent * lines.element / (rounds * tile.blocks * LOADS * tile.threads * WORD)
     blocks = ceil(lines.many / together) * tile.blocks

@@ -20,13 +20,13 @@ __device__ inline Value from_before(Value value, int distance) {
   return static_cast<Value>(__shfl_up_sync(0xffffffffu, static_cast<Exchanged<Value>>(value), distance));
 }
 
-/// What `Function` makes of the values of a warp's threads up to and with each.
-template <typename Function, typename Value>
+/// What `Function` makes of the values of a warp's threads up to and with each, of every `width` threads by themselves.
+template <typename Function, int width = 32, typename Value>
 __device__ inline Value scan_warp(Value value) {
 #pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
+  for (int distance = 1; distance < width; distance *= 2) {
     const Value before = from_before(value, distance);
-    if (static_cast<int>(threadIdx.x) % 32 >= distance) value = Function{}(before, value);
+    if (static_cast<int>(threadIdx.x) % width >= distance) value = Function{}(before, value);
   }
   return value;
 }

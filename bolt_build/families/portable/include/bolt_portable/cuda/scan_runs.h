@@ -9,14 +9,15 @@
 namespace bolt::portable {
 
 /// `threads` threads have a line, a word each at a time; some words of a thread are under way at once. What lies beside a line
-/// in its first and last word counts as nothing, and is not stored. A `reverse` line is walked over from its last word on.
+/// in its first and last word counts as nothing, and is not stored. A `reverse` line is walked over from its last word on. Short
+/// lines have `threads` of a warp, all of which go on as long as the longest takes.
 ///
 /// Where lines are few and long each is cut in parts, of a block each. A first launch leaves what each part comes to, and in
 /// the second one a block begins with what those in front of it have left.
 template <int threads, bool reverse, typename T, typename Function>
 struct ScanRuns {
   using Value = typename Computed<T>::type;
-  static constexpr int together = block_threads / threads, warps = threads / 32, ahead = 4;
+  static constexpr int together = block_threads / threads, warps = threads / 32, ahead = 4, width = threads < 32 ? threads : 32;
   static constexpr std::uint32_t lanes = Granules<T>::lanes;
 
   Granules<T> in;
@@ -27,26 +28,26 @@ struct ScanRuns {
   std::uint32_t lines, extent;
   int first;
   Divisor parts;
-  std::uint32_t share;  ///< words of a part
+  std::uint32_t share, most;  ///< words of a part, and of a line at most
   Value* totals;        ///< [line][part]
 
   __device__ void operator()(std::uint32_t block) const {
     const std::uint32_t tile = parts.quotient(block), part = block - tile * parts.by;
     const std::uint32_t line = tile * together + threadIdx.x / threads, thread = threadIdx.x % threads;
-    if (line >= lines) return;  // whole warps
+    if (threads >= 32 && line >= lines) return;  // whole warps
     const std::uint32_t begin = in.skew + line * extent, end = begin + extent;
-    const std::uint32_t word = begin / lanes, words = (end + lanes - 1) / lanes - word;
+    const std::uint32_t word = begin / lanes, words = line < lines ? (end + lanes - 1) / lanes - word : 0;
     const auto place = [&](std::uint32_t i) { return word + (reverse ? words - 1 - i : i); };
-    const std::uint32_t last = min((part + 1) * share, words);
+    const std::uint32_t last = min((part + 1) * share, words), stop = threads < 32 ? most : last;
     Value found = leaves ? static_cast<Value>(first) : in_front(totals + line * parts.by, part);
-    for (std::uint32_t base = part * share; base < last; base += ahead * threads) {
+    for (std::uint32_t base = part * share; base < stop; base += ahead * threads) {
       uint4 held[ahead];
 #pragma unroll
       for (int turn = 0; turn < ahead; ++turn)
         if (base + turn * threads + thread < last) held[turn] = in[place(base + turn * threads + thread)];
 #pragma unroll
       for (int turn = 0; turn < ahead; ++turn) {
-        if (base + turn * threads >= last) break;
+        if (base + turn * threads >= stop) break;
         const std::uint32_t own = base + turn * threads + thread, at = place(own < last ? own : 0) * lanes;
         const bool inside = own < last && at >= begin && at + lanes <= end;
         Value after[lanes];
@@ -80,9 +81,9 @@ struct ScanRuns {
       own = Function{}(own, counts ? read(&values.at[k]) : static_cast<Value>(first));
       after[k] = own;
     }
-    Value up_to = scan_warp<Function>(own), before = from_before(up_to, 1);
-    Value all = static_cast<Value>(__shfl_sync(0xffffffffu, static_cast<Exchanged<Value>>(up_to), 31));
-    if (threadIdx.x % 32 == 0) before = static_cast<Value>(first);
+    Value up_to = scan_warp<Function, width>(own), before = from_before(up_to, 1);
+    Value all = static_cast<Value>(__shfl_sync(0xffffffffu, static_cast<Exchanged<Value>>(up_to), width - 1, width));
+    if (threadIdx.x % width == 0) before = static_cast<Value>(first);
     if constexpr (warps > 1) {
       __shared__ Value parts[2][warps];  // those of the turn before are still read
       const int warp = threadIdx.x / 32 % warps;
@@ -132,11 +133,13 @@ void scan_runs(const Run& r, Index outer, Index extent, Index blocks, bool exclu
   constexpr Index lanes = Runs::lanes, turn = threads * Runs::ahead;
   const Index turns = ((extent + lanes - 1) / lanes + 1 + turn - 1) / turn;  // wherever a line begins
   const std::uint32_t share = counted((turns + blocks - 1) / blocks * turn, "running sum");
+  const Index beside = in.skew % lanes != 0 || extent % lanes != 0 ? 1 : 0, most = (extent + lanes - 1) / lanes + beside;
   for (const bool leaves : {true, false}) {
     if (leaves && blocks == 1) continue;
     launch_blocks(r, (outer + Runs::together - 1) / Runs::together * blocks,
                   Runs{in, out, aligned_to_16(out), exclusive, leaves, static_cast<std::uint32_t>(outer),
                        static_cast<std::uint32_t>(extent), first, Divisor(blocks), share,
+                       static_cast<std::uint32_t>(most),
                        blocks > 1 ? static_cast<typename Runs::Value*>(r.scratch()) : nullptr},
                   "running sum");
   }
