@@ -17,7 +17,8 @@ namespace bolt::portable {
 template <int threads, bool reverse, typename T, typename Function>
 struct ScanRuns {
   using Value = typename Computed<T>::type;
-  static constexpr int together = block_threads / threads, warps = threads / 32, ahead = 4, width = threads < 32 ? threads : 32;
+  static constexpr int together = block_threads / threads, warps = threads / 32, ahead = 4;
+  static constexpr int width = threads < 32 ? threads : 32;  ///< that are scanned together
   static constexpr std::uint32_t lanes = Granules<T>::lanes;
 
   Granules<T> in;

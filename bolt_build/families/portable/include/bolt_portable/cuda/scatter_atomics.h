@@ -180,7 +180,7 @@ void scatter_atomic_columns(const Run& r, const ScatterLines& p, const void* dat
 }
 
 /// Lines as in ScatterLines, of which a block has all of `outers` along the first axis: elements and updates are one run of memory
-/// each. Behind each access of elements shared memory has a gap, for threads that have neighbouring accesses would meet in its banks.
+/// each. Behind each access of elements shared memory has a gap: threads that have neighbouring accesses would meet in its banks.
 template <typename Updates, typename I>
 struct AtomicRuns {
   using T = typename Updates::Value;
