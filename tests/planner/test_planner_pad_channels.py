@@ -28,7 +28,7 @@ def net(nodes: str, outputs: str = "%y", channels: int = 46) -> Graph:
           const %square: f32[{channels},{channels},1,1] #
           const %q: f32[24,{channels},3,3] #
           const %two: f32[] {{2}}
-          const %row: f32[1,{channels},1,1] #
+          const %map: f32[1,{channels},6,6] #
           {nodes}
         }}""")
 
@@ -87,6 +87,28 @@ def test_pooling_activations_and_sums_between_are_padded_too() -> None:
     assert [(subject, action) for subject, action, _ in said(result)] == [("a", "padded 46 channels to 48")]
 
 
+@pytest.mark.parametrize("shape", ["46,1,1", "1,46,1,1"])
+def test_numbers_of_channels_between_are_padded_with_zeros(shape: str) -> None:
+    """Slopes of FSRCNN's PRelu, scale and shift of a BatchNorm behind an activation."""
+    before = net(f"""
+      const %slope: f32[{shape}] #
+      const %scale: f32[{shape}] #
+      %a = conv(%x, %w, %b) pads_begin=[1,1] pads_end=[1,1] // "a"
+      %p = prelu(%a, %slope, %scale, %two) | mul(%scale) | add(%two) // "p"
+      %y = conv(%p, %k) // "y"
+    """)
+    result = run(PAD_CHANNELS, before)
+    assert body(result.graph).splitlines()[1] == (
+        "%'p.padded = prelu(%'a.padded, %'slope.padded, %'scale.padded, %two) | mul(%'scale.padded) | add(%two)  // \"p\""
+    )
+    for name in ("slope", "scale"):
+        constant = result.graph.constant(f"{name}.padded")
+        assert constant is not None
+        assert constant.shape == tuple(48 if each == "46" else 1 for each in shape.split(","))
+        assert not constant.reshape(-1)[46:].any()
+    same_values(before, result.graph)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_columns_between_matrix_products_are_padded_too(transposed: bool) -> None:
     shapes = ("30,16", "10,30") if transposed else ("16,30", "30,10")
@@ -118,9 +140,9 @@ STAYS = {
         '%a = conv(%x, %v) // "a"\n %e = conv(%a, %d) groups=46 // "e"\n %y = conv(%e, %k) // "y"', "%y", 46,
         "'e' is made by 'e', a conv with groups, of more than two axes, or with weights that are not constant",
     ),
-    "a factor a channel": (
-        '%a = conv(%x, %v) // "a"\n %e = mul(%a, %row) // "e"\n %y = conv(%e, %k) // "y"', "%y", 46,
-        "'e' is made by 'e', with 'row' of other channels",
+    "a factor of each element": (
+        '%a = conv(%x, %v) // "a"\n %e = mul(%a, %map) // "e"\n %y = conv(%e, %k) // "y"', "%y", 46,
+        "'e' is made by 'e', with 'map' of other channels",
     ),
     "a quotient by zero": (
         '%a = conv(%x, %v) | reciprocal // "a"\n %y = conv(%a, %k) // "y"', "%y", 46,

@@ -4,7 +4,8 @@ computes them stores the padding as well.
 For targets whose kernels load 16 bytes at once and would otherwise copy such an image into a padded one first. The
 convolution that makes the channels gets rows of zero weights, the one that reads them columns of zeros: whatever
 finite value the padding takes on its way (an activation of zero) counts for nothing. Between the two may stand what
-keeps channels apart: pooling, activations, sums of tensors that are all padded.
+keeps channels apart: pooling, activations, sums of tensors that are all padded. Constants with a number for each
+channel get zeros: slopes of PRelu, scale and shift of a BatchNorm behind an activation.
 
 Volumes are padded before they are flattened: what makes images of them, and volumes of images, stands between the
 convolutions then.
@@ -151,9 +152,18 @@ def _cannot_make(editor: GraphEditor, node: Node) -> str | None:
     tied = set(_tied(editor, node))
     for name in constants:
         array = editor.constant(name)
-        if name not in tied and (array is None or array.size != 1):
+        if name not in tied and (array is None or array.size != 1) and not _is_a_channel(editor, node, name):
             return f"with '{name}' of other channels"
     return None
+
+
+def _is_a_channel(editor: GraphEditor, node: Node, name: str) -> bool:
+    """True for a constant with a number for each of the channels that an elementwise node makes."""
+    out, shape = editor.type(node.outputs[0]), editor.type(name).shape
+    axis = len(shape) - (out.rank - 1)
+    if not isinstance(node.op, Activation | Binary) or not editor.is_constant(name) or axis < 0 or prod(shape) == 1:
+        return False
+    return shape[axis] == out.shape[1] and prod(shape) == out.shape[1]
 
 
 def _stays_finite(editor: GraphEditor, group: Sequence[str]) -> bool:
@@ -162,7 +172,10 @@ def _stays_finite(editor: GraphEditor, group: Sequence[str]) -> bool:
 
     def lane(name: str) -> Array:
         array = editor.constant(name)
-        return np.full(1, lanes[name] if array is None else array.reshape(-1)[0], np.float64)
+        if array is None:
+            return np.full(1, lanes[name], np.float64)
+        # What is one number a channel is padded with zeros.
+        return np.full(1, array.reshape(()) if array.size == 1 else 0.0, np.float64)
 
     for node in editor.nodes():
         if node.outputs[0] not in group:
@@ -216,6 +229,10 @@ def _pad(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node], pad
             inputs[1] = _widened(editor, inputs[1], size[::-1] if by_columns else size)
             if makes and len(old.op_inputs) > 2:
                 inputs[2] = _widened(editor, inputs[2], (padded,))
+        elif makes:
+            inputs = [
+                _channels_widened(editor, each, padded) if _is_a_channel(editor, old, each) else each for each in inputs
+            ]
         inputs = [names.get(name, name) for name in inputs]
         outputs = tuple(names.get(name, name) for name in old.outputs)
         editor.replace(old, replace(old, inputs=tuple(inputs), outputs=outputs))
@@ -229,6 +246,13 @@ def _widened(editor: GraphEditor, name: str, size: tuple[int, ...]) -> str:
     wide = np.zeros(shape, array.dtype)
     wide[tuple(slice(extent) for extent in array.shape)] = array
     return editor.new_constant(f"{name.removesuffix('.padded')}.padded", wide, type.dtype)
+
+
+def _channels_widened(editor: GraphEditor, name: str, padded: int) -> str:
+    """The constant with a number for each channel, and zeros for the padding."""
+    shape = editor.type(name).shape
+    axis = next(place for place, extent in enumerate(shape) if extent > 1)
+    return _widened(editor, name, (*shape[:axis], padded))
 
 
 def _loads_whole(target: Target, precision: str) -> bool:
