@@ -20,7 +20,7 @@ def behind(lines: str, stages: str = "", outputs: str = "%y") -> str:
           const %s: f32[4,1,1] #
           const %t: f32[1,4,1,1] #
           const %h: f32[5,1] #
-          const %one: f32[1] #
+          const %one: f32[1] {{1}}
           %a = conv(%x, %w{", %r" if "%r" in stages else ""}){stages} // "a"
           {lines}
         }}"""
@@ -33,6 +33,9 @@ def behind(lines: str, stages: str = "", outputs: str = "%y") -> str:
         ('%y = mul(%a, %s, %t) | add(%t) // "y"', " | relu", "relu | mul(%s) | add(%t)"),
         ('%b = prelu(%a, %s) // "b"\n %y = add(%r, %b) | relu // "y"', "", "prelu(%s) | add(%r) | relu"),
         ('%y = sub(%a, %s) // "y"', " | add(%r) | relu", "add(%r) | relu | sub(%s)"),
+        ('%y = selu(%a) alpha=1.5 beta=1.25 // "y"', "", "selu alpha=1.5 beta=1.25"),
+        ('%y = sqrt(%a, %one, %r) | div(%one) swapped | mul(%r) // "y"', "", "sqrt | reciprocal | mul(%r)"),
+        ('%y = round(%a, %s) | mul(%s) // "y"', " | relu", "relu | round | mul(%s)"),
     ],
 )
 def test_constants_of_channels_ride_in_the_convolution(lines: str, before: str, after: str) -> None:

@@ -1,8 +1,10 @@
-"""Fuses what constants of channels do behind a convolution or a product into its epilogue, where kernels read them.
+"""Fuses what only kernels of GPUs do behind a convolution or a product into its epilogue: constants of channels, and
+functions that are not in every library.
 
 That is PRelu with a slope a channel, and scale and shift behind an activation or a residual, which no weight in front
 can take: those of a BatchNorm, or of MobileBERT's normalisations. Behind a convolution a constant of one number is that
-of every channel: blocks of PP-HGNet and PP-LCNet scale and shift what their activations leave so. What follows is part
+of every channel: blocks of PP-HGNet and PP-LCNet scale and shift what their activations leave so. Functions
+are roots and quotients, as of generalised divisive normalisation in learned compression, and SELU. What follows is part
 of the epilogue too, within the limits that it has without constants. It runs last: passes that order, pad or cut
 filters know no constants behind them.
 """
@@ -29,6 +31,9 @@ from bolt_build.schema.recipe import Policy
 CONSTANTS = 4
 """Most stages of an epilogue that read a constant of the channel."""
 _FUNCTIONS = ("add", "mul", "sub", "prelu")
+_ACTIVATIONS = ("sqrt", "reciprocal", "neg", "selu", "celu", "softsign", "thresholded_relu", "shrink", "sign", "round")
+"""Functions that only kernels of GPUs apply behind a convolution. Those with a slow path for large numbers, such as a
+sine, would take registers from its products."""
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -49,22 +54,22 @@ def _has_channels(editor: GraphEditor, node: Node) -> bool:
 
 
 def _extend(editor: GraphEditor, journal: Journal, host: Node) -> None:
-    """Takes readers into the epilogue, from one with a constant of each channel on."""
-    constants = False
+    """Takes readers into the epilogue, from one on that only kernels of GPUs take."""
+    begun = False
     while editor.type(host.outputs[0]).dtype in PRECISIONS.values():
         output = host.outputs[0]
         readers = [node for node in editor.readers(output) if isinstance(node.op, Activation | Binary)]
         if not readers:
             return
         reader = readers[0]
-        fused = _fused(host, reader)
-        if not constants and not _is_a_channel(editor, host, fused[len(host.epilogue)]):
+        fused = _fused(editor, host, reader)
+        if not begun and not _is_ours(editor, host, fused[len(host.epilogue)]):
             return
         if (obstacle := editor.not_private(output) or _obstacle(editor, host, reader, fused)) is not None:
             journal.declined(reader.name, f"stays out of '{host.name}': {obstacle}")
             return
         host = _fuse(editor, host, reader, fused)
-        constants = True
+        begun = True
         journal.did(reader.name, "fused", f"into the epilogue of '{host.covers[0] if host.covers else host.name}'")
 
 
@@ -72,15 +77,24 @@ _Stage = tuple[Activation | Binary, str | None, bool]
 """A stage's operator, the name of its operand, and whether that comes first."""
 
 
-def _fused(host: Node, reader: Node) -> list[_Stage]:
-    """The stages of both."""
+def _fused(editor: GraphEditor, host: Node, reader: Node) -> list[_Stage]:
+    """The stages of both; one over the result is its reciprocal."""
     assert isinstance(reader.op, Activation | Binary)
     if isinstance(reader.op, Activation):
         own: _Stage = (reader.op, None, False)
     else:
         right = reader.inputs[0] != host.outputs[0]
         own = (reader.op, reader.inputs[0 if right else 1], right and reader.op.function not in COMMUTATIVE)
-    return [*_stages(host), own, *_stages(reader)]
+    return [*_stages(host), *(_as_reciprocal(editor, stage) for stage in (own, *_stages(reader)))]
+
+
+def _as_reciprocal(editor: GraphEditor, stage: _Stage) -> _Stage:
+    op, operand, swapped = stage
+    if isinstance(op, Activation) or op.function != "div" or not swapped or operand is None:
+        return stage
+    above = editor.constant(operand)
+    is_one = above is not None and above.size == 1 and above.reshape(()) == 1
+    return (Activation("reciprocal"), None, False) if is_one else stage
 
 
 def _stages(node: Node) -> list[_Stage]:
@@ -89,6 +103,11 @@ def _stages(node: Node) -> list[_Stage]:
         assert isinstance(stage.op, Activation | Binary)
         found.append((stage.op, None if stage.operand is None else node.inputs[stage.operand], stage.swapped))
     return found
+
+
+def _is_ours(editor: GraphEditor, host: Node, stage: _Stage) -> bool:
+    """Whether only kernels of GPUs take the stage."""
+    return stage[0].function in _ACTIVATIONS or _is_a_channel(editor, host, stage)
 
 
 def _is_a_channel(editor: GraphEditor, host: Node, stage: _Stage) -> bool:
@@ -110,7 +129,7 @@ def _obstacle(editor: GraphEditor, host: Node, reader: Node, stages: list[_Stage
     if editor.type(reader.outputs[0]) != out:
         return f"'{reader.outputs[0]}' is larger than '{host.outputs[0]}'"
     functions = [op.function for op, _, _ in stages if isinstance(op, Activation)]
-    if (strange := next((name for name in functions if name not in IN_KERNEL), None)) is not None:
+    if (strange := next((name for name in functions if name not in (*IN_KERNEL, *_ACTIVATIONS)), None)) is not None:
         return f"'{strange}' is no stage of a convolution's epilogue"
     if len(functions) > ACTIVATIONS:
         return f"its epilogue would have more than {ACTIVATIONS} activations"
