@@ -99,7 +99,8 @@ def test_numbers_of_channels_between_are_padded_with_zeros(shape: str) -> None:
     """)
     result = run(PAD_CHANNELS, before)
     assert body(result.graph).splitlines()[1] == (
-        "%'p.padded = prelu(%'a.padded, %'slope.padded, %'scale.padded, %two) | mul(%'scale.padded) | add(%two)  // \"p\""
+        "%'p.padded = prelu(%'a.padded, %'slope.padded, %'scale.padded, %two) "
+        '| mul(%\'scale.padded) | add(%two)  // "p"'
     )
     for name in ("slope", "scale"):
         constant = result.graph.constant(f"{name}.padded")
