@@ -4,6 +4,7 @@ lie in other places."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from families_harness import Input, Layer
@@ -15,6 +16,7 @@ from gpu_products import TOLERANCE, conv
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.few_row_products import FewRowsTile
 from bolt_build.families.portable.kernels.half_products import HalfTile
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
@@ -111,6 +113,24 @@ NARROW = (
     conv("half-planes-odd", (2, 16, 5, 5), 5, (1, 1)),
 )  # fmt: skip
 """Rows of few elements, and few planes."""
+FEW_ROWS = (
+    product("few-rows", Input((5, 8)), Input((8, 2064), True)),
+    product("few-rows-odd", Input((2, 3)), Input((3, 70), True)),
+    Layer(
+        "half-few-rows-biased",
+        MatMul(),
+        (Input((11, 16)), Input((16, 1100), True), Input((1100,), True)),
+        (RELU,),
+        DType.F16,
+        TOLERANCE,
+    ),
+)
+"""Few rows of few elements by a matrix of many columns."""
+FEW_ROWS_TILES = {
+    "half-few-rows": (FewRowsTile(4, 8), FewRowsTile(1, 8), FewRowsTile(2, 4)),
+    "half-few-rows-odd": (FewRowsTile(2, 2),),
+    "half-few-rows-biased": (FewRowsTile(8, 4), FewRowsTile(4, 4)),
+}
 TILES = {
     "half-heads": (HalfTile(64, 64), HalfTile(32, 128), HalfTile(128, 32)),
     "half-heads-turned": (HalfTile(64, 128), HalfTile(32, 32)),
@@ -145,6 +165,18 @@ def half_products() -> list[Trial]:
         found += list({trial.label: trial for trial in trials}.values())
     for layer in asked(NARROW):
         found += [each for each in trials_of(layer, "portable", 4) if _is_narrow(each)]
+    for layer in asked(FEW_ROWS):
+        found += _with_tiles(layer, FEW_ROWS_TILES[layer.label])
+    return found
+
+
+def _with_tiles(layer: Layer, tiles: Sequence[FewRowsTile]) -> list[Trial]:
+    plain = next(each for each in trials_of(layer, "portable", 1) if each.shared is None)
+    found = []
+    for tile in tiles:
+        candidate = Candidate("portable", (("algorithm", "few_rows"), *tile.parameters))
+        assert PORTABLE.refuse(plain.step.problem, candidate, TARGET) is None
+        found.append(replace(plain, candidate=candidate))
     return found
 
 

@@ -24,6 +24,8 @@ FURTHER = (
     "flat-pairs-portable-flatx8x4x256-f16/row-f16/row",
     "half-deep-portable-tensor_coresx32x32x4",
     "half-deep-odd-portable-tensor_coresx64x64x2",
+    "half-few-rows-portable-few_rowsx1x8",
+    "half-few-rows-odd-portable-few_rowsx2x2",
     "half-regions-words-any-24-portable-directx1",
     "half-regions-words-maximum-48-portable-directx2",
     "formula-modulated-odd-portable-flat",

@@ -9,7 +9,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.kernels import half_products, narrow_products
+from bolt_build.families.portable.kernels import few_row_products, half_products, narrow_products
 from bolt_build.families.portable.kernels.product_loops import batch_loops, matmul_parameters
 from bolt_build.families.portable.rule import Rule, computed_only, row_major
 from bolt_build.families.reason import Reason
@@ -65,6 +65,6 @@ RULES = (
         gpu_efficiency=0.0003,
         gpu_single=_single,
         layouts=row_major,
-        forms=(half_products.FORM, narrow_products.FORM),
+        forms=(half_products.FORM, narrow_products.FORM, few_row_products.FORM),
     ),
 )
