@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planner_checks import body, graph, run, said
+from planner_checks import body, graph, run, said, same_values
 
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.planner.passes.images.stacked_sums import ADD_STACKED
@@ -51,10 +51,33 @@ def test_an_image_that_all_gates_of_a_stack_are_for_is_read_by_each_product() ->
     assert [node.inputs[0] for node in after.nodes if node.op == Binary("mul")] == ["x", "x"]
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, 4])
+@pytest.mark.parametrize(
+    ("mode", "functions"), [("mean", ["add", "mul"]), ("max", ["max"]), ("min", ["min"]), ("sum", ["add"])]
+)
+def test_means_and_extremes_of_a_stack_are_those_of_its_tensors(axis: int, mode: str, functions: list[str]) -> None:
+    """As branches meet in FractalNet: torch.stack puts them behind each other along a new axis."""
+    shape = [2, 4, 3, 3]
+    shape.insert(axis, 1)
+    stacked = str(shape).replace(" ", "")
+    before = graph(f"""
+        graph g batch=2 (%a: f32[2,4,3,3], %b: f32[2,4,3,3]) -> (%y) {{
+          %p = reshape(%a) shape={stacked} // "p"
+          %q = reshape(%b) shape={stacked} // "q"
+          %x = concat(%p, %q) axis={axis} // "x"
+          %m = reduce(%x) mode={mode} axes=[{axis}] keepdims=false // "m"
+          %y = relu(%m) // "y"
+        }}""")
+    result = run(ADD_STACKED, before)
+    assert [node.op for node in result.graph.nodes[:-1]] == [Binary(function) for function in functions]
+    same_values(before, result.graph)
+    assert said(result) == [("m", "added up", "2 tensors of a stack, one by one")]
+
+
 CHANNELS = '%x5 = reshape(%x) shape=[2,3,4,3,3] // "x5"\n'
 
 
-@pytest.mark.parametrize("how", ["mode=max axes=[1]", "mode=sum axes=[2]"])
+@pytest.mark.parametrize("how", ["mode=prod axes=[1]", "mode=sum axes=[2]"])
 def test_what_is_no_sum_over_a_stack_is_none_of_it(how: str) -> None:
     before = graph(f"""
         graph g batch=2 (%x: f32[2,12,3,3]) -> (%y) {{

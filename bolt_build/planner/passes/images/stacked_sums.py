@@ -1,5 +1,6 @@
 """Adds up tensors instead of summing over the axis that they are stacked along: sums over branches (selective kernels),
-or over runs of channels (split attention), each with a factor of its own.
+or over runs of channels (split attention), each with a factor of its own. Means and extremes of a stack are computed
+tensor by tensor too: where branches meet in FractalNet, a mean of the last layers of a transformer.
 
 A stack of images has five axes, so its elements would be brought into planes, stacked, summed over and brought back.
 """
@@ -7,6 +8,8 @@ A stack of images has five axes, so its elements would be brought into planes, s
 from __future__ import annotations
 
 from dataclasses import replace
+
+import numpy as np
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node, Op, TensorType
@@ -20,6 +23,8 @@ from bolt_build.schema.recipe import Policy
 
 _AXIS, _MOST = 1, 4
 """What images are stacked along, and tensors that are added up one by one."""
+_JOINED = {"sum": "add", "mean": "add", "max": "max", "min": "min"}
+"""How two tensors of a stack are joined, by the mode of the reduction."""
 _NONE = "'{}' is no stack of images, or of runs of channels"
 
 
@@ -41,25 +46,48 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 
 
 def _sums_a_stack(editor: GraphEditor, node: Node) -> bool:
-    if not isinstance(node.op, Reduce) or node.epilogue or (node.op.mode, node.op.axes) != ("sum", (_AXIS,)):
+    if not isinstance(node.op, Reduce) or node.epilogue or node.op.mode not in _JOINED or len(node.op.axes) != 1:
         return False
-    type_ = editor.type(node.inputs[0])
-    return type_.dtype in PRECISIONS.values() and type_.rank == 5 and type_.shape[_AXIS] > 1
+    type_, (axis,) = editor.type(node.inputs[0]), node.op.axes
+    if type_.dtype not in PRECISIONS.values() or type_.shape[axis] == 1:
+        return False
+    return (type_.rank == 5 and axis == _AXIS) or _tensors(editor, node.inputs[0], axis) is not None
+
+
+def _tensors(editor: GraphEditor, value: str, axis: int) -> list[str] | None:
+    """The tensors whose concatenation along an axis of its own the value is, None where it is none."""
+    node = editor.producer(value)
+    if node is None or node.op != Concat(axis) or node.epilogue:
+        return None
+    shape = tuple(extent for place, extent in enumerate(editor.type(value).shape) if place != axis)
+    found = []
+    for name in node.inputs:
+        made = editor.producer(name)
+        if editor.type(name).shape[axis] != 1 or made is None or made.epilogue or not isinstance(made.op, Reshape):
+            return None
+        if editor.type(made.inputs[0]).shape != shape:
+            return None
+        found.append(made.inputs[0])
+    return found
 
 
 def _add_up(editor: GraphEditor, journal: Journal, node: Node) -> None:
     """Raises _Unknown where the node stays."""
     (value,) = node.inputs
     assert isinstance(node.op, Reduce)
+    mode, (axis,) = node.op.mode, node.op.axes
     if node.op.keepdims:
-        raise _Unknown("its sum keeps the axis of the stack")
-    if (count := editor.type(value).shape[_AXIS]) > _MOST:
+        raise _Unknown(f"its {mode} keeps the axis of the stack")
+    if (count := editor.type(value).shape[axis]) > _MOST:
         raise _Unknown(f"a stack of {count} tensors; at most {_MOST} are added up one by one")
-    chain = Chain(editor, f"{node.name}.parts")
-    total, *others = [_part(editor, chain, value, index) for index in range(count)]
+    chain, stacked = Chain(editor, f"{node.name}.parts"), _tensors(editor, value, axis)
+    total, *others = stacked or [_part(editor, chain, value, index) for index in range(count)]
     for index, other in enumerate(others):
-        last = index == len(others) - 1
-        total = chain.add(Binary("add"), [total, other], node.outputs[0] if last else None)
+        last = index == len(others) - 1 and mode != "mean"
+        total = chain.add(Binary(_JOINED[mode]), [total, other], node.outputs[0] if last else None)
+    if mode == "mean":
+        part = editor.new_constant(f"{node.name}.part", np.array(1 / count, np.float32), editor.type(value).dtype)
+        chain.add(Binary("mul"), [total, part], node.outputs[0])
     *front, end = chain.nodes
     editor.replace(node, *front, replace(end, name=node.name, covers=node.covers))
     removed = editor.prune([value])
