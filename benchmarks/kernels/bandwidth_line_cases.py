@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from benchmarks.kernels.bandwidth_graphs import Case, Engines, Make, Net, channel_groups, group_norm
 from benchmarks.kernels.bandwidth_odd_cases import plain, reduced
 
