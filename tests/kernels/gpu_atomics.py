@@ -49,6 +49,8 @@ _LAYERS = (
     (scattered("atomic-last-rows", 1, (37, 91), 130, dtype=DType.U8), (("runs", 5),)),
     (claimed("atomic-rows", (40, 24), 1, 190, "add"), (("slices",),)),
     (_below(claimed("atomic-pairs", (5, 6, 3, 5), 2, 37, "add")), (("slices",),)),
+    (scattered("atomic-numbers", 1, (3, 9, 7), 77, "add", DType.I64), (("elements",),)),
+    (scattered("atomic-least-numbers", 1, (3, 9, 7), 30, "min", DType.I64), (("elements",),)),
     (claimed("atomic-elements", (7, 9), 2, 50, "max", DType.F32), (("slices",),)),
 )
 """All that order does not matter to, with many updates of one place, and with infinities and what is no number."""

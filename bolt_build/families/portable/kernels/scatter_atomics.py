@@ -44,15 +44,15 @@ class AtomicRunsTile(NumberTile):
     outers: int
 
 
-def refuse_updates(problem: KernelProblem) -> str | None:
-    """Why updates cannot be joined in any order, None where they can."""
+def refuse_updates(problem: KernelProblem, most: int) -> str | None:
+    """Why updates cannot be joined in any order, None where they can: in numbers of so many bytes at most."""
     op, data = problem.op, problem.inputs[0].format.dtype
     assert isinstance(op, (ScatterElements, ScatterND))
     reduction = op.reduction
     if reduction == "mul":
         return "products depend on the order of updates"
-    if data.nbytes > _WORD or data is DType.BOOL:
-        return f"{data.value} is not joined in words of 32 bits"
+    if data.nbytes > most or data in (DType.BOOL, DType.F64):
+        return f"{data.value} is not joined in words of {8 * most} bits"
     if reduction == "add" and data.is_float and data is not DType.F16:
         return f"sums of {data.value} depend on the order of updates"
     return None
@@ -95,7 +95,7 @@ def _functions(problem: KernelProblem) -> str:
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if (reason := refuse_apart(problem)) is not None:
         return reason
-    if not _last_counts(problem) and (reason := refuse_updates(problem)) is not None:
+    if not _last_counts(problem) and (reason := refuse_updates(problem, _WORD)) is not None:
         return reason
     if (many := _updates(problem)) > _MORE:
         return Reason("{} updates of a line are more than the {} that it has room for", many, _MORE)

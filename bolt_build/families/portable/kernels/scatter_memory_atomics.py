@@ -25,8 +25,8 @@ from bolt_build.targets import Gpu, Target
 
 _MOST, _SUMMED = 0x7FFFFFFF, 1 << 22
 """What a signed number of 32 bits holds, and updates of which a sum has room in 64 bits (`MemorySum`)."""
-_FOUR = 4
-"""Elements that share a byte for what is no number."""
+_FOUR, _LONG = 4, 8
+"""Elements that share a byte for what is no number, and bytes that atomic instructions change at most."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _functions(problem: KernelProblem) -> str:
 
 def _held(problem: KernelProblem) -> int:
     """Bytes of an element while updates are joined."""
-    return 8 if _adds_halves(problem) else 4
+    return _LONG if _adds_halves(problem) else max(4, problem.inputs[0].format.dtype.nbytes)
 
 
 def _scratch(problem: KernelProblem) -> int:
@@ -81,7 +81,7 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     assert isinstance(op, (ScatterElements, ScatterND))
     if op.reduction == "none":
         return "updates that replace elements are not joined"
-    if (reason := refuse_updates(problem)) is not None:
+    if (reason := refuse_updates(problem, _LONG)) is not None:
         return reason
     if (scratch := _scratch(problem)) > MOST_SCRATCH:
         return Reason("takes {} bytes beside its tensors, at most {} are kept", scratch, MOST_SCRATCH)

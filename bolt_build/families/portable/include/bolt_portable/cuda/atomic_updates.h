@@ -84,31 +84,34 @@ struct SharedInteger {
   __device__ static T result(const std::uint32_t* at, std::uint32_t) { return static_cast<T>(*at); }
 };
 
-/// A number of at most 32 bits whose order among others is that of the values: with `greatest` NaN is above all, else below.
+/// A number whose order among others is that of the values, of 32 bits, or 64 where integers have as many: with `greatest` NaN is
+/// above all, else below.
 template <typename T, bool greatest>
 struct OrderedBits {
-  static_assert(sizeof(T) <= 4);
   static constexpr bool integer = std::is_integral_v<T>;
+  static_assert(sizeof(T) <= 4 || integer);
   static constexpr std::uint32_t nan = greatest ? 0xffffffffu : 0u;
+  using Bits = std::conditional_t<(sizeof(T) > 4), unsigned long long, std::uint32_t>;
+  static constexpr Bits sign = std::is_signed_v<T> ? Bits{1} << (8 * sizeof(Bits) - 1) : 0;
 
-  __device__ static std::uint32_t of(T value) {
+  __device__ static Bits of(T value) {
     if constexpr (integer) {
-      return static_cast<std::uint32_t>(static_cast<std::int32_t>(value)) ^ (std::is_signed_v<T> ? 0x80000000u : 0u);
+      return static_cast<Bits>(value) ^ sign;  // what is signed is widened first
     } else {
       const float wide = static_cast<float>(value);
       const std::uint32_t bits = __float_as_uint(wide);
       return wide != wide ? nan : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     }
   }
-  __device__ static T value(std::uint32_t key) {
+  __device__ static T value(Bits key) {
     if constexpr (integer) {
-      return static_cast<T>(key ^ (std::is_signed_v<T> ? 0x80000000u : 0u));
+      return static_cast<T>(key ^ sign);
     } else {
       const std::uint32_t bits = key & 0x80000000u ? key & 0x7fffffffu : ~key;
       return static_cast<T>(__uint_as_float(key == nan ? 0x7fc00000u : bits));
     }
   }
-  __device__ static void join(std::uint32_t* at, std::uint32_t key) {
+  __device__ static void join(Bits* at, Bits key) {
     if constexpr (greatest)
       atomicMax(at, key);
     else
@@ -156,8 +159,8 @@ struct WithoutFlags {
 template <typename T, bool greatest>
 struct MemoryExtreme : WithoutFlags<T> {
   using Value = T;
-  using Held = std::uint32_t;
   using Bits = OrderedBits<T, greatest>;
+  using Held = typename Bits::Bits;
 
   __device__ static Held begin(T value) { return Bits::of(value); }
   __device__ static void join(Held* at, T value) { Bits::join(at, Bits::of(value)); }
@@ -166,8 +169,7 @@ struct MemoryExtreme : WithoutFlags<T> {
 template <typename T>
 struct MemoryInteger : WithoutFlags<T> {
   using Value = T;
-  using Held = std::uint32_t;
-  static_assert(sizeof(T) <= 4);
+  using Held = std::conditional_t<(sizeof(T) > 4), unsigned long long, std::uint32_t>;
 
   __device__ static Held begin(T value) { return static_cast<Held>(value); }
   __device__ static void join(Held* at, T value) { atomicAdd(at, static_cast<Held>(value)); }
