@@ -16,10 +16,10 @@ from bolt_build.graph.ops.activation import Activation
 OF_FOUR = ("silu", "gelu_tanh", "mish")
 """Those that four neighbours have together."""
 FUNCTIONS = (
-    *("sigmoid", "silu", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "mish"),
+    *("sigmoid", "silu", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "mish", "elu"),
     *(f"{name}_of_four" for name in OF_FOUR),
 )
-NEAR_ZERO = ("tanh", "erf", "gelu", "hard_swish", *OF_FOUR, *(f"{name}_of_four" for name in OF_FOUR))
+NEAR_ZERO = ("tanh", "erf", "gelu", "hard_swish", "elu", *OF_FOUR, *(f"{name}_of_four" for name in OF_FOUR))
 
 # The PTX ISA: ex2.approx is within 2 units in the last place of the correctly rounded result, rcp.approx within 1.
 _PROGRAM = """\
@@ -80,7 +80,8 @@ def on_device(library: ctypes.CDLL, name: str, x: Array, exp2_units: int = 0, re
 
 def exactly(name: str, x: Array) -> Array:
     """The operator's own reference, in double precision."""
-    (y,) = Activation(name.removesuffix("_of_four")).evaluate((x.astype(np.float64),))
+    op = Activation("elu", 1.0) if name == "elu" else Activation(name.removesuffix("_of_four"))
+    (y,) = op.evaluate((x.astype(np.float64),))
     return y
 
 

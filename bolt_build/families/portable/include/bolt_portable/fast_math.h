@@ -104,6 +104,14 @@ struct Approximate {
     return std::fabs(x) < 0.1f ? near : far;
   }
 
+  /// e^x - 1 for x of at most 0; near 0, where that cancels, x + x^2/2 + x^3/6.
+  static BOLT_DEVICE float shrinkage(float x) {
+    const float far = Arithmetic::exp2(log2_e * x) - 1.0f;
+    const float near = x * std::fma(std::fma(x, 1.0f / 6.0f, 0.5f), x, 1.0f);
+    return x > -0.05f ? near : far;
+  }
+  static BOLT_DEVICE float elu(float x) { return x > 0.0f ? x : shrinkage(x); }
+
   /// max(x, 0) + log(1 + e^-|x|): the logarithm is a polynomial of what is between 0 and 1.
   static BOLT_DEVICE float softplus(float x) {
     const float e = Arithmetic::exp2(-log2_e * std::fabs(x));

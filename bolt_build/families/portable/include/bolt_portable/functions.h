@@ -54,7 +54,7 @@ struct Round {
 /// e^x - 1 for x of at most 0.
 BOLT_HD inline float shrinkage(float x) {
 #if defined(__CUDA_ARCH__)
-  return std::expm1(x);
+  return Forms::shrinkage(x);
 #else
   return Exact::shrinkage(x);
 #endif
