@@ -125,6 +125,8 @@ _REACHED = 0.9
 _RESULT, _CELL = 470, 33
 """Instructions of a thread for its results, and for 16 bytes of a cell, at the rate of multiply-adds. Fitted to an
 H100's times of `pool_windows.py`."""
+_THREADS = 2048
+"""Threads of a multiprocessor, at most."""
 _NEXT = 0.1e-6
 """Seconds in which a thread has one cell after the other, but for small windows, of which it asks for all at once."""
 
@@ -140,6 +142,22 @@ def _pool_seconds(problem: KernelProblem, target: Target) -> float:
     together = lanes > 1 and op.kernel in ((2, 2), (3, 3))
     memory = moved(problem.nbytes, target) / _REACHED
     return max(memory, issued, 0.0 if together else cells * _NEXT) + OVERLAPPED * target.launch_seconds
+
+
+_PLACE, _CELL_OF_PLACE, _NEXT_PLACE = 110, 24, 0.5e-6
+"""Instructions of a thread for where its window is, and for a cell, as counted in the machine code; and seconds until a
+cell has come, one behind the other."""
+
+
+def _places_seconds(problem: KernelProblem, target: Target) -> float:
+    op, gpu = problem.op, target.gpu
+    assert isinstance(op, PoolPlaces)
+    assert gpu is not None, "asked about GPUs alone"
+    cells, elements = prod(op.kernel), problem.outputs[0].type.elements
+    issued = elements * (_PLACE + _CELL_OF_PLACE * cells) / (target.rate("fp32") / 2)
+    waves = max(1.0, elements / (gpu.sms * _THREADS))
+    together = max(moved(problem.nbytes, target) / _REACHED, issued, waves * cells * _NEXT_PLACE)
+    return together + OVERLAPPED * target.launch_seconds
 
 
 def _single(problem: KernelProblem) -> float:
@@ -186,7 +204,7 @@ RULES = (
         _refuse_places,
         _emit_places,
         lambda problem: 0.02,
-        gpu_efficiency=0.001,
+        gpu_seconds=_places_seconds,
         layouts=row_major,
         forms=(pool_sliding.FORM,),
     ),
