@@ -12,6 +12,7 @@ from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import GatherElements
 from bolt_build.graph.ops.logic import Compare, Logic, Where
 from bolt_build.graph.ops.operands import expect_axis, expect_count
@@ -166,6 +167,10 @@ def import_topk(node: NodeImport) -> None:
         node.emit(GatherElements(axis), [node.input(0), places], 0)
 
 
+_FEW_PLACES = 12
+"""Places of a one-hot axis up to which they are asked for twice: to look for negative indices first moves more."""
+
+
 def import_one_hot(node: NodeImport) -> None:
     """Each index beside all of its axis; negative ones count from the end, others that lie outside are nowhere."""
     shape, depth = node.type(0).shape, int(node.static_number(1, "the depth"))
@@ -173,8 +178,16 @@ def import_one_hot(node: NodeImport) -> None:
     indices = node.input(0) if node.type(0).dtype is DType.I64 else node.emit(Cast(DType.I64), [node.input(0)])
     apart = node.emit(Reshape((*shape[:axis], 1, *shape[axis:])), [indices])
     count = np.arange(depth, dtype=np.int64).reshape(-1, *(1,) * (len(shape) - axis))
-    sides = [node.emit(Compare("equal"), [apart, node.helper(each, "places")]) for each in (count, count - depth)]
-    hot = node.emit(Logic("or"), sides)
+
+    def asked(places: Array, index: str) -> str:
+        return node.emit(Compare("equal"), [index, node.helper(places, "places")])
+
+    if depth > _FEW_PLACES:
+        behind = node.emit(Binary("add"), [apart, node.helper(np.array(depth, np.int64), "depth")])
+        negative = node.emit(Compare("less"), [apart, node.helper(np.array(0, np.int64), "zero")])
+        hot = asked(count, node.emit(Where(), [negative, behind, apart]))
+    else:
+        hot = node.emit(Logic("or"), [asked(each, apart) for each in (count, count - depth)])
     off, on = (node.emit(Reshape(()), [node.emit(Slice((i,), (1,), (1,)), [node.input(2)])]) for i in (0, 1))
     node.emit(Where(), [hot, on, off], 0)
 
