@@ -34,6 +34,9 @@ _HEADER = "bolt_portable/formula.h"
 _CALLED, _SIMPLE = 0.0025, 0.1
 """Parts of the peak rate, as those of the steps apart."""
 _POWER, _HALF_POWER = 100, 20
+_SEARCHED = 0.62
+"""The part of what functions of two tensors reach there at which formulas go that look for elements one by one: as an
+H200 took for three gates."""
 
 
 def _of(problem: KernelProblem) -> Formula:
@@ -111,8 +114,13 @@ def _sides_apart(problem: KernelProblem) -> tuple[int, ...]:
     return tuple(index for index, operand in enumerate(problem.inputs) if not operand.constant)
 
 
+def _bandwidth(problem: KernelProblem) -> float:
+    """Of the plain kernel, whose threads look for elements of broadcasts one by one."""
+    return pointwise_bandwidth(problem) * (1.0 if in_whole_points(problem) else _SEARCHED)
+
+
 def _whole(problem: KernelProblem) -> bool:
-    return pointwise_bandwidth(problem) == 1.0
+    return in_whole_points(problem) and pointwise_bandwidth(problem) == 1.0
 
 
 def joined(
@@ -168,7 +176,7 @@ RULES = (
         _refuse,
         _emit,
         _efficiency,
-        gpu_bandwidth=pointwise_bandwidth,
+        gpu_bandwidth=_bandwidth,
         reads_apart=_sides_apart,
         forms=(flat_form(_points, _whole), tiled_form(_points, in_whole_points)),
     ),
