@@ -22,6 +22,7 @@ from bolt_build.families.common.means import LAST
 from bolt_build.families.grouped.chain import Tile, chain_shape, tiles
 from bolt_build.families.grouped.inverted_strips_tile import InvertedStripsTile
 from bolt_build.families.grouped.means import CLUSTER, SECOND, joined
+from bolt_build.families.grouped.quads_tile import QuadsTile
 from bolt_build.families.grouped.strips_tile import StripsTile
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.activation import Activation
@@ -268,6 +269,41 @@ def strips_trials() -> list[Trial]:
     if asked([whole]) and FAMILY.refuse(of.problem, late, TARGET) is None:
         found.append(Trial(whole, of, late, launches=2))
     return found
+
+
+QUADS = [
+    expanded("quads-3x3", (3, 24, 14, 14), 40),
+    expanded("quads-3x3s2", (2, 16, 30, 30), 72, stride=2, epilogue=SILU),
+    expanded("quads-5x5", (2, 40, 13, 13), 56, 5, epilogue=SILU),
+    expanded("quads-5x5s2-odd", (2, 19, 21, 37), 50, 5, 2),
+    expanded("quads-wide", (1, 8, 11, 83), 37, epilogue=(RELU,)),
+    expanded("quads-no-bias", (2, 72, 9, 11), 64, epilogue=(), bias=False),
+    expanded("quads-out-wider", (2, 16, 14, 32), 40, 3, epilogue=(RELU,), pads=((1, 2), (1, 2))),
+    expanded("quads-2x2", (2, 32, 10, 12), 32, 2, epilogue=(RELU,)),
+    expanded("quads-of-zeros", (2, 24, 11, 19), 48, 5, epilogue=(EpilogueOp(Activation("sigmoid")),)),
+    expanded("quads-of-a-row", (3, 16, 1, 9), 24, 5, epilogue=(RELU,)),
+    expanded("quads-deep", (2, 200, 7, 7), 144, 5, epilogue=SILU),
+]
+
+
+def quads_trials() -> list[Trial]:
+    """Rows of all widths and products of all heights, with the means of what is left or without; rows apart."""
+    found = []
+    for place, layer in enumerate(QUADS):
+        step = step_of(layer)
+        quads = [tile for tile in tiles(chain_shape(step.problem)) if isinstance(tile, QuadsTile)]
+        for turn, way in enumerate((None, SECOND, LAST, CLUSTER), 4 * place):
+            whole, of = (layer, step) if way is None else averaged_step(layer)
+            if not asked([whole]):
+                continue
+            some = [(tile, joined(Candidate("grouped", tile.parameters), way or SECOND)) for tile in quads]
+            some = [each for each in some if FAMILY.refuse(of.problem, each[1], TARGET) is None]
+            # Of each width one, other heights of products and other blocks in turn.
+            widths = dict.fromkeys(tile.each for tile, _ in some)
+            groups = [[candidate for tile, candidate in some if tile.each == width] for width in widths]
+            picked = [group[(7 * number + 3 * turn) % len(group)] for number, group in enumerate(groups)]
+            found += [Trial(whole, of, each, launches=2 if way else 1) for each in picked[:: 1 if way is None else 3]]
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
 
 
 LATE = expanded("strips-2x2s2", (1, 8, 14, 32), 128, 2, 2, epilogue=(RELU,))

@@ -23,6 +23,7 @@ from gpu_depthwise_chains import (
     chain_trials,
     inverted_strips_trials,
     inverted_trials,
+    quads_trials,
     strips_trials,
 )
 from gpu_flat import flat_trials
@@ -301,6 +302,7 @@ def of_warps() -> list[Trial]:
         + chain_trials()
         + inverted_trials()
         + strips_trials()
+        + quads_trials()
         + inverted_strips_trials()
     )
     found += normed_trials() + half_products()
@@ -363,7 +365,7 @@ def _of_small_layers() -> list[Trial]:
     found += staged_pools() + fold_trials()
     found += staged_trials() + image_trials() + image_number_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
-    found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials()
+    found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials() + quads_trials()
     found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
     return found + apart(found)

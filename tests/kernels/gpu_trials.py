@@ -22,6 +22,7 @@ from gpu_depthwise_chains import (
     chain_trials,
     inverted_strips_trials,
     inverted_trials,
+    quads_trials,
     strips_trials,
 )
 from gpu_grouped_layers import grouped_trials
@@ -57,7 +58,7 @@ def main() -> int:
             "shuffles": shuffle_trials, "kept": kept_trials, "thin": thin_trials,
             "norms-in-both": lambda: [each for each in (*slabs(), *image_trials()) if "-bothx" in each.label],
             "depthwise-chains": lambda: [
-                *chain_trials(), *inverted_trials(), *strips_trials(), *inverted_strips_trials()
+                *chain_trials(), *inverted_trials(), *strips_trials(), *inverted_strips_trials(), *quads_trials()
             ],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)

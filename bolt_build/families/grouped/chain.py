@@ -34,6 +34,7 @@ from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.inverted_strips_tile import InvertedStripsTile, inverted_strips_tiles
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
 from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, between_rows, gpu_of
+from bolt_build.families.grouped.quads_tile import QuadsTile, quads_tiles
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.grouped.strips_tile import StripsTile, strips_tiles
@@ -149,10 +150,10 @@ def _is_tangent(problem: KernelProblem, target: Target | None) -> bool:
     return hopper and stages == ["silu"] and len(problem.epilogue) == 1
 
 
-Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile | InvertedStripsTile
+Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile | InvertedStripsTile | QuadsTile
 _KINDS: dict[object, Callable[[Reader], Tile]] = {
     "inverted": InvertedTile.read, "expanded": ExpandedTile.read, "strips": StripsTile.read,
-    "inverted_strips": InvertedStripsTile.read,
+    "inverted_strips": InvertedStripsTile.read, "quads": QuadsTile.read,
 }  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def tiles(chain: ChainShape) -> tuple[Tile, ...]:
         return tuple(chain_tiles(chain))
     if chain.results:
         return (*inverted_tiles(chain), *inverted_strips_tiles(chain))
-    return (*expanded_tiles(chain), *strips_tiles(chain))
+    return (*expanded_tiles(chain), *strips_tiles(chain), *quads_tiles(chain))
 
 
 @functools.lru_cache(maxsize=64)
@@ -282,12 +283,13 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         text = [*means.member_arguments(shape, sums, way, 1), *text]
         inputs.append(at.outputs[1])
     call = f"kernel.run(r, {', '.join(inputs)});"
-    return StepCode((f"bolt_grouped/{header}.h",), member, ", ".join(text), call, counts)
+    declared = ("bolt_grouped/quads.h",) if isinstance(tile, QuadsTile) else ()
+    return StepCode((f"bolt_grouped/{header}.h", *declared), member, ", ".join(text), call, counts)
 
 
 def _run(tile: Tile) -> int:
-    """What the kernel's arguments say of it: rows of results of a tile in strips."""
-    return tile.rows if isinstance(tile, StripsTile) else 1
+    """What the kernel's arguments say of it: rows of results of a tile in strips, or by quads."""
+    return tile.rows if isinstance(tile, StripsTile | QuadsTile) else 1
 
 
 def _behind(problem: KernelProblem, at: StepExpressions, results: int) -> tuple[list[str], str]:
@@ -339,7 +341,7 @@ def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kernel
     header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"
     arguments = "ChainArguments" if found.front is None else "InvertedArguments"
     tile, way = _read(problem, candidate)
-    header = tile.kind if isinstance(tile, StripsTile | InvertedStripsTile) else header
+    header = tile.kind if isinstance(tile, StripsTile | InvertedStripsTile | QuadsTile) else header
     tile_type = means.tile_type(tile.cxx(chain), way) if averages(problem) else tile.cxx(chain)
     types = [tile_type, f"const {SPACE}::{arguments}&"]
     types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]

@@ -1,0 +1,274 @@
+"""Tiles of the kernels for a product and the depthwise convolution behind it whose product four warps make together:
+four lanes have a row of a channel, and go down the image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import product
+from math import ceil
+from typing import ClassVar
+
+from bolt_build.families.common.blocks import refuse_shared
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, clocks_a_second
+from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.strips_tile import older
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+_LANES = 4
+"""Lanes that have a row of a channel."""
+_WARPS, _CHANNELS = 4, 64
+"""Warps that make a product together, and channels that they have."""
+_COLUMNS = 64
+"""Columns of a product at most: registers have its results."""
+_WINDOWS = (2, 5)
+"""Rows and columns of windows that registers have room for."""
+_OTHERS = 24
+"""Registers of a thread beside weights, sums, rows and what a product leaves: what nvcc took."""
+_REGISTERS = 240
+_BANK = 1024
+"""Bytes from whose multiples on WGMMA counts what it reads."""
+_BEGIN = 1.3e-6
+"""Seconds until a block has its weights and its first rows. A guess."""
+_ISSUED, _ALONE = 0.85, 0.4
+"""Parts of a scheduler's instructions that several warps reach, and that one does by itself. Guesses."""
+_TANGENT = 8
+"""Clocks of a scheduler for a special function of a warp."""
+_SHUFFLE, _STORED = 4, 24
+"""The same of a shuffle, and for what a warp leaves and stores of eight pixels of sixteen channels."""
+
+
+@dataclass(frozen=True)
+class QuadsTile:
+    """`each` columns of the input a lane, `at_once` rows of it a product, and `rows` rows of results a tile. A block
+    has `across` times four warps and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
+
+    each: int
+    at_once: int
+    rows: int
+    across: int
+    parts: int
+    beside: int
+
+    kind: ClassVar[str] = "quads"
+
+    @property
+    def parameters(self) -> Named:
+        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
+
+    @classmethod
+    def read(cls, reader: Reader) -> QuadsTile:
+        """Raises ValueError."""
+        reader.word("kind", {cls.kind: cls.kind})
+        return cls(*(reader.number(each.name) for each in fields(cls)))
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """What of an image it computes, and a product."""
+        return (self.each, self.rows, self.at_once)
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows of {_LANES * self.each} columns, {self.at_once} rows a product"
+
+    @property
+    def slab(self) -> int:
+        """Channels up to whose multiple weights have zeros behind them."""
+        return STEP
+
+    def n(self, chain: ChainShape) -> int:
+        """Runs of eight results of a product behind: none."""
+        return 0
+
+    @property
+    def warps(self) -> int:
+        return _WARPS * self.across
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    def share(self, shape: Shape) -> int:
+        """Warps of a block that have channels."""
+        return ceil(ceil(shape.channels / STEP) / self.parts)
+
+    def made(self, shape: Shape) -> int:
+        """Columns of results of a lane."""
+        return self.each // shape.stride[1]
+
+    def sides(self, shape: Shape) -> tuple[int, int]:
+        """Columns of lanes beside it that a lane has: in front of its own, and behind them."""
+        needed = (self.made(shape) - 1) * shape.stride[1] + shape.kernel[1]
+        return shape.pads[1], max(0, needed - shape.pads[1] - self.each)
+
+    def tiles_beside(self, shape: Shape) -> int:
+        """Tiles of a row of the output, which share columns; 0 where they have none of their own."""
+        step, whole = shape.stride[1], _LANES * self.made(shape)
+        left, right = (ceil(side / step) for side in self.sides(shape))
+        own = whole - left - right
+        if own <= 0:
+            return 0
+        more = ceil(max(0, shape.out[1] - whole) / own)
+        reaches = more * own * step + _LANES * self.each >= shape.extent[1] or more * own + left + own >= shape.out[1]
+        return more + (1 if reaches else 2)
+
+    def exact(self, shape: Shape) -> bool:
+        """Whether one tile is as wide as the image, and as the output."""
+        ends = shape.extent[1] == _LANES * self.each and shape.out[1] == _LANES * self.made(shape)
+        return ends and self.tiles_beside(shape) == 1
+
+    def tiles_of_image(self, shape: Shape) -> int:
+        return ceil(shape.out[0] / self.rows) * self.tiles_beside(shape)
+
+    def blocks(self, shape: Shape) -> int:
+        return self.parts * shape.batch * self.tiles_of_image(shape)
+
+    def read_rows(self, shape: Shape) -> int:
+        """Rows of the input that a tile keeps, in whole products."""
+        read = (self.rows - 1) * shape.stride[0] + shape.kernel[0]
+        return aligned(min(read, shape.extent[0] + shape.stride[0] - 1), self.at_once)
+
+    def given_bytes(self, chain: ChainShape) -> int:
+        """Bytes of shared memory for the input of a tile."""
+        return 2 * self.read_rows(chain.conv) * _LANES * self.each * _stored(chain)
+
+    def shared_bytes(self, chain: ChainShape) -> int:
+        """The input of a tile, the product's weights, and two rows of results of each warp."""
+        staged = 2 * 2 * self.warps * OCTET * ceil(self.made(chain.conv) / 2) * STEP
+        factors = self.across * aligned(2 * _CHANNELS * _stored(chain), _BANK)
+        return aligned(self.given_bytes(chain), _BANK) + factors + staged + _BANK
+
+    def registers(self, chain: ChainShape) -> int:
+        """Of a thread, about: for two channels weights, sums of all rows that are under way, rows of the halo and
+        what a product leaves."""
+        shape, sides = chain.conv, sum(self.sides(chain.conv))
+        sums = self.made(shape) * (older(shape) + 1)
+        return 2 * (shape.taps + sums + 2 * self.each * self.at_once + sides) + _OTHERS
+
+    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
+        """Why no kernel with the tile computes both on this GPU, None where one does."""
+        shape = chain.conv
+        if (reason := _refuse_window(shape, gpu)) is not None:
+            return reason
+        if self.each % shape.stride[1] or self.at_once % shape.stride[0]:
+            return Reason("{} columns and {} rows are no whole steps", self.each, self.at_once)
+        columns = _LANES * self.each * self.at_once
+        if columns > _COLUMNS or columns % OCTET:
+            return Reason("a product has up to {} columns, a multiple of eight, not {}", _COLUMNS, columns)
+        if max(self.sides(shape)) > self.each:
+            return Reason("windows reach beyond the {} columns of the lane beside", self.each)
+        if self.tiles_beside(shape) == 0:
+            return Reason("{} columns a lane leave a tile no results that are its own", self.each)
+        if (self.parts - 1) * self.share(shape) * STEP >= shape.channels:
+            return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
+        if self.share(shape) > self.warps:
+            return Reason("{} blocks have but {} channels", self.parts, self.parts * self.across * _CHANNELS)
+        most = min(_REGISTERS, gpu.registers // (self.threads * self.beside) // 8 * 8)
+        if (registers := self.registers(chain)) > most:
+            form = "takes {} registers of a thread, {} threads beside each other have {}"
+            return Reason(form, registers, self.threads * self.beside, most)
+        shared = self.shared_bytes(chain)
+        if self.beside * (shared + 1024) > gpu.shared_memory + 1024:
+            return Reason("{} blocks of {} bytes of shared memory do not fit beside each other", self.beside, shared)
+        return refuse_shared(shared, gpu)
+
+    def seconds(self, chain: ChainShape, target: Target) -> float:
+        """Predicted time: what schedulers issue for all warps that have channels, or what one block takes by itself."""
+        shape, gpu, clock = chain.conv, gpu_of(target), clocks_a_second(target)
+        blocks = self.blocks(shape)
+        busiest = ceil(blocks / gpu.sms)
+        resident = min(self.beside, busiest)
+        issued, functions = self._clocks(chain)
+        share = self.share(shape)
+        # Warps of a scheduler: those that are there at once, and all of them.
+        beside, turns = resident * share / 4, ceil(busiest * share / 4)
+        reached = min(_ISSUED, _ALONE * max(1.0, beside) ** 0.75)
+        computed = turns * max(issued / reached, functions) / clock
+        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), self.given_bytes(chain), 0.0)
+        waits = ceil(busiest / resident) * _BEGIN
+        return limited_by(shape, load, blocks, computed + waits, target)
+
+    def _clocks(self, chain: ChainShape) -> tuple[float, float]:
+        """Of a scheduler for a warp's part of a tile: of all instructions, and of special functions."""
+        shape, made = chain.conv, self.made(chain.conv)
+        read = min(self.read_rows(shape), (self.rows - 1) * shape.stride[0] + shape.kernel[0])
+        steps = ceil(chain.given / STEP)
+        of_row = 2 * self.each * (2 + chain.before / 2) + 4 * sum(self.sides(shape)) + (25 + 3 * steps) / self.at_once
+        of_result = 2 * made * (shape.taps + shape.epilogue / 2) + _STORED * ceil(made / 2) / 2
+        # Rows of results that are not the tile's are made too.
+        results = self.rows + older(shape) * (1 if self.rows < shape.out[0] else 0.5)
+        issued = read * of_row + results * of_result
+        tangents = 2 * _TANGENT * (read * self.each * (chain.before > 2) + self.rows * made * (shape.epilogue > 2))
+        shuffles = _SHUFFLE * 2 * sum(self.sides(shape)) * read
+        return issued, max(tangents, shuffles)
+
+    def sums(self, chain: ChainShape) -> Sums:
+        """Of each tile's channels, from the registers of the warp that has them all."""
+        tiles, shared = self.tiles_of_image(chain.conv), self.shared_bytes(chain)
+        kept = max(shared, 4 * (_CHANNELS * self.across + 4 * self.threads) + _BANK)
+        return Sums(tiles, shared, tiles, chain.conv.batch * self.parts, kept)
+
+    def flops(self, chain: ChainShape) -> int:
+        """Operations, those on the halo included."""
+        shape = chain.conv
+        tiles, channels = shape.batch * self.tiles_of_image(shape), aligned(shape.channels, STEP)
+        columns = _LANES * self.each
+        read = self.read_rows(shape) * columns * aligned(chain.given, STEP)
+        return 2 * tiles * channels * (read + self.rows * _LANES * self.made(shape) * shape.taps)
+
+    def cxx(self, chain: ChainShape) -> str:
+        """`bolt::grouped::QuadsTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 1, 4, false, 2, 1, 4, 8, 8>`"""
+        shape = chain.conv
+        exact = "true" if self.exact(shape) else "false"
+        sizes = (aligned(chain.given, STEP), shape.pads[1], self.each, exact, self.at_once, self.across, self.beside)
+        words = ", ".join(map(str, (*sizes, wide(chain.given), wide(shape.channels))))
+        return f"{SPACE}::QuadsTile<{shape.window}, {words}{shape.element}>"
+
+
+def _stored(chain: ChainShape) -> int:
+    """Numbers that a row of a factor takes, in whole runs: as SwizzledRows has them."""
+    depth = aligned(chain.given, STEP)
+    return aligned(depth, 64 if depth > 32 else 32 if depth > 16 else 16)
+
+
+def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
+    """Why quads are not for a window, whatever their width."""
+    if not gpu.warpgroup_mma:
+        return "products of four warps come with sm_90"
+    if any(gap != 1 for gap in shape.dilation):
+        return "lanes keep neighbouring rows, and the window is dilated"
+    if not all(_WINDOWS[0] <= extent <= _WINDOWS[1] for extent in shape.kernel):
+        return Reason("registers hold windows of {} to {} rows and columns", *_WINDOWS)
+    if any(step > extent for step, extent in zip(shape.stride, shape.kernel, strict=True)):
+        return "windows step over what none of them reads"
+    return None
+
+
+_EACH, _AT_ONCE = (1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 4, 6, 8)
+_BLOCKS = ((1, 5), (1, 4), (1, 3), (1, 2), (2, 2), (3, 1), (2, 1))
+"""Warpgroups of a block, and blocks beside each other."""
+
+
+def _of_image(chain: ChainShape) -> Iterator[tuple[int, int]]:
+    """Columns of lanes that suit an image, and rows of tiles: those that leave few columns or rows without results."""
+    shape = chain.conv
+    for each in _EACH:
+        if each % shape.stride[1]:
+            continue
+        probe = QuadsTile(each, 1, 1, 1, 1, 1)
+        if not 0 < probe.tiles_beside(shape) * _LANES * each <= max(1.6 * shape.extent[1], shape.extent[1] + 4):
+            continue
+        for parts in range(1, 9):
+            rows = ceil(shape.out[0] / parts)
+            if ceil(shape.out[0] / rows) == parts and (parts == 1 or rows >= shape.kernel[0]):
+                yield each, rows
+
+
+def quads_tiles(chain: ChainShape) -> Iterator[QuadsTile]:
+    """The tiles that may be some for a product and a depthwise convolution."""
+    for (each, rows), at_once, (across, beside) in product(_of_image(chain), _AT_ONCE, _BLOCKS):
+        columns = _LANES * each * at_once
+        if at_once % chain.conv.stride[0] == 0 and columns % OCTET == 0 and columns <= _COLUMNS:
+            yield QuadsTile(each, at_once, rows, across, ceil(chain.conv.channels / (across * _CHANNELS)), beside)
