@@ -272,6 +272,7 @@ def test_weights_that_are_no_file_are_not_waited_for(tiny: Path, tmp_path: Path)
         (["--batch"], 2, "--batch needs a value"),
         (["x.npy"], 2, "'x.npy' follows no option: --input FILE gives the engine a file"),
         (["--inputs", "x.npy"], 2, "unknown option '--inputs'; --help lists those there are"),
+        (["--\x1b[31m\nü\x9b"], 2, "unknown option '--\\x1b[31m\\x0aü\\xc2\\x9b'; --help lists those there are"),
         (["--bench", "--runs", "1", "--seconds", "1"], 2, "--seconds and --runs exclude each other"),
         (["--runs", "1"], 2, "--seconds and --runs need --bench"),
         (["--bench", "--output", "y.npy"], 2, "--bench writes no --output"),

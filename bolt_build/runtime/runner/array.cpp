@@ -42,12 +42,30 @@ const char* dtype_name(bolt_dtype dtype) {
   return "unknown";
 }
 
+namespace {
+
+std::string escaped(char byte) {
+  char text[5];
+  std::snprintf(text, sizeof text, "\\x%02x", static_cast<unsigned char>(byte));
+  return text;
+}
+
+}  // namespace
+
 std::string printable(const std::string& text) {
   std::string shown;
-  for (const char byte : text) {
-    char escaped[5];
-    std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(byte));
-    shown += byte >= 0x20 && byte < 0x7F ? std::string(1, byte) : escaped;
+  for (const char byte : text) shown += byte >= 0x20 && byte < 0x7F ? std::string(1, byte) : escaped(byte);
+  return shown;
+}
+
+std::string on_one_line(const std::string& text) {
+  std::string shown;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]), next = static_cast<unsigned char>(text[i + 1 < text.size() ? i + 1 : i]);
+    // U+0080 to U+009F are control characters too, in two bytes.
+    const bool wide = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+    shown += byte < 0x20 || byte == 0x7F || wide ? escaped(text[i]) : std::string(1, text[i]);
+    if (wide) shown += escaped(text[++i]);
   }
   return shown;
 }

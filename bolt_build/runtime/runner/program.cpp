@@ -48,7 +48,7 @@ std::string beside_program(const char* file) {
 }
 
 std::string port_text(const bolt_tensor& port) {
-  return std::string(port.name) + " " + dtype_name(port.dtype) + " " + shape_text(shape_of(port)) +
+  return on_one_line(port.name) + " " + dtype_name(port.dtype) + " " + shape_text(shape_of(port)) +
          (port.layout == BOLT_CHANNELS_LAST ? " (channels last inside)" : "");
 }
 
@@ -185,10 +185,10 @@ int run_program(const Program& program, int count, char** arguments) {
   try {
     return run_with(program, parse_arguments(count, arguments));
   } catch (const Problem& problem) {
-    std::fprintf(stderr, "%s: %s\n", program.name, problem.what());
+    std::fprintf(stderr, "%s: %s\n", program.name, on_one_line(problem.what()).c_str());
     return problem.code();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", program.name, error.what());
+    std::fprintf(stderr, "%s: %s\n", program.name, on_one_line(error.what()).c_str());
     return kInvalid;
   }
 }
