@@ -17,7 +17,7 @@ from bolt_build.build.caches import Caches
 from bolt_build.build.claim import Wait, directory_claim
 from bolt_build.build.estimate import Outlook, outlook
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.files import told
+from bolt_build.build.files import kept, told
 from bolt_build.build.last_runs import load_last_runs, note_runs
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import load_plan_file
@@ -127,14 +127,15 @@ def build_recipes(
                 claimed = found[recipe.name]
                 if isinstance(claimed, _Job):
                     try:
-                        found[recipe.name] = _prepared(claimed, options, listener)
+                        with kept(claimed.directory.path):
+                            found[recipe.name] = _prepared(claimed, options, listener)
                     except BoltError as error:
                         found[recipe.name] = error
             jobs = _with_common([job for recipe in recipes if isinstance(job := found[recipe.name], _Job)])
             sessions = _run(jobs, options, listener) if jobs else []
         finally:
             listener.stop()
-    results = {job.recipe.name: _result(job, session) for job, session in zip(jobs, sessions, strict=True)}
+        results = {job.recipe.name: _result(job, session) for job, session in zip(jobs, sessions, strict=True)}
     each = (found[recipe.name] for recipe in recipes)
     return tuple(job if isinstance(job, BoltError) else results[job.recipe.name] for job in each)
 

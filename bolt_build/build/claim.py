@@ -24,7 +24,8 @@ class Wait:
 
     def say(self, text: str) -> None:
         """What `directory_claim` says before it waits."""
-        self._since = time.monotonic()
+        if self._since is None:
+            self._since = time.monotonic()
         self.tell(text)
 
     @property
@@ -40,16 +41,31 @@ def directory_claim(directory: Path, *, wait: bool, say: Callable[[str], None]) 
     Where another build holds it: waits, having said so, or with `wait` false raises BoltError ("build-running").
     """
     path = directory / ".lock"
-    with told(path):
-        directory.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    handle = _claimed(path, wait=wait, say=say)
     try:
-        _acquire(handle, directory, wait=wait, say=say)
         with told(path):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield handle
     finally:
+        os.close(handle)
+
+
+def _claimed(path: Path, *, wait: bool, say: Callable[[str], None]) -> int:
+    """A descriptor of the lock, held. Whoever had it may have removed it while it was waited for: it then keeps nobody
+    out, so that the one that lies there now is claimed."""
+    while True:
+        with told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _acquire(handle, path.parent, wait=wait, say=say)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), os.stat(path)):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
         os.close(handle)
 
 

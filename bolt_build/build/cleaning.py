@@ -79,8 +79,8 @@ def clean_targets(
         if not options.targets and not directory.targets:
             removed += _model(directory)
             _remove_own(directory)
-    if not options.targets:
-        _remove_empty(directory.path)
+        if not options.targets:
+            _remove_empty(directory.path)
     with contextlib.suppress(OSError):  # other recipes' engines are in it
         emulated(options.output).rmdir()
     return Cleaned(removed, foreign)
@@ -136,7 +136,8 @@ def _model(directory: RecipeDirectory) -> tuple[Path, ...]:
 
 
 def _remove_empty(path: Path) -> None:
-    """Remove a recipe's directory that holds nothing but its lock."""
+    """Remove a recipe's directory that holds nothing but its lock. The lock is held: a build that waits for it finds
+    that it is gone, and makes another."""
     if [entry.name for entry in path.iterdir()] == [".lock"]:
         unlink(path / ".lock")
         with contextlib.suppress(OSError):

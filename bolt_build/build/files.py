@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.user_files import open_regular
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,13 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
+def read_text(path: Path) -> str:
+    """What a build wrote there. Raises OSError, also for what is no regular file (a pipe is not waited for), and
+    ValueError for what is no text."""
+    with open_regular(path) as handle:
+        return handle.read().decode()
+
+
 def unlink(path: Path) -> None:
     """Remove a file, or nothing where there is none."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -86,6 +94,17 @@ def unlink(path: Path) -> None:
 
 _TEMPORARY = re.compile(r"(?<![^/])\.([^/]+?)(\.\d+)+\.tmp\Z")
 """What a file is called while it is written: people are told the name that it gets."""
+
+
+_KNOWN = {
+    errno.ENOENT: ("no such file or directory", "do it again, and let nothing else remove files there meanwhile"),
+    errno.EISDIR: ("a directory stands where a file is to be", "move it away, or use another directory"),
+    errno.ELOOP: ("a symbolic link leads to itself", "remove the link"),
+    errno.ENAMETOOLONG: ("this name is too long for the file system", "choose a directory with a shorter path"),
+    errno.EMFILE: ("this process has too many files open", "allow it more: ulimit -n 4096"),
+    errno.ENFILE: ("this machine has too many files open", "end programs that hold many"),
+}
+"""Reasons and what to do, where the system's own words say neither."""
 
 
 def trouble(error: OSError, subject: str | None = None) -> Diagnostic:
@@ -106,6 +125,9 @@ def trouble(error: OSError, subject: str | None = None) -> Diagnostic:
             "not-a-directory", f"cannot make a directory {where}: a file stands in the way", subject=where,
             hint="build into another directory with --output DIR",
         )  # fmt: skip
+    known = _KNOWN.get(error.errno or 0)
+    if known is not None:
+        return Diagnostic("file-trouble", f"{where}: {known[0]}", subject=where, hint=known[1])
     reason = os.strerror(error.errno) if error.errno else str(error)
     return Diagnostic("file-trouble", f"{where}: {reason}", subject=where)
 
@@ -123,6 +145,17 @@ def told(subject: Path, hint: str | None = None) -> Iterator[None]:
         wrong_place = diagnostic.code in ("not-writable", "not-a-directory")
         code = ExitCode.INVALID if wrong_place else ExitCode.TASK_FAILED
         raise BoltError([diagnostic], code) from error
+
+
+@contextlib.contextmanager
+def kept(directory: Path) -> Iterator[None]:
+    """Turn FileNotFoundError inside, of what lay in the directory, into a BoltError: somebody has removed it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if not Path(str(error.filename or "")).is_relative_to(directory):
+            raise
+        raise BoltError([trouble(error)], ExitCode.TASK_FAILED) from error
 
 
 def untouched(file: FileStamp) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.files import write_text
+from bolt_build.build.files import read_text, write_text
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.digest import UNSAID, decode, encode
 
@@ -41,7 +41,7 @@ class LastRuns:
 def load_last_runs(directory: TargetDirectory) -> LastRuns:
     """What is known; nothing where the file is not there or cannot be read: it decides nothing."""
     try:
-        return decode(LastRuns, json.loads(directory.reasons.read_text(encoding="utf-8")))
+        return decode(LastRuns, json.loads(read_text(directory.reasons)))
     except (OSError, ValueError):
         return LastRuns()
 

@@ -12,6 +12,7 @@ from bolt_build.build.context import BuildContext
 from bolt_build.build.emission import emitted_sources
 from bolt_build.build.engine_file import ENGINE, read_engine
 from bolt_build.build.engine_parts import families_of, used_families, used_packages
+from bolt_build.build.files import read_text
 from bolt_build.build.own_sources import PACKAGE
 from bolt_build.build.plan_file import PLAN_FILE_VERSION, EngineSummary, Places, PlanFile, UnitSummary
 from bolt_build.build.prepared_target import PreparedTarget, PreparedWeights
@@ -38,7 +39,7 @@ def tasks_of(asked: Question, planned: PlannedEngine | None) -> PreparedTarget:
 
     `notes` are what a new plan gives to say."""
     target, directory, model = asked.target, asked.directory, asked.model
-    text = directory.engine.read_text(encoding="utf-8") if planned is None else _text(planned.plan)
+    text = read_text(directory.engine) if planned is None else _text(planned.plan)
     engine = read_engine(text) if planned is None else planned.plan
     summary = _summary(engine, target)
     verified = asked.elsewhere is None and asked.unverified is None

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolt_build.build.files import read_text
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.written_model import wanted_by
 from bolt_build.errors import Diagnostic
@@ -30,7 +31,7 @@ def origin(target: TargetDirectory) -> Origin | None:
     """What made the directory; None where that cannot be told. A path was relative to where a build was begun: here, or
     where the output lies."""
     try:
-        planned = json.loads(target.recipe.read_text(encoding="utf-8"))
+        planned = json.loads(read_text(target.recipe))
         path, name = str(planned["path"]), str(planned["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

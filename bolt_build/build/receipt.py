@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.facts import Facts
-from bolt_build.build.files import FileStamp, unlink, write_text
+from bolt_build.build.files import FileStamp, read_text, unlink, write_text
 from bolt_build.build.tasks import Task, Value
 from bolt_build.digest import decode, digest, encode
 
@@ -51,7 +51,7 @@ def task_key(task: Task, inputs: Mapping[str, str]) -> str:
 def load_receipt(directory: Path, task: str) -> Receipt | None:
     """The receipt of a task, None where there is none that can be read."""
     try:
-        data = json.loads((directory / f"{task}.json").read_text(encoding="utf-8"))
+        data = json.loads(read_text(directory / f"{task}.json"))
         if data.get("version") != RECEIPT_VERSION:
             return None
         return decode(Receipt, data)

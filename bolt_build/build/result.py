@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bolt_build.build.events import TaskEvent
+from bolt_build.build.files import read_text
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.preparing import missing_verifier
@@ -20,7 +21,8 @@ from bolt_build.schema.recipe import Recipe
 class TargetResult:
     """`verified`: what `verify.json` says, None where the target is not verified here; `elsewhere` then says why it
     cannot run on this machine, where that is so. `kernels` says where its kernels come from, None where that is no
-    question."""
+    question. `comparison` is the text of `verify.json`, read while the directory was claimed: right behind the build
+    another one may write there, or a cleaning remove it."""
 
     target: str
     directory: TargetDirectory
@@ -28,6 +30,7 @@ class TargetResult:
     verified: bool | None
     elsewhere: str | None = None
     kernels: KernelSource | None = None
+    comparison: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,32 @@ def _target_result(target: PreparedTarget, session: SessionResult) -> TargetResu
     name = target.plan.graph.target
     done = not session.interrupted and not session.trouble and all(event.target != name for event in session.failed)
     asked = done and target.elsewhere is None
-    verified = verification_passed(target.directory) if asked else None
+    text = _comparison(target.directory) if asked else None
+    verified = None if text is None else _passed(text)
     artifacts = target.plan.graph.artifacts if done else ()
-    return TargetResult(name, target.directory, artifacts, verified, target.elsewhere, target.kernels)
+    return TargetResult(
+        name, target.directory, artifacts, verified, target.elsewhere, target.kernels,
+        None if verified is None else text,
+    )  # fmt: skip
 
 
 def verification_passed(directory: TargetDirectory) -> bool | None:
     """What the last verification said; None where there was none."""
+    text = _comparison(directory)
+    return None if text is None else _passed(text)
+
+
+def _comparison(directory: TargetDirectory) -> str | None:
     try:
-        return bool(json.loads(directory.verification.read_text(encoding="utf-8"))["ok"])
-    except (OSError, ValueError, KeyError):
+        return read_text(directory.verification)
+    except (OSError, ValueError):
+        return None
+
+
+def _passed(text: str) -> bool | None:
+    try:
+        return bool(json.loads(text)["ok"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.events import EventKind, TaskEvent, read_events
+from bolt_build.build.files import told
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.signal_handlers import handled
 from bolt_build.digest import encode
@@ -92,7 +93,7 @@ def run_session(
     out.
 
     The child inherits the claims, so that the directories stay claimed until the last of the build is gone. Must be
-    called in the main thread. Raises OSError where the child cannot be started.
+    called in the main thread. Raises BoltError where the child cannot be started.
     """
     with _signatures(parts) as signatures:
         return _run(parts, signatures, options, listen, without)
@@ -129,12 +130,13 @@ def _run(
     with tempfile.TemporaryFile() as complaints, signals:
         with os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
             try:
-                child = subprocess.Popen(
-                    scons_command(request, options, recipes=len(parts)), cwd=parts[0].directory,
-                    stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints,
-                    pass_fds=(writing, *(part.claim for part in parts)), process_group=0,
-                    env=os.environ | {"PYTHONHASHSEED": "0"},
-                )  # fmt: skip
+                with told(parts[0].directory):
+                    child = subprocess.Popen(
+                        scons_command(request, options, recipes=len(parts)), cwd=parts[0].directory,
+                        stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints,
+                        pass_fds=(writing, *(part.claim for part in parts)), process_group=0,
+                        env=os.environ | {"PYTHONHASHSEED": "0"},
+                    )  # fmt: skip
             finally:
                 os.close(writing)
             interrupts.child = child
@@ -149,8 +151,17 @@ def _run(
         complaints.seek(0)
         text = complaints.read().decode(errors="replace").strip()
     interrupted = bool(interrupts.received)
-    broken = status != 0 and not failed and not interrupted
-    return SessionResult(interrupted, failed, finished, (text or f"SCons ended with status {status}") if broken else "")
+    trouble = ""
+    if status != 0 and not failed and not interrupted:
+        trouble = _removed(parts) or text or f"SCons ended with status {status}"
+    return SessionResult(interrupted, failed, finished, trouble)
+
+
+def _removed(parts: Sequence[SessionPart]) -> str:
+    """What is to be said where somebody has removed a plan while its tasks ran: SCons knows it by its files alone."""
+    plans = (RecipeDirectory(part.directory).target(name).plan for part in parts for name in part.targets)
+    gone = next((plan for plan in plans if not plan.is_file()), None)
+    return "" if gone is None else f"{gone} was removed while it was needed: build again"
 
 
 def scons_command(request: object, options: SessionOptions, recipes: int) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener, foresee
 from bolt_build.build.engine_file import ENGINE, read_engine
+from bolt_build.build.files import read_text
 from bolt_build.build.last_runs import LastRun, LastRuns, load_last_runs
 from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.staleness import Forecast, StaleTask, with_common
@@ -145,7 +146,7 @@ class _Words:
 def _engine(target: PreparedTarget) -> EnginePlan | None:
     """The engine of the plan, as it lies in the directory or is about to."""
     text = dict(target.contents).get(ENGINE)
-    return read_engine(target.directory.engine.read_text(encoding="utf-8") if text is None else text)
+    return read_engine(read_text(target.directory.engine) if text is None else text)
 
 
 def _sources_of_layers(engine: EnginePlan, name: str) -> dict[str, set[str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bolt_build.build.files import FileStamp, stamp, told, untouched, write_text
+from bolt_build.build.files import FileStamp, read_text, stamp, told, untouched, write_text
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_mark import marked
 from bolt_build.build.own_sources import code_digest
@@ -259,7 +259,7 @@ def _save_model(model: ModelProto, recipe: Recipe, path: Path) -> None:
 
 def _load(directory: RecipeDirectory) -> _Stamp | None:
     try:
-        return decode(_Stamp, json.loads(directory.zoo_stamp.read_text(encoding="utf-8")))
+        return decode(_Stamp, json.loads(read_text(directory.zoo_stamp)))
     except (OSError, ValueError):
         return None
 

@@ -199,12 +199,12 @@ def _show_verification(result: BuildResult, *, quiet: bool) -> None:
     """What verification found, where it ran now or does not pass."""
     ran = {event.target for event in result.finished if event.task == "verify"}
     for target in result.targets:
-        if target.verified is None or (target.verified and (quiet or target.target not in ran)):
+        if target.comparison is None or (target.verified and (quiet or target.target not in ran)):
             continue
         # Verification loads NumPy, and --report alone asks for what it says.
         from bolt_build.cli.verify import show_report
 
-        show_report(target.directory, sys.stdout if target.verified else sys.stderr)
+        show_report(target.comparison, sys.stdout if target.verified else sys.stderr)
 
 
 def _report_trouble(recipe: Recipe, error: BoltError) -> None:

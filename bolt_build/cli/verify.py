@@ -13,7 +13,6 @@ from typing import IO
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.engine_file import read_engine
 from bolt_build.build.last_runs import load_last_runs
-from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_jobs, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here, engines_of
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
@@ -108,9 +107,9 @@ def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     return int(ExitCode.OK if all(report.ok for report in reports) else ExitCode.VERIFY_FAILED)
 
 
-def show_report(directory: TargetDirectory, stream: IO[str]) -> None:
-    """Print the report that lies in a target's directory. Raises OSError, ValueError."""
-    _print(decode(VerifyReport, json.loads(directory.verification.read_text(encoding="utf-8"))), stream)
+def show_report(text: str, stream: IO[str]) -> None:
+    """Print the report of which this is the file's text. Raises ValueError."""
+    _print(decode(VerifyReport, json.loads(text)), stream)
 
 
 def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:

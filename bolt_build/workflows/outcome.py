@@ -75,7 +75,7 @@ class Outcome:
 def recipe_outcome(recipe: Recipe, found: BuildResult | BoltError | tuple[VerifyReport, ...] | None) -> RecipeOutcome:
     """Of a build, of what kept it from being attempted, of a comparison, or of a recipe that was only read.
 
-    Raises OSError, ValueError for a verify.json that cannot be read.
+    Raises ValueError for a verify.json that is none.
     """
     if found is None:
         return RecipeOutcome(recipe.name, recipe.path, ExitCode.OK)
@@ -90,7 +90,7 @@ def _built(recipe: Recipe, result: BuildResult) -> RecipeOutcome:
     for target in result.targets:
         directory = target.directory
         sizes = tuple(Artifact(name, _size(directory.path / name)) for name in target.artifacts)
-        report = None if target.verified is None else _comparison(directory.verification)
+        report = None if target.comparison is None else _comparison(target.comparison)
         engines.append(
             EngineOutcome(
                 target.target, str(directory.path), sizes, target.verified, target.elsewhere, target.kernels, report
@@ -117,5 +117,5 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _comparison(path: Path) -> VerifyReport:
-    return decode(VerifyReport, json.loads(path.read_text(encoding="utf-8")))
+def _comparison(text: str) -> VerifyReport:
+    return decode(VerifyReport, json.loads(text))

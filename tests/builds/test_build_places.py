@@ -19,6 +19,10 @@ from bolt_build.build import claim as claim_module
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import told, trouble, write_text
+from bolt_build.build.layout import TargetDirectory
+from bolt_build.build.plan_file import load_plan_file
+from bolt_build.build.receipt import load_receipt
+from bolt_build.build.result import verification_passed
 from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.errors import BoltError, ExitCode
 
@@ -52,6 +56,25 @@ def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
             pass
 
 
+def test_a_lock_that_its_holder_removed_keeps_nobody_out(tmp_path: Path) -> None:
+    """A build waits for a cleaning, which removes the directory: the lock that it waited for is none any more."""
+    place = tmp_path / "toy"
+    cleaning = contextlib.ExitStack()
+    cleaning.enter_context(directory_claim(place, wait=True, say=print))
+
+    def removed(text: str) -> None:
+        (place / ".lock").unlink()
+        place.rmdir()
+        cleaning.close()
+
+    with (
+        directory_claim(place, wait=True, say=removed),
+        pytest.raises(BoltError, match=r"another build \(process \d+\) is at work in "),
+        directory_claim(place, wait=False, say=print),
+    ):
+        pass
+
+
 def test_a_wait_for_another_build_is_counted_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 seconds pass before the other build ends, 2 while this one is at work."""
     clock = [100.0]
@@ -77,6 +100,28 @@ def test_a_wait_for_another_build_is_counted_apart(tmp_path: Path, monkeypatch: 
     assert said == [f"waiting for another build (process {os.getpid()}) in {tmp_path}/toy"]
     again = builder.build(recipe, builder.BuildOptions(output=tmp_path), listener)  # type: ignore[arg-type]
     assert (again.waited, again.seconds) == (0.0, 2.0)
+
+
+def test_what_came_of_a_build_is_read_while_its_directory_is_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right behind a build another one may write there, or a cleaning remove what it made."""
+    real, asked = builder._result, []
+
+    def result(*job: object) -> object:
+        with (
+            pytest.raises(BoltError, match="another build"),
+            directory_claim(tmp_path / "toy", wait=False, say=print),
+        ):
+            pass
+        asked.append(job)
+        return real(*job)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builder, "_plan", lambda *args: ((), {}, ExitCode.OK))
+    monkeypatch.setattr(builder, "_result", result)
+    listener = SimpleNamespace(say=print, start=lambda outlook: None, stop=lambda: None)
+    builder.build(SimpleNamespace(name="toy"), builder.BuildOptions(output=tmp_path), listener)  # type: ignore[arg-type]
+    assert len(asked) == 1
 
 
 def test_a_place_that_is_a_file_is_a_diagnostic(tmp_path: Path) -> None:
@@ -110,6 +155,47 @@ def test_a_full_disk_says_what_to_do() -> None:
     diagnostic = trouble(OSError(errno.ENOSPC, "No space left on device", "/x/a"))
     assert diagnostic.message == "no space left to write /x/a"
     assert diagnostic.hint == "free some space, or build elsewhere with --output DIR; what is finished is kept"
+
+
+@pytest.mark.parametrize(
+    ("number", "reason", "hint"),
+    [
+        (errno.EISDIR, "a directory stands where a file is to be", "move it away, or use another directory"),
+        (errno.ELOOP, "a symbolic link leads to itself", "remove the link"),
+        (errno.EMFILE, "this process has too many files open", "allow it more: ulimit -n 4096"),
+        (errno.EIO, "Input/output error", None),
+    ],
+)
+def test_what_stands_in_the_way_is_said_with_what_to_do(number: int, reason: str, hint: str | None) -> None:
+    diagnostic = trouble(OSError(number, os.strerror(number), "/x/a"))
+    assert (diagnostic.message, diagnostic.hint) == (f"/x/a: {reason}", hint)
+
+
+def test_a_directory_that_is_removed_before_its_tasks_start_is_no_bug(tmp_path: Path) -> None:
+    place = tmp_path / "toy"
+    with directory_claim(place, wait=True, say=print) as lock:
+        (place / ".lock").unlink()
+        place.rmdir()
+        with pytest.raises(BoltError) as caught:
+            run_session([SessionPart(place, ("host",), lock)], SessionOptions(1, True, None, 0), print)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message == f"{place}: no such file or directory"
+    assert diagnostic.hint == "do it again, and let nothing else remove files there meanwhile"
+    assert caught.value.exit_code is ExitCode.TASK_FAILED
+
+
+def test_a_pipe_among_what_a_build_left_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("task.json", "plan.json", "verify.json"):
+        os.mkfifo(tmp_path / name)
+    assert load_receipt(tmp_path, "task") is None
+    assert load_plan_file(tmp_path / "plan.json") is None
+    assert verification_passed(TargetDirectory(tmp_path)) is None
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '{"ok"'])
+def test_a_verification_that_is_none_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "verify.json").write_text(text)
+    assert verification_passed(TargetDirectory(tmp_path)) is None
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from bolt_build.build.tasks import Task, Value, ValueKind
 COPY = shell("copy", 'cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
 TWICE = shell("twice", 'cat a.txt a.txt > "$out/b.txt"', ("b.txt",), ("a.txt",))
 ALONE = shell("alone", 'echo alone > "$out/c.txt"', ("c.txt",))
+IN_LATE = shell("late", 'cat in.txt > "$out/b.txt"', ("b.txt",), ("a.txt", "in.txt"))
 
 
 @dataclass
@@ -244,6 +245,13 @@ def test_a_missing_input_is_a_failure_with_its_path(built: Built) -> None:
     seen, result = built.run()
     assert seen == [] or seen == ["copy-"]
     assert "in.txt" in (result.trouble or result.failed[0].text)
+
+
+def test_a_directory_that_is_removed_while_tasks_run_is_said(built: Built) -> None:
+    gone = built.path("in.txt").parent
+    built.plan(shell("copy", f'echo > "$out/a.txt"; rm {gone}/plan.json {gone}/in.txt', ("a.txt",)), IN_LATE)
+    _, result = built.run(jobs=1)
+    assert result.trouble == f"{gone}/plan.json was removed while it was needed: build again"
 
 
 def test_tasks_on_a_small_machine_run_one_by_one(built: Built) -> None:

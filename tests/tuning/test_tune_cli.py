@@ -170,5 +170,5 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_compiled(
     code, out, said = tune(capsys, *asked, option, "/proc/b.tar")  # where nothing can be made
     assert (code, out) == (4, "")
     assert said == (
-        "error[file-trouble]: /proc/b.tar: No such file or directory\n  hint: name a file in a folder of your own\n"
+        "error[file-trouble]: /proc/b.tar: no such file or directory\n  hint: name a file in a folder of your own\n"
     )
