@@ -20,11 +20,11 @@ from bolt_build.families.base import (
     Refusal,
     StepCode,
     StepExpressions,
-    TensorFormat,
 )
 from bolt_build.families.common.attention import mask_images
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.groups import with_leaders
+from bolt_build.families.common.header_family import HeaderFamily
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.tensor_cores import refuse_target
@@ -38,18 +38,11 @@ _FIRST = 6
 """Among so many candidates there is the first of each group."""
 
 
-class Attention:
+class Attention(HeaderFamily):
     """`Family` of attention in half precision, with fp32 sums and softmax."""
 
     name = FAMILY
-
-    @property
-    def include_dir(self) -> Path:
-        return Path(__file__).parent / "include"
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        return ()
+    folder = Path(__file__).parent
 
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
@@ -64,12 +57,6 @@ class Attention:
         sources = tuple(index for index in range(node.op.sources) if not problem.inputs[index].constant)
         step = ProposedStep(problem, node.inputs, node.outputs, pitched=(0,), reads_apart=sources)
         return (Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target)),), ()
-
-    def propose_conversion(
-        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
-    ) -> tuple[KernelProblem, float] | None:
-        """None: these kernels compute attention."""
-        return None
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         if (reason := _refuse(problem, target)) is not None:
