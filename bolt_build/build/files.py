@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.user_files import open_regular
+from bolt_build.user_files import UnfitFile, open_regular
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,8 @@ def trouble(error: OSError, subject: str | None = None) -> Diagnostic:
             hint="build into another directory with --output DIR",
         )  # fmt: skip
     known = _KNOWN.get(error.errno or 0)
+    if isinstance(error, UnfitFile):
+        known = (str(error), _KNOWN[errno.EISDIR][1])
     if known is not None:
         return Diagnostic("file-trouble", f"{where}: {known[0]}", subject=where, hint=known[1])
     reason = os.strerror(error.errno) if error.errno else str(error)

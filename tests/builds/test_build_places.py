@@ -25,6 +25,7 @@ from bolt_build.build.receipt import load_receipt
 from bolt_build.build.result import verification_passed
 from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.errors import BoltError, ExitCode
+from bolt_build.user_files import UnfitFile
 
 
 def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None:
@@ -187,6 +188,9 @@ def test_a_directory_that_is_removed_before_its_tasks_start_is_no_bug(tmp_path: 
 def test_a_pipe_among_what_a_build_left_is_not_waited_for(tmp_path: Path) -> None:
     for name in ("task.json", "plan.json", "verify.json"):
         os.mkfifo(tmp_path / name)
+    diagnostic = trouble(UnfitFile(tmp_path / "task.json", "a pipe, not a file", "a pipe"))
+    assert diagnostic.message == f"{tmp_path}/task.json: a pipe, not a file"
+    assert diagnostic.hint == "move it away, or use another directory"
     assert load_receipt(tmp_path, "task") is None
     assert load_plan_file(tmp_path / "plan.json") is None
     assert verification_passed(TargetDirectory(tmp_path)) is None

@@ -4,6 +4,7 @@
 #include "bolt_portable/each.h"
 #include "bolt_portable/fast_math.h"
 #include "bolt_portable/indices.h"
+#include "bolt_portable/region_items.h"
 
 namespace bolt::portable {
 
@@ -123,16 +124,9 @@ void roi_align(const Run& r, const RoiAlign& p, const void* input, const void* r
   for_each_item(
       r, p.regions * p.height * p.width * p.channels, 16,
       [=] BOLT_BODY(Index item) {
-        const Position one = static_cast<Position>(item), channels = static_cast<Position>(p.channels);
-        const Position cells = static_cast<Position>(p.height * p.width), width = static_cast<Position>(p.width);
-        const Position region = one / (channels * cells), rest = one % (channels * cells);
-        const Index channel = last ? rest % channels : rest / cells;
-        const Position cell = last ? rest / channels : rest % cells;
-        const Index row = cell / width, column = cell % width;
-        const Index image = inside(static_cast<Index>(of[region]), p.images, fault, mark);
-        const float value = roi_cell<maximum>(p, in + image * p.in_image + channel * p.in_channel, from + Index{region} * 4,
-                                              row, column);
-        store(out + region * p.out_region + channel * p.out_channel + row * p.out_row + column * p.out_column, value);
+        const RoiItem at = roi_item(p, last, item, of, fault, mark);
+        const float value = roi_cell<maximum>(p, in + at.read(p), from + at.region * 4, at.row, at.column);
+        store(out + at.stored(p), value);
       },
       "region");
 }

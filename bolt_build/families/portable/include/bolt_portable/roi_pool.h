@@ -4,6 +4,7 @@
 #include "bolt_portable/each.h"
 #include "bolt_portable/fast_math.h"
 #include "bolt_portable/indices.h"
+#include "bolt_portable/region_items.h"
 
 namespace bolt::portable {
 
@@ -48,22 +49,16 @@ void roi_pool(const Run& r, const RoiPool& p, const void* input, const void* reg
   for_each_item(
       r, p.regions * p.height * p.width * p.channels, 16,
       [=] BOLT_BODY(Index item) {
-        const Position one = static_cast<Position>(item), channels = static_cast<Position>(p.channels);
-        const Position cells = static_cast<Position>(p.height * p.width), width = static_cast<Position>(p.width);
-        const Position region = one / (channels * cells), rest = one % (channels * cells);
-        const Index channel = last ? rest % channels : rest / cells;
-        const Position cell = last ? rest / channels : rest % cells;
-        const Index row = cell / width, column = cell % width;
-        const Index image = inside(static_cast<Index>(of[region]), p.images, fault, mark);
+        const RoiItem at = roi_item(p, last, item, of, fault, mark);
         Index corner[4];
-        for (int i = 0; i < 4; ++i) corner[i] = roi_corner(load(from + Index{region} * 4 + i), p.scale);
-        const RoiSpan down = roi_span(corner[1], corner[3], p.height, row, p.rows);
-        const RoiSpan across = roi_span(corner[0], corner[2], p.width, column, p.columns);
-        const In* const own = in + image * p.in_image + channel * p.in_channel;
+        for (int i = 0; i < 4; ++i) corner[i] = roi_corner(load(from + at.region * 4 + i), p.scale);
+        const RoiSpan down = roi_span(corner[1], corner[3], p.height, at.row, p.rows);
+        const RoiSpan across = roi_span(corner[0], corner[2], p.width, at.column, p.columns);
+        const In* const own = in + at.read(p);
         float top = down.first < down.last && across.first < across.last ? -INFINITY : 0.0f;
         for (Index y = down.first; y < down.last; ++y)
           for (Index x = across.first; x < across.last; ++x) top = larger(top, load(own + y * p.in_row + x * p.in_column));
-        store(out + region * p.out_region + channel * p.out_channel + row * p.out_row + column * p.out_column, top);
+        store(out + at.stored(p), top);
       },
       "region");
 }
