@@ -41,11 +41,11 @@ SLICES = sliced((5000, 256), 9000)
 
 
 def columns(many: int) -> Candidate:
-    return candidate_of("portable", "atomic_columns", AtomicColumnsTile(many))
+    return candidate_of("portable", "atomic_columns", AtomicColumnsTile(many, 256))
 
 
 def runs(outers: int) -> Candidate:
-    return candidate_of("portable", "atomic_runs", AtomicRunsTile(outers))
+    return candidate_of("portable", "atomic_runs", AtomicRunsTile(outers, 256))
 
 
 def in_memory(of: str) -> Candidate:
@@ -59,7 +59,7 @@ def in_memory(of: str) -> Candidate:
         (COLUMNS, columns(64), "there are blocks of 8, 16 or 32 lines, not of 64"),
         (scattered((8, 2000, 250), 576, 1), columns(16), "takes 256000 bytes of shared memory, a block has 232448"),
         (scattered((8, 2000, 250), 576, 1, "max"), columns(16), None),
-        (ROWS, columns(8), "portable algorithm=atomic_columns columns=8 is none of its candidates"),
+        (ROWS, columns(8), "portable algorithm=atomic_columns columns=8 threads=256 is none of its candidates"),
         (ROWS, runs(12), None),
         (ROWS, runs(65), "65 rows are more than the 64 that there are"),
         (ROWS, runs(80), "80 rows are more than the 64 that there are"),
@@ -100,7 +100,7 @@ def test_gpus_alone_have_them() -> None:
 def test_sums_of_many_updates_have_a_third_word(many: int, words: int) -> None:
     problem = scattered((8, 100, 250), many, 1)
     assert FAMILY.emit(problem, columns(32), H200, AT).call == (
-        f"bolt::portable::scatter_atomic_columns<bolt::portable::SharedSum<{words}>, 32, 2, std::int64_t>(r, "
+        f"bolt::portable::scatter_atomic_columns<bolt::portable::SharedSum<{words}>, 32, 256, 2, std::int64_t>(r, "
         f"bolt::portable::ScatterLines{{.outer = 8, .length = 100, .extent = {many}, .inner = 250, .outers = 1, "
         ".columns = 32}, d, i, u, y);"
     )
@@ -118,7 +118,7 @@ def test_memory_has_what_is_joined_and_a_byte_of_four_elements() -> None:
     )
 
 
-@pytest.mark.parametrize("problem", [COLUMNS, NODES])
-def test_prediction_puts_it_first_where_updates_are_added(problem: KernelProblem) -> None:
+@pytest.mark.parametrize("problem", [NODES, scattered((32768, 1024), 200, 1, "min", DType.BF16)])
+def test_prediction_puts_it_first_where_updates_are_joined(problem: KernelProblem) -> None:
     legal = FAMILY.candidates(problem, H200)[0]
     assert "atomic" in str(min(legal, key=lambda each: FAMILY.predict(problem, each, H200)))

@@ -29,24 +29,33 @@ def _below(layer: Layer) -> Layer:
 
 
 _LAYERS = (
-    (scattered("atomic-added", 1, (2, 13, 40), 300, "add"), (("columns", 32), ("columns", 8), ("runs", 1))),
+    (
+        scattered("atomic-added", 1, (2, 13, 40), 300, "add"),
+        (("columns", 32, 512), ("columns", 8, 256), ("runs", 1, 512)),
+    ),
     (
         _beyond(scattered("atomic-no-numbers", 1, (2, 70, 36), 45, "add")),
-        (("columns", 16), ("runs", 2), ("elements",)),
+        (("columns", 16, 256), ("runs", 2, 256), ("elements",)),
     ),
-    (_below(scattered("atomic-less", 1, (7, 50, 21), 45, "add")), (("columns", 16), ("runs", 2), ("elements",))),
-    (scattered("atomic-many-added", 0, (9, 21), 2100, "add"), (("columns", 16), ("runs", 1), ("elements",))),
-    (scattered("atomic-greatest", 1, (3, 50, 7), 140, "max"), (("columns", 8), ("runs", 2), ("elements",))),
-    (scattered("atomic-least", 1, (37, 91), 70, "min", DType.BF16), (("runs", 5), ("elements",))),
+    (
+        _below(scattered("atomic-less", 1, (7, 50, 21), 45, "add")),
+        (("columns", 16, 256), ("runs", 2, 256), ("elements",)),
+    ),
+    (scattered("atomic-many-added", 0, (9, 21), 2100, "add"), (("columns", 16, 256), ("runs", 1, 512), ("elements",))),
+    (scattered("atomic-greatest", 1, (3, 50, 7), 140, "max"), (("columns", 8, 256), ("runs", 2, 256), ("elements",))),
+    (scattered("atomic-least", 1, (37, 91), 70, "min", DType.BF16), (("runs", 5, 256), ("elements",))),
     (
         scattered("atomic-summed", 1, (3, 9, 33), 77, "add", DType.I32),
-        (("columns", 32), ("runs", 3), ("elements",)),
+        (("columns", 32, 512), ("runs", 3, 256), ("elements",)),
     ),
-    (scattered("atomic-bytes", 1, (2, 40, 24), 70, "max", DType.U8), (("columns", 32), ("runs", 1), ("elements",))),
-    (scattered("atomic-wide", 1, (5, 77), 60, "min", DType.F32), (("runs", 2),)),
-    (scattered("atomic-last", 1, (2, 19, 36), 90), (("columns", 32), ("columns", 8), ("runs", 2))),
-    (scattered("atomic-last-odd", 1, (3, 40, 7), 33, dtype=DType.I64), (("columns", 8), ("runs", 1))),
-    (scattered("atomic-last-rows", 1, (37, 91), 130, dtype=DType.U8), (("runs", 5),)),
+    (
+        scattered("atomic-bytes", 1, (2, 40, 24), 70, "max", DType.U8),
+        (("columns", 32, 512), ("runs", 1, 512), ("elements",)),
+    ),
+    (scattered("atomic-wide", 1, (5, 77), 60, "min", DType.F32), (("runs", 2, 256),)),
+    (scattered("atomic-last", 1, (2, 19, 36), 90), (("columns", 32, 512), ("columns", 8, 256), ("runs", 2, 256))),
+    (scattered("atomic-last-odd", 1, (3, 40, 7), 33, dtype=DType.I64), (("columns", 8, 256), ("runs", 1, 512))),
+    (scattered("atomic-last-rows", 1, (37, 91), 130, dtype=DType.U8), (("runs", 5, 256),)),
     (claimed("atomic-rows", (40, 24), 1, 190, "add"), (("slices",),)),
     (_below(claimed("atomic-pairs", (5, 6, 3, 5), 2, 37, "add")), (("slices",),)),
     (scattered("atomic-numbers", 1, (3, 9, 7), 77, "add", DType.I64), (("elements",),)),

@@ -22,7 +22,7 @@ from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.fold_runs import RunsTile
-from bolt_build.families.portable.kernels.scan_slabs import ScanSlabTile
+from bolt_build.families.portable.kernels.scan_slabs import ScanClusterTile, ScanSlabTile
 from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.selected_places import SelectTile
 from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
@@ -34,12 +34,13 @@ from bolt_build.graph.ops.reduce import Reduce
 PORTABLE = Portable()
 Tile = (
     RunsTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile | SiftTile | PartTile
-    | CountTile | DrawTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile
+    | CountTile | DrawTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile | ScanClusterTile
 )  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters", SortTile: "sorted",
     SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted", CountTile: "counted",
     DrawTile: "drawn", ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
+    ScanClusterTile: "cluster_slabs",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -211,9 +212,13 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
 """Of each layer cuts that prediction would not put first, with several of all that they state."""
 _SHORT = (
     (folded("running-short", CumSum(2, True), 3, 13, 128), (ScanRunsTile(8), ScanRunsTile(16))),
+    (folded("running-shared", CumSum(1), 3, 203, 13), (ScanClusterTile(8), ScanClusterTile(2))),
+    (folded("running-shared-back", CumSum(1, True, True), 2, 77, 65), (ScanClusterTile(4),)),
+    (folded("running-shared-products", CumProd(1), 2, 43, 3, dtype=DType.I64, span=2), (ScanClusterTile(8),)),
+    (folded("running-shared-bytes", CumSum(0), 150, 37, dtype=DType.I8, span=9), (ScanClusterTile(4),)),
     (folded("running-shorter", CumSum(1, False, True), 37, 57, dtype=DType.F32), (ScanRunsTile(8), ScanRunsTile(16))),
 )
-"""Lines of a part of a warp."""
+"""Lines of a part of a warp, and slabs that blocks share."""
 
 
 def candidate(tile: Tile) -> Candidate:

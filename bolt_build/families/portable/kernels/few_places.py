@@ -99,6 +99,8 @@ _WIDE = 4.5
 _ISSUED = 128 * 1.6e9 * 0.36
 """Instructions of threads that a multiprocessor begins in a second: of the greater and the lesser of two it begins half
 as many as of others. An H200 has timed 20 such kernels."""
+_BUSY = 1024
+"""Threads of a multiprocessor below which it begins fewer, by the root of their part: as two kernels of an H200 did."""
 _REACHED, _ROUND, _STEP = 0.7, 0.6e-6, 2.5e-9
 """The part of a GPU's bandwidth that is reached, and seconds of loads that others wait for and of an instruction."""
 
@@ -116,6 +118,7 @@ def _seconds(problem: KernelProblem, tile: FewTile, target: Target) -> float:
     own += wide * log2(tile.threads) * (kept * _EXCHANGED + joined) + kept * _STORED / min(tile.threads, kept) + _BEGIN
     threads = lines * tile.threads
     issue, waits = threads * own / (_ISSUED * gpu.sms), _ROUND * rounds + _STEP * own
+    issue /= min(1.0, threads / (gpu.sms * _BUSY)) ** 0.5
     return float(max(moved(problem.nbytes, target) / _REACHED, issue, waits) + OVERLAPPED * target.launch_seconds)
 
 

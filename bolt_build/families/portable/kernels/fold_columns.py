@@ -74,6 +74,9 @@ _WORD, _STEP, _RESULT, _SHIFT, _JOIN = 5, 1.45, 64, 16, 6
 that is joined with another one."""
 
 
+_LINE, _SHORT = 128, 0.85
+"""Bytes that memory brings at once, and how many fewer are under way where a block has less of a row: as six kernels of
+an H200 had."""
 _JOINED_AT_ONCE = 8
 """Totals of other blocks that a thread asked for at once in the kernels that an H200 measured: as many bytes of
 floats as a quarter of `joined_blocks`."""
@@ -89,6 +92,7 @@ def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float
     # Of rows that a block has less than a few sectors of, the first and last are read by others too.
     run = min(tile.across * WORD, columns * nest.element)
     used = words_of(nest) * nest.count / asked * filled * run / (run + WORD)
+    used *= _SHORT if run < _LINE else 1.0
     each = rounds * LOADS * (_WORD + _SHIFT + nest.lanes * _STEP) + _RESULT + nest.lanes * _JOIN * log2(2 * tile.parts)
     groups = max(tile.parts // nest.lanes, 1)
     joins = ceil(tile.blocks / (groups * _JOINED_AT_ONCE)) if tile.blocks > 1 else 0

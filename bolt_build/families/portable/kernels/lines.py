@@ -151,7 +151,7 @@ RULES = (
             gpu_bandwidth=_scanned,
             gpu_latency=_rounds,
             layouts=row_major,
-            forms=(scans.RUNS, scans.COLUMNS, scan_slabs.FORM),
+            forms=(scans.RUNS, scans.COLUMNS, scan_slabs.FORM, scan_slabs.CLUSTERS),
         )
         for op in (CumSum, CumProd)
     ),

@@ -112,16 +112,17 @@ def _refuse_tile(problem: KernelProblem, tile: PlanesTile, gpu: Gpu) -> str | No
     return None
 
 
-_FIXED, _LOAD, _CLUSTER, _THREAD = 3.0e-6, 0.1e-6, 0.35e-6, 1.3e-9
+_FIXED, _LOAD, _CLUSTER, _THREAD = 1.9e-6, 0.25e-6, 0.35e-6, 1.3e-9
 """Seconds of a launch; of each load of a thread; of a step of a cluster's size, in powers of two; and of a thread of a
-block: those of slabs that registers hold (`norm_held.py`), as what follows is."""
+block. The first two follow twelve kernels of an H200, the others are those of slabs that registers hold
+(`norm_held.py`), as what follows is."""
 _MEMORY, _SINGLE, _ALONE, _TAIL, _SPREAD = 0.55, 0.25, 0.8e-6, 0.29, 0.22
 """What memory takes beside what threads compute; what is added where a multiprocessor has one block; what memory takes
 more for the part of a last round that clusters leave idle; and how much less few blocks take than their part of the
 multiprocessors."""
-_ISSUED, _PER_LOAD, _PER_WARP, _CYCLES, _ODD, _SCHEDULERS = 0.87, 70, 450, 1.755e9 / 1.417, 1.6, 4
+_ISSUED, _PER_LOAD, _PER_WARP, _CYCLES, _ODD, _SCHEDULERS = 0.87, 70, 450, 1.755e9 / 1.417, 2.5, 4
 """The part of instructions that nothing hides; instructions of a warp for each load and beside them; how many a
-scheduler issues a second; and how many more they are where planes are no whole loads, a guess."""
+scheduler issues a second; and how many more they are where planes are no whole loads, as those kernels took."""
 
 
 def _seconds(problem: KernelProblem, tile: PlanesTile, target: Target) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, log2, prod
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
@@ -35,6 +36,13 @@ class ScanSlabTile(NumberTile):
 
     stages: int
     rows: int
+
+
+@dataclass(frozen=True)
+class ScanClusterTile(NumberTile):
+    """The `cluster` blocks of a slab have as many of its rows each."""
+
+    cluster: int
 
 
 def _shape(problem: KernelProblem) -> tuple[int, int, int]:
@@ -97,15 +105,62 @@ def _seconds(problem: KernelProblem, tile: ScanSlabTile, target: Target) -> floa
     return float(max(memory, added) + alone + waits + OVERLAPPED * target.launch_seconds)
 
 
-def _emit(problem: KernelProblem, tile: ScanSlabTile, at: StepExpressions) -> StepCode:
+def _call(problem: KernelProblem, tile: ScanSlabTile, more: str, at: StepExpressions) -> StepCode:
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, CumSum | CumProd)
     function, first = ("Add", 0) if isinstance(op, CumSum) else ("Mul", 1)
     sizes = f"{tile.stages}, {_shape(problem)[2]}, {boolean(op.exclusive)}, {boolean(op.reverse)}"
-    how = f"{sizes}, {ctype(x.format.dtype)}, bolt::portable::typed::{function}"
+    how = f"{sizes}, {ctype(x.format.dtype)}, bolt::portable::typed::{function}{more}"
     given = f"{lines_text(x, op.axis)}, {tile.rows}, {at.inputs[0]}, {at.outputs[0]}, {first}"
     header = ("bolt_portable/cuda/scan_slabs.h",)
     return StepCode(header, None, "", f"bolt::portable::scan_slabs<{how}>(r, {given});")
+
+
+def _emit(problem: KernelProblem, tile: ScanSlabTile, at: StepExpressions) -> StepCode:
+    return _call(problem, tile, "", at)
+
+
+_CLUSTERS = (2, 4, 8)
+"""Blocks that share a slab."""
+_MEETS, _CLUSTER = 1.2e-6, 0.35e-6
+"""Guesses at seconds in which blocks of a cluster begin together and tell each other what their parts come to, and for
+each step of its size, in powers of two."""
+
+
+def _of_block(problem: KernelProblem, tile: ScanClusterTile) -> ScanSlabTile:
+    """The rows that a block of a cluster has."""
+    return ScanSlabTile(1, ceil(_shape(problem)[1] / tile.cluster))
+
+
+def _refuse_clusters(problem: KernelProblem, gpu: Gpu) -> str | None:
+    return _refuse(problem, gpu) if gpu.warpgroup_mma else "blocks form clusters from sm_90 on"
+
+
+def _refuse_cluster(problem: KernelProblem, tile: ScanClusterTile, gpu: Gpu) -> str | None:
+    (_, extent, inner), rows = _shape(problem), _of_block(problem, tile).rows
+    if tile.cluster not in _CLUSTERS:
+        return "there are clusters of 2, 4 or 8 blocks"
+    if (tile.cluster - 1) * rows >= extent:
+        return Reason("{} rows are not the shares of {} blocks", extent, tile.cluster)
+    return refuse_shared(_shared(problem, _of_block(problem, tile)) + (_THREADS + inner) * 8, gpu)
+
+
+def _seconds_of_cluster(problem: KernelProblem, tile: ScanClusterTile, target: Target) -> float:
+    gpu, (slabs, _, inner) = target.gpu, _shape(problem)
+    assert gpu is not None, "forms are for GPUs"
+    own, blocks = _of_block(problem, tile), slabs * tile.cluster
+    there = beside(_THREADS, _REGISTERS, _shared(problem, own), gpu)
+    of_one = ceil(blocks / gpu.sms) if blocks < 4 * gpu.sms else blocks / gpu.sms
+    added = of_one * own.rows * inner / _ELEMENTS * (1 + _THREADS // inner / _JOINED)
+    met = _BEGIN + _MEETS + _CLUSTER * log2(tile.cluster)
+    waits = ceil(slabs / clusters_at_once(tile.cluster, there, gpu)) * met
+    memory = moved(problem.nbytes, target) / _REACHED * of_one * gpu.sms / blocks
+    alone = moved(problem.nbytes, target) * 0.5 if there == 1 or blocks <= gpu.sms else 0.0
+    return float(max(memory, added) + alone + waits + OVERLAPPED * target.launch_seconds)
+
+
+def _emit_cluster(problem: KernelProblem, tile: ScanClusterTile, at: StepExpressions) -> StepCode:
+    return _call(problem, _of_block(problem, tile), f", {tile.cluster}", at)
 
 
 FORM: Form[ScanSlabTile] = Form(
@@ -117,4 +172,18 @@ FORM: Form[ScanSlabTile] = Form(
     _seconds,
     ScanSlabTile.read,
     _emit,
+)
+CLUSTERS: Form[ScanClusterTile] = Form(
+    "cluster_slabs",
+    lambda problem: _shape(problem)[2] > 1,
+    _refuse_clusters,
+    lambda problem, gpu: (
+        tile
+        for tile in map(ScanClusterTile, _CLUSTERS)
+        if (tile.cluster - 1) * _of_block(problem, tile).rows < _shape(problem)[1]
+    ),
+    _refuse_cluster,
+    _seconds_of_cluster,
+    ScanClusterTile.read,
+    _emit_cluster,
 )

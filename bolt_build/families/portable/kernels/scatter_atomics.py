@@ -19,8 +19,8 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 from bolt_build.targets import Gpu, Target
 
-_THREADS, _REGISTERS, _COLUMNS, _WORD = 512, 64, (32, 16, 8), 4
-"""Threads of a block and registers of one (`atomic_threads`), lines of a block side by side, and bytes of a word."""
+_THREADS, _REGISTERS, _COLUMNS, _WORD = (256, 512), 64, (32, 16, 8), 4
+"""Threads of a block and registers of one (`atomic_registers`), lines of a block side by side, and bytes of a word."""
 _RUNS = (2048, 4096, 8192, 12288)
 """Elements of a block's lines that are tried, where these are one run of memory."""
 _FEW, _MORE, _MOST = 2046, 131070, 0x7FFFFFFF
@@ -33,6 +33,7 @@ class AtomicColumnsTile(NumberTile):
     """A block has the lines of so many neighbours along the axes behind."""
 
     columns: int
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class AtomicRunsTile(NumberTile):
     SETTINGS = ("outers",)
 
     outers: int
+    threads: int
 
 
 def refuse_updates(problem: KernelProblem, most: int) -> str | None:
@@ -119,51 +121,63 @@ def _shared_runs(problem: KernelProblem, tile: AtomicRunsTile) -> int:
 
 def _columns(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicColumnsTile]:
     inner = lines_of(problem)[2]
-    return (AtomicColumnsTile(each) for each in _COLUMNS if each < 2 * inner or each == _COLUMNS[-1])
+    fit = [each for each in _COLUMNS if each < 2 * inner or each == _COLUMNS[-1]]
+    return (AtomicColumnsTile(each, threads) for each in fit for threads in _THREADS)
 
 
 def _refuse_columns(problem: KernelProblem, tile: AtomicColumnsTile, gpu: Gpu) -> str | None:
     if tile.columns not in _COLUMNS:
         return Reason("there are blocks of 8, 16 or 32 lines, not of {}", tile.columns)
+    if tile.threads not in _THREADS:
+        return Reason("there are blocks of 256 or 512 threads, not of {}", tile.threads)
     return refuse_shared(_shared_columns(problem, tile), gpu)
 
 
 def _runs(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicRunsTile]:
     outer, length, inner = lines_of(problem)
     tried = dict.fromkeys(min(outer, max(1, run // (length * inner))) for run in _RUNS)
-    return (AtomicRunsTile(outers) for outers in tried)
+    return (AtomicRunsTile(outers, threads) for outers in tried for threads in _THREADS)
 
 
 def _refuse_runs(problem: KernelProblem, tile: AtomicRunsTile, gpu: Gpu) -> str | None:
     outer = lines_of(problem)[0]
+    if tile.threads not in _THREADS:
+        return Reason("there are blocks of 256 or 512 threads, not of {}", tile.threads)
     if tile.outers > outer:
         return Reason("{} rows are more than the {} that there are", tile.outers, outer)
     return refuse_shared(_shared_runs(problem, tile), gpu)
 
 
-_REACHED, _BEGIN = 0.75, 2.0e-6
-"""A guess at the part of the bandwidth; seconds in which a kernel begins and ends."""
-_UPDATE, _ELEMENT, _WORD_OF_UPDATE, _BANKS = 0.8e-12, 0.9e-12, 0.35e-12, 3.4
-"""Guesses at seconds of a GPU for an update, for an element from memory and back to it, and for an atomic instruction's
-part in one; and how many times as long that takes where threads of one meet in banks at random."""
+_REACHED, _BEGIN, _BLOCK = 0.8, 2.0e-6, 3.0e-6
+"""The part of the bandwidth; seconds in which a kernel begins and ends, and those of a block at least."""
+_UPDATE, _ELEMENT, _WORD_OF_UPDATE, _BANKS = 2.0e-12, 0.9e-12, 2.0e-12, 1.7
+"""Seconds of a GPU for an update, for an element from memory and back to it, and for an atomic instruction's part in
+one; and how many times as long that takes where threads of one meet in banks at random. They follow 24 kernels of an
+H200."""
+_OVERLAPPED = 0.9
+"""The part of that which does not go on beside memory's accesses."""
 
 
-def _uneven(blocks: int, resident: float, gpu: Gpu) -> float:
-    """How much longer multiprocessors take that have a block more than others."""
-    at_once = max(1.0, resident) * gpu.sms
-    return ceil(blocks / gpu.sms) * gpu.sms / blocks if blocks < 4 * at_once else 1.0
-
-
-def _seconds(problem: KernelProblem, blocks: int, shared: int, banks: float, padded: float, target: Target) -> float:
+def _seconds(
+    problem: KernelProblem, blocks: int, threads: int, shared: int, banks: float, padded: float, target: Target
+) -> float:
     gpu = target.gpu
     assert gpu is not None, "lines are of a GPU's blocks"
     elements, updates = problem.inputs[0].type.elements, problem.inputs[1].type.elements
-    there = beside(_THREADS, _REGISTERS, shared, gpu)
+    there = beside(threads, _REGISTERS, shared, gpu)
     computed = updates * (_UPDATE + _words(problem) * _WORD_OF_UPDATE * banks) + elements * _ELEMENT
-    alone = 1.25 if there <= 1 else 1.0
-    memory = moved(problem.nbytes, target) / _REACHED
-    both = max(computed * padded, memory) + 0.3 * min(computed * padded, memory)
-    return float(_BEGIN + both * _uneven(blocks, there, gpu) * alone + OVERLAPPED * target.launch_seconds)
+    rounds = ceil(blocks / (gpu.sms * there))
+    uneven = rounds * gpu.sms * there / blocks if rounds <= _FEW_ROUNDS else 1.0
+    alone = _ALONE if there * threads < _ALONE_THREADS else 1.0
+    taken = moved(problem.nbytes, target) / _REACHED + _OVERLAPPED * computed * padded
+    taken *= _SOUGHT if _last_counts(problem) else 1.0
+    taken = max(taken * min(uneven, _MOST_UNEVEN) * alone, rounds * _BLOCK)
+    return float(_BEGIN + taken + OVERLAPPED * target.launch_seconds)
+
+
+_FEW_ROUNDS, _MOST_UNEVEN, _ALONE, _ALONE_THREADS, _SOUGHT = 3, 1.25, 1.3, 768, 1.2
+"""Rounds of blocks up to which the last one counts, and how much at most; how much longer it takes where a
+multiprocessor has fewer threads than so many; and where values of the updates that count are read at the end."""
 
 
 def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target: Target) -> float:
@@ -171,27 +185,33 @@ def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target:
     parts = ceil(inner / tile.columns)
     narrow = 1.0 if tile.columns >= 32 else 1.1 if tile.columns == 16 else 1.4
     return _seconds(
-        problem, outer * parts, _shared_columns(problem, tile), 1.0, parts * tile.columns / inner * narrow, target
+        problem,
+        outer * parts,
+        tile.threads,
+        _shared_columns(problem, tile),
+        1.0,
+        parts * tile.columns / inner * narrow,
+        target,
     )
 
 
 def _seconds_of_runs(problem: KernelProblem, tile: AtomicRunsTile, target: Target) -> float:
     outer, _, inner = lines_of(problem)
     banks = 1.0 if inner % 32 == 0 else _BANKS
-    return _seconds(problem, ceil(outer / tile.outers), _shared_runs(problem, tile), banks, 1.0, target)
+    return _seconds(problem, ceil(outer / tile.outers), tile.threads, _shared_runs(problem, tile), banks, 1.0, target)
 
 
 def _emit_columns(problem: KernelProblem, tile: AtomicColumnsTile, at: StepExpressions) -> StepCode:
     indices, inner = problem.inputs[1].format.dtype, lines_of(problem)[2]
     lanes = 2 if inner % 2 == 0 else 1
-    types = f"{_functions(problem)}, {tile.columns}, {lanes}, {ctype(indices)}"
+    types = f"{_functions(problem)}, {tile.columns}, {tile.threads}, {lanes}, {ctype(indices)}"
     given = f"{parameters(problem, 1, tile.columns)}, {', '.join((*at.inputs, *at.outputs))}"
     header = ("bolt_portable/cuda/scatter_atomics.h",)
     return StepCode(header, None, "", f"bolt::portable::scatter_atomic_columns<{types}>(r, {given});")
 
 
 def _emit_runs(problem: KernelProblem, tile: AtomicRunsTile, at: StepExpressions) -> StepCode:
-    types = f"{_functions(problem)}, {ctype(problem.inputs[1].format.dtype)}"
+    types = f"{_functions(problem)}, {tile.threads}, {ctype(problem.inputs[1].format.dtype)}"
     given = f"{parameters(problem, tile.outers, 1)}, {', '.join((*at.inputs, *at.outputs))}"
     header = ("bolt_portable/cuda/scatter_atomics.h",)
     return StepCode(header, None, "", f"bolt::portable::scatter_atomic_runs<{types}>(r, {given});")

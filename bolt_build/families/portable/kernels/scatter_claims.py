@@ -69,9 +69,13 @@ def _refuse_tile(problem: KernelProblem, tile: ClaimTile, gpu: Gpu) -> str | Non
     return None
 
 
-_REACHED, _INSTRUCTIONS, _ISSUED, _HIDDEN = 0.8, 45, 0.6, 0.1
-"""Guesses, for no GPU has timed these kernels: the part of the bandwidth, instructions of a thread for its word, the
-part of the rate at which they go, and that of the shorter of both which the longer one does not hide."""
+_REACHED, _INSTRUCTIONS, _ISSUED, _HIDDEN = 0.6, 45, 0.6, 0.1
+"""The part of the bandwidth, as two kernels of an H200 reached; and guesses at instructions of a thread for its word,
+the part of the rate at which they go, and that of the shorter of both which the longer one does not hide."""
+_CHAIN, _SOUGHT, _STEP = 0.45, 32, 2.5e-9
+"""What updates that are joined take more for each one that a slice has beside its first, in the mean; those of one
+slice above which its threads go through all of them; and a guess at seconds of one of these, which wait for each
+other."""
 _LAUNCHES, _WAIT = 3, 0.7e-6
 """Kernels one after the other, and seconds in which one's threads wait for what they ask for first."""
 
@@ -82,6 +86,11 @@ def _seconds(problem: KernelProblem, tile: ClaimTile, target: Target) -> float:
     memory = moved(problem.nbytes + 2 * _scratch(problem), target) / _REACHED
     issued = made.type.elements / tile.lanes * _INSTRUCTIONS / (target.rate("fp32") / 2) / _ISSUED
     both = max(memory, issued) + _HIDDEN * min(memory, issued)
+    op, (slices, updates) = problem.op, _counts(problem)
+    assert isinstance(op, ScatterND)
+    if op.reduction != "none":
+        each = updates / slices
+        both += _CHAIN * max(0.0, each - 1) * memory if each <= _SOUGHT else updates * _STEP + each * memory
     return float(both + _LAUNCHES * (OVERLAPPED * target.launch_seconds + _WAIT))
 
 

@@ -102,17 +102,22 @@ def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicTile]:
     yield AtomicTile()
 
 
-_REACHED, _UPDATE, _BYTE, _LAUNCHES, _WAIT = 0.75, 1.6e-12, 0.25e-12, 3, 0.9e-6
-"""Guesses: the part of the bandwidth; seconds of a GPU for an update and for each byte of what it is joined with;
-kernels one after the other, and seconds in which one's threads wait."""
+_REACHED, _LAUNCHES, _WAIT = 0.7, 3, 0.9e-6
+"""The part of the bandwidth; kernels one after the other, and seconds in which one's threads wait."""
+_UPDATE, _BESIDE, _SLICE = {4: 7.0e-12, 8: 9.0e-12}, 1.5, 0.5
+"""Seconds of a GPU for an update that is joined with a number of so many bytes, while these are in L2; how much more
+they are, as a part of L2 that such numbers take; and how much less where neighbours go to neighbours. They follow ten
+kernels of an H200, off by up to a fifth."""
 
 
 def _seconds(problem: KernelProblem, tile: AtomicTile, target: Target) -> float:
-    memory = moved(problem.nbytes + 2 * _scratch(problem), target) / _REACHED
-    joined = _joined(problem) * (_UPDATE + _BYTE * _held(problem))
-    return float(
-        max(memory, joined) + 0.3 * min(memory, joined) + _LAUNCHES * (OVERLAPPED * target.launch_seconds + _WAIT)
-    )
+    scratch, gpu = _scratch(problem), target.gpu
+    assert gpu is not None, "atomic instructions are a GPU's"
+    memory = moved(problem.nbytes + 2 * scratch, target) / _REACHED
+    each = _UPDATE[_held(problem)] * (1 + _BESIDE * scratch / gpu.l2)
+    each *= _SLICE if isinstance(problem.op, ScatterND) else 1.0
+    both = memory + _joined(problem) * each
+    return float(both + _LAUNCHES * (OVERLAPPED * target.launch_seconds + _WAIT))
 
 
 _HEADER = ("bolt_portable/cuda/scatter_memory_atomics.h",)

@@ -59,8 +59,19 @@ struct SharedSum {
  private:
   template <typename With>
   __device__ static void each(f16 value, const With& with) {
-    const std::uint64_t all = FixedHalf::is_finite(value) ? FixedHalf::magnitude(value) : 0;
     const bool less = value.bits & 0x8000u;
+    if constexpr (words == 2) {
+      // Without numbers of 64 bits: what is shifted out of 32 is above both words' bits, or in the second one alone.
+      const std::uint32_t exponent = value.bits >> 10 & 31, shift = exponent == 0 ? 0 : exponent - 1;
+      std::uint32_t mantissa = (value.bits & 0x3ffu) | (exponent == 0 ? 0 : 0x400u);
+      mantissa = exponent == 31 ? 0 : mantissa;
+      const std::uint32_t low = mantissa << shift & ((1u << bits) - 1);
+      const std::uint32_t high = shift >= bits ? mantissa << (shift - bits) : mantissa >> (bits - shift);
+      with(0, less ? 0u - low : low);
+      with(1, less ? 0u - high : high);
+      return;
+    }
+    const std::uint64_t all = FixedHalf::is_finite(value) ? FixedHalf::magnitude(value) : 0;
 #pragma unroll
     for (int word = 0; word < words; ++word) {
       const auto some = static_cast<std::uint32_t>(all >> (word * bits)) & (word + 1 < words ? (1u << bits) - 1 : ~0u);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/cluster.h"
 #include "bolt_portable/cuda/scan_columns.h"
 #include "bolt_portable/cuda/granules.h"
 
@@ -11,10 +12,12 @@ namespace bolt::portable {
 /// A block has a slab of [extent, inner], `rows` rows of it at once: a part comes to shared memory while the one before is added
 /// up there, where several are (`stages`). A thread has some rows of one column; it adds up its elements, takes what all in front
 /// have, and goes over its elements once more. The compiler knows how many lines there are side by side: so rows are constants of
-/// addresses.
-template <int stages, std::uint32_t inner, bool exclusive, bool reverse, typename T, typename Function>
+/// addresses. Where slabs are few, the blocks of a `cluster` have a part each, and tell each other what it comes to.
+template <int stages, std::uint32_t inner, bool exclusive, bool reverse, typename T, typename Function, int cluster = 1>
 struct ScanSlabs {
   using Value = typename Computed<T>::type;
+  using Told = Exchanged<Value>;
+  static_assert(cluster == 1 || stages == 1);
   static constexpr std::uint32_t lanes = Granules<T>::lanes, threads = 512, parts = threads / inner;
   static constexpr int ahead = 8, apart = reverse ? -static_cast<int>(inner) : static_cast<int>(inner);
 
@@ -34,12 +37,13 @@ struct ScanSlabs {
     __shared__ Value found[threads];
     const std::uint32_t bytes = part_bytes(rows);
     const auto memory = [&](std::uint32_t part) { return reinterpret_cast<T*>(scan_memory + part % stages * bytes); };
-    const std::uint32_t slab = words.skew + block * extent * inner, many = (extent + rows - 1) / rows;
+    const std::uint32_t rank = block % cluster, slab = words.skew + block / cluster * extent * inner;
+    const std::uint32_t begin_part = cluster > 1 ? rank : 0, many = cluster > 1 ? rank + 1 : (extent + rows - 1) / rows;
     const std::uint32_t part_of = threadIdx.x / inner, column = threadIdx.x % inner;
     const bool works = part_of < parts;
     Value in_front = static_cast<Value>(first);
-    bring(slab, 0, memory(0));
-    for (std::uint32_t part = 0; part < many; ++part) {
+    bring(slab, begin_part, memory(begin_part));
+    for (std::uint32_t part = begin_part; part < many; ++part) {
       if (stages > 1 && part + 1 < many) bring(slab, part + 1, memory(part + 1));
       commit();
       if constexpr (stages > 1)
@@ -55,6 +59,7 @@ struct ScanSlabs {
       each_row(many_rows, at, [&](T*, const Value& x) { total = Function{}(total, x); });
       if (works) found[part_of * inner + column] = total;
       __syncthreads();
+      if constexpr (cluster > 1) in_front = of_blocks_in_front(rank, column, found);
       if (works) {
         Value before = in_front;
         for (std::uint32_t other = 0; other < parts; ++other) {
@@ -72,9 +77,35 @@ struct ScanSlabs {
       store(begin, there * inner, memory(part));
       __syncthreads();
     }
+    if constexpr (cluster > 1) cluster_wait();  // others may still read this block's totals
   }
 
  private:
+  /// What the parts of the blocks in front come to together, of a column.
+  __device__ Value of_blocks_in_front(std::uint32_t rank, std::uint32_t column, const Value* found) const {
+    __shared__ __align__(8) Told totals[inner];
+    if (threadIdx.x < inner) {
+      Value total = static_cast<Value>(first);
+      for (std::uint32_t part = 0; part < parts; ++part) total = Function{}(total, found[part * inner + threadIdx.x]);
+      totals[threadIdx.x] = static_cast<Told>(total);
+    }
+    __syncthreads();
+    cluster_meet();
+    Value all = static_cast<Value>(first);
+    for (std::uint32_t other = 0; other < rank; ++other) {
+      Told told;
+      if constexpr (sizeof(Told) == 4) {
+        const float bits = of_block(reinterpret_cast<const float*>(totals + column), static_cast<int>(other));
+        memcpy(&told, &bits, sizeof told);
+      } else {
+        const float2 bits = of_block(reinterpret_cast<const float2*>(totals + column), static_cast<int>(other));
+        memcpy(&told, &bits, sizeof told);
+      }
+      all = Function{}(all, static_cast<Value>(told));
+    }
+    cluster_arrive();
+    return all;
+  }
   __device__ std::uint32_t rows_of(std::uint32_t part) const { return min(rows, extent - part * rows); }
   /// The row of the slab with which a part begins in memory.
   __device__ std::uint32_t begin_of(std::uint32_t part) const {
@@ -107,7 +138,7 @@ struct ScanSlabs {
       else
         *place = words[at];
     }
-    if (part == 0) commit();
+    if (part == 0 && cluster == 1) commit();
   }
   /// Stores `many` elements from number `begin` of the tensor on.
   __device__ void store(std::uint32_t begin, std::uint32_t many, const T* held) const {
@@ -131,13 +162,14 @@ struct ScanSlabs {
 
 /// Lines of [outer, extent, inner], as `cumulative` of lines.h, `inner` at most as many as a block has threads. Raises
 /// std::runtime_error where there are too many, or the launch fails.
-template <int stages, std::uint32_t inner, bool exclusive, bool reverse, typename T, typename Function>
+template <int stages, std::uint32_t inner, bool exclusive, bool reverse, typename T, typename Function, int cluster = 1>
 void scan_slabs(const Run& r, const Lines& p, Index rows, const void* input, void* output, int first) {
-  using Slabs = ScanSlabs<stages, inner, exclusive, reverse, T, Function>;
+  using Slabs = ScanSlabs<stages, inner, exclusive, reverse, T, Function, cluster>;
   if (p.outer * p.extent == 0) return;
   const Granules<T> words(input, p.outer * p.extent * inner, "running sum");
   const bool alike = reinterpret_cast<std::uintptr_t>(output) % 16 == words.skew * sizeof(T);
-  Launch how{.blocks = counted(p.outer, "running sum"), .threads = Slabs::threads};
+  Launch how{.blocks = counted(p.outer * cluster, "running sum"), .threads = Slabs::threads};
+  how.cluster = cluster;
   how.shared = stages * static_cast<int>(Slabs::part_bytes(static_cast<std::uint32_t>(rows)));
   how.overlap = how.beside = r.overlap;
   how.stream = r.stream;

@@ -6,17 +6,75 @@
 
 namespace bolt::portable {
 
-/// Threads of a block, and updates of a thread that are on their way at once.
-constexpr int atomic_threads = 512, atomic_ahead = 8;
+/// Updates of a thread that are on their way at once, and registers of one.
+constexpr int atomic_ahead = 8, atomic_registers = 64;
+
+/// Elements of an access as they came, in one register or several: the compiler would take halves apart where they are loaded, and
+/// wait for each.
+template <typename T, int lanes>
+struct Unopened {
+  static constexpr int bytes = lanes * static_cast<int>(sizeof(T));
+  using Word = std::conditional_t<bytes == 1, std::uint8_t, std::conditional_t<bytes == 2, std::uint16_t, std::uint32_t>>;
+  static constexpr int words = bytes / static_cast<int>(sizeof(Word));
+  struct alignas(bytes < 16 ? bytes : 16) At {
+    Word at[words];
+  };
+  std::uint32_t held[words];
+
+  __device__ void load(const T* from) {
+    const At found = *reinterpret_cast<const At*>(from);
+#pragma unroll
+    for (int i = 0; i < words; ++i) held[i] = found.at[i];
+  }
+  __device__ void store(T* to) const {
+    At made;
+#pragma unroll
+    for (int i = 0; i < words; ++i) made.at[i] = static_cast<Word>(held[i]);
+    *reinterpret_cast<At*>(to) = made;
+  }
+  /// Element `lane`, which the compiler knows.
+  __device__ T operator[](int lane) const {
+    T value;
+    if constexpr (sizeof(T) >= 4) {
+      memcpy(&value, held + lane * (words / lanes), sizeof value);
+    } else {
+      const std::uint32_t own = held[0] >> (lane * 8 * static_cast<int>(sizeof(T)));
+      memcpy(&value, &own, sizeof value);
+    }
+    return value;
+  }
+  __device__ void set(int lane, T value) {
+    if constexpr (sizeof(T) >= 4) {
+      memcpy(held + lane * (words / lanes), &value, sizeof value);
+    } else {
+      std::uint32_t own = 0;
+      memcpy(&own, &value, sizeof value);
+      held[0] = lane == 0 ? own : held[0] | own << (lane * 8 * static_cast<int>(sizeof(T)));
+    }
+  }
+  /// Of two elements the other one first where `turned` is 1: without a branch, which would have half of a warp go by itself.
+  __device__ void turn(std::uint32_t turned) {
+    if constexpr (lanes == 2 && sizeof(T) >= 4) {
+#pragma unroll
+      for (int i = 0; i < words / 2; ++i) {
+        const std::uint32_t apart = (held[i] ^ held[i + words / 2]) & (0u - turned);
+        held[i] ^= apart;
+        held[i + words / 2] ^= apart;
+      }
+    } else if constexpr (lanes == 2) {
+      held[0] = __byte_perm(held[0], 0, sizeof(T) == 2 ? 0x3210u ^ turned * 0x2222u : 0x4410u ^ turned * 0x0011u);
+    }
+  }
+};
 
 /// Lines of neighbours side by side, as in ScatterLines of one along the first axis. A block has `columns` of them. Threads load
 /// `lanes` neighbours at once, and threads of one access have different columns, so they never meet in a bank.
-template <typename Updates, int columns, int lanes, typename I>
+template <typename Updates, int columns, int threads, int lanes, typename I>
 struct AtomicColumns {
   using T = typename Updates::Value;
-  using Names = Lanes<I, lanes>;
-  using Word = Lanes<T, lanes>;
-  static constexpr int threads = atomic_threads, beside = columns / lanes, across = threads / beside;
+  using Names = Unopened<I, lanes>;
+  using Word = Unopened<T, lanes>;
+  static constexpr int beside = columns / lanes, across = threads / beside, resident = (1 << 16) / (threads * atomic_registers);
   static constexpr int each = atomic_ahead / lanes, rows = each * across;
   static_assert(lanes <= 2 && columns % lanes == 0 && threads % beside == 0);
 
@@ -42,22 +100,24 @@ struct AtomicColumns {
     const Index line = Index{group} * p.length * p.inner + begin, updates = Index{group} * p.extent * p.inner + begin;
     Names named[each];
     Word found[each];
-    const auto ask = [&](std::uint32_t first) {
-#pragma unroll
-      for (int k = 0; k < each; ++k) {
-        const std::uint32_t update = first + row + k * across;
-        if (update >= extent || column >= there) continue;
-        named[k] = *reinterpret_cast<const Names*>(at + updates + Index{update} * inner + column);
-        if constexpr (!Updates::last_counts)
-          found[k] = *reinterpret_cast<const Word*>(from + updates + Index{update} * inner + column);
-      }
+    const auto ask = [&](std::uint32_t first, int k) {
+      const std::uint32_t update = first + row + k * across;
+      if (update >= extent || column >= there) return;
+      named[k].load(at + updates + Index{update} * inner + column);
+      if constexpr (!Updates::last_counts) found[k].load(from + updates + Index{update} * inner + column);
     };
-    ask(0);
+    // Threads of one access have different columns: half of them begin with the second one of theirs.
+    const auto turned_column = [&](int i) { return column + (static_cast<std::uint32_t>(i) ^ turned); };
+#pragma unroll
+    for (int k = 0; k < each; ++k) ask(0, k);
     __shared__ bool none;  // some of what the block has is no number
     if (threadIdx.x == 0) none = false;
     bool odd = false;
     const auto own = [&](std::uint32_t place) {
-      return *reinterpret_cast<const Word*>(given + line + Index{place} * inner + column);
+      Word word;
+      word.load(given + line + Index{place} * inner + column);
+      word.turn(turned);
+      return word;
     };
     if constexpr (Updates::last_counts)
       for (std::uint32_t i = threadIdx.x; i < apart; i += threads) Updates::begin(atomic_memory + i);
@@ -65,31 +125,32 @@ struct AtomicColumns {
       each_row(column < there ? length : 0, row, own, [&](std::uint32_t place, const Word& word) {
 #pragma unroll
         for (int i = 0; i < lanes; ++i) {
-          const T value = turned == 0 ? word.at[i] : word.at[lanes - 1 - i];
-          Updates::begin(atomic_memory + place * columns + column + (i ^ turned), apart, value);
+          const T value = word[i];
+          Updates::begin(atomic_memory + place * columns + turned_column(i), apart, value);
           odd = odd || !Updates::counts(value);
         }
       });
     __syncthreads();
 #pragma unroll 1
     for (std::uint32_t first = 0; first < extent; first += rows) {
-      Names names[each];
-      Word values[each];
-#pragma unroll
-      for (int k = 0; k < each; ++k) names[k] = named[k], values[k] = found[k];
-      ask(first + rows);
 #pragma unroll
       for (int k = 0; k < each; ++k) {
+        // As soon as an update is taken the next one is asked for.
+        Names names = named[k];
+        Word values = found[k];
+        ask(first + rows, k);
+        names.turn(turned);
+        values.turn(turned);
         if (first + row + k * across >= extent || column >= there) continue;
 #pragma unroll
         for (int i = 0; i < lanes; ++i) {
-          const Index name = static_cast<Index>(turned == 0 ? names[k].at[i] : names[k].at[lanes - 1 - i]);
+          const Index name = static_cast<Index>(names[i]);
           const auto place = static_cast<std::uint32_t>(inside(name, p.length, fault, mark));
-          std::uint32_t* const to = atomic_memory + place * columns + column + (i ^ turned);
+          std::uint32_t* const to = atomic_memory + place * columns + turned_column(i);
           if constexpr (Updates::last_counts) {
             Updates::join(to, first + row + k * across + 1);
           } else {
-            const T value = turned == 0 ? values[k].at[i] : values[k].at[lanes - 1 - i];
+            const T value = values[i];
             Updates::join(to, apart, value);
             odd = odd || !Updates::counts(value);
           }
@@ -109,27 +170,32 @@ struct AtomicColumns {
           if constexpr (Updates::last_counts) word = own(place);
 #pragma unroll
           for (int i = 0; i < lanes; ++i) {
-            const std::uint32_t* const held = atomic_memory + place * columns + column + (i ^ turned);
-            T& value = turned == 0 ? word.at[i] : word.at[lanes - 1 - i];
+            const std::uint32_t* const held = atomic_memory + place * columns + turned_column(i);
             if constexpr (!Updates::last_counts)
-              value = Updates::result(held, apart);
-            else if (const std::uint32_t number = *held; number != 0)
-              value = from[updates + Index{number - 1} * inner + column + (i ^ turned)];
+              word.set(i, Updates::result(held, apart));
+            else if (*held != 0)
+              with_other(word, i, from[updates + Index{*held - 1} * inner + turned_column(i)]);
           }
+          word.turn(turned);
           return word;
         },
-        [&](std::uint32_t place, const Word& word) {
-          *reinterpret_cast<Word*>(to + line + Index{place} * inner + column) = word;
-        });
+        [&](std::uint32_t place, const Word& word) { word.store(to + line + Index{place} * inner + column); });
   }
 
  private:
+  /// Element `i` becomes another one.
+  __device__ static void with_other(Word& word, int i, T value) {
+    Word both;
+    both.set(0, i == 0 ? value : word[0]);
+    if constexpr (lanes > 1) both.set(1, i == 1 ? value : word[1]);
+    word = both;
+  }
   /// with(row, load(row)) for the rows of a thread, several loads ahead.
   template <typename Load, typename With>
   __device__ static void each_row(std::uint32_t length, std::uint32_t row, const Load& load, const With& with) {
 #pragma unroll 1
     for (std::uint32_t first = row; first < length; first += atomic_ahead * across) {
-      Word word[atomic_ahead];
+      decltype(load(0)) word[atomic_ahead];
 #pragma unroll
       for (int k = 0; k < atomic_ahead; ++k)
         if (first + k * across < length) word[k] = load(first + k * across);
@@ -157,34 +223,35 @@ struct AtomicColumns {
 
 /// Queues blocks of lines side by side. Where tensors do not begin where words may, elements move one by one. Raises
 /// std::runtime_error where there are too many, or the launch fails.
-template <typename Updates, int columns, int lanes, typename I>
+template <typename Updates, int columns, int threads, int lanes, typename I>
 void scatter_atomic_columns(const Run& r, const ScatterLines& p, const void* data, const void* indices, const void* updates,
                             void* output) {
   using T = typename Updates::Value;
   if constexpr (lanes > 1)
     if (!in_lanes(static_cast<const T*>(data), lanes) || !in_lanes(static_cast<const T*>(updates), lanes) ||
         !in_lanes(static_cast<const I*>(indices), lanes) || !in_lanes(static_cast<T*>(output), lanes))
-      return scatter_atomic_columns<Updates, columns, 1, I>(r, p, data, indices, updates, output);
-  using Columns = AtomicColumns<Updates, columns, lanes, I>;
+      return scatter_atomic_columns<Updates, columns, threads, 1, I>(r, p, data, indices, updates, output);
+  using Columns = AtomicColumns<Updates, columns, threads, lanes, I>;
   counted(p.outer * p.length * p.inner, "scatter");
   counted(p.extent * p.inner, "scatter");
   const Divisor parts((p.inner + columns - 1) / columns);
-  Launch how{.blocks = counted(p.outer * parts.by, "scatter"), .threads = Columns::threads};
+  Launch how{.blocks = counted(p.outer * parts.by, "scatter"), .threads = threads};
   if (how.blocks == 0) return;
   how.shared = Columns::shared(p);
   how.overlap = how.beside = r.overlap;
   how.stream = r.stream;
-  queue("scatter", how, blocks_kernel<Columns::threads, 2, Columns>,
+  queue("scatter", how, blocks_kernel<threads, Columns::resident, Columns>,
         Columns{p, parts, static_cast<const T*>(data), static_cast<const I*>(indices), static_cast<const T*>(updates),
                 static_cast<T*>(output), r.fault, r.mark()});
 }
 
 /// Lines as in ScatterLines, of which a block has all of `outers` along the first axis: elements and updates are one run of memory
 /// each. Behind each access of elements shared memory has a gap: threads that have neighbouring accesses would meet in its banks.
-template <typename Updates, typename I>
+template <typename Updates, int threads, typename I>
 struct AtomicRuns {
   using T = typename Updates::Value;
-  static constexpr int threads = atomic_threads, ahead = atomic_ahead, batch = 4, lanes = Granules<T>::lanes;
+  static constexpr int resident = (1 << 16) / (threads * atomic_registers);
+  static constexpr int ahead = atomic_ahead, batch = 4, lanes = Granules<T>::lanes;
   /// Where shared memory has an element of the run, and how many it has room for.
   __host__ __device__ static constexpr std::uint32_t where(std::uint32_t at) { return at + at / lanes; }
 
@@ -208,16 +275,14 @@ struct AtomicRuns {
     const std::uint32_t begin = words.skew + first_outer * of_elements;
     const Index own = Index{first_outer} * of_updates.by;
     I named[ahead];
-    T found[ahead];
-    const auto ask = [&](std::uint32_t update) {
-#pragma unroll
-      for (int k = 0; k < ahead; ++k)
-        if (update + k * threads < many) {
-          named[k] = at[own + update + k * threads];
-          if constexpr (!Updates::last_counts) found[k] = updates[own + update + k * threads];
-        }
+    Unopened<T, 1> found[ahead];
+    const auto ask = [&](std::uint32_t update, int k) {
+      if (update >= many) return;
+      named[k] = at[own + update];
+      if constexpr (!Updates::last_counts) found[k].load(updates + own + update);
     };
-    ask(threadIdx.x);
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) ask(threadIdx.x + k * threads, k);
     __shared__ bool none;  // some of what the block has is no number
     if (threadIdx.x == 0) none = false;
     bool odd = false;
@@ -249,20 +314,18 @@ struct AtomicRuns {
     __syncthreads();
 #pragma unroll 1
     for (std::uint32_t update = threadIdx.x; update < many; update += ahead * threads) {
-      I names[ahead];
-      T values[ahead];
-#pragma unroll
-      for (int k = 0; k < ahead; ++k) names[k] = named[k], values[k] = found[k];
-      ask(update + ahead * threads);
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
+        const I name = named[k];
+        const Unopened<T, 1> value = found[k];
+        ask(update + (ahead + k) * threads, k);
         if (update + k * threads >= many) continue;
-        std::uint32_t* const to = atomic_memory + where(element_of(update + k * threads, names[k]));
+        std::uint32_t* const to = atomic_memory + where(element_of(update + k * threads, name));
         if constexpr (Updates::last_counts) {
           Updates::join(to, update + k * threads + 1);
         } else {
-          Updates::join(to, apart, values[k]);
-          odd = odd || !Updates::counts(values[k]);
+          Updates::join(to, apart, value[0]);
+          odd = odd || !Updates::counts(value[0]);
         }
       }
     }
@@ -323,19 +386,19 @@ struct AtomicRuns {
 };
 
 /// Raises std::runtime_error where there are too many, or the launch fails.
-template <typename Updates, typename I>
+template <typename Updates, int threads, typename I>
 void scatter_atomic_runs(const Run& r, const ScatterLines& p, const void* data, const void* indices, const void* updates,
                          void* output) {
-  using Runs = AtomicRuns<Updates, I>;
+  using Runs = AtomicRuns<Updates, threads, I>;
   using T = typename Updates::Value;
   const Granules<T> words(data, p.outer * p.length * p.inner, "scatter");
   counted(p.outer * p.extent * p.inner, "scatter");
   const bool alike = reinterpret_cast<std::uintptr_t>(output) % 16 == words.skew * sizeof(T);
-  Launch how{.blocks = counted((p.outer + p.outers - 1) / p.outers, "scatter"), .threads = Runs::threads};
+  Launch how{.blocks = counted((p.outer + p.outers - 1) / p.outers, "scatter"), .threads = threads};
   how.shared = static_cast<int>(Runs::where(static_cast<std::uint32_t>(p.outers * p.length * p.inner))) * Updates::words * 4;
   how.overlap = r.overlap;
   how.stream = r.stream;
-  queue("scatter", how, blocks_kernel<Runs::threads, 2, Runs>,
+  queue("scatter", how, blocks_kernel<threads, Runs::resident, Runs>,
         Runs{p, words, static_cast<T*>(output), alike, static_cast<const T*>(data), static_cast<const I*>(indices),
              static_cast<const T*>(updates), Divisor(p.inner), Divisor(p.extent * p.inner), r.fault, r.mark()});
 }
