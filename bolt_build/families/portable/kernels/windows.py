@@ -9,6 +9,7 @@ from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
+from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import narrow_planes, pool_sliding, pool_staged
 from bolt_build.families.portable.kernels.pool_windows import (
@@ -60,6 +61,10 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode((pool_header(problem),), None, "", call)
 
 
+_KNOWN_CELLS = 16
+"""Cells of a window up to which a thread asks for all of them before it compares any."""
+
+
 def _refuse_places(problem: KernelProblem) -> str | None:
     rank = len(problem.outputs[0].shape)
     return (
@@ -71,9 +76,9 @@ def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, source = problem.op, problem.inputs[0]
     assert isinstance(op, PoolPlaces)
     arguments = f"{pool_parameters(problem, op)}, {len(op.kernel)}, {boolean(op.column_major)}"
-    call = (
-        f"bolt::portable::pool_places<{ctype(source.format.dtype)}>(r, {arguments}, {at.inputs[0]}, {at.outputs[0]});"
-    )
+    known = three(op.kernel, 1) if prod(op.kernel) <= _KNOWN_CELLS else (0, 0, 0)
+    how = ", ".join((ctype(source.format.dtype), *map(str, known)))
+    call = f"bolt::portable::pool_places<{how}>(r, {arguments}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/pool_places.h",), None, "", call)
 
 
@@ -146,7 +151,7 @@ def _pool_seconds(problem: KernelProblem, target: Target) -> float:
 
 _PLACE, _CELL_OF_PLACE, _NEXT_PLACE = 110, 24, 0.5e-6
 """Instructions of a thread for where its window is, and for a cell, as counted in the machine code; and seconds until a
-cell has come, one behind the other."""
+cell has come, or all of a small window."""
 
 
 def _places_seconds(problem: KernelProblem, target: Target) -> float:
@@ -156,7 +161,8 @@ def _places_seconds(problem: KernelProblem, target: Target) -> float:
     cells, elements = prod(op.kernel), problem.outputs[0].type.elements
     issued = elements * (_PLACE + _CELL_OF_PLACE * cells) / (target.rate("fp32") / 2)
     waves = max(1.0, elements / (gpu.sms * _THREADS))
-    together = max(moved(problem.nbytes, target) / _REACHED, issued, waves * cells * _NEXT_PLACE)
+    waits = waves * _NEXT_PLACE * (1 if cells <= _KNOWN_CELLS else cells)
+    together = max(moved(problem.nbytes, target) / _REACHED, issued, waits)
     return together + OVERLAPPED * target.launch_seconds
 
 
