@@ -244,6 +244,8 @@ _PART = 0.44e-6
 """Seconds of a part in which a block moves nothing, but for its first."""
 _BESIDE = 0.37
 """The part of what takes less time that is not hidden."""
+_SINGLE = 1.12
+"""How much longer several planes take whose threads make single results: they have fewer loads on their way."""
 _COPY = 8
 """Instructions of an access that is copied to shared memory."""
 
@@ -288,6 +290,7 @@ def seconds(problem: KernelProblem, tile: JoinedTile, target: Target, rows: Join
     memory = moved(problem.nbytes, target) / _REACHED + _AGAIN * work.again / target.bandwidth
     parts = memory, _ISSUED * work.instructions / rate / busy, _SHARED * work.turns * 128 / rate / busy
     together = max(parts) + _BESIDE * (sum(parts) - max(parts)) + _PART * (max(waves, 1.0) * tile.turns - 1)
+    together *= _SINGLE if rows.depths and tile.near == 1 else 1.0
     return float(together * (1 + 0.3 / max(waves, 1.0)) + _WAITS + OVERLAPPED * target.launch_seconds)
 
 
