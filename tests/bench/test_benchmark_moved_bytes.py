@@ -11,7 +11,7 @@ from gpu_resample import resampled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.kernels.moved_bytes import moved_bytes, sectors
+from benchmarks.kernels.moved_bytes import SECTOR, moved_bytes, sectors
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.portable.family import Portable
@@ -38,7 +38,7 @@ def test_sectors_are_those_of_some_element(data: st.DataObject) -> None:
     each_axis = zip(shape, chosen, strict=True)
     for at in product(*(range(extent) if each is None else sorted(each) for extent, each in each_axis)):
         begin = nbytes * int(np.ravel_multi_index(at, shape))
-        touched |= set(range(begin // 32, (begin + nbytes - 1) // 32 + 1))
+        touched |= set(range(begin // SECTOR, (begin + nbytes - 1) // SECTOR + 1))
     assert sectors(shape, places, nbytes) == len(touched)
 
 
@@ -52,10 +52,10 @@ def layer_of(op: Op, *inputs: Input) -> Layer:
         # Every second element leaves no sector out, every second row leaves out all of its own.
         (Slice((0, 1), (8, 32), (1, 2)), ((8, 64),), 8 * 64 * 2),
         (Slice((1, 0), (4, 64), (2, 1)), ((8, 64),), 4 * 64 * 2),
-        (Slice((0, 0), (8, 2), (1, 64)), ((8, 128),), 8 * 2 * 32),
+        (Slice((0, 0), (8, 2), (1, 64)), ((8, 128),), 8 * 2 * SECTOR),
         # Whole rows, and single elements of a row, at most all there are.
         (Gather(0), ((100, 64), (7,)), 7 * 64 * 2),
-        (Gather(1), ((8, 1024), (5,)), 8 * 5 * 32),
+        (Gather(1), ((8, 1024), (5,)), 8 * 5 * SECTOR),
         (Gather(1), ((8, 64), (30,)), 8 * 64 * 2),
     ],
 )
@@ -68,10 +68,10 @@ def test_what_is_read_of_slices_and_what_indices_name(op: Op, inputs: tuple[tupl
 
 
 def test_of_nearest_pixels_sectors_count_where_pixels_are_left_out_and_rows_do_not() -> None:
-    """Planes of 114 x 114 halves of which every second row is read: rows of 228 bytes are eight or nine sectors."""
+    """Planes of 114 x 114 halves of which every second row is read: rows of 228 bytes are four or five sectors."""
     planes = problem_of(resampled("half", (2, 64, 114, 114), (2, 57, 1), (3, 57, 1)))
     beside = sum(each.nbytes for each in (*planes.inputs[1:], *planes.outputs))
-    assert 2 * 64 * 57 * 228 < moved_bytes(planes) - beside < 2 * 64 * 57 * 9 * 32
+    assert 2 * 64 * 57 * 228 < moved_bytes(planes) - beside < 2 * 64 * 57 * 5 * SECTOR
     # Of pixels of 64 channels those that are left out are sectors of their own.
     pixels = problem_of(resampled("half", (2, 64, 114, 114), (2, 57, 1), (3, 57, 1)), Layout.CHANNELS_LAST)
     assert moved_bytes(pixels) - beside == 2 * 64 * 57 * 57 * 2
