@@ -53,6 +53,7 @@ from bolt_build.planner.passes.images.stacked_sums import ADD_STACKED
 from bolt_build.planner.passes.images.summed_selections import SUM_SELECTIONS
 from bolt_build.planner.passes.images.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES
+from bolt_build.planner.passes.images.weighed_windows import WEIGH_WINDOWS
 from bolt_build.planner.passes.images.whole_windows import REDUCE_WHOLE
 from bolt_build.planner.passes.quantised.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.quantised.map_integers import MAP_INTEGERS
@@ -201,6 +202,7 @@ PIPELINE: tuple[Pass, ...] = (
     SHARE_KEYS,  # no pass looks for heads of queries any more
     WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them
+    WEIGH_WINDOWS,  # unfolded images are one gather each
     MULTIPLY_WINDOWS,  # weights have taken what they can
     PLACE_PRODUCTS,  # attention has taken those that it can
     SHARE_PROJECTIONS,  # those that such products read too

@@ -1,4 +1,5 @@
-"""Regions of images whose channels lie last, in words of channels: one word a thread, and two."""
+"""Regions of images whose channels lie last, in words of channels: one word a thread, and two. Windows times filters
+that are data, in words too."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from families_harness import Layer
 from gpu_asked import asked
 from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
-from region_layers import REGIONS
+from region_layers import REGIONS, WEIGHED
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
@@ -24,11 +25,14 @@ def _in_half(layer: Layer, channels: int) -> Layer:
 LAYERS = tuple(
     _in_half(layer, channels) for layer in REGIONS if layer.label.startswith("regions-words-") for channels in (24, 48)
 )
+WINDOWS = tuple(replace(each, label=f"half-{each.label}", precision=DType.F16, tolerance=TOLERANCE) for each in WEIGHED)
 
 
 def region_trials() -> list[Trial]:
     """With the words that are offered, and with two where there are as many."""
     found = [trial for layer in asked(LAYERS) for trial in trials_of(layer, "portable")]
+    windows = [trial for layer in asked(WINDOWS) for trial in trials_of(layer, "portable")]
+    found += {trial.label: trial for trial in windows}.values()  # filters lie either way
     two = Candidate("portable", (("algorithm", "direct"), ("words", 2)))
     offered = (trial for trial in found if "words" in dict(trial.candidate.parameters))
     return found + [replace(each, candidate=two) for each in offered if each.layer.label.endswith("-48")]

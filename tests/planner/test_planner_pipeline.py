@@ -122,6 +122,7 @@ def test_the_order_is_this() -> None:
         "share-keys",
         "multiply-wide-heads",
         "mix-heads",
+        "weigh-windows",
         "multiply-windows",
         "place-products",
         "share-projections",

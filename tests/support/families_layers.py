@@ -6,7 +6,7 @@ from families_harness import Input, Layer
 from head_layers import ATTENTION, HEADS
 from quantised_layers import QUANTISED
 from recurrent_kernels import NARROW_RECURRENT, RECURRENT
-from region_layers import REGIONS, TREES
+from region_layers import REGIONS, TREES, WEIGHED
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
@@ -396,5 +396,5 @@ NARROW = [
 
 LAYERS = [
     *ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW,
-    *QUANTISED, *REGIONS, *TREES, *HEADS, *RECURRENT, *NARROW_RECURRENT,
+    *QUANTISED, *REGIONS, *TREES, *WEIGHED, *HEADS, *RECURRENT, *NARROW_RECURRENT,
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from bolt_build.graph.ops.roi_align import RoiAlign
 from bolt_build.graph.ops.roi_pool import RoiPool
 from bolt_build.graph.ops.substitution import Substitution
 from bolt_build.graph.ops.trees import TreeLeaves
+from bolt_build.graph.ops.weighed_windows import WeighedWindows
 
 REGIONS = [
     Layer(f"regions-{label}", op,
@@ -40,6 +41,17 @@ REGIONS = [
     Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
           (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
 ]  # fmt: skip
+
+WEIGHED = [
+    Layer(f"weighed-{label}", op, (Input(x), Input(filters)))
+    for label, op, x, filters in (
+        ("images", WeighedWindows((3, 3), (1, 1), (1, 1), (1, 1)), (2, 16, 7, 6), (2, 144, 1, 1)),
+        ("strides", WeighedWindows((3, 2), (2, 1), (1, 0), (1, 1), (1, 2)), (2, 6, 9, 7), (1, 36, 1, 1)),
+        ("pixels", WeighedWindows((3, 3), (1, 1), (1, 1), (1, 1), shared=4), (2, 16, 5, 6), (2, 36, 5, 6)),
+        ("all", WeighedWindows((5, 1), (1, 1), (2, 0), (2, 0)), (1, 12, 6, 5), (1, 5, 6, 5)),
+        ("turns", WeighedWindows((2, 2), shared=1), (2, 8, 5, 5), (2, 16, 4, 4)),
+    )
+]
 
 TREES = [
     Layer(f"trees-{depth}-deep", TreeLeaves(depth),

@@ -1,0 +1,116 @@
+"""Windows of images times filters that are data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.geometry import strides
+from bolt_build.families.portable.number_tile import NumberTile
+from bolt_build.families.portable.plain import Plain
+from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ir import Layout, Node, TensorType
+from bolt_build.graph.ops.weighed_windows import WeighedWindows
+from bolt_build.targets import Target
+
+_LANES, _EACH = (8, 4, 2, 1), (4, 1)
+_ITEM, _TAP, _FACTOR, _PIXEL = 120, 12, 4, 14
+"""Instructions of an item, of each tap, of a factor that it loads, and of a pixel's word that it loads and checks.
+Those of a lane are two beside. Counted in the source, not measured."""
+_ISSUED = 0.6
+"""Part of the instructions that a multiprocessor could issue."""
+
+
+@dataclass(frozen=True)
+class WindowTile(NumberTile):
+    """A thread has `lanes` channels of `each` neighbours of a row."""
+
+    lanes: int
+    each: int
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    return computed_only(problem) or no_epilogue(problem)
+
+
+def _layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """Images and filters row-major or channels-last."""
+    return tuple(((layout, filters), layout) for layout in Layout for filters in Layout)
+
+
+def _usual(problem: KernelProblem) -> WindowTile:
+    """The widest words; neighbours share filters that are those of every pixel."""
+    each = 4 if _of_images(problem.inputs[1]) and problem.outputs[0].shape[3] >= 4 else 1
+    return next(tile for lanes in _LANES if _refuse_tile(problem, tile := WindowTile(lanes, each)) is None)
+
+
+def _of_images(filters: Operand) -> bool:
+    """Whether all pixels of an image have the same filters."""
+    return filters.shape[2:] == (1, 1)
+
+
+def _refuse_tile(problem: KernelProblem, tile: WindowTile) -> str | None:
+    x, filters, output = *problem.inputs, problem.outputs[0]
+    if tile.lanes not in _LANES or tile.each not in _EACH:
+        return "a thread has 1, 2, 4 or 8 channels, of one pixel or of 4"
+    if tile.each > 1 and not _of_images(filters):
+        return "neighbours have filters of their own"
+    if tile.lanes > 1 and not x.format.layout is output.format.layout is Layout.CHANNELS_LAST:
+        return "words are of images whose channels lie last"
+    return Reason("{} channels are no multiple of {}", x.shape[1], tile.lanes) if x.shape[1] % tile.lanes else None
+
+
+def _has_one(problem: KernelProblem, lanes: int) -> bool:
+    """Whether the channels of a word have the same filter."""
+    op, filters = problem.op, problem.inputs[1]
+    assert isinstance(op, WeighedWindows)
+    return op.shared % lanes == 0 or filters.shape[1] == op.taps
+
+
+def _emit(problem: KernelProblem, tile: WindowTile | None, at: StepExpressions) -> StepCode:
+    op, (x, filters), output = problem.op, problem.inputs, problem.outputs[0]
+    assert isinstance(op, WeighedWindows)
+    tile = tile or _usual(problem)
+    apart = [step if extent > 1 else 0 for step, extent in zip(strides(filters), filters.shape, strict=True)]
+    names = ("image", "channel", "row", "column")
+    parameters = struct(
+        "bolt::portable::WeighedWindows",
+        **dict(zip(("images", "channels", "rows", "columns"), output.shape, strict=True)),
+        height=x.shape[2], width=x.shape[3],
+        kernel_rows=op.kernel[0], kernel_columns=op.kernel[1], down=op.strides[0], across=op.strides[1],
+        apart_rows=op.dilations[0], apart_columns=op.dilations[1], top=op.pads_begin[0], left=op.pads_begin[1],
+        shared=op.shared, sets=filters.shape[1] // op.taps,
+        **{f"in_{name}": step for name, step in zip(names, strides(x), strict=True)},
+        **{f"filter_{name}": step for name, step in zip(("image", "element", "row", "column"), apart, strict=True)},
+        **{f"out_{name}": step for name, step in zip(names, strides(output), strict=True)},
+    )  # fmt: skip
+    types = ", ".join(COMPUTED[operand.format.dtype] for operand in (x, filters, output))
+    how = f"{tile.lanes}, {tile.each}, {boolean(_has_one(problem, tile.lanes))}, {types}"
+    call = f"bolt::portable::weighed_windows<{how}>(r, {parameters}, {', '.join(at.inputs)}, {at.outputs[0]});"
+    return StepCode(("bolt_portable/weighed_windows.h",), None, "", call)
+
+
+def _seconds(problem: KernelProblem, target: Target) -> float:
+    """What threads issue, or what memory moves."""
+    op, output, tile = problem.op, problem.outputs[0], _usual(problem)
+    assert isinstance(op, WeighedWindows)
+    factors = 1 if _has_one(problem, tile.lanes) else tile.lanes
+    images, channels, rows, columns = output.shape
+    items = images * rows * ceil(columns / tile.each) * (channels // tile.lanes)
+    issued = items * (_ITEM + op.taps * (_TAP + _FACTOR * factors + tile.each * (_PIXEL + 2 * tile.lanes)))
+    rate = target.rate("fp32") / 2
+    return max(issued / rate / _ISSUED, moved(problem.nbytes, target)) + OVERLAPPED * target.launch_seconds
+
+
+_PLAIN = Plain(_usual, WindowTile.read, _refuse_tile, _emit)
+RULES = (
+    Rule(
+        WeighedWindows, _refuse, _PLAIN.emit_usual, lambda problem: 0.02, gpu_seconds=_seconds, layouts=_layouts,
+        plain=_PLAIN,
+    ),
+)  # fmt: skip
