@@ -71,13 +71,13 @@ class WeighedWindows(Op):
         x = np.pad(x, ((0, 0), (0, 0), *pads))
         sets = filters.shape[1] // self.taps
         own = filters.reshape(filters.shape[0], sets, self.taps, *filters.shape[2:])
-        own = own[:, np.arange(channels) // self.shared % sets]
+        of_channel = np.arange(channels) // self.shared % sets
         total = np.zeros(type_.shape, x.dtype)
         for tap, (row, column) in enumerate(product(*map(range, self.kernel))):
             top, left = row * self.dilations[0], column * self.dilations[1]
             down, across = self.strides
             cut = x[:, :, top : top + down * (height - 1) + 1 : down, left : left + across * (width - 1) + 1 : across]
-            total += cut * own[:, :, tap]
+            total += cut * own[:, of_channel, tap]
         return (narrowed(total, inputs[0].dtype),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
