@@ -126,6 +126,15 @@ FEW_ROWS = (
     ),
 )
 """Few rows of few elements by a matrix of many columns."""
+STENCILS = (
+    conv("half-mask", (3, 1, 13, 24), 1, (3, 3), epilogue=()),
+    conv("half-colours", (2, 3, 11, 12), 3, (5, 5), epilogue=(stage("add", 3), RELU)),
+    conv("half-blur", (2, 3, 12, 16), 3, (3, 3), 2, epilogue=(), groups=3),
+    conv("half-gate", (2, 2, 9, 10), 1, (7, 7)),
+    conv("half-line", (2, 1, 70), 4, (9,), epilogue=()),
+    conv("half-apart", (1, 2, 12, 17), 2, (3, 3), dilation=2, epilogue=()),
+)
+"""Windows over few planes."""
 FEW_ROWS_TILES = {
     "half-few-rows": (FewRowsTile(4, 8), FewRowsTile(1, 8), FewRowsTile(2, 4)),
     "half-few-rows-odd": (FewRowsTile(2, 2),),
@@ -164,7 +173,9 @@ def half_products() -> list[Trial]:
             trials.append(replace(plain, candidate=candidate))
         found += list({trial.label: trial for trial in trials}.values())
     for layer in asked(NARROW):
-        found += [each for each in trials_of(layer, "portable", 4) if _is_narrow(each)]
+        found += [each for each in trials_of(layer, "portable", 4) if _algorithm(each) == "narrow"]
+    for layer in asked(STENCILS):
+        found += [each for each in trials_of(layer, "portable", 9) if _algorithm(each) == "stencil"]
     for layer in asked(FEW_ROWS):
         found += _with_tiles(layer, FEW_ROWS_TILES[layer.label])
     return found
@@ -180,5 +191,5 @@ def _with_tiles(layer: Layer, tiles: Sequence[FewRowsTile]) -> list[Trial]:
     return found
 
 
-def _is_narrow(trial: Trial) -> bool:
-    return dict(trial.candidate.parameters)["algorithm"] == "narrow"
+def _algorithm(trial: Trial) -> object:
+    return dict(trial.candidate.parameters)["algorithm"]

@@ -102,6 +102,7 @@ LABELS = (
     "flat-mask-of-pairs-portable-flatx4x3x81-f16/row-f16/row",
     "half-deep-placed-portable-tensor_coresx32x64x2",
     "half-few-rows-biased-portable-few_rowsx8x4",
+    "half-colours-portable-stencilx4",
     "half-weighed-images-portable-directx8x4-f16/channels_last-f16/channels_last",
     "half-regions-words-mean-48-portable-directx2-f16/channels_last-f16/channels_last",
     "formula-modulated-portable-direct-f16/channels_last-f16/channels_last",

@@ -11,7 +11,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.kernels import narrow_planes, pool_sliding, pool_staged
+from bolt_build.families.portable.kernels import narrow_planes, pool_sliding, pool_staged, stencils
 from bolt_build.families.portable.kernels.pool_windows import (
     channels_last,
     pool_header,
@@ -223,6 +223,6 @@ RULES = (
         gpu_latency=_conv_latency,
         gpu_single=_single,
         layouts=conv_layouts,
-        forms=(narrow_planes.FORM,),
+        forms=(narrow_planes.FORM, stencils.FORM),
     ),
 )
