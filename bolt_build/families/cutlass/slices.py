@@ -9,7 +9,7 @@ from bolt_build.families.cutlass.product import Product
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu
 
-_COUNTS = (2, 3, 4, 6, 8, 12, 16)
+_COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 _DEEP = 1024
 """Depth, taps included, from which slices can pay for the second kernel that adds them up."""
 _WIDE = 256
