@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
+from benchmarks.kernels.bandwidth_asked_cases import ASKED_SETS
 from benchmarks.kernels.bandwidth_further_cases import FURTHER_SETS
 from benchmarks.kernels.bandwidth_graphs import (
     Case,
@@ -124,4 +125,5 @@ SETS = {
     **FURTHER_SETS,
     **WIDE_SETS,
     **LINE_SETS,
+    **ASKED_SETS,
 }
