@@ -96,6 +96,15 @@ def _count(name: str, builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> in
     something else."""
     if (known := builder.constant(name)) is not None:
         return int(known.reshape(-1)[0]) if known.size == 1 else None
+    node = _counting(name, builder, made)
+    parts = [] if node is None else [builder.constant(node.inputs[place]) for place in (0, 2)]
+    if not parts or any(each is None for each in parts):
+        return None
+    return int(sum(each.sum() for each in parts if each is not None))
+
+
+def _counting(name: str, builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> OnnxNode | None:
+    """The scatter that counts what running sums add up, of which the value is the last."""
     node = _maker(name, made)
     if node is None or not _is_last(node, name, builder, made):
         return None
@@ -107,10 +116,7 @@ def _count(name: str, builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> in
     node = _maker(node.inputs[0], made)
     if node is None or node.op_type not in ("ScatterElements", "ScatterND"):
         return None
-    parts = [builder.constant(node.inputs[place]) for place in (0, 2)]
-    if dict(node.attributes).get("reduction") != "add" or any(each is None for each in parts):
-        return None
-    return int(sum(each.sum() for each in parts if each is not None))
+    return node if dict(node.attributes).get("reduction") == "add" else None
 
 
 def _maker(name: str, made: Mapping[str, OnnxNode]) -> OnnxNode | None:
@@ -147,7 +153,7 @@ def join(node: NodeImport, runs: Sequence[Rows], builder: GraphBuilder, made: Ma
     stack = _stacked(node, matrices, builder, made)
     count, (rows, depth), product = len(names), node.type_of(first[0]).shape, first[2]
     columns = node.type_of(stack).shape[1 if product.transpose_b else 2]
-    group = _groups(node, ends, rows)
+    group = _sorted_groups(node, ends[-1], rows, builder, made) or _groups(node, ends, rows)
     if 3 * rows <= count:
         taken = node.emit(Gather(0), [stack, group])
         lines = node.emit(Reshape((rows, 1, depth)), [first[0]])
@@ -207,6 +213,38 @@ def _taken(node: OnnxNode | None, builder: GraphBuilder) -> tuple[str, int, int]
     if place is None or place.ndim or whole.constant is None:
         return None
     return data, int(place), whole.type.shape[0]
+
+
+def _sorted_groups(
+    node: NodeImport, last: str, rows: int, builder: GraphBuilder, made: Mapping[str, OnnxNode]
+) -> str | None:
+    """In which run each row lies, where runs are as long as numbers occur that were sorted: its own number."""
+    counted = _counting(last, builder, made)
+    if counted is None or any(builder.constant(counted.inputs[place]) is None for place in (0, 2)):
+        return None
+    none, ones = (builder.constant(counted.inputs[place]) for place in (0, 2))
+    if none is None or none.any() or ones is None or ones.size != rows or not (ones == 1).all():
+        return None
+    index = counted.inputs[1]
+    if builder.values[index].type.elements != rows or not _ascends(index, builder, made):
+        return None
+    return node.emit(Reshape((rows,)), [_long(node, index)])
+
+
+def _ascends(name: str, builder: GraphBuilder, made: Mapping[str, OnnxNode]) -> bool:
+    """Whether no number of a line is smaller than the one in front of it: all of a line, sorted, and what then keeps
+    their order."""
+    while (node := made.get(name)) is not None:
+        factor = builder.constant(node.inputs[1]) if node.op_type in ("Div", "Mul") else None
+        scaled = factor is not None and factor.size == 1 and bool(factor.reshape(-1)[0] > 0)
+        if node.op_type not in (*_AS_IT_IS, "Clip") and not scaled:
+            break
+        name = node.inputs[0]
+    if node is None or node.op_type != "TopK" or name != node.outputs[0]:
+        return False
+    given, stated = builder.values[node.inputs[0]].type, dict(node.attributes)
+    whole = given.rank == 1 and builder.values[name].type.shape == given.shape
+    return whole and not stated.get("largest", 1) and bool(stated.get("sorted", 1))
 
 
 def _groups(node: NodeImport, ends: Sequence[str], rows: int) -> str:

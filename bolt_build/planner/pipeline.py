@@ -74,6 +74,7 @@ from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
 from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
 from bolt_build.planner.passes.rows.carried_moves import CARRY_MOVES
+from bolt_build.planner.passes.rows.chosen_matrices import CHOSEN_MATRICES
 from bolt_build.planner.passes.rows.distances import MASKS_BY_DISTANCE
 from bolt_build.planner.passes.rows.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
@@ -85,6 +86,7 @@ from bolt_build.planner.passes.rows.masks_apart import MASKS_APART
 from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
 from bolt_build.planner.passes.rows.multiply_pairs import MULTIPLY_PAIRS
 from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
+from bolt_build.planner.passes.rows.narrow_places import NARROW_PLACES
 from bolt_build.planner.passes.rows.neighbour_columns import PART_NEIGHBOURS
 from bolt_build.planner.passes.rows.order_heads import ORDER_HEADS
 from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
@@ -102,6 +104,7 @@ from bolt_build.planner.passes.tidy.dead import REMOVE_DEAD
 from bolt_build.planner.passes.tidy.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.tidy.expands import BROADCAST
 from bolt_build.planner.passes.tidy.joined_gathers import JOIN_GATHERS
+from bolt_build.planner.passes.tidy.known_integers import KNOWN_INTEGERS
 from bolt_build.planner.passes.tidy.late_expands import EXPAND_LATE
 from bolt_build.planner.passes.tidy.moved_parts import MOVE_PARTS
 from bolt_build.planner.passes.tidy.moves import MERGE_MOVES
@@ -120,6 +123,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_DEAD,
     FOLD_CONSTANTS,
     REMOVE_COPIES,
+    KNOWN_INTEGERS,  # functions of integers are one node behind the other
     RECOGNISE_SUBSTITUTIONS,  # scatters are slices behind it
     RESHAPE_GATHERS,
     SLICE_SCATTERS,
@@ -131,6 +135,8 @@ PIPELINE: tuple[Pass, ...] = (
     TURN_PARTS,  # what assignments leave is one concatenation
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
+    NARROW_PLACES,  # gathers that take elements at places are no slices yet
+    CHOSEN_MATRICES,  # moves of rows are one reshape, and nothing is folded into matrices yet
     GATHER_WINDOWS,  # cuts are one slice each
     GATHER_PIECES,  # likewise
     SUM_SELECTIONS,  # likewise, they are one gather each

@@ -114,3 +114,11 @@ def test_elements_are_read_at_once_as_rows_and_images_allow(a: Input, b: Input, 
     code = FAMILY.emit(problem_of(a, b, op), tile(64, 64), H200, AT)
     assert code.includes == ("bolt_portable/cuda/half_matmul.h",)
     assert code.call.startswith(f"bolt::portable::half_matmul<{how}, bolt::portable::f16, bolt::portable::f16>(r, ")
+
+
+def test_sums_that_groups_exchange_need_room_where_left_factors_were() -> None:
+    """A tile of few rows and many columns, whose left factors are small."""
+    deep = problem_of(Input((2, 32, 512)), Input((2, 512, 128)))
+    reason = "sums of all groups but one have no room where left factors were"
+    assert FAMILY.refuse(deep, tile(32, 128, 2), H200) == reason
+    assert FAMILY.refuse(deep, tile(32, 64, 2), H200) is None

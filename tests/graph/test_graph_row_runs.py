@@ -172,3 +172,28 @@ def test_runs_that_may_end_in_front_of_the_last_row_are_refused(tmp_path: Path) 
         "are put behind each other again; let experts be batched products (transformers: "
         "model.set_experts_implementation('batched_mm'))"
     )
+
+
+SORTED = [
+    node("Shape", "x", "shape_of_x", end=1), node("TopK", "expert shape_of_x", "in_order places", largest=0),
+    node("Cast", "in_order", "numbers", to=1), node("Div", "numbers width", "scaled"),
+    node("Cast", "scaled", "whole", to=7), node("Clip", "whole zero two", "clipped"),
+    node("ScatterElements", "none clipped ones", "counts", reduction="add"), *COUNTED[1:],
+]  # fmt: skip
+"""As a histogram of sorted numbers of experts is exported."""
+
+
+def test_numbers_that_were_sorted_say_in_which_run_their_rows_lie(tmp_path: Path) -> None:
+    CONSTANTS["width"] = np.float32(2 / 3)
+    graph = compared(tmp_path, proto([*SORTED, *RUNS, *TAKEN, *MULTIPLIED, JOINED]))
+    assert "reduce" not in [each.op.kind for each in graph.nodes]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "largest"), [("in_order places", 1), ("places in_order", 0)], ids=["the largest first", "their places"]
+)
+def test_others_are_asked_which_bounds_lie_in_front_of_each_row(tmp_path: Path, outputs: str, largest: int) -> None:
+    CONSTANTS["width"] = np.float32(2 / 3)
+    taken = node("TopK", "expert shape_of_x", outputs, largest=largest)
+    graph = bound(tmp_path, proto([SORTED[0], taken, *SORTED[2:], *RUNS, *TAKEN, *MULTIPLIED, JOINED]))
+    assert "reduce" in [each.op.kind for each in graph.nodes]

@@ -17,6 +17,7 @@ from gpu_bands import band_trials, grouped_band_trials
 from gpu_bf16 import in_bf16
 from gpu_channel_attention import channel_attention
 from gpu_channels import channel_trials
+from gpu_chosen import chosen_products
 from gpu_copies import copies
 from gpu_depthwise_chains import (
     averaged_trials,
@@ -305,7 +306,7 @@ def of_warps() -> list[Trial]:
         + quads_trials()
         + inverted_strips_trials()
     )
-    found += normed_trials() + half_products()
+    found += normed_trials() + half_products() + chosen_products()
     return found + attention_trials() + counted_trials()
 
 
@@ -361,7 +362,8 @@ def _of_small_layers() -> list[Trial]:
     found += (
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
-    found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + sliding_pools()
+    found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + chosen_products()
+    found += sliding_pools()
     found += staged_pools() + fold_trials()
     found += staged_trials() + image_trials() + image_number_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]

@@ -1,5 +1,5 @@
 """More of what `drawn_graphs` draws: attention over channels, of parts of a sequence, and with several constants beside
-its queries; the end of a block whose gate may be known before it; forward substitution; heads of a latent."""
+its queries; the end of a block whose gate may be known before it; forward substitution; heads of a latent; experts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from drawn_graphs import Growing
 from drawn_layers import activated
 from drawn_products import convolved, multiplied
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.gather import Gather, GatherElements
+from bolt_build.graph.ops.lines import Places
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.scatter import ScatterND
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.shape import Cast, Concat, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
 
@@ -190,4 +192,41 @@ def latent_heads(g: Growing) -> str:
     return g.add(Reshape((images, rows, heads * values)), g.add(Transpose((0, 2, 1, 3)), mixed))
 
 
-SEQUENCES = (over_channels, of_parts, with_positions, gated_end, by_rows_and_columns, substituted, latent_heads)
+def experts(g: Growing) -> str:
+    """Rows times the matrix of the expert that each has chosen: all are computed, or matrices gathered; rows may have
+    been sorted, and numbers of experts may have been through floating point."""
+    x = g.tensor(3)
+    images, length, depth = g.shape(x)
+    rows, count, columns, turned = images * length, g.choose(2, 3), g.choose(3, 4), g.chance()
+    flat = g.add(Reshape((rows, depth)), x)
+    chosen = g.add(Places(1, 1), g.add(MatMul(), flat, g.weights(depth, count)))
+    index = g.add(Reshape((rows,)), chosen)
+    if g.chance():
+        order = g.add(Places(0, rows, greatest=False), index)
+        index = g.add(GatherElements(0), index, order)
+        flat = g.add(Gather(0), flat, order)
+    if g.chance(3):
+        width = g.constant(np.float32((count - 1) / count))
+        index = g.add(Cast(DType.I64), g.add(Binary("div"), g.add(Cast(DType.F32), index), width))
+        index = g.add(Binary("min"), index, g.constant(np.int64(count - 1)))
+    stack = g.weights(count, columns, depth, of=depth) if turned else g.weights(count, depth, columns, of=depth)
+    if g.chance():
+        lines, matrices = g.add(Reshape((rows, 1, depth)), flat), g.add(Gather(0), stack, index)
+        return g.add(Reshape((images, length, columns)), g.add(MatMul(transpose_b=turned), lines, matrices))
+    every = g.add(MatMul(transpose_b=turned), g.add(Reshape((1, rows, depth)), flat), stack)
+    behind = g.add(Binary("mul"), index, g.constant(np.int64(rows)))
+    place = g.add(Binary("add"), behind, g.constant(np.arange(rows)))
+    made = g.add(Gather(0), g.add(Reshape((count * rows, columns)), every), place)
+    return g.add(Reshape((images, length, columns)), made)
+
+
+SEQUENCES = (
+    over_channels,
+    of_parts,
+    with_positions,
+    gated_end,
+    by_rows_and_columns,
+    substituted,
+    latent_heads,
+    experts,
+)

@@ -1,11 +1,12 @@
 """Layers whose inputs say where they read: regions, moved windows, trees; and determinants and forward substitution,
-which are as irregular."""
+which are as irregular; matrices that indices choose."""
 
 from __future__ import annotations
 
 from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
+from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
 from bolt_build.graph.ops.deform_conv import DeformedWindows
 from bolt_build.graph.ops.det import Det
 from bolt_build.graph.ops.roi_align import RoiAlign
@@ -38,6 +39,10 @@ REGIONS = [
     *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),
     *(Layer(f"substitution-{rows}", Substitution(unit), (Input((3, 2, rows, rows), low=-0.2, high=0.2),))
       for rows, unit in ((5, False), (16, True), (33, False), (64, True))),
+    *(Layer(f"chosen-{label}", ChosenMatMul(turned),
+            (Input((21, 9)), Input((4, 70, 9) if turned else (4, 9, 70), True),
+             Input((21,), low=low, high=3.9, dtype=DType.I64, even=low == 0.0)))
+      for label, turned, low in (("sorted", False, 0.0), ("turned", True, -3.9))),
     Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
           (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
 ]  # fmt: skip

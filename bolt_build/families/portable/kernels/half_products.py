@@ -31,16 +31,16 @@ from bolt_build.targets import Gpu, Target
 
 SIZES = (32, 64, 128)
 """Rows and columns of a tile."""
-_DEPTH, _THREADS = 32, 128
+DEPTH, _THREADS = 32, 128
 """Of a step, and of a block: those of the kernel's header."""
 _PITCH = 8
 """Elements between rows of shared memory."""
 _LOADS, _STORES = (8, 4, 2, 1), (8, 4, 2, 1)
-_STATIC = 48 << 10
+STATIC = 48 << 10
 """Bytes of shared memory that a kernel has without asking for them."""
 PARTS = (1, 2, 4)
 """Groups of warps of a block among which the depth may be shared."""
-_PART = 128
+PART = 128
 """Least depth of a group: with two groups a depth of 256 took three quarters of the time on an H200."""
 
 
@@ -67,10 +67,25 @@ class HalfTile(NumberTile):
         return _THREADS * self.parts
 
     def shared(self, along: tuple[bool, bool]) -> int:
-        """Bytes of shared memory: three steps of both factors for each group where they fit, else two."""
-        lines = zip((self.rows, self.columns), along, strict=True)
-        step = 2 * sum(n * (_DEPTH + _PITCH) if deep else _DEPTH * (n + _PITCH) for n, deep in lines)
-        return (3 if 3 * self.parts * step <= _STATIC else 2) * self.parts * step
+        """Bytes of shared memory: steps of both factors for each group."""
+        return self._stages(along) * self.parts * sum(self._step(along))
+
+    def joins(self, along: tuple[bool, bool]) -> bool:
+        """Whether the sums of all groups but the first have room where left factors were."""
+        sums = 4 * self.rows * self.columns
+        return (self.parts - 1) * sums <= self.parts * self._stages(along) * self._step(along)[0]
+
+    def _stages(self, along: tuple[bool, bool]) -> int:
+        """Three steps where they fit, else two."""
+        return 3 if 3 * self.parts * sum(self._step(along)) <= STATIC else 2
+
+    def _step(self, along: tuple[bool, bool]) -> tuple[int, int]:
+        """Bytes of a step of each factor."""
+        left, right = (
+            2 * (lines * (DEPTH + _PITCH) if deep else DEPTH * (lines + _PITCH))
+            for lines, deep in zip((self.rows, self.columns), along, strict=True)
+        )
+        return left, right
 
     @property
     def registers(self) -> int:
@@ -176,7 +191,10 @@ def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[HalfTile]:
     for rows in SIZES:
         for columns in SIZES:
             if rows < 2 * max(factors.m, 17) and columns < 2 * max(factors.n, 17):
-                yield from (HalfTile(rows, columns, parts) for parts in PARTS if parts * _PART <= max(factors.k, _PART))
+                yield from (HalfTile(rows, columns, parts) for parts in PARTS if parts * PART <= max(factors.k, PART))
+
+
+NO_ROOM = "sums of all groups but one have no room where left factors were"
 
 
 def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None:
@@ -184,21 +202,22 @@ def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None
         return "there are tiles of 32, 64 or 128 rows and columns"
     if tile.parts not in PARTS:
         return "the depth is shared by 1, 2 or 4 groups of warps"
-    shared = tile.shared(_factors(problem).along)
-    if tile.parts > 1 and shared > _STATIC:
-        return Reason("steps of all groups take {} bytes of shared memory, there are {}", shared, _STATIC)
-    return refuse_shared(shared, gpu)
+    along = _factors(problem).along
+    shared = tile.shared(along)
+    if tile.parts > 1 and shared > STATIC:
+        return Reason("steps of all groups take {} bytes of shared memory, there are {}", shared, STATIC)
+    return refuse_shared(shared, gpu) if tile.joins(along) else NO_ROOM
 
 
-_REACHED, _ARITHMETIC, _BEGIN = 0.7, 0.5, 1e-6
+_REACHED, _ARITHMETIC, BEGIN = 0.7, 0.5, 1e-6
 """Guesses: parts of the bandwidth and of the rate of one warp's instructions that are reached; and seconds of a block's
 beginning and end."""
-_STEP, _JOIN = {1: 0.3e-6, 2: 0.2e-6, 4: 0.34e-6}, 0.4e-6
+STEP, JOIN = {1: 0.3e-6, 2: 0.2e-6, 4: 0.34e-6}, 0.4e-6
 """Seconds of a step of one group of warps, whose copies it waits for, by how many groups there are: about what six
 products of two tensors took on an H200. And those in which groups add up what they have: a guess."""
-_L2_RATE = 1.01e11
+L2_RATE = 1.01e11
 """Bytes a second that come to a multiprocessor from L2, as measured for other products."""
-_STORE = {8: 0.35e-6, 4: 0.6e-6, 2: 4.3e-6, 1: 8e-6}
+STORE = {8: 0.35e-6, 4: 0.6e-6, 2: 4.3e-6, 1: 8e-6}
 """Seconds in which a multiprocessor stores 128 x 128 results, by how many are stored at once: of two and of eight what
 one product took on an H200, 96 times 128 x 64 by 64 x 512. Of four an H100 took
 about twice as long as of eight; that of one is a guess."""
@@ -206,22 +225,28 @@ _NARROW = {8: 1.0, 4: 0.8, 2: 0.5, 1: 0.25}
 """Guesses at what is left of the bandwidth where fewer elements are read at once."""
 
 
+def product_rate(target: Target) -> float:
+    """Operations a second of products that a multiprocessor's warps reach."""
+    assert target.gpu is not None, "tensor cores are a GPU's"
+    return target.rate("fp16") * target.gpu.warp_mma_share / target.gpu.sms * _ARITHMETIC
+
+
 def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     gpu, factors = target.gpu, _factors(problem)
     assert gpu is not None, "tensor cores are a GPU's"
     blocks = factors.batches * ceil(factors.m / tile.rows) * ceil(factors.n / tile.columns)
-    steps = ceil(factors.k / _DEPTH)
+    steps = ceil(factors.k / DEPTH)
     resident = beside(tile.threads, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
-    rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
+    rate = product_rate(target)
     results = tile.rows * tile.columns
-    busy = steps * 2 * results * _DEPTH / rate + _STORE[factors.stored] * results / (128 * 128)
+    busy = steps * 2 * results * DEPTH / rate + STORE[factors.stored] * results / (128 * 128)
     waits = ceil(blocks / resident) * (
-        ceil(steps / tile.parts) * _STEP[tile.parts] + _BEGIN + (_JOIN if tile.parts > 1 else 0.0)
+        ceil(steps / tile.parts) * STEP[tile.parts] + BEGIN + (JOIN if tile.parts > 1 else 0.0)
     )
     narrow = zip(factors.inputs, factors.loads, strict=True)
     extra = sum(problem.inputs[index].nbytes * (1 / _NARROW[load] - 1) for index, load in narrow)
     memory = (problem.nbytes + extra) / (target.bandwidth * _REACHED)
-    copies = blocks * steps * (tile.rows + tile.columns) * _DEPTH * 2 / (_L2_RATE * gpu.sms)
+    copies = blocks * steps * (tile.rows + tile.columns) * DEPTH * 2 / (L2_RATE * gpu.sms)
     return max(ceil(blocks / gpu.sms) * busy + waits, memory, copies) + target.launch_seconds
 
 

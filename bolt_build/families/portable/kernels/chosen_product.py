@@ -1,0 +1,158 @@
+"""Rows times the matrix that an index chooses for each: the experts of a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from bolt_build.dtypes import PRECISIONS
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.element_types import COMPUTED, HALVES
+from bolt_build.families.common.epilogue import chain, refuse_stages
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.half_products import (
+    BEGIN,
+    DEPTH,
+    JOIN,
+    L2_RATE,
+    NO_ROOM,
+    PART,
+    PARTS,
+    SIZES,
+    STATIC,
+    STEP,
+    STORE,
+    HalfTile,
+    product_rate,
+)
+from bolt_build.families.portable.rule import Rule, row_major
+from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
+from bolt_build.targets import Gpu, Target
+
+_LOADS = (8, 4, 2, 1)
+_REACHED = 0.7
+"""A guess: the part of the bandwidth that is reached."""
+
+
+def _extents(problem: KernelProblem) -> tuple[int, int, int, int]:
+    """Rows, columns, depth, and how many matrices there are."""
+    (rows, depth), columns = problem.inputs[0].shape, problem.outputs[0].shape[1]
+    return rows, columns, depth, problem.inputs[1].shape[0]
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    for operand in (*problem.inputs[:2], *problem.inputs[3:], *problem.outputs):
+        if operand.format.dtype not in COMPUTED:
+            names = ", ".join(dtype.value for dtype in COMPUTED)
+            return f"computes with {names}, not with {operand.format.dtype.value}"
+    return refuse_stages(problem, axis=1)
+
+
+def _parameters(problem: KernelProblem, **more: int) -> str:
+    op = problem.op
+    assert isinstance(op, ChosenMatMul)
+    m, n, k, matrices = _extents(problem)
+    steps = (1, k) if op.transpose_b else (n, 1)
+    return struct(
+        "bolt::portable::ChosenMatMul", m=m, n=n, k=k, matrices=matrices, b_row=steps[0], b_column=steps[1], **more
+    )
+
+
+def _call(problem: KernelProblem, at: StepExpressions, name: str, how: str, parameters: str) -> str:
+    inputs = f"{at.inputs[0]}, {at.inputs[1]}, {at.inputs[2]}"
+    return f"bolt::portable::{name}<{how}>(r, {parameters}, {inputs}, {at.outputs[0]}, {chain(problem, at, ())});"
+
+
+def _types(problem: KernelProblem) -> tuple[str, str, str, str]:
+    rows, matrices, index = (each.format.dtype for each in problem.inputs[:3])
+    return COMPUTED[rows], COMPUTED[matrices], COMPUTED[problem.outputs[0].format.dtype], ctype(index)
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    call = _call(problem, at, "chosen_matmul", ", ".join(_types(problem)), _parameters(problem))
+    return StepCode(("bolt_portable/chosen_matmul.h",), None, "", call)
+
+
+def _refuse_half(problem: KernelProblem, gpu: Gpu) -> str | None:
+    a, b = (operand.format.dtype for operand in problem.inputs[:2])
+    if a is not b or a not in HALVES:
+        return "multiplies factors that are both in f16, or both in bf16"
+    precision = next(name for name, dtype in PRECISIONS.items() if dtype is a)
+    return None if gpu.instruction(precision) is not None else f"the GPU's tensor cores do not multiply {a.value}"
+
+
+def _load(*extents: int) -> int:
+    """Elements that may be read or stored at once where lines begin at multiples of them."""
+    return next(load for load in _LOADS if all(extent % load == 0 for extent in extents))
+
+
+def _along(problem: KernelProblem) -> bool:
+    assert isinstance(problem.op, ChosenMatMul)
+    return problem.op.transpose_b
+
+
+def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[HalfTile]:
+    """No larger than the next power of two from the product's extents."""
+    m, n, k, _ = _extents(problem)
+    for rows in SIZES:
+        for columns in SIZES:
+            if rows < 2 * max(m, 17) and columns < 2 * max(n, 17):
+                yield from (HalfTile(rows, columns, parts) for parts in PARTS if parts * PART <= max(k, PART))
+
+
+def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None:
+    if tile.rows not in SIZES or tile.columns not in SIZES:
+        return "there are tiles of 32, 64 or 128 rows and columns"
+    if tile.parts not in PARTS:
+        return "the depth is shared by 1, 2 or 4 groups of warps"
+    along = (True, _along(problem))
+    shared = tile.shared(along) + 8 * tile.rows + 16
+    if shared > STATIC:
+        return Reason("steps of all groups take {} bytes of shared memory, there are {}", shared, STATIC)
+    return refuse_shared(shared, gpu) if tile.joins(along) else NO_ROOM
+
+
+def slots(rows: int, matrices: int, of_tile: int) -> int:
+    """Blocks of a tile of rows: as many as it chooses matrices where all are chosen alike."""
+    return min(of_tile, matrices, rows, 1 + ceil(matrices * of_tile / max(rows, 1)))
+
+
+def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
+    """As of other products, of as many tiles as are multiplied: one for each matrix that a tile's rows choose."""
+    gpu, (m, n, k, matrices) = target.gpu, _extents(problem)
+    assert gpu is not None, "tensor cores are a GPU's"
+    wide, chosen = ceil(n / tile.columns), min(m, matrices)
+    tiles = wide * (ceil(m / tile.rows) + chosen - 1)
+    steps, results = ceil(k / DEPTH), tile.rows * tile.columns
+    resident = beside(tile.threads, tile.registers, tile.shared((True, _along(problem))), gpu) * gpu.sms
+    busy = steps * 2 * results * DEPTH / product_rate(target) + STORE[_load(n)] * results / (128 * 128)
+    waits = ceil(tiles / resident) * (
+        ceil(steps / tile.parts) * STEP[tile.parts] + BEGIN + (JOIN if tile.parts > 1 else 0.0)
+    )
+    size = problem.outputs[0].format.dtype.nbytes
+    memory = size * (m * (n + k) + chosen * n * k) / (target.bandwidth * _REACHED)
+    copies = tiles * steps * (tile.rows + tile.columns) * DEPTH * size / (L2_RATE * gpu.sms)
+    return max(ceil(tiles / gpu.sms) * busy + waits, memory, copies) + target.launch_seconds
+
+
+def _emit_half(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCode:
+    (m, n, k, matrices), along = _extents(problem), _along(problem)
+    loads = f"{_load(k)}, {_load(k if along else n)}, {boolean(along)}, {_load(n)}"
+    a, _, made, index = _types(problem)
+    how = f"{tile.rows}, {tile.columns}, {loads}, {tile.parts}, {a}, {made}, {index}"
+    parameters = _parameters(problem, slots=slots(m, matrices, tile.rows))
+    return StepCode(("bolt_portable/cuda/half_chosen.h",), None, "", _call(problem, at, "half_chosen", how, parameters))
+
+
+FORM: Form[HalfTile] = Form(
+    "tensor_cores", lambda problem: isinstance(problem.op, ChosenMatMul), _refuse_half, _tiles, _refuse_tile, _seconds,
+    HalfTile.read, _emit_half,
+)  # fmt: skip
+
+RULES = (
+    Rule(ChosenMatMul, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.0003, layouts=row_major, forms=(FORM,)),
+)

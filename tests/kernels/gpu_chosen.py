@@ -1,0 +1,63 @@
+"""Rows times the matrix that an index chooses for each, as layers that are tried on a GPU: sorted rows and others,
+matrices in both orders, few rows of many matrices, ragged tiles, indices that count from the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer
+from families_layers import RELU, stage
+from gpu_asked import asked
+from gpu_harness import TARGET, Trial, trials_of
+from gpu_products import TOLERANCE
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.half_products import HalfTile
+from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
+
+PORTABLE = Portable()
+
+
+def chosen(
+    label: str, rows: int, depth: int, matrices: int, columns: int, *, turned: bool = False, low: float = 0.0,
+    even: bool = True, more: tuple[Input, ...] = (), precision: DType = DType.F16,
+) -> Layer:  # fmt: skip
+    stack = (matrices, columns, depth) if turned else (matrices, depth, columns)
+    index = Input((rows,), low=low, high=matrices - 0.01, dtype=DType.I64, even=even)
+    stages = (stage("add", 3), RELU) if more else ()
+    inputs = (Input((rows, depth)), Input(stack, True), index, *more)
+    return Layer(f"chosen-{label}", ChosenMatMul(turned), inputs, stages, precision, TOLERANCE)
+
+
+LAYERS = (
+    chosen("experts", 150, 48, 7, 72),
+    chosen("any-order", 70, 64, 5, 136, turned=True, even=False),
+    chosen("few", 6, 640, 40, 40, even=False),
+    chosen("odd", 37, 45, 3, 131, low=-3.0, even=False, more=(Input((37, 131)),)),
+    chosen("one-each", 64, 96, 64, 64, turned=True),
+    chosen("one", 130, 32, 1, 36),
+)
+TILES = {
+    "chosen-experts": (HalfTile(32, 64), HalfTile(64, 32)),
+    "chosen-any-order": (HalfTile(32, 128), HalfTile(64, 64)),
+    "chosen-few": (HalfTile(32, 32, 4), HalfTile(32, 64, 2)),
+    "chosen-odd": (HalfTile(32, 32), HalfTile(64, 128)),
+    "chosen-one-each": (HalfTile(64, 64), HalfTile(128, 32)),
+    "chosen-one": (HalfTile(128, 64),),
+}
+
+
+def chosen_products() -> list[Trial]:
+    """With these tiles and as prediction puts them."""
+    found = []
+    for layer in asked(LAYERS):
+        trials = trials_of(layer, "portable", 2)
+        plain = next(each for each in trials if each.shared is None)
+        for tile in TILES[layer.label]:
+            candidate = Candidate("portable", (("algorithm", "tensor_cores"), *tile.parameters))
+            assert PORTABLE.refuse(plain.step.problem, candidate, TARGET) is None
+            trials.append(replace(plain, candidate=candidate))
+        found += list({trial.label: trial for trial in trials}.values())
+    return found
