@@ -95,6 +95,7 @@ from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.passes.rows.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rows.shared_keys import SHARE_KEYS
 from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
+from bolt_build.planner.passes.rows.single_rows import SINGLE_ROWS
 from bolt_build.planner.passes.rows.split_depths import SPLIT_DEPTHS
 from bolt_build.planner.passes.rows.turned_rows import TURN_ROWS
 from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
@@ -206,6 +207,7 @@ PIPELINE: tuple[Pass, ...] = (
     ADD_PAIRS,  # attention has taken scores out of sums
     MASK_BLOCKS,  # no pass looks for what attention reads any more
     SHARE_KEYS,  # no pass looks for heads of queries any more
+    SINGLE_ROWS,  # heads that share keys are queries now
     WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them
     WEIGH_WINDOWS,  # unfolded images are one gather each

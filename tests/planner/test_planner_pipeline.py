@@ -124,6 +124,7 @@ def test_the_order_is_this() -> None:
         "add-pairs",
         "mask-blocks",
         "share-keys",
+        "single-rows",
         "multiply-wide-heads",
         "mix-heads",
         "weigh-windows",

@@ -37,6 +37,7 @@ from benchmarks.exporters.torch_models import (
     transformers_attention,
     transformers_decode_steps,
     transformers_detection_ocr_audio,
+    transformers_experts,
     transformers_heads,
     transformers_hybrid,
     transformers_multimodal,
@@ -273,7 +274,7 @@ ABSENT = tuple(
 
 _NEWER = (
     transformers_shrunk, transformers_vision, transformers_multimodal, transformers_detection_ocr_audio,
-    transformers_attention, transformers_hybrid,
+    transformers_attention, transformers_hybrid, transformers_experts,
 )  # fmt: skip
 
 _NETWORKS = (
@@ -284,7 +285,7 @@ _NETWORKS = (
 SHRUNK = {
     **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
     **transformers_multimodal.TALKS, **transformers_detection_ocr_audio.KINDS, **transformers_attention.KINDS,
-    **transformers_hybrid.KINDS,
+    **transformers_hybrid.KINDS, **transformers_experts.KINDS,
 }  # fmt: skip
 
 OTHERS: dict[str, Callable[[], Made]] = {

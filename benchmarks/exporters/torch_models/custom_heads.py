@@ -104,6 +104,24 @@ def masked_twice(layer: Layer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) ->
     return scores.softmax(-1).masked_fill(~seen, 0.0) @ v
 
 
+def _blocks(rows: int, length: int) -> Tensor:
+    """Which rows lie in one image, or one chunk, of so many."""
+    image = torch.arange(rows) // length
+    return image[:, None] == image
+
+
+def packed_images(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    rows = q.shape[2]
+    hidden = torch.zeros(rows, rows).masked_fill(~_blocks(rows, 9), torch.finfo(torch.float32).min)
+    return (_scores(q, k) + hidden).softmax(-1) @ v
+
+
+def causal_chunks(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    rows = q.shape[2]
+    seen = _blocks(rows, 12) & torch.ones(rows, rows, dtype=torch.bool).tril()
+    return functional.scaled_dot_product_attention(_turned_pairs(q), _turned_pairs(k), v, attn_mask=seen)
+
+
 def sinks(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     scores = _scores(q, k).masked_fill(torch.ones(ROWS, ROWS, dtype=torch.bool).triu(1), -torch.inf)
     sink = layer.sinks.view(1, -1, 1, 1).expand(len(q), -1, ROWS, 1)
@@ -199,6 +217,8 @@ MODULES: dict[str, Callable[[], Made]] = {
     "divided_results": _layer(divided_results),
     "masked_twice": _layer(masked_twice, _mask),
     "attention_sinks": _layer(sinks),
+    "packed_images": lambda: (Layer(packed_images), (_x(36),)),
+    "causal_chunks": lambda: (Layer(causal_chunks), (_x(36),)),
     "positive_features": _layer(positive_features),
     "var_mean_norm": _layer(plain, norm=VarMean),
     "length_norm": _layer(plain, norm=Length),
