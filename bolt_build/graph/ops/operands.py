@@ -48,3 +48,16 @@ def expect_indices(t: TensorType) -> None:
     """Raises ShapeError unless the tensor's elements can be indices: int32 or int64."""
     if t.dtype not in (DType.I32, DType.I64):
         raise ShapeError(f"indices are of i32 or i64, not of {t.dtype.value}")
+
+
+def expect_regions(inputs: Sequence[TensorType]) -> None:
+    """Raises ShapeError unless these are an image [N,C,H,W], regions [R,4] and of which image each is, [R]."""
+    expect_count(inputs, 3)
+    x, regions, images = inputs
+    expect_float(x)
+    expect_float(regions)
+    expect_indices(images)
+    if x.rank != 4 or regions.rank != 2 or regions.shape[1] != 4 or images.shape != regions.shape[:1]:
+        raise ShapeError(
+            f"regions {list(regions.shape)} of images {list(images.shape)} are no [R, 4] and [R] in {list(x.shape)}"
+        )

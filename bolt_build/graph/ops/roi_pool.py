@@ -13,7 +13,7 @@ from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.gather import within
-from bolt_build.graph.ops.operands import expect_count, expect_float, expect_indices
+from bolt_build.graph.ops.operands import expect_regions
 from bolt_build.graph.ops.shape import Cast, Reshape, Slice
 
 FAR = 1 << 24
@@ -32,15 +32,8 @@ class RoiPool(Op):
     scale: float = 1.0
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        expect_count(inputs, 3)
-        x, regions, images = inputs
-        expect_float(x)
-        expect_float(regions)
-        expect_indices(images)
-        if x.rank != 4 or regions.rank != 2 or regions.shape[1] != 4 or images.shape != regions.shape[:1]:
-            raise ShapeError(
-                f"regions {list(regions.shape)} of images {list(images.shape)} are no [R, 4] and [R] in {list(x.shape)}"
-            )
+        expect_regions(inputs)
+        x, regions, _ = inputs
         if self.height < 1 or self.width < 1:
             raise ShapeError(f"{self.height} by {self.width} cells are none")
         return (TensorType(x.dtype, (regions.shape[0], x.shape[1], self.height, self.width)),)
