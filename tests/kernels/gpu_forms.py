@@ -50,7 +50,8 @@ FORMS = (
 )  # fmt: skip
 WIDE_FORMS = (turns(64, 256, 64), together(128, 192, 64), together(256, 128, 64, (2, 1)), turns(128, 128, 64, (1, 2)),
               pairs(128, 128, 64), together(192, 192, 64), together(192, 160, 64, (2, 1)), together(192, 128, 64),
-              turns(64, 160, 64), together(128, 160, 64, (1, 2)))  # fmt: skip
+              turns(64, 160, 64), together(128, 160, 64, (1, 2)), turns(128, 192, 64, (2, 1)),
+              turns(128, 160, 64))  # fmt: skip
 SLICED = (
     turns(64, 64, 64), turns(128, 32, 64, (2, 1)), together(128, 64, 64), WarpTile(64, 64, 64, 32, 32, 5),
     together(192, 64, 64), WarpTile(128, 32, 64, 32, 32, 4), single(64, 64, 64), single(64, 128, 64, (1, 2)),

@@ -94,8 +94,24 @@ THROUGH_MEMORY = (
         step_of(product("memory-norm-behind", (3, 131, 72), 512, (), by=False), behind=(*ADD, RELU), statistic="rms"),
         {"m": 128, "n": 128, "warpgroups": "pingpong"},
     ),
+    (
+        step_of(product("ahead-norm-768", (10, 131, 136), 768, ADD, by=False)),
+        {"m": 128, "n": 192, "warpgroups": "pingpong", "cluster": "2x1", "residual": "whole"},
+    ),
+    (
+        step_of(product("ahead-norm-512", (6, 131, 72), 512, ADD), statistic="rms", bias=False),
+        {"m": 64, "n": 128, "warpgroups": "pingpong", "residual": "whole"},
+    ),
+    (
+        step_of(product("ahead-norm-384-kept", (5, 131, 136), 384, ADD, by=False), keeps=True),
+        {"m": 192, "n": 192, "warpgroups": "cooperative", "residual": "whole"},
+    ),
+    (
+        step_of(product("ahead-norm-behind", (7, 131, 72), 768, (), by=False), behind=(*ADD, RELU), statistic="rms"),
+        {"m": 128, "n": 192, "warpgroups": "pingpong", "cluster": "1x2", "residual": "whole"},
+    ),
 )
-"""Of kernels whose blocks exchange through memory. Their rows are no whole tiles."""
+"""Of kernels whose blocks exchange through memory, some with a tile's residual ahead. Their rows are no whole tiles."""
 
 
 SLICED = (
@@ -136,7 +152,7 @@ def memory_norm_trials() -> list[Trial]:
     found = []
     for (layer, step), tile in THROUGH_MEMORY:
         candidates = FAMILY.candidates(step.problem, TARGET)[0]
-        named = {**tile, "through": "memory"}
-        first = next(each for each in candidates if named.items() <= dict(each.parameters).items())
+        named = {"norm": step.problem.outputs[0].shape[-1] // int(tile["n"]), "k": 64, "through": "memory", **tile}
+        first = next(each for each in candidates if dict(each.parameters) == named)
         found.append(Trial(layer, step, first, launches=2))
     return found

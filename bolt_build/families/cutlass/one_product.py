@@ -35,6 +35,7 @@ from bolt_build.families.cutlass.epilogue import (
 )
 from bolt_build.families.cutlass.expense import copy_seconds, expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.rules import MANY_IN_TURNS
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
@@ -357,8 +358,9 @@ def _group(kernel: Kernel[ProductTile], product: Product) -> str:
     long matrix products gain by those of two (`sustained_products.json`)."""
     if kernel.partial:
         return "split-K"
+    group = kernel.tile.group
     shares = product.kernel == "Gemm" and "cluster" in dict(kernel.tile.parameters)
-    return f"{kernel.tile.group} in clusters" if shares else kernel.tile.group
+    return f"{group} in clusters" if shares and group != MANY_IN_TURNS else group
 
 
 def _kernel_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, slices: int) -> float:

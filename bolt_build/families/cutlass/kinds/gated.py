@@ -37,7 +37,7 @@ from bolt_build.families.cutlass.gated import (
 )
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.warp import TILES, WarpTile
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile, store_bytes
+from bolt_build.families.cutlass.kinds.wgmma import FEW_SUMS, WgmmaTile, store_bytes
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind, ProductTile, unit_of
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import product_of
@@ -117,7 +117,7 @@ def _extents(tile: WgmmaTile | WarpTile) -> dict[str, Any]:
     return {each.name: getattr(tile, each.name) for each in fields(tile)}
 
 
-GATED_WGMMA_TILES = tuple(GatedWgmmaTile(**_extents(tile)) for tile in WGMMA_TILES if tile.n % _PAIRED == 0)
+GATED_WGMMA_TILES = tuple(GatedWgmmaTile(**_extents(tile)) for tile in FEW_SUMS if tile.n % _PAIRED == 0)
 GATED_WARP_TILES = tuple(GatedWarpTile(**_extents(tile)) for tile in TILES if tile.n > _PAIRED)
 """Warps store too few columns of a narrow tile."""
 

@@ -16,7 +16,7 @@ from bolt_build.families.cutlass.groups import GroupedProduct, has_groups
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import FEW_SUMS, WgmmaTile
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
@@ -145,7 +145,7 @@ class GroupedWgmma(TileKind[GroupTile, GroupedProduct]):
 
 
 _ALONE: tuple[WgmmaTile | BandTile, ...] = (
-    *(tile for tile in WGMMA_TILES if tile.cluster[1] == 1),
+    *(tile for tile in FEW_SUMS if tile.cluster[1] == 1),
     *BAND_TILES,
 )
 GROUP_TILES = tuple(GroupTile(tile, groups) for tile in _ALONE for groups in _TOGETHER)

@@ -30,7 +30,7 @@ from bolt_build.families.cutlass.epilogue import (
 )
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import FEW_SUMS, WgmmaTile
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import within
@@ -179,6 +179,6 @@ def _second(problem: KernelProblem) -> tuple[EpilogueOp, ...]:
 
 
 _TILES = (
-    *(KeptTile(tile) for tile in WGMMA_TILES if tile.cluster == (1, 1) and not tile.single),
+    *(KeptTile(tile) for tile in FEW_SUMS if tile.cluster == (1, 1) and not tile.single),
     *(KeptTile(tile) for tile in BAND_TILES if tile.cluster == 1),
 )

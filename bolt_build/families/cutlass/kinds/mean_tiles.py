@@ -10,7 +10,7 @@ from typing import Any
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile, Numbering
 from bolt_build.families.cutlass.kinds.grouped_wgmma import GROUP_TILES, GroupTile
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import FEW_SUMS, WgmmaTile
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.reason import Reason
@@ -168,6 +168,6 @@ def of_groups(tile: GroupTile) -> MeanGroupTile:
     return MeanGroupTile(of_bands(own) if isinstance(own, BandTile) else of_wgmma(own), tile.groups)
 
 
-MEAN_TILES = tuple(of_wgmma(tile) for tile in WGMMA_TILES)
+MEAN_TILES = tuple(of_wgmma(tile) for tile in FEW_SUMS)
 MEAN_BAND_TILES = tuple(of_bands(tile) for tile in BAND_TILES)
 MEAN_GROUP_TILES = tuple(of_groups(tile) for tile in GROUP_TILES)

@@ -12,7 +12,7 @@ from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile, Numberi
 from bolt_build.families.cutlass.kinds.kind import gpu_of
 from bolt_build.families.cutlass.kinds.resident import RESIDENT_TILES, ResidentTile
 from bolt_build.families.cutlass.kinds.rolling import ROLLING_TILES, RollingTile
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import FEW_SUMS, WgmmaTile
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.targets import Gpu, Target
@@ -189,7 +189,7 @@ def with_moments(tile: Tile) -> MomentWgmmaTile | MomentBandTile | MomentResiden
     return MomentRollingTile(**_extents(tile))
 
 
-MOMENT_TILES = tuple(MomentWgmmaTile(**_extents(tile)) for tile in WGMMA_TILES)
+MOMENT_TILES = tuple(MomentWgmmaTile(**_extents(tile)) for tile in FEW_SUMS)
 MOMENT_BAND_TILES = tuple(MomentBandTile(**_extents(tile)) for tile in BAND_TILES)
 MOMENT_RESIDENT_TILES = tuple(MomentResidentTile(**_extents(tile)) for tile in RESIDENT_TILES)
 MOMENT_ROLLING_TILES = tuple(MomentRollingTile(**_extents(tile)) for tile in ROLLING_TILES if tile.columns >= _STRIP)

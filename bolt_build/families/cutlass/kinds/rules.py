@@ -15,6 +15,8 @@ MEASURED_RATE = FITTED.rate("fp16") / HOPPER.sms
 
 REGISTERS = 128
 """Registers of a thread that sums may take: with more, addresses and fragments go to memory and back."""
+MANY_IN_TURNS = "WGMMA in turns with many sums"
+"""The group of tiles whose sums take more. Those in clusters are no group apart: of them the first is one."""
 NARROW = 32
 """Columns of a narrow tile, which reads the rows again more often than it saves."""
 _SMALL = 64 * 128
@@ -30,12 +32,10 @@ def wasted_rows(rows: int, of: int) -> str | None:
     )
 
 
-def too_many_sums(registers: int) -> str | None:
+def too_many_sums(registers: int, most: int = REGISTERS) -> str | None:
     """Why sums that take so many registers of a thread are too many, None where they are not."""
-    if registers > REGISTERS:
-        return Reason(
-            "its accumulators take {} registers of a thread, over {} do not stay in them", registers, REGISTERS
-        )
+    if registers > most:
+        return Reason("its accumulators take {} registers of a thread, over {} do not stay in them", registers, most)
     return None
 
 

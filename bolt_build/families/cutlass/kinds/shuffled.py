@@ -21,7 +21,7 @@ from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import FEW_SUMS, WgmmaTile
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
@@ -192,6 +192,6 @@ def _two(values: tuple[int, ...]) -> tuple[int, int]:
 
 
 _TILES = (
-    *(ShuffledTile(tile) for tile in WGMMA_TILES if tile.cluster == (1, 1) and not tile.single),
+    *(ShuffledTile(tile) for tile in FEW_SUMS if tile.cluster == (1, 1) and not tile.single),
     *(ShuffledTile(tile) for tile in BAND_TILES if tile.cluster == 1),
 )

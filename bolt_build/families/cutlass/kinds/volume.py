@@ -21,7 +21,7 @@ from bolt_build.families.cutlass.epilogue import EpilogueCode, residual
 from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile
 from bolt_build.families.cutlass.kinds.conv_code import conv_step, conv_unit
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import FEW_SUMS, WgmmaTile
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
@@ -198,6 +198,6 @@ def suits(tile: WgmmaTile | BandTile) -> bool:
 
 
 _TILES = (
-    *(VolumeTile(tile) for tile in WGMMA_TILES if suits(tile)),
+    *(VolumeTile(tile) for tile in FEW_SUMS if suits(tile)),
     *(VolumeTile(tile) for tile in BAND_TILES if suits(tile)),
 )

@@ -15,6 +15,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import (
     HOPPER,
+    MANY_IN_TURNS,
     NARROW,
     REGISTERS,
     refuse_whole,
@@ -39,13 +40,16 @@ _SINGLE_ROOM = 16
 """The same of a block that has half of a multiprocessor."""
 
 
+MANY_SUMS = 192
+"""Registers of a thread that sums take at most where two warpgroups take turns, beside whom a warpgroup loads with few:
+those of 128 x 192, which reads less of the factors for each product than 128 x 128 does."""
 TURNS = {"pingpong": False, "cooperative": True}
 """Two warpgroups compute tiles in turns, or each tile together, as three do where its rows are 192."""
 SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2), "single": (False, 1)}
 """Whether warpgroups compute a tile together, and teams of them that take tiles in turns."""
 SUMS = {3: ("three", 96), 4: ("four", 64)}
 """So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
-_CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
+CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
 F16 = ", bolt::portable::f16"
 _BESIDE, _SYSTEMS = 2, 1024
 """Blocks of one warpgroup on a multiprocessor, and the shared memory of each that the system keeps."""
@@ -122,6 +126,8 @@ class WgmmaTile:
         of the prediction."""
         if self.warpgroups > 2:
             return "three of WGMMA together"
+        if self.accumulators > REGISTERS:
+            return MANY_IN_TURNS
         if self.single:
             return "single WGMMA"
         return "WGMMA in turns" if self.teams > 1 else "WGMMA together"
@@ -140,7 +146,7 @@ class WgmmaTile:
 
     @property
     def parameters(self) -> Named:
-        names = {shape: name for name, shape in _CLUSTERS.items()}
+        names = {shape: name for name, shape in CLUSTERS.items()}
         cluster = (("cluster", names[self.cluster]),) if self.cluster != (1, 1) else ()
         return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster)
 
@@ -148,7 +154,7 @@ class WgmmaTile:
     def read(cls, reader: Reader) -> WgmmaTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
         together, teams = reader.word("warpgroups", SCHEDULES)
-        cluster = reader.word("cluster", _CLUSTERS, "1x1")
+        cluster = reader.word("cluster", CLUSTERS, "1x1")
         pairs, single = together and teams == 2, not together and teams == 1
         return cls(m, n, k, together, cluster, pairs=pairs, single=single)
 
@@ -185,18 +191,22 @@ class WgmmaTile:
         return wasted_rows(self.m, product.m)
 
     def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
-        if (reason := too_many_sums(self.accumulators)) is not None:
+        if (reason := too_many_sums(self.accumulators, self.most_sums(product))) is not None:
             return reason
-        if (reason := self.refuse_sums()) is not None:
+        if (reason := self.refuse_sums(product)) is not None:
             return reason
         stages = self.stages(gpu, product.residual, wide=product.wide)
         if stages < LEAST_STAGES:
             return Reason("shared memory has room for {} stages of its pipeline, {} are needed", stages, LEAST_STAGES)
         return None
 
-    def refuse_sums(self) -> str | None:
+    def most_sums(self, product: Product) -> int:
+        """Registers of a thread that sums may take. More than `REGISTERS` were measured of products without windows."""
+        return MANY_SUMS if self.schedule == "pingpong" and self.k == 64 and product.taps == 1 else REGISTERS
+
+    def refuse_sums(self, product: Product) -> str | None:
         """Why its threads cannot hold their sums beside those of the other warpgroups, None where they can."""
-        word, most = SUMS.get(self.warpgroups * self.teams, ("two", REGISTERS))
+        word, most = SUMS.get(self.warpgroups * self.teams, ("two", self.most_sums(product)))
         if self.accumulators > most:
             return Reason(
                 f"a thread would hold {{}} sums, {word} warpgroups leave room for {{}}", self.accumulators, most
@@ -319,6 +329,11 @@ WAVES = (
 )
 """Rows and columns of tiles, in steps of 64, with which some products alone fill whole waves: for example 6304 rows of
 768 columns are 132 tiles of 192 x 192, and 3200 rows are 125 of 128 x 160. Three warpgroups share 192 rows."""
+MANY = tuple(
+    WgmmaTile(128, n, 64, cooperative=False, cluster=cluster)
+    for n, cluster in every((192, 160), ((2, 1), (1, 1), (1, 2)))
+)
+"""Tiles whose sums take most registers. Those in clusters come first, which took less of a GPU's power."""
 _PAIRS = ((128, 128), (128, 96), (128, 64), (256, 64), (128, 32), (256, 32))
 """Rows and columns of tiles for pairs of warpgroups: longer epilogues than sums are what they are for."""
 
@@ -333,16 +348,20 @@ SINGLE = tuple(
 WGMMA_TILES = tuple(
     dict.fromkeys(
         _USUAL
+        + MANY
         + tuple(
             WgmmaTile(m, n, k, cooperative, cluster)
-            for cluster, cooperative, k, n in every(_CLUSTERS.values(), (False, True), _DEPTHS, _COLUMNS)
+            for cluster, cooperative, k, n in every(CLUSTERS.values(), (False, True), _DEPTHS, _COLUMNS)
             for m in _ROWS[cooperative]
         )
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
-        + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), WAVES))
+        + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(CLUSTERS.values(), WAVES))
         + SINGLE
     )
 )
+
+FEW_SUMS = tuple(tile for tile in WGMMA_TILES if tile.accumulators <= REGISTERS)
+"""Those whose threads have registers left for more than a plain store."""
 
 _REACH = 127
 """Positions that TMA's windows reach from their corner."""

@@ -3,8 +3,7 @@ each other their statistics, in a cluster through distributed shared memory, els
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import product as every
+from dataclasses import replace
 from math import ceil, prod
 
 from bolt_build.families.base import (
@@ -16,10 +15,8 @@ from bolt_build.families.base import (
     StepExpressions,
 )
 from bolt_build.families.common.chains import parts
-from bolt_build.families.common.counters import MOST_COUNTERS
-from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.text_form import Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
@@ -34,18 +31,11 @@ from bolt_build.families.cutlass.epilogue import (
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.kinds.rules import too_many_sums, wasted_rows
-from bolt_build.families.cutlass.kinds.wgmma import (
-    LEAST_STAGES,
-    TURNS,
-    WgmmaTile,
-    refuse_product,
-    stages,
-    store_bytes,
-)
+from bolt_build.families.cutlass.kinds.norm_tiles import NormTile, norm_tiles
+from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile, refuse_product
 from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.padding import refuse_padding
-from bolt_build.families.cutlass.product import Product, aligned, work
+from bolt_build.families.cutlass.product import Product, work
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
@@ -56,131 +46,6 @@ from bolt_build.targets import Gpu, Target
 
 STATISTICS = {"variance": True, "rms": False}
 """By mean and variance, or by the mean of squares: what `centred` is in C++."""
-_TURNS = 2
-"""Places for the statistics of a row: of one tile while those of the next come in."""
-
-
-_THROUGH = {"cluster": False, "memory": True}
-"""What blocks exchange through."""
-
-
-@dataclass(frozen=True)
-class NormTile:
-    """A WGMMA tile, and how many of them, side by side, are whole rows: the blocks of a cluster, or, `through_memory`,
-    any that run at the same time."""
-
-    tile: WgmmaTile
-    across: int
-    through_memory: bool = False
-
-    @property
-    def exchanged_bytes(self) -> int:
-        """Shared memory for the statistics of rows: two numbers of each row and tile."""
-        if self.through_memory:
-            return 0
-        return _TURNS * self.across * self.tile.m * 8 * (1 if self.tile.cooperative else self.tile.teams)
-
-    def stages(self, gpu: Gpu, residual: bool) -> int:
-        """Stages of the pipeline that shared memory has room for."""
-        tile = self.tile
-        boxes = store_bytes(tile.n, tile.warpgroups, residual, tile.stage_bytes, self.exchanged_bytes, teams=tile.teams)
-        return stages(gpu.shared_memory, tile.stage_bytes, boxes + aligned(self.exchanged_bytes + 64, 1024))
-
-    @property
-    def parameters(self) -> Named:
-        tile = self.tile
-        through = (("through", "memory"),) if self.through_memory else ()
-        return (
-            ("m", tile.m), ("n", tile.n), ("k", tile.k), ("warpgroups", tile.schedule), ("norm", self.across), *through,
-        )  # fmt: skip
-
-    @classmethod
-    def read(cls, reader: Reader) -> NormTile:
-        m, n, k = map(reader.number, ("m", "n", "k"))
-        tile, across = WgmmaTile(m, n, k, reader.word("warpgroups", TURNS)), reader.number("norm")
-        return cls(tile, across, reader.word("through", _THROUGH, "cluster"))
-
-    def cxx(self, problem: KernelProblem, product: Product) -> str:
-        """`bolt::cutlass_kernels::WarpgroupNorm<128, 192, 64, true, 4, true, false>`"""
-        tile = self.tile
-        values = (
-            tile.m, tile.n, tile.k, boolean(tile.cooperative), self.across,
-            boolean(STATISTICS[norm_of(problem).statistic]), boolean(keeps(problem)),
-        )  # fmt: skip
-        name = "WarpgroupMemoryNorm" if self.through_memory else "WarpgroupNorm"
-        return f"{SPACE}::{name}<{', '.join(map(str, values))}{product.element}>"
-
-    def refuse(self, gpu: Gpu, product: Product) -> str | None:
-        tile = self.tile
-        if tile.n * self.across != product.n:
-            return Reason("{} tiles of {} columns are no whole rows", self.across, tile.n)
-        if self.through_memory:
-            if (reason := self._refuse_waiting(gpu, product)) is not None:
-                return reason
-        elif tile.m % (8 * self.across):
-            return Reason(
-                "each block of the cluster would load {} rows for all, no multiple of 8", tile.m // self.across
-            )
-        if tile.k >= 2 * product.depth:
-            return Reason("half of its depth would be beyond the {} of the product", product.depth)
-        if (reason := wasted_rows(tile.m, product.m) or too_many_sums(tile.accumulators)) is not None:
-            return reason
-        if (reason := tile.refuse_sums()) is not None:
-            return reason
-        if (count := self.stages(gpu, product.residual)) < LEAST_STAGES:
-            return Reason("shared memory has room for {} stages of its pipeline, {} are needed", count, LEAST_STAGES)
-        return None
-
-    def _refuse_waiting(self, gpu: Gpu, product: Product) -> str | None:
-        """Why blocks of the grid, one an SM, do not wait for those of the same rows, None where they do.
-
-        `launch` of warpgroup_launch.h has a grid of whole groups of such blocks."""
-        bands = ceil(product.m / self.tile.m)
-        if bands * self.across > gpu.sms and gpu.sms % self.across:
-            return Reason(
-                "{} of {} multiprocessors would stay idle, because rows have {} tiles",
-                gpu.sms % self.across,
-                gpu.sms,
-                self.across,
-            )
-        if (counted := bands * self.tile.warpgroups) > MOST_COUNTERS:
-            return Reason("its blocks would count in {} places, there are {}", counted, MOST_COUNTERS)
-        return None
-
-    def __str__(self) -> str:
-        through = " through memory" if self.through_memory else ""
-        return f"{self.tile} with whole rows of {self.across} tiles{through}"
-
-
-_ROWS = {False: (64, 128), True: (128, 256)}
-_COLUMNS = (64, 96, 128, 192, 256)
-_DEPTHS = (32, 64, 128)
-_ACROSS = (1, 2, 4, 8)
-"""Blocks of a cluster, up to the most that every Hopper GPU runs."""
-_APART_ROWS = {False: (128,), True: (128, 192, 256)}
-_APART_COLUMNS = (64, 96, 128, 160, 192, 256)
-_APART = range(2, 9)
-"""Tiles a row where blocks exchange through memory."""
-
-
-def _tiles(product: Product) -> tuple[NormTile, ...]:
-    """All whose tiles side by side are the rows of a product."""
-    in_clusters = tuple(
-        NormTile(WgmmaTile(m, n, k, cooperative), across)
-        for across, n in every(_ACROSS, _COLUMNS)
-        if n * across == product.n
-        for cooperative, k in every(TURNS.values(), _DEPTHS)
-        for m in _ROWS[cooperative]
-    )
-    return in_clusters + tuple(
-        NormTile(WgmmaTile(m, n, 64, cooperative), across, through_memory=True)
-        for across, n in every(_APART, _APART_COLUMNS)
-        if n * across == product.n
-        for cooperative in TURNS.values()
-        for m in _APART_ROWS[cooperative]
-    )
-
-
 # Fitted to 169 kernels on an H200, off by 12% on average: the part of all SMs that clusters of several blocks find room
 # on, seconds in which the blocks of a cluster wait for each other, those in which a tile of 128 x 128 is normalised and
 # stored, and those that a step takes longer for each other block that loads for it.
@@ -188,6 +53,9 @@ _RESIDENT, _EXCHANGE, _AGAIN, _LOADED = 0.93, 1.4e-6, 0.47e-6, 1e-8
 _THROUGH_MEMORY = 2.5e-6
 """Seconds in which blocks wait for each other where they exchange through memory: two trips to L2 and back behind a
 fence. With the first kernels of four products it is off by 5% on average (`norm_exchanges.json`)."""
+_AHEAD = 0.35e-6
+"""Seconds that a tile of 128 x 128 takes less where its whole residual has come before, of warpgroups that share it.
+Fitted to eight kernels on an H200."""
 _KEPT, _LATER, _SHALLOW = 1.2e-6, 2e-6, 1000
 """Seconds in which warpgroups that take turns store 128 x 128 sums too that others read; and those by which each tile
 of a block but the first one takes longer that exchanges through memory in turns, both of products that are no deeper:
@@ -211,7 +79,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return product_of(staged(problem))
 
     def tiles_for(self, what: Product, gpu: Gpu) -> tuple[tuple[NormTile, ...], str | None]:
-        tiles = _tiles(what)
+        tiles = norm_tiles(what)
         return tiles, None if tiles else Reason("no cluster of tiles has whole rows of {} columns", what.n)
 
     def refuse_tile(self, tile: NormTile, what: Product, gpu: Gpu) -> str | None:
@@ -235,7 +103,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         first, tile = staged(problem), self.tile_of(candidate)
         own, added = op_operands(first), _added(problem)
         product = self.computed(problem).reading(first.inputs[own[0]], at.input_pitch(own[0]))
-        member = f"{SPACE}::NormedGemm<{tile.cxx(problem, product)}, {_stages(problem)}, {product.source}>"
+        member = f"{SPACE}::NormedGemm<{_tile(problem, tile, product)}, {_stages(problem)}, {product.source}>"
         count = len(parts(problem)[0].inputs)
         behind = range(count, count + len(op_operands(parts(problem)[1])) - 1)
         value = f"{SPACE}::behind({epilogue_value(first)})" if problem.epilogue else epilogue_value(first)
@@ -253,12 +121,17 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         tile = self.tile_of(candidate)
         text = (
             '#include "bolt_cutlass/gemm_norm_warpgroup_kernel.h"\n\n'
-            f"template void {SPACE}::launch_gemm(\n    {tile.cxx(problem, self.computed(problem))},\n"
+            f"template void {SPACE}::launch_gemm(\n    {_tile(problem, tile, self.computed(problem))},\n"
             f"    const {SPACE}::GemmArguments&, const {SPACE}::NormArguments&,\n"
             f"    const {_stages(problem)}&, void*);\n"
         )
         label = f"gemm{stage_words(parts(problem)[0])} | norm{stage_words(problem)}, tile {tile}"
         return named_unit(text, WgmmaTile.memory_mb, label)
+
+
+def _tile(problem: KernelProblem, tile: NormTile, product: Product) -> str:
+    """C++ for the type of the tile."""
+    return tile.cxx(product, centred=STATISTICS[norm_of(problem).statistic], keeps=keeps(problem))
 
 
 def expense_of(problem: KernelProblem) -> Expense:
@@ -344,7 +217,7 @@ def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: T
         needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)
     if tile.through_memory:
         alone = copy_seconds(first, product, target) + seconds(inner, needed, target)
-        exchanged = _through_memory(inner, product, gpu)
+        exchanged = _through_memory(inner, product, gpu, whole=tile.whole)
         return alone + exchanged + _in_turns(problem, product, tile, _rounds(inner, product, gpu))
     clusters = ceil(product.m / inner.m)
     rounds = ceil(clusters / max(1, int(gpu.sms * _RESIDENT) // tile.across))
@@ -369,8 +242,9 @@ def _in_turns(problem: KernelProblem, product: Product, tile: NormTile, rounds: 
     return kept + (_LATER * (rounds - 1) if tile.through_memory else 0.0)
 
 
-def _through_memory(tile: WgmmaTile, product: Product, gpu: Gpu) -> float:
+def _through_memory(tile: WgmmaTile, product: Product, gpu: Gpu, *, whole: bool) -> float:
     """What the exchange and the second pass over the tile add; in turns, to the last tile of a block alone."""
     rounds = _rounds(tile, product, gpu)
-    once = _THROUGH_MEMORY + _AGAIN * tile.m * tile.n / (128 * 128)
+    size = tile.m * tile.n / (128 * 128)
+    once = _THROUGH_MEMORY + _AGAIN * size - (_AHEAD * size if whole else 0.0)
     return once * (rounds if tile.cooperative else 1)

@@ -17,12 +17,16 @@ struct WarpgroupNorm {
 };
 
 /// The same without clusters: the `across` blocks tell each other statistics through global memory.
-template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element = portable::f16>
+/// A cluster may load together what its blocks have in common. `whole`: the residual of a whole tile comes ahead of its
+/// products.
+template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element = portable::f16,
+          int cluster_m = 1, int cluster_n = 1, bool whole = false>
 struct WarpgroupMemoryNorm {
   static constexpr bool counts = true;
-  /// Of two numbers of each row and tile.
+  /// Of two numbers of each row and tile, also of tiles that fill up whole clusters.
   static std::size_t parts_bytes(int rows) {
-    return static_cast<std::size_t>((rows + m - 1) / m) * m * across * 2 * sizeof(float);
+    constexpr int at_once = m * cluster_m;
+    return static_cast<std::size_t>((rows + at_once - 1) / at_once) * at_once * across * 2 * sizeof(float);
   }
 };
 
@@ -54,9 +58,9 @@ template <int m, int n, int k, bool cooperative, int across, bool centred, bool 
           typename Epilogue>
 void launch_gemm(WarpgroupNorm<m, n, k, cooperative, across, centred, keeps, Element>, const GemmArguments& arguments,
                  const NormArguments& norm, const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element,
-          typename Epilogue>
-void launch_gemm(WarpgroupMemoryNorm<m, n, k, cooperative, across, centred, keeps, Element>,
+template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element, int cluster_m,
+          int cluster_n, bool whole, typename Epilogue>
+void launch_gemm(WarpgroupMemoryNorm<m, n, k, cooperative, across, centred, keeps, Element, cluster_m, cluster_n, whole>,
                  const GemmArguments& arguments, const NormArguments& norm, const Epilogue& epilogue, void* stream);
 
 /// A matrix product, and its rows normalised, in one kernel.

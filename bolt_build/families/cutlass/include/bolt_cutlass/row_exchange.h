@@ -63,6 +63,7 @@ template <int n, int across, int held, int groups, bool centred>
 class ClusterExchange {
  public:
   static constexpr int waiting = 1;  // blocks of different clusters do not
+  static constexpr int tiles = across;
   static constexpr int bytes = groups * 2 * across * held * 8;  // of shared memory, barriers apart
   struct Arguments {};
   struct Storage {
@@ -122,13 +123,15 @@ class ClusterExchange {
 ///   has begun in part. All in front of it end, and leave it their multiprocessors;
 /// - others may take these first. They end, unless they are such a group in part themselves. Each of those keeps less than
 ///   `across` multiprocessors, and each context has one at most: it takes one for every `across` - 1 multiprocessors, all at
-///   this point at once, to stop them all. That is 19 contexts on 132 multiprocessors where rows have 8 tiles;
+///   this point at once, to stop them all. That is 19 contexts on 132 multiprocessors where rows have 8 tiles, and 9 where
+///   clusters of 2 x 1 make groups of 16;
 /// - the kernel in front ends whatever this one does, and the next one begins when every block of this one has let it.
 /// Nobody waits for a kernel in front here: the products are of what it left, so it has ended.
 template <int m, int n, int across, int warpgroups, bool centred>
 class MemoryExchange {
  public:
   static constexpr int waiting = across;  // neighbouring blocks
+  static constexpr int tiles = across;
   static constexpr int bytes = 0;
   /// `parts` [rows in whole tiles, across], and a counter of each warpgroup of each band, zero before and behind.
   struct Arguments {

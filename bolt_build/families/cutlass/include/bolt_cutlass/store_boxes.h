@@ -91,4 +91,14 @@ struct StoreBoxes {
   static constexpr int loaded = boxes(width, enough(width) ? room : 16 << 10);
 };
 
+/// Boxes of whole tiles, one of each team, and nothing else: the residual of a tile comes to them ahead of its products,
+/// and what becomes of it is written where it lies, and stored from there.
+template <int m, int n, int warpgroups, int teams>
+struct WholeBoxes {
+  static constexpr int together = warpgroups, staged = 0;
+  static constexpr bool single = false;
+  static constexpr int width = n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : 16;
+  static constexpr int loaded = teams * (m / (64 * together)) * (n / width);
+};
+
 }  // namespace bolt::cutlass_kernels

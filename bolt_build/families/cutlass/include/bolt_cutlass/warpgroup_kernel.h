@@ -50,8 +50,10 @@ struct WarpgroupKernel {
   static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
   // What loads needs few registers, and leaves the others more.
   static constexpr int multiplying = warpgroups * teams;
-  static constexpr int loading_registers = multiplying > 2 ? 32 : 40;
-  static constexpr int registers = multiplying == 4 ? 112 : multiplying == 3 ? 160 : single ? 216 : 232;
+  static constexpr bool many_sums = m * n / (128 * warpgroups) > 128;
+  static constexpr int loading_registers = many_sums ? 24 : multiplying > 2 ? 32 : 40;
+  static constexpr int registers =
+      multiplying == 4 ? 112 : multiplying == 3 ? 160 : single ? 216 : many_sums ? 240 : 232;
   using Registers = DividedRegisters<multiplying, loading_registers, registers, MinBlocksPerMultiprocessor>;
   // Whether the bias of a tile is loaded in front of its products.
   static constexpr bool early = single || (deep == 1 && has_room_for_bias<Store, n>(m * n / (128 * warpgroups),

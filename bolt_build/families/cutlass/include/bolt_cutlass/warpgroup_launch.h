@@ -62,6 +62,7 @@ template <typename Kernel, int waiting = 1>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   typename Kernel::Params params = Kernel::params(arguments);
+  constexpr int together = static_cast<int>(Kernel::cluster_x * Kernel::cluster_y);
   static_assert(Kernel::SharedStorageSize <= shared_bytes_of(Kernel::MinBlocksPerMultiprocessor));
   cudaLaunchAttribute how[2] = {};
   if constexpr (waiting > 1) {
@@ -70,22 +71,25 @@ void launch(const typename Kernel::Arguments& arguments, bool overlap, void* str
                                " blocks wait for each other, and the device runs one on each of " +
                                std::to_string(params.multiprocessors) + " multiprocessors");
     params.multiprocessors -= params.multiprocessors % waiting;
-    static_assert(Kernel::cluster_x * Kernel::cluster_y == 1);
-    how[0].id = overlap ? cudaLaunchAttributeIgnore : cudaLaunchAttributeCooperative;
-    how[0].val.cooperative = 1;
-  } else {
-    how[0].id = cudaLaunchAttributeClusterDimension;
-    how[0].val.clusterDim = {Kernel::cluster_x, Kernel::cluster_y, 1};
+    static_assert(waiting % together == 0);
   }
-  how[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  how[1].val.programmaticStreamSerializationAllowed = 1;
+  // A cooperative launch of blocks in no clusters does not say so.
+  how[0].id = waiting > 1 && together == 1 ? cudaLaunchAttributeIgnore : cudaLaunchAttributeClusterDimension;
+  how[0].val.clusterDim = {Kernel::cluster_x, Kernel::cluster_y, 1};
+  if (overlap) {
+    how[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how[1].val.programmaticStreamSerializationAllowed = 1;
+  } else {
+    how[1].id = cudaLaunchAttributeCooperative;
+    how[1].val.cooperative = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = Kernel::get_grid_shape(params);
   config.blockDim = Kernel::get_block_shape();
   config.dynamicSmemBytes = Kernel::SharedStorageSize;
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = how;
-  config.numAttrs = overlap ? 2 : 1;
+  config.numAttrs = overlap || waiting > 1 ? 2 : 1;
   void* values[] = {&params};
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);

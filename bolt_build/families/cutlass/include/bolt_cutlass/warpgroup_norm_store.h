@@ -16,9 +16,10 @@ namespace bolt::cutlass_kernels {
 /// where stages are `Behind`; in rows of several tiles of `n` columns, whose blocks tell each other their statistics by
 /// `Exchange`. `keeps`: what is normalised is stored as well. `centred`: by mean and variance, otherwise by the mean of squares.
 template <int m, int n, bool cooperative, bool centred, bool keeps, typename Stages, int stage, int teams,
-          typename Element, typename Exchange>
-struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element> {
-  using Base = TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element>;
+          typename Element, typename Exchange,
+          typename Boxes = StoreBoxes<n, sharing(m, cooperative), Stages::reads_residual, stage, Exchange::bytes, teams>>
+struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element, DenseRows, Boxes> {
+  using Base = TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element, DenseRows, Boxes>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
   using Base::down;
@@ -27,6 +28,11 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
   using Base::width;
   static constexpr int boxes_across = Base::across;
   static constexpr bool behind = stands_behind<Stages>, reads_early = reads_residual && !behind;
+  /// The residual of a whole tile comes to the boxes from which what is normalised is stored. A block's tiles are all of the
+  /// same columns, whose constants then wait in shared memory: a thread has no registers for them beside many sums.
+  static constexpr bool whole = reads_residual && Boxes::staged == 0;
+  static_assert(!whole || !keeps || !behind, "a residual's box holds it until it is added");
+  enum Constant { bias_of, scale_of, shift_of, constants };
   using Statistics = RowStatistics<centred>;
 
   struct Arguments {
@@ -44,7 +50,11 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
     float epsilon;
     typename Exchange::Arguments exchange;
   };
-  struct TensorStorage : Base::TensorStorage, Exchange::Storage {};
+  struct Constants {
+    alignas(16) float constants[NormStore::constants][n];
+  };
+  struct NoConstants {};
+  struct TensorStorage : Base::TensorStorage, Exchange::Storage, std::conditional_t<whole, Constants, NoConstants> {};
 
   template <typename Problem>
   static Params params(const Problem& problem, const Arguments& a) {
@@ -65,6 +75,14 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
 
   CUTLASS_DEVICE NormStore(const Params& params, TensorStorage& storage) : Base(params, storage), params_(params) {
     if (threadIdx.x == 0) Exchange::begin(storage);
+    if constexpr (whole) {
+      const int first = static_cast<int>(blockIdx.y) % Exchange::tiles * n;
+      for (int at = static_cast<int>(threadIdx.x); at < n; at += static_cast<int>(blockDim.x)) {
+        storage.constants[bias_of][at] = params.bias == nullptr ? 0.0f : __ldg(params.bias + first + at);
+        storage.constants[scale_of][at] = params.scale == nullptr ? 1.0f : __ldg(params.scale + first + at);
+        storage.constants[shift_of][at] = params.shift == nullptr ? 0.0f : __ldg(params.shift + first + at);
+      }
+    }
   }
 
   /// The threads of a warpgroup (cooperative: of both): a tile from registers to memory. `sums` become what is normalised.
@@ -75,6 +93,7 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
     const int own = static_cast<int>(threadIdx.x) / 128 - 1;
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64, column = cute::get<1>(at) * n;
     const bool leads = thread % 128 == 0;
+    [[maybe_unused]] const LoadPipelineState begin = wait;
     const auto send = [&](const cute::TmaDescriptor& to, Half* place, int j, int i) {
       // Before TMA reads one box and writes the other.
       cute::tma_store_fence();
@@ -86,22 +105,32 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
     };
 #pragma unroll
     for (int j = 0; j < boxes_across; ++j) {
-      float2 bias[width / 8];
-      read(params_.bias, column + j * width + fragment.column(), 0.0f, bias);
+      [[maybe_unused]] float2 bias[whole ? 1 : width / 8];
+      if constexpr (!whole) read(params_.bias, column + j * width + fragment.column(), 0.0f, bias);
 #pragma unroll
       for (int i = 0; i < down; ++i) {
-        Half* const place = keeps ? free_box(own, leads, storage) : nullptr;
+        Half* const place = !keeps  ? nullptr
+                            : whole ? storage.loaded(wait.index(), fragment.warpgroup)
+                                    : free_box(own, leads, storage);
         const Half* residual = nullptr;
         if constexpr (reads_early) {
           pipeline.consumer_wait(wait);
           residual = storage.loaded(wait.index(), fragment.warpgroup);
         }
 #pragma unroll
-        for (int pair = 0; pair < width / 16; ++pair)
-          complete(fragment, sums.at[i] + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, residual, place, pair);
+        for (int pair = 0; pair < width / 16; ++pair) {
+          float* const of = sums.at[i] + (j * (width / 8) + pair * 2) * 4;
+          if constexpr (whole) {
+            float2 plus[2];
+            recall(storage, bias_of, j * width + pair * 16 + fragment.column(), plus);
+            complete(fragment, of, plus, residual, place, pair);
+          } else {
+            complete(fragment, of, bias + pair * 2, residual, place, pair);
+          }
+        }
         if constexpr (reads_early) {
           cute::tma_store_fence();
-          pipeline.consumer_release(wait);
+          if constexpr (!whole) pipeline.consumer_release(wait);
           ++wait;
         }
         if constexpr (keeps) send(params_.kept, place, j, i);
@@ -117,35 +146,70 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
     }
     const ExchangePlace place{static_cast<int>(cute::get<0>(at)), static_cast<int>(cute::get<1>(at)), own, leads};
     exchange_(params_.exchange, fragment, place, params_.epsilon, [&] { Base::sync(own); }, storage, found);
+    if constexpr (whole) {
+      // Nobody reads a residual from a box any longer, nor TMA sums, before normalised ones take their place.
+      if (keeps && leads) cute::tma_store_wait<0>();
+      Base::sync(own);
+    }
+    [[maybe_unused]] LoadPipelineState box = begin;
 #pragma unroll
     for (int j = 0; j < boxes_across; ++j) {
-      float2 scale[width / 8], shift[width / 8];
-      read(params_.scale, column + j * width + fragment.column(), 1.0f, scale);
-      read(params_.shift, column + j * width + fragment.column(), 0.0f, shift);
+      [[maybe_unused]] float2 scale[whole ? 1 : width / 8], shift[whole ? 1 : width / 8];
+      if constexpr (!whole) {
+        read(params_.scale, column + j * width + fragment.column(), 1.0f, scale);
+        read(params_.shift, column + j * width + fragment.column(), 0.0f, shift);
+      }
 #pragma unroll
       for (int i = 0; i < down; ++i) {
-        Half* const place = free_box(own, leads, storage);
+        Half* const place =
+            whole ? storage.loaded(box.index(), fragment.warpgroup) : free_box(own, leads, storage);
+        ++box;
         const Half* residual = nullptr;
         if constexpr (reads_residual && behind) {
           pipeline.consumer_wait(wait);
           residual = storage.loaded(wait.index(), fragment.warpgroup);
         }
 #pragma unroll
-        for (int pair = 0; pair < width / 16; ++pair)
-          normalise(fragment, sums.at[i] + (j * (width / 8) + pair * 2) * 4, found[i], scale + pair * 2,
-                    shift + pair * 2, residual, place, pair);
+        for (int pair = 0; pair < width / 16; ++pair) {
+          const float* const of = sums.at[i] + (j * (width / 8) + pair * 2) * 4;
+          if constexpr (whole) {
+            float2 times[2], plus[2];
+            recall(storage, scale_of, j * width + pair * 16 + fragment.column(), times);
+            recall(storage, shift_of, j * width + pair * 16 + fragment.column(), plus);
+            normalise(fragment, of, found[i], times, plus, residual, place, pair);
+          } else {
+            normalise(fragment, of, found[i], scale + pair * 2, shift + pair * 2, residual, place, pair);
+          }
+        }
         if constexpr (reads_residual && behind) {
           cute::tma_store_fence();
-          pipeline.consumer_release(wait);
+          if constexpr (!whole) pipeline.consumer_release(wait);
           ++wait;
         }
         send(params_.y, place, j, i);
+      }
+    }
+    if constexpr (whole) {
+      // Behind the stores of the tile its boxes are free for the next residual.
+      if (leads) cute::tma_store_wait<0>();
+      Base::sync(own);
+      LoadPipelineState free = begin;
+#pragma unroll
+      for (int each = 0; each < Base::loads; ++each) {
+        pipeline.consumer_release(free);
+        ++free;
       }
     }
     return wait;
   }
 
  private:
+  /// A thread's columns of a 16 x 16 matrix, from `at` of the tile's on.
+  CUTLASS_DEVICE static void recall(const TensorStorage& storage, Constant which, int at, float2 (&values)[2]) {
+#pragma unroll
+    for (int q = 0; q < 2; ++q) values[q] = *reinterpret_cast<const float2*>(&storage.constants[which][at + q * 8]);
+  }
+
   /// A thread's columns of a box: pairs, eight apart.
   CUTLASS_DEVICE static void read(const float* from, int column, float otherwise, float2 (&values)[width / 8]) {
 #pragma unroll

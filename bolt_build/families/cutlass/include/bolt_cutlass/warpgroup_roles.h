@@ -35,7 +35,7 @@ struct WarpgroupRoles {
   using Turns = std::conditional_t<teams == 1, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
   // The residual is not asked for before the first tile's factors.
   using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
-  static_assert(m * n / (128 * warpgroups / deep) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
+  static_assert(m * n / (128 * warpgroups / deep) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 192),
                 "sums beside what else a thread keeps");
 
   struct SharedStorage {

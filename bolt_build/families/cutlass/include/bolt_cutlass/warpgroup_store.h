@@ -35,11 +35,11 @@ inline constexpr bool wants_bias = true;
 /// residual comes the same way. `Rows` says where those of a tile lie in both. Stages WithMeans leave means of images too,
 /// and those WithMoments their mean and squares.
 template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2,
-          typename Element = portable::f16, typename Rows = DenseRows>
-struct TileStore
-    : StoreBase<StoreBoxes<n, sharing(m, cooperative), Stages::reads_residual, stage, taken, teams>::loaded> {
+          typename Element = portable::f16, typename Rows = DenseRows,
+          typename BoxesOf = StoreBoxes<n, sharing(m, cooperative), Stages::reads_residual, stage, taken, teams>>
+struct TileStore : StoreBase<BoxesOf::loaded> {
   static constexpr bool reads_residual = Stages::reads_residual;
-  using Boxes = StoreBoxes<n, sharing(m, cooperative), reads_residual, stage, taken, teams>;
+  using Boxes = BoxesOf;
   using Base = StoreBase<Boxes::loaded>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
@@ -296,8 +296,9 @@ struct TileStore
 
 template <typename Store>
 inline constexpr bool is_tile_store = false;
-template <int m, int n, bool cooperative, typename Stages, int stage, int taken, int teams, typename Element, typename Rows>
-inline constexpr bool is_tile_store<TileStore<m, n, cooperative, Stages, stage, taken, teams, Element, Rows>> = true;
+template <int m, int n, bool cooperative, typename Stages, int stage, int taken, int teams, typename Element, typename Rows,
+          typename Boxes>
+inline constexpr bool is_tile_store<TileStore<m, n, cooperative, Stages, stage, taken, teams, Element, Rows, Boxes>> = true;
 
 /// Whether a thread of so many `registers` has room for the bias of n columns beside its `sums`, what else is `taken`, and
 /// addresses: then `prepare` is called in front of the products.
