@@ -18,7 +18,9 @@ from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.weighed_windows import WeighedWindows
 from bolt_build.targets import Target
 
-_LANES, _EACH = (8, 4, 2, 1), (4, 1)
+_LANES, _EACH = (8, 4, 3, 2, 1), (4, 1)
+_PLANES = 4
+"""Channels of an image in planes that a thread has at most, where they share a filter."""
 _ITEM, _TAP, _FACTOR, _PIXEL = 120, 12, 4, 14
 """Instructions of an item, of each tap, of a factor that it loads, and of a pixel's word that it loads and checks.
 Those of a lane are two beside. Counted in the source, not measured."""
@@ -55,14 +57,23 @@ def _of_images(filters: Operand) -> bool:
 
 
 def _refuse_tile(problem: KernelProblem, tile: WindowTile) -> str | None:
-    x, filters, output = *problem.inputs, problem.outputs[0]
+    x, filters = problem.inputs
     if tile.lanes not in _LANES or tile.each not in _EACH:
-        return "a thread has 1, 2, 4 or 8 channels, of one pixel or of 4"
+        return "a thread has 1, 2, 3, 4 or 8 channels, of one pixel or of 4"
     if tile.each > 1 and not _of_images(filters):
         return "neighbours have filters of their own"
-    if tile.lanes > 1 and not x.format.layout is output.format.layout is Layout.CHANNELS_LAST:
-        return "words are of images whose channels lie last"
+    if tile.lanes > 1 and not _are_neighbours(problem):
+        planes = tile.lanes == x.shape[1] <= _PLANES and _has_one(problem, tile.lanes)
+        return None if planes else "words are of images whose channels lie last, or of all planes that share a filter"
+    if tile.lanes == 3:
+        return "a word has 2, 4 or 8 channels"
     return Reason("{} channels are no multiple of {}", x.shape[1], tile.lanes) if x.shape[1] % tile.lanes else None
+
+
+def _are_neighbours(problem: KernelProblem) -> bool:
+    """Whether channels lie side by side."""
+    x, output = problem.inputs[0], problem.outputs[0]
+    return x.format.layout is output.format.layout is Layout.CHANNELS_LAST
 
 
 def _has_one(problem: KernelProblem, lanes: int) -> bool:
@@ -90,7 +101,8 @@ def _emit(problem: KernelProblem, tile: WindowTile | None, at: StepExpressions) 
         **{f"out_{name}": step for name, step in zip(names, strides(output), strict=True)},
     )  # fmt: skip
     types = ", ".join(COMPUTED[operand.format.dtype] for operand in (x, filters, output))
-    how = f"{tile.lanes}, {tile.each}, {boolean(_has_one(problem, tile.lanes))}, {types}"
+    neighbours = tile.lanes == 1 or _are_neighbours(problem)
+    how = f"{tile.lanes}, {tile.each}, {boolean(_has_one(problem, tile.lanes))}, {boolean(neighbours)}, {types}"
     call = f"bolt::portable::weighed_windows<{how}>(r, {parameters}, {', '.join(at.inputs)}, {at.outputs[0]});"
     return StepCode(("bolt_portable/weighed_windows.h",), None, "", call)
 
@@ -102,7 +114,9 @@ def _seconds(problem: KernelProblem, target: Target) -> float:
     factors = 1 if _has_one(problem, tile.lanes) else tile.lanes
     images, channels, rows, columns = output.shape
     items = images * rows * ceil(columns / tile.each) * (channels // tile.lanes)
-    issued = items * (_ITEM + op.taps * (_TAP + _FACTOR * factors + tile.each * (_PIXEL + 2 * tile.lanes)))
+    loaded = 1 if tile.lanes == 1 or _are_neighbours(problem) else tile.lanes
+    pixel = _PIXEL + _FACTOR * (loaded - 1) + 2 * tile.lanes
+    issued = items * (_ITEM + op.taps * (_TAP + _FACTOR * factors + tile.each * pixel))
     rate = target.rate("fp32") / 2
     return max(issued / rate / _ISSUED, moved(problem.nbytes, target)) + OVERLAPPED * target.launch_seconds
 

@@ -16,28 +16,26 @@ struct WeighedWindows {
   Index out_image, out_channel, out_row, out_column;
 };
 
-/// `lanes` neighbours in memory.
-template <int lanes, typename T>
-BOLT_HD inline void read_word(const T* from, float* values) {
+/// `lanes` elements: neighbours, or `step` apart.
+template <int lanes, bool neighbours, typename T>
+BOLT_HD inline void read_channels(const T* from, Index step, float* values) {
 #if defined(__CUDA_ARCH__)
-  load_lanes<lanes>(from, values);
-#else
-  for (int lane = 0; lane < lanes; ++lane) values[lane] = load(from + lane);
+  if constexpr (neighbours) return load_lanes<lanes>(from, values);
 #endif
+  for (int lane = 0; lane < lanes; ++lane) values[lane] = load(from + lane * (neighbours ? 1 : step));
 }
 
-template <int lanes, typename T>
-BOLT_HD inline void write_word(T* to, const float* values) {
+template <int lanes, bool neighbours, typename T>
+BOLT_HD inline void write_channels(T* to, Index step, const float* values) {
 #if defined(__CUDA_ARCH__)
-  store_lanes<lanes>(to, values);
-#else
-  for (int lane = 0; lane < lanes; ++lane) store(to + lane, values[lane]);
+  if constexpr (neighbours) return store_lanes<lanes>(to, values);
 #endif
+  for (int lane = 0; lane < lanes; ++lane) store(to + lane * (neighbours ? 1 : step), values[lane]);
 }
 
-/// An item has `lanes` channels, which are neighbours where there are several, of `each` neighbours of a row; the channels of
-/// a word are those of `one` filter, or each has its own.
-template <int lanes, int each, bool one, typename In, typename Filter, typename Out>
+/// An item has `lanes` channels, which are `neighbours` in memory or each of a plane, of `each` neighbours of a row; these
+/// channels have `one` filter, or each has its own.
+template <int lanes, int each, bool one, bool neighbours, typename In, typename Filter, typename Out>
 void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, const void* filters, void* output) {
   const In* const in = static_cast<const In*>(input);
   const Filter* const weights = static_cast<const Filter*>(filters);
@@ -72,14 +70,15 @@ void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, c
               const Index x = (column + e) * p.across - p.left + j * p.apart_columns;
               if (x < 0 || x >= p.width || column + e >= p.columns) continue;
               float values[lanes];
-              read_word<lanes>(own + y * p.in_row + x * p.in_column, values);
+              read_channels<lanes, neighbours>(own + y * p.in_row + x * p.in_column, p.in_channel, values);
               for (int lane = 0; lane < lanes; ++lane) sums[e][lane] += factors[lane] * values[lane];
             }
           }
         }
         Out* const to = out + image * p.out_image + channel * p.out_channel + row * p.out_row;
         for (int e = 0; e < each; ++e)
-          if (column + e < p.columns) write_word<lanes>(to + (column + e) * p.out_column, sums[e]);
+          if (column + e < p.columns)
+            write_channels<lanes, neighbours>(to + (column + e) * p.out_column, p.out_channel, sums[e]);
       },
       "window");
 }
