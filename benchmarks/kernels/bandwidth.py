@@ -16,8 +16,8 @@ Where the GPU's machine cannot compile, the kernels are tuned through a bundle o
 `--only norms` restricts all of it to one of the engines, the sets of `bandwidth_cases.py`: rows, images, norms, long,
 planes, nets; of `bandwidth_odd_cases.py`: turns, parts, picks, logic, sums, chains, resizes; of
 `bandwidth_further_cases.py`: indices, shapes, pieces; of `bandwidth_wide_cases.py`: lines, steps, grown, last, fp32,
-bf16; and of `bandwidth_asked_cases.py`: asked, asked_last. `--cases keys top_300` restricts them to some of their
-cases, and leaves out those that have none.
+bf16; of `bandwidth_line_cases.py`: edges, statistics; and of `bandwidth_asked_cases.py`: asked, asked_last. `--cases
+keys top_300` restricts them to some of their cases, and leaves out those that have none.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
 and outputs, each once. Where a step leaves out parts of a tensor, they are those of the sectors of memory of which it
