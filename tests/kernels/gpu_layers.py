@@ -55,7 +55,7 @@ from gpu_kept import kept_trials
 from gpu_lines import line_trials
 from gpu_means import mean_trials
 from gpu_moments import moment_trials
-from gpu_moves import move_trials
+from gpu_moves import far_trials, move_trials
 from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
 from gpu_pair_layers import PAIRS, pair_trials
@@ -370,6 +370,7 @@ def _of_small_layers() -> list[Trial]:
     found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials() + quads_trials()
     found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
+    found += far_trials()
     return found + apart(found)
 
 

@@ -15,6 +15,7 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.grid_sample import GridSample
 from bolt_build.graph.ops.logic import Logic, Where
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Cast, Concat, Pad, Slice, Transpose
@@ -116,9 +117,41 @@ def _beside() -> list[Layer]:
     ]  # fmt: skip
 
 
+def _far() -> list[Layer]:
+    """Elements that memory brings each by itself: of long rows, of short ones, backwards, of every size; and what a
+    grid names, of whole accesses of channels, of a few, and of one."""
+    sizes = {DType.I64: (1100, 40), DType.I32: (900, 33), DType.U8: (700, 129)}
+    columns = (
+        Layer(f"move-far-{dtype.value}", Slice((0, 3), (rows, 1), (1, 1)), (Input((rows, width), high=9, dtype=dtype),))
+        for dtype, (rows, width) in sizes.items()
+    )
+    grids = (
+        Layer(f"move-grid-{mode}-{channels}", GridSample(mode, padding, aligned),
+              (Input((2, channels, 7, 9)), Input((2, 5, 6, 2), low=-1.4, high=1.4)), (), DType.F16, TOLERANCE)
+        for mode, padding, aligned, channels in (
+            ("linear", "zeros", False, 16), ("cubic", "border", True, 5), ("nearest", "reflection", False, 3),
+            ("linear", "border", False, 1),
+        )
+    )  # fmt: skip
+    volumes = Input((2, 9, 4, 5, 6)), Input((2, 3, 4, 5, 3), low=-1.4, high=1.4)
+    return [
+        _moved("far-columns", Slice((0, 0, 4), (3, 700, 1), (1, 1, 1)), (3, 700, 85)),
+        _moved("far-diagonals", Slice((0, 0, 0), (3, 9, 9), (1, 1, 82)), (3, 9, 729)),
+        _moved("far-backwards", Slice((0, 0, 4999), (2, 7, 50), (1, 1, -100)), (2, 7, 5000)),
+        *columns,
+        *grids,
+        Layer("move-grid-volumes", GridSample("linear", "zeros", False), volumes, (), DType.F16, TOLERANCE),
+    ]
+
+
 MOVES = [*_pads(), *_combined(), *_copied(), *_turned(), *_beside()]
 
 
 def move_trials() -> list[Trial]:
     """Every layout of each."""
     return [trial for layer in asked(MOVES) for trial in trials_of(layer, "portable")]
+
+
+def far_trials() -> list[Trial]:
+    """The plain kernels of what lies far apart."""
+    return [each for layer in asked(_far()) for each in trials_of(layer, "portable", kind="algorithm")]

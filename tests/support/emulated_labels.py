@@ -95,6 +95,8 @@ LABELS = (
     "f16-stack-wide-portable-direct-f16/channels_last-f16/channels_last",
     "transpose-to-3-colours-portable-direct-f32/row-f32/row",
     "move-pad-constant-windows-portable-direct-f16/row-f16/row",
+    "move-far-columns-portable-direct-f16/row-f16/row",
+    "move-grid-linear-16-portable-direct-f16/channels_last-f16/channels_last",
     "permute-scores-portable-permuted_wordsx1x8x21x0x1x9-f16/row-f16/row-rows45-between24",
     "permute-images-portable-permuted",
     "flat-joined-images-portable-flat_rowsx4x2-f16/row-f16/row",

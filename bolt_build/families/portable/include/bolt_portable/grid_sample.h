@@ -103,23 +103,22 @@ BOLT_HD inline void grid_cell(const GridSample& p, const In* in, const Grid* gri
   }
 }
 
-/// A host's item is a cell; a GPU's thread has one channel of it, neighbours those that lie beside each other.
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/grid_sample.h"
+#endif
+
+namespace bolt::portable {
+
+/// A host's item is a cell, a GPU's some channels of one.
 template <GridMode mode, GridPadding padding, typename In, typename Grid, typename Out>
 void grid_sample(const Run& r, const GridSample& p, const void* input, const void* places, void* output) {
   const In* in = static_cast<const In*>(input);
   const Grid* grid = static_cast<const Grid*>(places);
   Out* out = static_cast<Out*>(output);
 #if defined(__CUDACC__)
-  const bool last = p.out_channel == 1;
-  const Position channels = static_cast<Position>(p.channels), cells = static_cast<Position>(p.cells);
-  for_each_item(
-      r, p.batch * p.cells * p.channels, 1,
-      [=] BOLT_BODY(Index item) {
-        const Position one = static_cast<Position>(item), image = one / (channels * cells), rest = one % (channels * cells);
-        const Position channel = last ? rest % channels : rest / cells, cell = last ? rest / channels : rest % cells;
-        grid_cell<mode, padding>(p, in, grid, out, image, cell, channel, channel + 1);
-      },
-      "grid sample");
+  grid_by_points<mode, padding>(r, p, in, grid, out);
 #else
   for_each_item(
       r, p.batch * p.cells, p.channels * 8,

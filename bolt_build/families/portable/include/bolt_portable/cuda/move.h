@@ -236,6 +236,54 @@ void copy_flat(const Run& r, const StridedCopy& p, const In* in, Out* out) {
       "copy");
 }
 
+/// Bytes that memory brings at once, and elements of a thread that are so far apart.
+constexpr int apart_bytes = 64, apart_elements = 4;
+
+/// An element beside which nothing is read: a line of the L1 cache would be made for it alone.
+template <typename T>
+__device__ inline T load_alone(const T* from) {
+  T found;
+  if constexpr (sizeof(T) == 2) {
+    std::uint16_t bits;
+    asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];" : "=h"(bits) : "l"(__cvta_generic_to_global(from)));
+    memcpy(&found, &bits, sizeof found);
+  } else if constexpr (sizeof(T) == 4) {
+    std::uint32_t bits;
+    asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(bits) : "l"(__cvta_generic_to_global(from)));
+    memcpy(&found, &bits, sizeof found);
+  } else if constexpr (sizeof(T) == 8) {
+    std::uint64_t bits;
+    asm volatile("ld.global.L1::no_allocate.u64 %0, [%1];" : "=l"(bits) : "l"(__cvta_generic_to_global(from)));
+    memcpy(&found, &bits, sizeof found);
+  } else {
+    found = *from;
+  }
+  return found;
+}
+
+/// To outputs whose elements lie one behind the other, of elements that memory brings each by itself: neighbouring threads have
+/// neighbours, so that a warp's are of few pages of memory.
+template <typename In, typename Out>
+void copy_apart(const Run& r, const StridedCopy& p, const In* in, Out* out, Index elements) {
+  const FlatSide side(p.rank, p.extent, p.in, "copy");
+  const std::uint32_t count = counted(elements, "copy");
+  launch_blocks(
+      r, (elements + block_threads * apart_elements - 1) / (block_threads * apart_elements),
+      [=] __device__(std::uint32_t block) {
+        const std::uint32_t base = block * (block_threads * apart_elements) + threadIdx.x;
+        In found[apart_elements];
+#pragma unroll
+        for (int i = 0; i < apart_elements; ++i) {
+          const std::uint32_t item = min(base + i * block_threads, count - 1), row = side.run.quotient(item);
+          found[i] = load_alone(in + side.begin(row) + (item - row * side.run.by) * side.inner);
+        }
+#pragma unroll
+        for (int i = 0; i < apart_elements; ++i)
+          if (base + i * block_threads < count) out[base + i * block_threads] = converted<In, Out>(found[i]);
+      },
+      "copy");
+}
+
 /// Element by element.
 template <typename In, typename Out>
 void copy_elements(const Run& r, const StridedCopy& p, const In* in, Out* out) {
@@ -245,6 +293,7 @@ void copy_elements(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   for (int axis = p.rank; axis-- > 0; elements *= p.extent[axis]) dense = dense && (p.extent[axis] == 1 || p.out[axis] == elements);
   // Of shorter rows a thread would look for several.
   if (dense && elements > 0 && p.extent[last] >= flat_lanes<Out>) {
+    if (std::abs(p.in[last]) * static_cast<Index>(sizeof(In)) >= apart_bytes) return copy_apart(r, p, in, out, elements);
     if (p.in[last] == 1 && p.extent[last] % flat_lanes<Out> == 0) return copy_flat<true>(r, p, in, out);
     return copy_flat<false>(r, p, in, out);
   }
