@@ -14,7 +14,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.half_products import HalfTile
+from bolt_build.families.portable.kernels.chosen_product import ChosenTile
 from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
 
 PORTABLE = Portable()
@@ -40,12 +40,12 @@ LAYERS = (
     chosen("one", 130, 32, 1, 36),
 )
 TILES = {
-    "chosen-experts": (HalfTile(32, 64), HalfTile(64, 32)),
-    "chosen-any-order": (HalfTile(32, 128), HalfTile(64, 64)),
-    "chosen-few": (HalfTile(32, 32, 4), HalfTile(32, 64, 2)),
-    "chosen-odd": (HalfTile(32, 32), HalfTile(64, 128)),
-    "chosen-one-each": (HalfTile(64, 64), HalfTile(128, 32)),
-    "chosen-one": (HalfTile(128, 64),),
+    "chosen-experts": (ChosenTile(32, 64, 1, 3), ChosenTile(64, 32, 1, 2)),
+    "chosen-any-order": (ChosenTile(32, 128, 1, 4), ChosenTile(64, 64, 1, 3)),
+    "chosen-few": (ChosenTile(32, 32, 4, 2), ChosenTile(32, 64, 2, 4), ChosenTile(32, 128, 4, 3)),
+    "chosen-odd": (ChosenTile(32, 32, 1, 2), ChosenTile(64, 128, 1, 4)),
+    "chosen-one-each": (ChosenTile(64, 64, 1, 4), ChosenTile(128, 32, 1, 3)),
+    "chosen-one": (ChosenTile(128, 64, 1, 3), ChosenTile(128, 128, 1, 4)),
 }
 
 

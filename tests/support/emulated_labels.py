@@ -106,7 +106,7 @@ LABELS = (
     "half-few-rows-biased-portable-few_rowsx8x4",
     "half-colours-portable-stencilx4",
     "half-weighed-images-portable-directx8x4-f16/channels_last-f16/channels_last",
-    "chosen-experts-portable-tensor_coresx32x64-f16",
+    "chosen-experts-portable-tensor_coresx32x64x1x3-f16",
     "half-regions-words-mean-48-portable-directx2-f16/channels_last-f16/channels_last",
     "formula-modulated-portable-direct-f16/channels_last-f16/channels_last",
     "formula-blended-portable-tiledx120x3x1-f16/channels_last-f16/channels_last",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.dtypes import PRECISIONS
@@ -13,20 +14,17 @@ from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.half_products import (
-    BEGIN,
     DEPTH,
     JOIN,
     L2_RATE,
-    NO_ROOM,
     PART,
     PARTS,
     SIZES,
-    STATIC,
     STEP,
     STORE,
-    HalfTile,
     product_rate,
 )
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -34,6 +32,14 @@ from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
 from bolt_build.targets import Gpu, Target
 
 _LOADS = (8, 4, 2, 1)
+_PITCH = 8
+"""Elements between rows of shared memory."""
+STAGES = (2, 3, 4)
+"""Steps whose factors have room."""
+_BEGIN = 3e-6
+"""A guess: seconds in which a block reads what its rows chose, begins and stores."""
+_WAITS = {2: 2.0, 3: 1.4, 4: 1.2}
+"""Guesses: times the seconds that a step of other products takes, by stages."""
 _REACHED = 0.7
 """A guess: the part of the bandwidth that is reached."""
 
@@ -95,43 +101,74 @@ def _along(problem: KernelProblem) -> bool:
     return problem.op.transpose_b
 
 
-def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[HalfTile]:
+@dataclass(frozen=True)
+class ChosenTile(NumberTile):
+    """A block computes so many rows and columns; `parts` groups of its warps share the depth, and factors of `stages`
+    steps have room for each."""
+
+    rows: int
+    columns: int
+    parts: int
+    stages: int
+
+    @property
+    def threads(self) -> int:
+        return 128 * self.parts
+
+    @property
+    def registers(self) -> int:
+        """An estimate: sums, factors, and what all else takes."""
+        return self.rows * self.columns // 128 + self.rows // 8 + 60
+
+    def shared(self, along: bool) -> int:
+        """Bytes of shared memory; `along`: columns of matrices are runs of memory."""
+        right = self.columns * (DEPTH + _PITCH) if along else DEPTH * (self.columns + _PITCH)
+        steps = 2 * self.parts * self.stages * (self.rows * (DEPTH + _PITCH) + right)
+        return steps + 8 * self.rows + 16
+
+
+def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[ChosenTile]:
     """No larger than the next power of two from the product's extents."""
     m, n, k, _ = _extents(problem)
     for rows in SIZES:
         for columns in SIZES:
             if rows < 2 * max(m, 17) and columns < 2 * max(n, 17):
-                yield from (HalfTile(rows, columns, parts) for parts in PARTS if parts * PART <= max(k, PART))
+                for parts in PARTS:
+                    if parts * PART <= max(k, PART):
+                        yield from (ChosenTile(rows, columns, parts, stages) for stages in STAGES)
 
 
-def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None:
+def _refuse_tile(problem: KernelProblem, tile: ChosenTile, gpu: Gpu) -> str | None:
     if tile.rows not in SIZES or tile.columns not in SIZES:
         return "there are tiles of 32, 64 or 128 rows and columns"
     if tile.parts not in PARTS:
         return "the depth is shared by 1, 2 or 4 groups of warps"
-    along = (True, _along(problem))
-    shared = tile.shared(along) + 8 * tile.rows + 16
-    if shared > STATIC:
-        return Reason("steps of all groups take {} bytes of shared memory, there are {}", shared, STATIC)
-    return refuse_shared(shared, gpu) if tile.joins(along) else NO_ROOM
+    if tile.stages not in STAGES:
+        return "there is room for 2, 3 or 4 steps"
+    if tile.registers * tile.threads > gpu.registers:
+        return Reason("{} threads with {} registers are more than a multiprocessor has", tile.threads, tile.registers)
+    shared = tile.shared(_along(problem))
+    if 4 * (tile.parts - 1) * tile.rows * tile.columns > shared - 8 * tile.rows - 16:
+        return "sums of all groups but one have no room where factors were"
+    return refuse_shared(shared, gpu)
 
 
 def slots(rows: int, matrices: int, of_tile: int) -> int:
-    """Blocks of a tile of rows: as many as it chooses matrices where all are chosen alike."""
-    return min(of_tile, matrices, rows, 1 + ceil(matrices * of_tile / max(rows, 1)))
+    """Blocks of a tile of rows: as many as it chooses matrices, about, where all are chosen alike."""
+    return min(of_tile, matrices, rows, 1 + matrices * of_tile // max(rows, 1))
 
 
-def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
+def _seconds(problem: KernelProblem, tile: ChosenTile, target: Target) -> float:
     """As of other products, of as many tiles as are multiplied: one for each matrix that a tile's rows choose."""
     gpu, (m, n, k, matrices) = target.gpu, _extents(problem)
     assert gpu is not None, "tensor cores are a GPU's"
     wide, chosen = ceil(n / tile.columns), min(m, matrices)
     tiles = wide * (ceil(m / tile.rows) + chosen - 1)
     steps, results = ceil(k / DEPTH), tile.rows * tile.columns
-    resident = beside(tile.threads, tile.registers, tile.shared((True, _along(problem))), gpu) * gpu.sms
+    resident = beside(tile.threads, tile.registers, tile.shared(_along(problem)), gpu) * gpu.sms
     busy = steps * 2 * results * DEPTH / product_rate(target) + STORE[_load(n)] * results / (128 * 128)
     waits = ceil(tiles / resident) * (
-        ceil(steps / tile.parts) * STEP[tile.parts] + BEGIN + (JOIN if tile.parts > 1 else 0.0)
+        ceil(steps / tile.parts) * STEP[tile.parts] * _WAITS[tile.stages] + _BEGIN + (JOIN if tile.parts > 1 else 0.0)
     )
     size = problem.outputs[0].format.dtype.nbytes
     memory = size * (m * (n + k) + chosen * n * k) / (target.bandwidth * _REACHED)
@@ -139,18 +176,18 @@ def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     return max(ceil(tiles / gpu.sms) * busy + waits, memory, copies) + target.launch_seconds
 
 
-def _emit_half(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCode:
+def _emit_half(problem: KernelProblem, tile: ChosenTile, at: StepExpressions) -> StepCode:
     (m, n, k, matrices), along = _extents(problem), _along(problem)
     loads = f"{_load(k)}, {_load(k if along else n)}, {boolean(along)}, {_load(n)}"
     a, _, made, index = _types(problem)
-    how = f"{tile.rows}, {tile.columns}, {loads}, {tile.parts}, {a}, {made}, {index}"
+    how = f"{tile.rows}, {tile.columns}, {loads}, {tile.parts}, {tile.stages}, {a}, {made}, {index}"
     parameters = _parameters(problem, slots=slots(m, matrices, tile.rows))
     return StepCode(("bolt_portable/cuda/half_chosen.h",), None, "", _call(problem, at, "half_chosen", how, parameters))
 
 
-FORM: Form[HalfTile] = Form(
+FORM: Form[ChosenTile] = Form(
     "tensor_cores", lambda problem: isinstance(problem.op, ChosenMatMul), _refuse_half, _tiles, _refuse_tile, _seconds,
-    HalfTile.read, _emit_half,
+    ChosenTile.read, _emit_half,
 )  # fmt: skip
 
 RULES = (

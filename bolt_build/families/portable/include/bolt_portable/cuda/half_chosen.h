@@ -7,23 +7,24 @@
 
 namespace bolt::portable {
 
-/// A block's tile: `rows` by `columns` results. It goes through the matrices that its rows choose, `slots` blocks by turns:
-/// each multiplies all rows, and stores those that chose it. So rows may come in any order, and of sorted ones few tiles
-/// are multiplied more than once.
+/// A block's tile: `rows` by `columns` results, of which four warps have a quarter each. It goes through the matrices that
+/// its rows choose, `slots` blocks by turns: each multiplies all rows, and stores those that chose it. So rows may come in
+/// any order, and of sorted ones few tiles are multiplied more than once. `parts` groups of four warps take steps of the
+/// depth by turns, and the first adds up what all have. Factors of `stages` steps have room for each group.
 template <typename T, typename Out, typename I, int rows, int columns, int load_a, int load_b, bool along_b, int stored,
-          int parts, typename Epilogue>
+          int parts, int stages, typename Epilogue>
 struct ChosenProduct {
-  using Product = HalfProduct<T, Out, rows, columns, load_a, load_b, true, along_b, stored, parts, Epilogue>;
-  using Left = typename Product::Left;
-  using Right = typename Product::Right;
-  using Sums = float[Product::down][Product::across][4];
-  static constexpr int group = Product::group, stages = Product::stages, depth = Product::depth, threads = Product::threads;
-  static constexpr int down = Product::down, across = Product::across, fragments = Product::fragments;
-
-  struct Room {
-    alignas(16) T lefts[parts][stages][Left::size];
-    alignas(16) T rights[parts][stages][Right::size];
-  };
+  static constexpr int depth = 32, group = 128, threads = parts * group, down = rows / 32, across = columns / 16;
+  static_assert(rows % 32 == 0 && columns % 32 == 0 && stages > 1);
+  using Left = HalfFactor<T, rows, depth, load_a, true>;
+  using Right = HalfFactor<T, columns, depth, load_b, along_b>;
+  using Sums = float[down][across][4];
+  /// Fragments whose lanes exchange results, so that each stores neighbours.
+  static constexpr int fragments = stored < 4 || sizeof(Out) != 2 ? 1 : stored == 8 && across % 4 == 0 ? 4 : 2;
+  static constexpr int step = Left::size + Right::size, sums = down * across * 4;
+  /// Bytes of dynamic shared memory.
+  static constexpr int shared = parts * stages * step * static_cast<int>(sizeof(T));
+  static_assert((parts - 1) * group * sums * static_cast<int>(sizeof(float)) <= shared);
 
   ChosenMatMul p;
   const T* a;
@@ -34,16 +35,39 @@ struct ChosenProduct {
   std::uint32_t mark;
   Epilogue epilogue;
 
+  /// Waits for the four warps of a group.
+  static __device__ void meet(int part) {
+    if constexpr (parts == 1)
+      __syncthreads();
+    else
+      asm volatile("bar.sync %0, %1;" ::"r"(1 + part), "n"(group) : "memory");
+  }
+
+  /// Adds the sums of all groups to those of the first, where no factors are needed any more; false for the others.
+  static __device__ bool added(int part, int own, float* room, float* sum) {
+    __syncthreads();
+    if (part > 0)
+#pragma unroll
+      for (int i = 0; i < sums; ++i) room[((part - 1) * sums + i) * group + own] = sum[i];
+    __syncthreads();
+    if (part > 0) return false;
+#pragma unroll
+    for (int other = 0; other < parts - 1; ++other)
+#pragma unroll
+      for (int i = 0; i < sums; ++i) sum[i] += room[(other * sums + i) * group + own];
+    return true;
+  }
+
   /// Sums of the tile at `row` and `column` with the matrix that begins at `matrix`; false for threads whose sums another
   /// group has taken.
-  __device__ bool multiply(Room& room, Sums& sum, const T* matrix, int row, int column) const {
+  __device__ bool multiply(T* room, Sums& sum, const T* matrix, int row, int column) const {
     const int part = parts == 1 ? 0 : threadIdx.x / group, own = parts == 1 ? threadIdx.x : threadIdx.x % group;
-    auto& left = room.lefts[part];
-    auto& right = room.rights[part];
+    T* const left = room + part * stages * step;
+    T* const right = left + stages * Left::size;
     const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
     const auto fill = [&](int turn, int from) {
-      Left::template fill<group>(own, left[turn], a, p.k, row, m, from, k);
-      Right::template fill<group>(own, right[turn], matrix, along_b ? p.b_column : p.b_row, column, n, from, k);
+      Left::template fill<group>(own, left + turn * Left::size, a, p.k, row, m, from, k);
+      Right::template fill<group>(own, right + turn * Right::size, matrix, along_b ? p.b_column : p.b_row, column, n, from, k);
     };
     const int warp = own / 32;
     const int own_row = warp / 2 * (rows / 2), own_column = warp % 2 * (columns / 2);
@@ -56,7 +80,7 @@ struct ChosenProduct {
 #pragma unroll 1
     for (int from = part * depth; from < k; from += parts * depth, turn = turn + 1 == stages ? 0 : turn + 1) {
       settle<stages - 2>();
-      Product::meet(part);  // this step is there for all, and readers of the buffer that is filled next are done
+      meet(part);  // this step is there for all, and readers of the buffer that is filled next are done
       const int next = from + (stages - 1) * parts * depth;
       if (next < k) fill(turn ? turn - 1 : stages - 1, next);
       commit();
@@ -64,11 +88,11 @@ struct ChosenProduct {
       for (int place = 0; place < depth; place += 16) {
         std::uint32_t x[down][4];
 #pragma unroll
-        for (int i = 0; i < down; ++i) Left::left(x[i], left[turn], own_row + 16 * i, place);
+        for (int i = 0; i < down; ++i) Left::left(x[i], left + turn * Left::size, own_row + 16 * i, place);
 #pragma unroll
         for (int two = 0; two < across / 2; ++two) {
           std::uint32_t y[4];
-          Right::right(y, right[turn], own_column + 16 * two, place);
+          Right::right(y, right + turn * Right::size, own_column + 16 * two, place);
 #pragma unroll
           for (int i = 0; i < down; ++i) {
             multiply_halves<T>(sum[i][2 * two], x[i], y[0], y[1]);
@@ -77,7 +101,7 @@ struct ChosenProduct {
         }
       }
     }
-    if constexpr (parts > 1) return Product::added(part, own, reinterpret_cast<float*>(room.lefts), &sum[0][0][0]);
+    if constexpr (parts > 1) return added(part, own, reinterpret_cast<float*>(room), &sum[0][0][0]);
     return true;
   }
 
@@ -154,39 +178,57 @@ struct ChosenProduct {
   }
 
   __device__ void operator()(std::uint32_t block) const {
-    __shared__ Room room;
+    extern __shared__ __align__(16) unsigned char chosen_memory[];
+    T* const room = reinterpret_cast<T*>(chosen_memory);
     __shared__ int ids[rows], chosen[rows], many;
     const std::uint32_t slots = static_cast<std::uint32_t>(p.slots);
     const std::uint32_t wide = (static_cast<std::uint32_t>(p.n) + columns - 1) / columns;
     const int slot = block % slots, column = block / slots % wide * columns, row = block / slots / wide * rows;
-    for (int i = threadIdx.x; i < rows; i += threads)
-      ids[i] = row + i < p.m ? static_cast<int>(inside(static_cast<Index>(index[row + i]), p.matrices, fault, mark)) : -1;
+    const auto chosen_by = [&](int r) {
+      return static_cast<int>(inside(static_cast<Index>(index[r]), p.matrices, fault, mark));
+    };
+    for (int i = threadIdx.x; i < rows; i += threads) ids[i] = row + i < p.m ? chosen_by(row + i) : -1;
+    // The first row's matrix is one of them, whatever the others chose: its product begins before that is known.
+    const int first = slot == 0 ? chosen_by(row) : 0;
+    Sums sum = {};
+    bool own = slot == 0 && multiply(room, sum, b + first * p.k * p.n, row, column);
     __syncthreads();
     if (threadIdx.x < 32) {
       const int count = different(ids, chosen);
       if (threadIdx.x == 0) many = count;
     }
     __syncthreads();
+    if (own) put(sum, ids, first, row, column);
 #pragma unroll 1
-    for (int each = slot; each < many; each += slots) {
-      if (each != slot) __syncthreads();  // the factors of the matrix before it are read
-      Sums sum = {};
-      if (multiply(room, sum, b + chosen[each] * p.k * p.n, row, column)) put(sum, ids, chosen[each], row, column);
+    for (int each = slot == 0 ? slots : slot; each < many; each += slots) {
+      __syncthreads();  // the factors of the matrix before it are read
+#pragma unroll
+      for (int i = 0; i < sums; ++i) (&sum[0][0][0])[i] = 0.0f;
+      own = multiply(room, sum, b + chosen[each] * p.k * p.n, row, column);
+      if (own) put(sum, ids, chosen[each], row, column);
     }
   }
 };
 
-template <int rows, int columns, int load_a, int load_b, bool along_b, int stored, int parts, typename T, typename Out,
-          typename I, typename Epilogue>
+template <typename Product>
+__global__ void __launch_bounds__(Product::threads) chosen_kernel(const Product product) {
+  await_earlier();
+  product(blockIdx.x);
+}
+
+template <int rows, int columns, int load_a, int load_b, bool along_b, int stored, int parts, int stages, typename T,
+          typename Out, typename I, typename Epilogue>
 void half_chosen(const Run& r, const ChosenMatMul& p, const void* left, const void* right, const void* indices, void* output,
                  const Epilogue& epilogue) {
-  using Product = ChosenProduct<T, Out, I, rows, columns, load_a, load_b, along_b, stored, parts, Epilogue>;
+  using Product = ChosenProduct<T, Out, I, rows, columns, load_a, load_b, along_b, stored, parts, stages, Epilogue>;
   const Index tiles = (p.m + rows - 1) / rows * ((p.n + columns - 1) / columns);
-  launch_blocks<Product::threads>(
-      r, tiles * p.slots,
-      Product{p, static_cast<const T*>(left), static_cast<const T*>(right), static_cast<const I*>(indices),
-              static_cast<Out*>(output), r.fault, r.mark(), epilogue},
-      "chosen product");
+  const std::uint32_t blocks = counted(tiles * p.slots, "chosen product");
+  if (blocks == 0) return;
+  const Launch how{.blocks = blocks, .threads = Product::threads, .shared = Product::shared, .overlap = r.overlap,
+                   .stream = r.stream, .beside = r.overlap};
+  queue("a chosen product", how, chosen_kernel<Product>,
+        Product{p, static_cast<const T*>(left), static_cast<const T*>(right), static_cast<const I*>(indices),
+                static_cast<Out*>(output), r.fault, r.mark(), epilogue});
 }
 
 }  // namespace bolt::portable
