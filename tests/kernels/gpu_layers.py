@@ -307,6 +307,7 @@ def of_warps() -> list[Trial]:
         + inverted_strips_trials()
     )
     found += normed_trials() + half_products() + chosen_products()
+    found += atomic_trials() + plane_norm_trials() + short_scan_trials()
     return found + attention_trials() + counted_trials()
 
 

@@ -18,6 +18,8 @@ from bolt_build.families.portable.kernels.norm_planes import PlanesTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.norm import Norm
 
+_CLUSTERS = TARGET.gpu is not None and TARGET.gpu.warpgroup_mma
+"""Whether blocks of the target form clusters."""
 _BATCH, _ADD = (0, 2, 3), (stage("add", 3), RELU)
 
 
@@ -49,7 +51,8 @@ cluster, and of a multiprocessor."""
 def plane_norm_trials() -> list[Trial]:
     found = []
     for layer, stated in (each for each in _LAYERS if asked((each[0],))):
-        tiles = [candidate_of("portable", "planes", PlanesTile(*sizes)) for sizes in stated]
+        cuts = [PlanesTile(*sizes) for sizes in stated]
+        tiles = [candidate_of("portable", "planes", cut) for cut in cuts if cut.cluster == 1 or _CLUSTERS]
         for trial in trials_of(layer, "portable"):
             given = trial.step.problem.inputs[0].format
             if given.layout is not Layout.ROW or given.dtype is not layer.precision:
