@@ -263,7 +263,7 @@ def test_volumes_leave_no_sums() -> None:
 
 @pytest.mark.parametrize("persistent", ["auto", "never"])
 def test_an_engine_has_the_step_where_the_recipe_leaves_a_choice(persistent: str) -> None:
-    of = squeezed()
+    of = squeezed(batch=8)
     wanted = replace(recipe(), policy=Policy(FusionPolicy(epilogue=True, persistent=persistent)))
     engine = plan_engine([of], wanted, TargetSpec("h200", "fp16"), H200, load(H200))
     (plan,) = engine.plan.plans
@@ -272,7 +272,7 @@ def test_an_engine_has_the_step_where_the_recipe_leaves_a_choice(persistent: str
     for each in chains_of(engine.graphs[0], engine.plan, engine.chains, H200).legal:
         # The results are written for their other reader, and not read for their means.
         assert each.split is not None
-        assert each.split.nbytes == 2 * 4 * 96 * 28 * 28
+        assert each.split.nbytes == 2 * 8 * 96 * 28 * 28
     inputs = random_inputs(of, 0)
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)
 

@@ -113,6 +113,6 @@ def test_an_operator_whose_importer_says_that_it_moves_elements_is_exact(monkeyp
 def test_weights_are_what_operators_say() -> None:
     """How many first inputs are stored as the layer is; the rest in fp32."""
     assert {op.kind: op.factors for op in ops.OPS if op.factors} == {
-        "attention": 1, "channel_attention": 1, "conv": 2, "matmul": 2, "pair_product": 4, "placed_matmul": 2,
-        "recurrent": 2,
+        "attention": 1, "channel_attention": 1, "chosen_matmul": 2, "conv": 2, "matmul": 2, "pair_product": 4,
+        "placed_matmul": 2, "recurrent": 2,
     }  # fmt: skip

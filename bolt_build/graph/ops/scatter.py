@@ -54,9 +54,10 @@ class ScatterElements(Op):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         made, updates = inputs[0].copy(), inputs[2]
         indices = within(inputs[1], made.shape[self.axis])
-        for place in np.ndindex(*indices.shape):
-            at = (*place[: self.axis], indices[place], *place[self.axis + 1 :])
-            made[at] = _REDUCTIONS[self.reduction](made[at], updates[place])
+        with np.errstate(invalid="ignore"):  # infinity less infinity is no number
+            for place in np.ndindex(*indices.shape):
+                at = (*place[: self.axis], indices[place], *place[self.axis + 1 :])
+                made[at] = _REDUCTIONS[self.reduction](made[at], updates[place])
         return (made,)
 
     def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:

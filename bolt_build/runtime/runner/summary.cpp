@@ -122,7 +122,8 @@ std::string described(const Array& array) {
 std::string summary(const std::vector<NamedArray>& outputs) {
   std::string text;
   for (const NamedArray& entry : outputs)
-    text += on_one_line(entry.name) + " " + dtype_name(entry.array.dtype) + " " + shape_text(entry.array.shape) + described(entry.array);
+    text += on_one_line(entry.name) + " " + dtype_name(entry.array.dtype) + " " + shape_text(entry.array.shape) +
+            described(entry.array);
   return text;
 }
 

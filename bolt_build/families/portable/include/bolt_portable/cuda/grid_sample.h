@@ -10,8 +10,8 @@ namespace bolt::portable {
 /// Channels of a thread.
 constexpr int grid_channels = 8;
 
-/// A thread has `each` channels of a cell. Neighbouring threads have neighbouring cells, or, where channels lie `beside` each other,
-/// neighbouring channels. These are loaded and stored at once where they are `whole` accesses.
+/// A thread has `each` channels of a cell. Neighbouring threads have neighbouring cells, or, where channels lie `beside` each
+/// other, neighbouring channels. These are loaded and stored at once where they are `whole` accesses.
 template <GridMode mode, GridPadding padding, int each, bool beside, bool whole, typename In, typename Grid, typename Out>
 struct GridPoints {
   static constexpr int count = static_cast<int>(mode);
