@@ -99,6 +99,14 @@ def kind_of(path: Path | str) -> str | None:
     return None if stat.S_ISREG(status.st_mode) else _kind(status)
 
 
+def stands_for_stream(path: Path) -> bool:
+    """True where a file of this name must not be put in place of what is there: a device, a pipe, or one of the names
+    under which the system shows what a process has open (/dev/stdout, /dev/fd/63)."""
+    if os.path.realpath(path.parent) == "/dev" or os.path.realpath(path.parent).startswith("/proc/"):
+        return True
+    return path.exists() and not path.is_file()
+
+
 def shell_word(path: Path | str) -> str:
     """A path as it can be pasted behind a command: quoted where it has spaces, and never like an option."""
     text = str(path)

@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.user_files import UnfitFile, open_regular
+from bolt_build.user_files import UnfitFile, open_regular, stands_for_stream
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,28 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
+def write_named(path: Path, text: str) -> None:
+    """Write a file that a person names. A link is followed, and a file written whole as by `write_text`; a device or a
+    pipe, such as /dev/stdout, is written to and stays what it is. Raises OSError."""
+    if stands_for_stream(path):
+        with path.open("a", encoding="utf-8") as handle:
+            handle.write(text)
+    else:
+        write_text(Path(os.path.realpath(path)), text)
+
+
 def read_text(path: Path) -> str:
     """What a build wrote there. Raises OSError, also for what is no regular file (a pipe is not waited for), and
     ValueError for what is no text."""
     with open_regular(path) as handle:
         return handle.read().decode()
+
+
+def stays_below(name: str) -> bool:
+    """True where a name in a folder leads to nowhere outside of it. Plans and receipts are files too, which came with a
+    checkout perhaps, and what they name may be removed."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def unlink(path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.facts import Facts
-from bolt_build.build.files import FileStamp, read_text, write_text
+from bolt_build.build.files import FileStamp, read_text, stays_below, write_text
 from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.digest import UNSAID, decode, encode
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
@@ -113,14 +113,17 @@ class PlanFile:
 
 
 def load_plan_file(path: Path) -> PlanFile | None:
-    """The plan file at `path`; None where there is none, or none of this version: it is then made anew."""
+    """The plan file at `path`; None where there is none, or none of this version, or one that names
+    files outside of its folder: it is then made anew."""
     try:
         data = json.loads(read_text(path))
         if data.get("version") != PLAN_FILE_VERSION:
             return None
-        return decode(PlanFile, data)
+        plan = decode(PlanFile, data)
     except (OSError, ValueError, AttributeError):
         return None
+    names = (*(file.path for file in plan.made), *(name for task in plan.graph.tasks for name in task.outputs))
+    return plan if all(map(stays_below, names)) else None
 
 
 def save_plan_file(path: Path, plan: PlanFile) -> None:

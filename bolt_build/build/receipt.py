@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.facts import Facts
-from bolt_build.build.files import FileStamp, read_text, unlink, write_text
+from bolt_build.build.files import FileStamp, read_text, stays_below, unlink, write_text
 from bolt_build.build.tasks import Task, Value
 from bolt_build.digest import decode, digest, encode
 
@@ -54,9 +54,10 @@ def load_receipt(directory: Path, task: str) -> Receipt | None:
         data = json.loads(read_text(directory / f"{task}.json"))
         if data.get("version") != RECEIPT_VERSION:
             return None
-        return decode(Receipt, data)
+        receipt = decode(Receipt, data)
     except (OSError, ValueError, AttributeError):
         return None
+    return receipt if all(stays_below(output.path) for output in receipt.outputs) else None
 
 
 def save_receipt(directory: Path, task: str, receipt: Receipt) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, Listener, build_recipes, chosen, dry_runs
-from bolt_build.build.files import told, write_text
+from bolt_build.build.files import told, write_named
 from bolt_build.build.result import BuildResult
 from bolt_build.build.timings import Timekeeper
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
@@ -103,7 +103,7 @@ def _timed(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespac
     keeper = Timekeeper(progress(args.format, quiet=args.quiet), directories)
     code = build_all(recipes, options, args, keeper, log)
     with told(args.timings, "write it to a folder of your own with --timings FILE.html"):
-        write_text(args.timings, timings_page(keeper.timings()))
+        write_named(args.timings, timings_page(keeper.timings()))
     return code
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.files import told, write_text
+from bolt_build.build.files import told, write_named, write_text
 from bolt_build.cli.common_arguments import count, file_name
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.cli.schema import schema_text
@@ -168,11 +168,11 @@ def _write(new: NewRecipe) -> list[Path]:
     with told(new.path, "write it to a folder of your own with --recipe FILE.yaml"):
         folder.mkdir(parents=True, exist_ok=True)
         if _is_ours(schema) and _text(schema) != schema_text():
-            write_text(schema, schema_text())
+            write_named(schema, schema_text())
             written.append(schema)
         lines = _text(ignore).splitlines()
         if not {_IGNORED, f"/{_IGNORED}", _IGNORED.rstrip("/")} & set(lines):
-            write_text(ignore, "".join(f"{line}\n" for line in [*lines, _IGNORED]))
+            write_named(ignore, "".join(f"{line}\n" for line in [*lines, _IGNORED]))
             written.append(ignore)
         if new.lock is not None:
             if os.path.lexists(new.lock_path):

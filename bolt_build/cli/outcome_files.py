@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bolt_build.build.files import told, write_text
+from bolt_build.build.files import told, write_named
 from bolt_build.cli.common_arguments import file_name, one_of
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
@@ -81,7 +81,7 @@ def _write(args: argparse.Namespace, verb: str, code: ExitCode, seconds: float, 
     for path, form in ((args.report, outcome_json), (args.junit, junit_xml), (args.code_quality, code_quality)):
         if path is not None:
             with told(path, "write it to a folder of your own"):
-                write_text(path, form(outcome))
+                write_named(path, form(outcome))
     if args.summary is not None:
         with told(args.summary, "write it to a folder of your own"), args.summary.open("a", encoding="utf-8") as file:
             file.write(summary_markdown(outcome))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from bolt_build.cli.common_arguments import add_place, add_recipes, file_name, o
 from bolt_build.cli.engines_here import engines_of
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import byte_text
+from bolt_build.user_files import shell_word
 from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.image import check_place, engine_image
 from bolt_build.workflows.packaging import package
@@ -51,8 +53,10 @@ def run(args: argparse.Namespace) -> int:
     """
     recipes = read_recipes(args)
     if not args.out.is_dir():
-        hint = f"make it with: mkdir -p {args.out}"
+        hint = f"make it with: mkdir -p {shell_word(args.out)}"
         message = "there is no such directory"
+        if os.path.lexists(args.out):
+            message, hint = "is no directory", "name one with --out DIR"
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
     check_programs(image=_wants_image(args), push=args.push is not None, key=args.sign)
     built = [(recipe.name, engine) for recipe in recipes for engine in engines_of(recipe, options_of(args))]

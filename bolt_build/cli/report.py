@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.files import told, write_text
+from bolt_build.build.files import told, write_named
 from bolt_build.cli.common_arguments import add_cache, add_place, add_recipe, file_name, options_of, read_recipe
 from bolt_build.errors import ExitCode
 from bolt_build.report.engine_page import engine_page
@@ -34,6 +34,6 @@ def run(args: argparse.Namespace) -> int:
     options = replace(options_of(args), cache=args.cache)
     engines = report_engines(recipe, options, lambda text: print(text, file=sys.stderr))
     with told(path, "write it to a folder of your own with --out FILE.html"):
-        write_text(path, engine_page(recipe.name, engines))
+        write_named(path, engine_page(recipe.name, engines))
     sys.stdout.write(f"wrote {path}\n")
     return int(ExitCode.OK)

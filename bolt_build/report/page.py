@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.user_files import shell_word
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def check_place(path: Path) -> None:
     if path.is_dir():
         message, hint = "is a directory", "name a file in it"
     elif not parent.is_dir():
-        message, hint = "its directory does not exist", f"make it with: mkdir -p {parent}"
+        message, hint = "its directory does not exist", f"make it with: mkdir -p {shell_word(parent)}"
     else:
         return
     raise BoltError([Diagnostic("no-place", message, subject=str(path), hint=hint)], ExitCode.USAGE)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.context import BuildContext
-from bolt_build.build.files import told, write_text
+from bolt_build.build.files import told, write_named
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.build.session import SessionResult
 from bolt_build.build.sharing.client import StoreClient
@@ -145,7 +145,7 @@ class TuningJob:
             data = records.export(self._digests)
         with told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+            write_named(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
 
     def _measured(
         self,
@@ -279,7 +279,7 @@ class TuningJob:
         with writing_lock(self.plan.recipe, self.lock):
             changed = not self.lock.is_file() or self.lock.read_bytes() != text.encode()
             if changed:
-                write_text(self.lock, text)
+                write_named(self.lock, text)
         missing = without_winner(self.plan.problems, selection)
         warnings = (unmeasured_problems(self._name, missing),) if missing else ()
         phases = replace(phases, select=time.monotonic() - started)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.engine_from_model import graphs_of
-from bolt_build.build.files import write_text
+from bolt_build.build.files import write_named
 from bolt_build.build.preparing import Preparer
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
@@ -67,5 +67,5 @@ def restate(recipe: Recipe, options: BuildOptions, say: Callable[[str], None]) -
     )
     if parts == lock.targets:
         return False
-    write_text(path, lock_text(Lock(parts)))
+    write_named(path, lock_text(Lock(parts)))
     return True

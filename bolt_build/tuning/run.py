@@ -24,6 +24,7 @@ from bolt_build.tuning.job import TuningJob
 from bolt_build.tuning.lab import lab_of
 from bolt_build.tuning.outcome import TuneResult
 from bolt_build.tuning.written_lock import writing_lock
+from bolt_build.user_files import kind_of, stands_for_stream
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,9 @@ def _check_writable(path: Path) -> None:
     """Raises BoltError where a file that is written last could not be: better now than when everything is compiled."""
     if path.is_dir():
         message, hint = f"cannot write {path}: it is a folder", "name a file in it"
+        raise BoltError([Diagnostic("not-a-file", message, hint=hint, subject=str(path))])
+    if stands_for_stream(path):
+        message, hint = f"cannot write {path}: it is {kind_of(path) or 'no file of its own'}", "name a file"
         raise BoltError([Diagnostic("not-a-file", message, hint=hint, subject=str(path))])
     with told(path, "name a file in a folder of your own"):
         _try_to_write(path)

@@ -18,14 +18,14 @@ from bolt_build.build import builder
 from bolt_build.build import claim as claim_module
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.files import told, trouble, write_text
+from bolt_build.build.files import told, trouble, write_named, write_text
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.receipt import load_receipt
 from bolt_build.build.result import verification_passed
 from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.errors import BoltError, ExitCode
-from bolt_build.user_files import UnfitFile
+from bolt_build.user_files import UnfitFile, stands_for_stream
 
 
 def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None:
@@ -200,6 +200,44 @@ def test_a_pipe_among_what_a_build_left_is_not_waited_for(tmp_path: Path) -> Non
 def test_a_verification_that_is_none_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "verify.json").write_text(text)
     assert verification_passed(TargetDirectory(tmp_path)) is None
+
+
+def test_what_a_person_names_is_written_where_its_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "report.json"
+    link.symlink_to(tmp_path / "there" / "real.json")
+    for text in ("first", "second"):
+        write_named(link, text)
+        assert link.is_symlink()
+        assert (tmp_path / "there" / "real.json").read_text() == text
+    assert [entry.name for entry in (tmp_path / "there").iterdir()] == ["real.json"]
+
+
+def test_a_pipe_that_a_person_names_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_named(pipe, "a report")
+    assert os.read(reading, 100) == b"a report"
+    os.close(reading)
+    assert pipe.is_fifo()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_what_a_process_has_open_is_written_to(tmp_path: Path) -> None:
+    """As `--report /dev/stdout > log` does: a file put in its place would be another than the shell has open."""
+    with (tmp_path / "log").open("w+") as log:
+        log.write("before, ")
+        log.flush()
+        write_named(Path(f"/dev/fd/{log.fileno()}"), "a report")
+        assert (tmp_path / "log").read_text() == "before, a report"
+        assert os.path.samestat(os.fstat(log.fileno()), (tmp_path / "log").stat())
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/stdout", "/dev/new", "/proc/self/fd/1", "/proc/1/fd/1"])
+def test_names_of_streams(name: str) -> None:
+    """Root could put a file in the place of each."""
+    assert stands_for_stream(Path(name))
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

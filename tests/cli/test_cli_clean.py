@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from build_graphs import plan_of, shell
 
+from bolt_build.build.facts import NO_FACTS
+from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import save_plan_file
+from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, save_receipt
 from bolt_build.build.written_model import written_model
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
@@ -54,6 +57,23 @@ def test_a_target_that_the_recipe_had_once_goes_too(capsys: pytest.CaptureFixtur
         "removed generated/net/host\nremoved generated/net/h200\nremoved generated/net/h200.tuning\n"
     )
     assert not (OUTPUT / "net").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../mine.txt", "{here}/mine.txt", "src/../../../../mine.txt"])
+def test_a_plan_that_names_files_elsewhere_removes_none(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """A folder `generated` may have come with a checkout."""
+    built("net", "host")
+    mine = Path("mine.txt")
+    mine.write_text("mine")
+    outputs = (name.format(here=Path.cwd()),)
+    directory = RecipeDirectory(OUTPUT / "net").target("host")
+    save_plan_file(directory.plan, plan_of((shell("nothing", "true", outputs),)))
+    stated = FileStamp(outputs[0], "", 4, 0, 0)
+    receipt = Receipt(RECEIPT_VERSION, "key", (), (), (), (stated,), NO_FACTS, 0.0)
+    save_receipt(directory.receipts, "nothing", receipt)
+    left = said(capsys, "net.yaml", code=ExitCode.INVALID)
+    assert "error[foreign-files]: left alone, as no build made them: generated/net/host/plan.json" in left
+    assert mine.read_text() == "mine"
 
 
 def test_a_target_that_the_recipe_had_once_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:

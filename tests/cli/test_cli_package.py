@@ -218,6 +218,9 @@ def test_what_is_not_packed(packed: Project, tmp_path: Path) -> None:
     assert other.bolt("package", "tiny.yaml", "--out", "gone", code=ExitCode.USAGE) == (
         "gone: error[no-place]: there is no such directory\n  hint: make it with: mkdir -p gone\n"
     )
+    assert other.bolt("package", "tiny.yaml", "--out", "tiny.yaml", code=ExitCode.USAGE) == (
+        "tiny.yaml: error[no-place]: is no directory\n  hint: name one with --out DIR\n"
+    )
     report = packed.host / "verify.json"
     text = report.read_text()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,10 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_compiled(
     assert (code, out) == (3, "")
     assert said == (f"error[not-a-file]: cannot write {Path.cwd()}/folder: it is a folder\n  hint: name a file in it\n")
     assert list(Path("folder").iterdir()) == []
+    os.mkfifo("pipe")
+    code, out, said = tune(capsys, *asked, option, "pipe")
+    assert (code, out) == (3, "")
+    assert said == f"error[not-a-file]: cannot write {Path.cwd()}/pipe: it is a pipe\n  hint: name a file\n"
     code, out, said = tune(capsys, *asked, option, "/proc/b.tar")  # where nothing can be made
     assert (code, out) == (4, "")
     assert said == (

@@ -128,6 +128,7 @@ def write_bundle(path: Path, bundle: Bundle, directory: Path, engines: str = "")
     texts = {DESCRIPTION: bundle_text(bundle), README: _readme(bundle, engines)}
     if engines:
         texts[ENGINES] = engines
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as archive:
