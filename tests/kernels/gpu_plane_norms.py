@@ -42,6 +42,7 @@ _LAYERS = (
     (_layer("added-whole", (4, 7, 40), (0, 2), scaled=True, added=True), ((64, 1, 1, 2),)),
     (_layer("lengths", (7, 4, 33), (0, 2), statistic="l2"), ((64, 1, 1, 2), (64, 1, 4, 1))),
     (_layer("inside", (2, 3, 5, 13), (1, 3), precision=DType.BF16), ((64, 1, 1, 2),)),
+    (_layer("again", (5, 2, 83, 89), _BATCH, scaled=True), ((64, 16, 1, 2), (64, 16, 2, 2))),
     (_layer("wide", (3, 4, 29, 29), _BATCH, precision=DType.F32), ((64, 3, 2, 1),)),
 )
 """Planes of whole loads and such that begin inside of one, in blocks and in clusters; threads, loads, blocks of a

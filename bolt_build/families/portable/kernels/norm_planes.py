@@ -24,15 +24,15 @@ from bolt_build.targets import Gpu, Target
 
 _CLUSTERS, _THREADS = (1, 2, 4, 8), range(2 * WARP, 513, 2 * WARP)
 """Blocks of a cluster, and threads of a block."""
-_BYTES, _KEPT, _MOST, _USED = 384, 4, 0x7FFFFFFF, 0.8
-"""Of elements that a thread holds at most; loops around planes; elements that are counted; and the part of what threads
-could hold that elements take at least."""
+_BYTES, _ROOM, _KEPT, _MOST, _USED = 384, 256, 4, 0x7FFFFFFF, 0.8
+"""Bytes of elements that a thread holds at most, and where others are read again; loops around planes; elements that
+are counted; and the part of what threads could hold that elements take at least."""
 
 
 @dataclass(frozen=True)
 class PlanesTile(NumberTile):
-    """The `cluster` blocks of a statistic share its planes evenly, each thread has so many `loads` of them. A
-    multiprocessor has `resident` blocks."""
+    """The `cluster` blocks of a statistic share its planes evenly. Each thread has so many `loads` of them in its
+    registers, and a multiprocessor `resident` blocks."""
 
     threads: int
     loads: int
@@ -80,12 +80,18 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None
 
 
+def _most(problem: KernelProblem, threads: int, cluster: int, gpu: Gpu) -> int:
+    """Loads of a thread at most: the largest blocks read again what they have no room for."""
+    largest = threads == _THREADS[-1] and cluster == (_CLUSTERS[-1] if gpu.warpgroup_mma else 1)
+    return _ROOM // (LANES * element_bytes(problem)) if largest else 1 << 31
+
+
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[PlanesTile]:
     loads, element = _loads(problem), element_bytes(problem)
     for cluster in _CLUSTERS if gpu.warpgroup_mma else _CLUSTERS[:1]:
         share = ceil(loads / cluster)
         for threads in _THREADS:
-            each = ceil(share / threads)
+            each = min(ceil(share / threads), _most(problem, threads, cluster, gpu))
             if share < _USED * each * threads or each * LANES * element > _BYTES:
                 continue
             tile = PlanesTile(threads, each, cluster, resident(threads, each, element, gpu))
@@ -100,7 +106,8 @@ def _refuse_tile(problem: KernelProblem, tile: PlanesTile, gpu: Gpu) -> str | No
     if tile.cluster > 1 and not gpu.warpgroup_mma:
         return "blocks form clusters from sm_90 on"
     share = ceil(loads / tile.cluster)
-    if (needed := ceil(share / tile.threads)) != tile.loads:
+    needed = ceil(share / tile.threads)
+    if tile.loads != needed and not (tile.loads < needed and tile.loads == _ROOM // (LANES * element)):
         return Reason("{} loads of a block are {} of a thread, not {}", share, needed, tile.loads)
     if (tile.cluster - 1) * share >= loads:
         return Reason("{} loads are not the shares of {} blocks", loads, tile.cluster)
@@ -120,6 +127,8 @@ _MEMORY, _SINGLE, _ALONE, _TAIL, _SPREAD = 0.55, 0.25, 0.8e-6, 0.29, 0.22
 """What memory takes beside what threads compute; what is added where a multiprocessor has one block; what memory takes
 more for the part of a last round that clusters leave idle; and how much less few blocks take than their part of the
 multiprocessors."""
+_REACHED = 0.95
+"""The part of the bandwidth that is reached at most."""
 _ISSUED, _PER_LOAD, _PER_WARP, _CYCLES, _ODD, _SCHEDULERS = 0.87, 70, 450, 1.755e9 / 1.417, 2.5, 4
 """The part of instructions that nothing hides; instructions of a warp for each load and beside them; how many a
 scheduler issues a second; and how many more they are where planes are no whole loads, as those kernels took."""
@@ -132,12 +141,14 @@ def _seconds(problem: KernelProblem, tile: PlanesTile, target: Target) -> float:
     spread = min(1.0, blocks / gpu.sms) ** _SPREAD
     rounds = _statistics(problem) / clusters_at_once(tile.cluster, tile.resident, gpu)
     part = _MEMORY + (_TAIL * (ceil(rounds) / rounds - 1) if rounds > 1 else 0.0)
-    memory = moved(bytes_of(problem, 2), target) / spread
+    again = max(0.0, 1 - tile.loads * tile.threads * tile.cluster / _loads(problem))
+    memory = moved(bytes_of(problem, 2) + 2 * int(again * problem.inputs[0].nbytes), target) / spread
+    least = memory / _REACHED
     memory = memory * (part + _SINGLE) + _ALONE if tile.resident == 1 else memory * part
     each = _PER_LOAD * (_ODD if inner.extent % LANES or outer.steps[0] % LANES else 1.0)
     issued = blocks * tile.threads / WARP * (tile.loads * each + _PER_WARP) / (gpu.sms * _SCHEDULERS * _CYCLES)
     waits = tile.loads * _LOAD + log2(tile.cluster) * _CLUSTER + tile.threads * _THREAD
-    return float(_FIXED + waits + memory + _ISSUED * issued)
+    return float(_FIXED + max(least, waits + memory + _ISSUED * issued))
 
 
 def _emit(problem: KernelProblem, tile: PlanesTile, at: StepExpressions) -> StepCode:

@@ -8,7 +8,7 @@ namespace bolt::portable {
 
 /// A statistic is of `planes` planes of `plane` elements each, which begin `apart` elements apart. A block has a part of their
 /// loads, of eight neighbours each, `loads` a thread, in registers. So all of them are under way at once, and each element is read
-/// once. `cluster` blocks share a statistic.
+/// once. What registers have no room for is read three times. `cluster` blocks share a statistic.
 template <int loads_, int threads_, int cluster_, int resident_, int planes_, int plane_, int apart_>
 struct PlanesShape {
   static constexpr int loads = loads_, threads = threads_, cluster = cluster_, resident = resident_;
@@ -17,7 +17,8 @@ struct PlanesShape {
   /// Loads that a plane has part in, wherever in one it begins; and those of a block.
   static constexpr std::uint32_t of_plane = aligned ? plane / wide : (plane + 2 * wide - 2) / wide, all = planes * of_plane;
   static constexpr std::uint32_t share = (all + cluster - 1) / cluster;
-  static_assert(share <= loads * threads && (cluster - 1) * share < all);
+  static constexpr bool again = share > loads * threads;
+  static_assert((cluster - 1) * share < all);
 };
 
 template <typename Shape, typename Statistic, typename In, typename Out, typename End>
@@ -82,9 +83,15 @@ struct NormPlanes {
     float mean = 0.0f, sum = 0.0f;
     if constexpr (Statistic::centred) {
       each(begin, first, there, odd, x, [&](float value) { mean += value; });
+      each_again(begin, first, stop, [&](const Part& of, const Load& one) {
+        each_of(of, one, [&](float value) { mean += value; });
+      });
       mean = over_block<threads>(mean, add) / count;
     }
     each(begin, first, there, odd, x, [&](float value) { sum += Statistic::term(value - mean); });
+    each_again(begin, first, stop, [&](const Part& of, const Load& one) {
+      each_of(of, one, [&](float value) { sum += Statistic::term(value - mean); });
+    });
     sum = over_block<threads>(sum, add);
     float factor = 0.0f;
     if constexpr (cluster > 1) {
@@ -108,6 +115,14 @@ struct NormPlanes {
     }
     factor = scale * Statistic::factor(sum, static_cast<float>(Shape::planes * plane), epsilon);
     finish(begin, first, there, odd, start.channel, x, mean, factor, bias);
+    Index channels[wide];
+#pragma unroll
+    for (int i = 0; i < wide; ++i) channels[i] = start.channel;
+    each_again(begin, first, stop, [&](const Part& of, const Load& one) {
+      Ahead other;
+      if (Ahead::any) other.fetch_flat(end.epilogue, of.at, total - 1, of.whole());
+      put(of, of.whole(), one, other, channels, mean, factor, bias);
+    });
   }
 
  private:
@@ -123,6 +138,31 @@ struct NormPlanes {
 #pragma unroll
       for (int i = 0; i < wide; ++i) x.at[i] = of.at + i < total ? in[of.at + i] : static_cast<In>(0.0f);
     }
+  }
+  /// with(value) for the elements of a load that are of its plane.
+  template <typename With>
+  __device__ static void each_of(const Part& of, const Load& x, const With& with) {
+    float value[wide];
+    load_wide(x.at, value);
+#pragma unroll
+    for (int i = 0; i < wide; ++i)
+      if (of.has(i)) with(value[i]);
+  }
+  /// with(where, load) for the loads of this thread that registers have no room for, several of which are under way at once.
+  template <typename With>
+  __device__ void each_again(std::uint32_t begin, std::uint32_t first, std::uint32_t stop, const With& with) const {
+    constexpr int ahead = 4;
+    if constexpr (Shape::again)
+#pragma unroll 1
+      for (std::uint32_t number = first + loads * threads + threadIdx.x; number < stop; number += ahead * threads) {
+        Load x[ahead];
+#pragma unroll
+        for (int k = 0; k < ahead; ++k)
+          if (const Part of = place(begin, number + k * threads); number + k * threads < stop && of.any()) read(of, x[k]);
+#pragma unroll
+        for (int k = 0; k < ahead; ++k)
+          if (const Part of = place(begin, number + k * threads); number + k * threads < stop && of.any()) with(of, x[k]);
+      }
   }
   /// with(value) for the elements of this thread's loads that are of the planes.
   template <typename With>
@@ -162,19 +202,23 @@ struct NormPlanes {
       if (!(there >> k & 1)) continue;
       const Part of = part(k);
       const bool whole = Shape::aligned || !(odd >> k & 1);
-      float y[wide];
-      load_wide(x[k].at, y);
-#pragma unroll
-      for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean) * factor + bias;
-      others[k % fetched].apply_flat(end.epilogue, y, of.at, total - 1, channels, whole);
+      put(of, whole, x[k], others[k % fetched], channels, mean, factor, bias);
       fetch(k + fetched);
-      if (whole) {
-        store_wide(out + of.at, y);
-      } else {
+    }
+  }
+  __device__ void put(const Part& of, bool whole, const Load& x, const Ahead& other, const Index (&channels)[wide], float mean,
+                      float factor, float bias) const {
+    float y[wide];
+    load_wide(x.at, y);
 #pragma unroll
-        for (int i = 0; i < wide; ++i)
-          if (of.has(i)) store(out + of.at + i, y[i]);
-      }
+    for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean) * factor + bias;
+    other.apply_flat(end.epilogue, y, of.at, total - 1, channels, whole);
+    if (whole) {
+      store_wide(out + of.at, y);
+    } else {
+#pragma unroll
+      for (int i = 0; i < wide; ++i)
+        if (of.has(i)) store(out + of.at + i, y[i]);
     }
   }
 };
