@@ -24,6 +24,8 @@ TILES = 2
 _WINDOWS = (2, 5)
 """Rows and columns of windows that registers have room for."""
 _AMPERE = 80
+_NARROW = 4
+"""Columns of strips up to which rows outside images are left out."""
 # Fitted to 57 times of an H200, and off by a tenth.
 _ROW = 250.0
 """Clocks that a warp waits in a row, one product behind the other."""
@@ -187,11 +189,19 @@ class StripsTile(Strip):
         # Compilers take what registers so many blocks leave.
         resident = min(self.beside, ceil(self.blocks(shape) / gpu.sms))
         warps = ceil(self.across * resident / 4)
-        steps = self.rows + older(shape)
+        steps = self._steps(shape)
         row = _ROW + _SHARE * warps * self._clocks(chain, target)
         alone = _BEGIN + steps * row / clock + self.given_bytes(chain) * resident / _LOADS
         waves = ceil(self.blocks(shape) / (gpu.sms * resident))
         return limited_by(shape, load, self.blocks(shape), 0.0, target, waves * alone)
+
+    def _steps(self, shape: Shape) -> int:
+        """Of a warp down a tile, a row of results or one that is under way each: rows that are outside both images are
+        left out, which tiles of whole images have."""
+        steps = self.rows + older(shape)
+        if self.width > _NARROW or self.rows < shape.out[0]:
+            return steps
+        return min(steps, ceil((shape.extent[0] + shape.pads[0] % shape.stride[0]) / shape.stride[0]))
 
     def _clocks(self, chain: ChainShape, target: Target) -> float:
         """Of a scheduler for a warp's row of results: of tensor cores, or of other instructions."""

@@ -254,14 +254,47 @@ struct StripWork {
       step<phase + 1>(more...);
     }
   }
-  /// `count` rows of results. `wait(row)` is called in front of each step of rows of the input.
+  /// Sums grow older by a step that adds nothing.
+  __device__ void grow() {
+#pragma unroll
+    for (int age = oldest; age >= 0; --age)
+#pragma unroll
+      for (int c = 0; c < Strip::made; ++c)
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sums[age][c][o][i] = age > 0 ? sums[age > 0 ? age - 1 : 0][c][o][i] : constants.bias[o][i];
+  }
+  /// `count` rows of results. `wait(step)` is called in front of each step of rows of the input that are not all outside: these
+  /// are neither expanded nor convolved.
   template <typename Before, typename Between, typename Take, typename Wait>
   __device__ void rows(int count, const Packed<Element, Before>& packed, const Packed<Element, Between>& behind,
                        const Take& take, const Wait& wait) {
+    // Steps all of whose rows are above both images, and the first one of those that are all below. Images that are wider than
+    // narrow strips are higher than a tile, and have none.
+    int first = 0, end = count + oldest, newest = 0;
+    if constexpr (width <= 4) {
+      first = min(oldest, max(0, -max(down[0], down[1])) / W::step_h);
+      end = min(end, (height - min(down[0], down[1]) + W::step_h - 1) / W::step_h);
+    }
 #pragma unroll 1
-    for (int newest = 0; newest < count + oldest; ++newest) {
-      wait(newest);
+    for (; newest < first; ++newest) grow();
+#pragma unroll 1
+    for (; newest < end; ++newest) {
+      wait(newest - first);
       step(newest, count, packed, behind, take);
+    }
+    if constexpr (width > 4) return;
+#pragma unroll 1
+    for (; newest < count + oldest; ++newest) {
+      grow();
+      if (newest < oldest) continue;
+      Results two;
+#pragma unroll
+      for (int c = 0; c < Strip::made; ++c)
+#pragma unroll
+        for (int o = 0; o < octets; ++o) Packed<Element, Between>::pack(behind, behind, sums[oldest][c][o], two[c][o]);
+      take(two);
     }
   }
 };
