@@ -31,10 +31,15 @@ _OTHERS = 24
 _REGISTERS = 240
 _BANK = 1024
 """Bytes from whose multiples on WGMMA counts what it reads."""
-_BEGIN = 1.3e-6
-"""Seconds until a block has its weights and its first rows. A guess."""
-_ISSUED, _ALONE = 0.85, 0.4
-"""Parts of a scheduler's instructions that several warps reach, and that one does by itself. Guesses."""
+# Fitted to 81 times of an H200, and off by a tenth.
+_BEGIN = 1.5e-6
+"""Seconds until a block has its first rows, and until it has stored its last ones."""
+_LOADS = 45e9
+"""Bytes in a second that come from L2 to a multiprocessor."""
+_ALONE, _ISSUED = 3.0, 1.8
+"""Clocks of a scheduler for each instruction of a warp by itself, and of one beside others."""
+_FUNCTIONS = 0.3
+"""What of the clocks of special functions comes on top."""
 _TANGENT = 8
 """Clocks of a scheduler for a special function of a warp."""
 _SHUFFLE, _STORED = 4, 24
@@ -132,12 +137,12 @@ class QuadsTile:
 
     def given_bytes(self, chain: ChainShape) -> int:
         """Bytes of shared memory for the input of a tile."""
-        return 2 * self.read_rows(chain.conv) * _LANES * self.each * _stored(chain)
+        return 2 * self.read_rows(chain.conv) * _LANES * self.each * _stored_depth(chain)
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """The input of a tile, the product's weights, and two rows of results of each warp."""
         staged = 2 * 2 * self.warps * OCTET * ceil(self.made(chain.conv) / 2) * STEP
-        factors = self.across * aligned(2 * _CHANNELS * _stored(chain), _BANK)
+        factors = self.across * aligned(2 * _CHANNELS * _stored_depth(chain), _BANK)
         return aligned(self.given_bytes(chain), _BANK) + factors + staged + _BANK
 
     def registers(self, chain: ChainShape) -> int:
@@ -147,9 +152,8 @@ class QuadsTile:
         sums = self.made(shape) * (older(shape) + 1)
         return 2 * (shape.taps + sums + 2 * self.each * self.at_once + sides) + _OTHERS
 
-    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
-        """Why no kernel with the tile computes both on this GPU, None where one does."""
-        shape = chain.conv
+    def refuse_shape(self, shape: Shape, gpu: Gpu) -> str | None:
+        """Why images have no such quads, whatever lies in registers and in shared memory."""
         if (reason := _refuse_window(shape, gpu)) is not None:
             return reason
         if self.each % shape.stride[1] or self.at_once % shape.stride[0]:
@@ -161,34 +165,45 @@ class QuadsTile:
             return Reason("windows reach beyond the {} columns of the lane beside", self.each)
         if self.tiles_beside(shape) == 0:
             return Reason("{} columns a lane leave a tile no results that are its own", self.each)
+        return None
+
+    def refuse_registers(self, registers: int, gpu: Gpu) -> str | None:
+        """Why so many registers of a thread are more than there are, None where they are not."""
+        most = min(_REGISTERS, gpu.registers // (self.threads * self.beside) // 8 * 8)
+        form = "takes {} registers of a thread, {} threads beside each other have {}"
+        return Reason(form, registers, self.threads * self.beside, most) if registers > most else None
+
+    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
+        """Why no kernel with the tile computes both on this GPU, None where one does."""
+        shape = chain.conv
+        if (reason := self.refuse_shape(shape, gpu)) is not None:
+            return reason
         if (self.parts - 1) * self.share(shape) * STEP >= shape.channels:
             return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
         if self.share(shape) > self.warps:
             return Reason("{} blocks have but {} channels", self.parts, self.parts * self.across * _CHANNELS)
-        most = min(_REGISTERS, gpu.registers // (self.threads * self.beside) // 8 * 8)
-        if (registers := self.registers(chain)) > most:
-            form = "takes {} registers of a thread, {} threads beside each other have {}"
-            return Reason(form, registers, self.threads * self.beside, most)
+        if (reason := self.refuse_registers(self.registers(chain), gpu)) is not None:
+            return reason
         shared = self.shared_bytes(chain)
         if self.beside * (shared + 1024) > gpu.shared_memory + 1024:
             return Reason("{} blocks of {} bytes of shared memory do not fit beside each other", self.beside, shared)
         return refuse_shared(shared, gpu)
 
     def seconds(self, chain: ChainShape, target: Target) -> float:
-        """Predicted time: what schedulers issue for all warps that have channels, or what one block takes by itself."""
+        """Predicted time: what schedulers issue for all warps that have channels, or one by itself waits for."""
         shape, gpu, clock = chain.conv, gpu_of(target), clocks_a_second(target)
-        blocks = self.blocks(shape)
-        busiest = ceil(blocks / gpu.sms)
-        resident = min(self.beside, busiest)
+        blocks, given = self.blocks(shape), self.given_bytes(chain)
+        resident = min(self.beside, ceil(blocks / gpu.sms))
         issued, functions = self._clocks(chain)
-        share = self.share(shape)
-        # Warps of a scheduler: those that are there at once, and all of them.
-        beside, turns = resident * share / 4, ceil(busiest * share / 4)
-        reached = min(_ISSUED, _ALONE * max(1.0, beside) ** 0.75)
-        computed = turns * max(issued / reached, functions) / clock
-        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), self.given_bytes(chain), 0.0)
-        waits = ceil(busiest / resident) * _BEGIN
-        return limited_by(shape, load, blocks, computed + waits, target)
+        warps = ceil(self.share(shape) * resident / 4)
+        computed = max(_ALONE * issued, warps * (_ISSUED * issued + _FUNCTIONS * functions)) / clock
+        constants = 2 * STEP * self.share(shape) * (chain.given + shape.taps)
+        alone = _BEGIN + (given + constants) * resident / _LOADS + computed
+        # Blocks of one wave begin where others of the one before end, but the last ones have less to do.
+        waves = max(1.0, blocks / (gpu.sms * resident))
+        waves = (waves + ceil(waves)) / 2
+        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), given, 0.0)
+        return limited_by(shape, load, blocks, 0.0, target, waves * alone)
 
     def _clocks(self, chain: ChainShape) -> tuple[float, float]:
         """Of a scheduler for a warp's part of a tile: of all instructions, and of special functions."""
@@ -227,7 +242,7 @@ class QuadsTile:
         return f"{SPACE}::QuadsTile<{shape.window}, {words}{shape.element}>"
 
 
-def _stored(chain: ChainShape) -> int:
+def _stored_depth(chain: ChainShape) -> int:
     """Numbers that a row of a factor takes, in whole runs: as SwizzledRows has them."""
     depth = aligned(chain.given, STEP)
     return aligned(depth, 64 if depth > 32 else 32 if depth > 16 else 16)

@@ -17,6 +17,15 @@ struct Single {
   static __device__ float of(const Epilogue& epilogue, float x) { return epilogue(x, Place{}); }
   static __device__ float of(const Epilogue& epilogue, float x, float bias) { return epilogue(x + bias, Place{}); }
 };
+/// The same of two sums, rounded: bounds take both at once, as Packed has them.
+template <typename Element, typename Epilogue>
+__device__ inline std::uint32_t two_of(const Epilogue& epilogue, float a, float b) {
+  return portable::paired<Element>(Single<Epilogue>::of(epilogue, a), Single<Epilogue>::of(epilogue, b));
+}
+template <typename Element>
+__device__ inline std::uint32_t two_of(const portable::Chain<portable::Apply<portable::Clip>>& epilogue, float a, float b) {
+  return PackedBounds<Element>(epilogue.first.function.low, epilogue.first.function.high).two(a, b);
+}
 #if __CUDA_ARCH__ >= 900
 /// SiLU takes one tangent of half of the sum: see Packed. Half of a number is exact.
 template <>
@@ -80,13 +89,20 @@ struct QuadGiven {
       if (x_at >= a.width) continue;  // what comes of these columns is left out
       const bool inside = channel < a.channels;
       const Index apart = Index{a.width} * x_pitch(a);
-      const Half* from = x + ((Index{corner.image} * a.height + top + begin) * a.width + x_at) * x_pitch(a) + channel;
+      const Half* const column_at = x + ((Index{corner.image} * a.height + top) * a.width + x_at) * x_pitch(a) + channel;
+      // Rows of one place in products lie equally far apart.
+#pragma unroll
+      for (int k = 0; k < at_once; ++k) {
+        const int own = k * each + column % each, place = own / 2 * 8 + column / each * 2 + own % 2;
+        int row = begin + (k + at_once - begin % at_once) % at_once;
+        const Half* from = column_at + row * apart;
+        Half* copied = to + Rows::place(all, (row - k) * columns + place, channel) + channel % 8;
 #pragma unroll 4
-      for (int row = begin; row < end; ++row) {
-        const int own = row % at_once * each + column % each, place = own / 2 * 8 + column / each * 2 + own % 2;
-        Half* const copied = to + Rows::place(all, row / at_once * at_once * columns + place, channel) + channel % 8;
-        copy<load>(copied, inside ? from : x, inside);
-        from += apart;
+        for (; row < end; row += at_once) {
+          copy<load>(copied, inside ? from : x, inside);
+          from += at_once * apart;
+          copied += at_once * columns * Rows::run;
+        }
       }
     }
   }

@@ -75,13 +75,42 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
         first_bias[h] = a.first_bias == nullptr ? 0.0f : first_scale * a.first_bias[own];
         bias[h] = conv.bias == nullptr ? 0.0f : scale * conv.bias[own];
 #pragma unroll
-        for (int row = 0; row < high; ++row)
+        for (int tap = 0; tap < W::taps_w; ++tap) {
+          float column[tall];
+          portable::load_lanes<tall>(from + (own * W::taps_w + tap) * tall, column);
 #pragma unroll
-          for (int tap = 0; tap < W::taps_w; ++tap)
-            weight[h][row][tap] = scale * static_cast<float>(from[(own * W::taps_w + tap) * tall + row]);
+          for (int row = 0; row < high; ++row) weight[h][row][tap] = scale * column[row];
+        }
       }
     }
   };
+
+  /// Rows of a product behind its bias and what follows, with zeros where a lane's columns are beyond those that are `there`.
+  template <typename Before>
+  static __device__ void activate(Row (&row)[at_once], const float (&product)[columns / 2], const Constants& constants,
+                                  const Before& before, int there) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int m = 0; m < each; ++m) {
+          const int own = k * each + m;
+          const float sum = product[own / 2 * 4 + 2 * h + own % 2];
+          const float value = Single<Before>::of(before, sum, constants.first_bias[h]);
+          row[k][h][left + m] = exact || m < there ? value : 0.0f;
+        }
+  }
+  /// Zeros where rows of a product from row `top` of an image on are outside.
+  static __device__ void clear(Row (&row)[at_once], int top, int height) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int m = 0; m < each; ++m)
+          if (static_cast<unsigned>(top + k) >= static_cast<unsigned>(height)) row[k][h][left + m] = 0.0f;
+  }
 
   /// Columns of the lanes beside it, zeros beside the four.
   static __device__ void reach(Row& row) {
@@ -134,25 +163,35 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
         for (int m = 0; m < made; ++m) sums[age][h][m] = age > 0 ? sums[age > 0 ? age - 1 : 0][h][m] : constants.bias[h];
   }
 
-  /// Where a piece of eight channels of a pixel of a warp's row lies: what is stored and loaded at once lies in all banks.
-  static __device__ int place(int pixel, int half) { return pixel * channels + (half ^ (pixel / 4 % 2)) * 8; }
+  /// Where a piece of eight channels of a pixel of a warp's row lies, in bytes: what is stored and loaded at once lies in all
+  /// banks.
+  static __device__ std::uint32_t place(int pixel, int half) {
+    return static_cast<std::uint32_t>(2 * (pixel * channels + (half ^ (pixel / 4 % 2)) * 8));
+  }
 
-  /// Leaves a row of results in shared memory, pixels in the order in which products have them.
-  static __device__ void leave(Half* to, const std::uint32_t (&two)[2][pairs]) {
-    const int lane = threadIdx.x % 32;
+  /// Leaves eight pixels of sixteen channels, or twice as many if `both`, in rows of which each lane gives one.
+  static __device__ void leave_at(std::uint32_t row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d,
+                                  bool both) {
+    if (both)
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c),
+                   "r"(d)
+                   : "memory");
+    else
+      asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
+  }
+  /// Leaves a row of results in shared memory, pixels in the order in which products have them: sixteen lie where the lane says.
+  static __device__ void leave(std::uint32_t to, const std::uint32_t (&two)[2][pairs]) {
 #pragma unroll
     for (int j = 0; j < pairs; j += 2) {
-      const bool both = j + 1 < pairs;
-      const int pixel = (j + (both ? lane / 16 : 0)) * 8 + lane % 8;
-      const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(to + place(pixel, lane / 8 % 2)));
-      if (both)
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(two[0][j]),
-                     "r"(two[1][j]), "r"(two[0][both ? j + 1 : 0]), "r"(two[1][both ? j + 1 : 0])
-                     : "memory");
-      else
-        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(two[0][j]), "r"(two[1][j])
-                     : "memory");
+      const int next = j + 1 < pairs ? j + 1 : 0;
+      leave_at(to + place(8 * j, 0), two[0][j], two[1][j], two[0][next], two[1][next], j + 1 < pairs);
     }
+  }
+  /// A number that is kept, not found anew.
+  template <typename T>
+  static __device__ T kept(T value) {
+    asm volatile("" : "+r"(value));
+    return value;
   }
 
   template <typename Leaves, typename Before, typename Between>
@@ -218,39 +257,53 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
     for (int age = 0; age <= oldest; ++age) grow(constants, sums);
     // What a lane stores of a row: eight channels of each of some pixels.
     constexpr int rounds = (2 * pixels + 31) / 32;
-    Half* to = static_cast<Half*>(conv.y) + (Index{corner.image} * conv.out_h + corner.y) * conv.out_w * pitch + channel;
-    int results = 0;
+    const std::uint32_t staged_at = static_cast<std::uint32_t>(__cvta_generic_to_shared(staged));
+    const std::uint32_t leave_to = kept(staged_at + place(lane / 16 * 8 + lane % 8, lane / 8 % 2));
+    const std::uint32_t load_from = kept(staged_at + place(min(lane / 2, pixels - 1), lane % 2));
+    const std::uint32_t load_last = staged_at + place(min((rounds - 1) * 16 + lane / 2, pixels - 1), lane % 2);
+    const int channels_there = conv.out_channels - channel - lane % 2 * 8;
+    int stored_at[rounds];
+#pragma unroll
+    for (int k = 0; k < rounds; ++k) {
+      const int pixel = k * 16 + lane / 2, slot = pixel / 8 * 2 + pixel % 2;
+      const int column = corner.x + pixel % 8 / 2 * made + slot;
+      const bool mine = slot < made && column >= corner.begin && column < min(corner.end, conv.out_w) && channels_there > 0;
+      stored_at[k] = kept(mine ? column * pitch + channel + lane % 2 * 8 : -1);
+    }
+    Half* to = static_cast<Half*>(conv.y) + (Index{corner.image} * conv.out_h + corner.y) * conv.out_w * pitch;
+    std::uint32_t turned = 0;
     const auto take = [&](const Sums& sum) {
       std::uint32_t two[2][pairs];
 #pragma unroll
       for (int h = 0; h < 2; ++h)
 #pragma unroll
         for (int m = 0; m < made; m += 2) {
-          float x[2] = {};
-#pragma unroll
-          for (int i = 0; i < 2 && m + i < made; ++i) {
-            x[i] = Single<Between>::of(between, sum[h][m + i]);
-            if constexpr (Leaves::sums) total[h] += exact || (counted >> (m + i) & 1) != 0 ? x[i] : 0.0f;
+          const bool whole = m + 1 < made;
+          const float second = whole ? sum[h][whole ? m + 1 : 0] : 0.0f;
+          two[h][m / 2] = two_of<Element>(between, sum[h][m], second);
+          if constexpr (Leaves::sums) {
+            const float2 both = portable::unpaired<Element>(two[h][m / 2]);
+            total[h] += exact || (counted >> m & 1) != 0 ? both.x : 0.0f;
+            if (whole) total[h] += exact || (counted >> (m + 1) & 1) != 0 ? both.y : 0.0f;
           }
-          two[h][m / 2] = portable::paired<Element>(x[0], x[1]);
         }
-      Half* const row = staged + results % 2 * staged_halves;
-      leave(row, two);
+      turned ^= 2 * staged_halves;
+      leave(leave_to + turned, two);
       __syncwarp();
 #pragma unroll
       for (int k = 0; k < rounds; ++k) {
-        const int pixel = k * 16 + lane / 2, half = lane % 2;
-        const int own = pixel / 8 * 2 + pixel % 2, column = corner.x + pixel % 8 / 2 * made + own;
-        const bool mine = own < made && column >= corner.begin && column < min(corner.end, conv.out_w);
-        const auto* const from = row + place(mine ? pixel : 0, half);
+        std::uint32_t four[4];
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3])
+                     : "r"(turned + (pixels % 16 != 0 && k + 1 == rounds ? load_last : load_from + place(16 * k, 0)))
+                     : "memory");
         using Run = portable::Lanes<Half, access>;
 #pragma unroll
         for (int part = 0; part < 8; part += access)
-          store_where(mine && channel + half * 8 + part < conv.out_channels, to + Index{column} * pitch + half * 8 + part,
-                      *reinterpret_cast<const Run*>(from + part));
+          store_where(stored_at[k] >= 0 && (access == 8 || part < channels_there), to + max(stored_at[k], 0) + part,
+                      reinterpret_cast<const Run*>(four)[part / access]);
       }
-      to += Index{conv.out_w} * pitch;
-      ++results;
+      to += conv.out_w * pitch;
     };
 
     int at = 0;
@@ -260,31 +313,11 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
 #pragma unroll
       for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(product[i]));  // none is read earlier
       Row row[at_once];
-      if (any) {
-#pragma unroll
-        for (int k = 0; k < at_once; ++k)
-#pragma unroll
-          for (int h = 0; h < 2; ++h)
-#pragma unroll
-            for (int m = 0; m < each; ++m) {
-              const int own = k * each + m;
-              const float sum = product[own / 2 * 4 + 2 * h + own % 2];
-              const float value = Single<Before>::of(before, sum, constants.first_bias[h]);
-              row[k][h][left + m] = exact || m < there ? value : 0.0f;
-            }
-      }
+      if (any) activate(row, product, constants, before, there);
       if (at + at_once < rows) multiply(at + at_once);
       if (!any) continue;
       // Of rows of one product some may be above the image, or below it.
-      if (at + top < 0 || at + top + at_once > conv.height) {
-#pragma unroll
-        for (int k = 0; k < at_once; ++k)
-#pragma unroll
-          for (int h = 0; h < 2; ++h)
-#pragma unroll
-            for (int m = 0; m < each; ++m)
-              if (static_cast<unsigned>(top + at + k) >= static_cast<unsigned>(conv.height)) row[k][h][left + m] = 0.0f;
-      }
+      if (at + top < 0 || at + top + at_once > conv.height) clear(row, top + at, conv.height);
       const auto go = [&](auto number) {
         constexpr int k = decltype(number)::value, phase = k % W::step_h;
         reach(row[k]);
