@@ -213,6 +213,40 @@ def test_queries_and_keys_of_channels_are_prepared_by_one_step_behind_one_move()
     same_values(before, run(RECOGNISE_ATTENTION, before).graph)
 
 
+@pytest.mark.parametrize(("angles", "stated"), [("%c: f32[10,1,4], %z: f32[10,1,4]", ""), ("", "const")])
+def test_rows_of_all_images_may_be_turned_along_one_axis(angles: str, stated: str) -> None:
+    """As encoders have them that put images behind each other, such as Qwen's."""
+    constants = "const %c: f32[10,1,4] #\n const %z: f32[10,1,4] #" if stated else ""
+    turned = "".join(
+        f"""
+          %{name}r = rotary(%{name}, %c, %z) // "{name}r"
+          %{name}s = reshape(%{name}r) shape=[2,5,3,8] // "{name}s"
+          %{name}t = transpose(%{name}s) perm=[0,2,1,3] // "{name}t"
+        """
+        for name in "qk"
+    )
+    before = graph(
+        f"""
+        graph g batch=2 (%x: f32[10,48], %v: f32[2,3,5,8]{", " + angles if angles else ""}) -> (%y) {{
+          {constants}
+          %h = reshape(%x) shape=[10,2,3,8] // "h"
+          %a = transpose(%h) perm=[1,0,2,3] // "a"
+          %qa = slice(%a) begin=[0,0,0,0] count=[1,10,3,8] step=[1,1,1,1] // "qa"
+          %q = reshape(%qa) shape=[10,3,8] // "q"
+          %ka = slice(%a) begin=[1,0,0,0] count=[1,10,3,8] step=[1,1,1,1] // "ka"
+          %k = reshape(%ka) shape=[10,3,8] // "k"
+          {turned}
+          %s = matmul(%qt, %kt) transpose_b=true // "s"
+    """
+        + ATTENTION
+        + "}"
+    )
+    result = run(RECOGNISE_ATTENTION, before).graph
+    same_values(before, result)
+    (heads,) = [node for node in result.nodes if node.op.kind == "head_rows"]
+    assert [result.type(name).shape for name in heads.inputs] == [(2, 5, 48), (2, 5, 1, 4), (2, 5, 1, 4)]
+
+
 def test_rows_that_are_normalised_whole_are_turned_where_they_lie() -> None:
     """As in OLMo 2, whose queries are normalised over all heads."""
     before = graph(

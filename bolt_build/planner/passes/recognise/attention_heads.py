@@ -15,7 +15,7 @@ from bolt_build.graph.ops.heads import HeadRows, Rotary
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.planner.views import Axis, uncut
+from bolt_build.planner.views import Axis, extent, uncut
 
 
 @dataclass(frozen=True)
@@ -162,22 +162,29 @@ class _of_depth:
         return np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:-1], self._depth)))
 
 
+_RUNS = ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2))
+"""Which of images, rows and heads one axis may be made of: encoders of packed images have all rows along one."""
+
+
 def _factor(editor: GraphEditor, name: str, axes: tuple[Axis, ...], groups: tuple[Axis, Axis, Axis]) -> Factor | str:
     """An operand of what is done to a tensor of these axes, as one that broadcasts to images, rows, heads, elements."""
     shape = editor.type(name).shape
     own = (1,) * (len(axes) - len(shape)) + shape
     places: list[int] = []
-    for extent, axis in zip(own[:-1], axes[:-1], strict=True):
-        if extent == 1:
+    extents: list[int] = []
+    for size, axis in zip(own[:-1], axes[:-1], strict=True):
+        if size == 1:
             continue
-        at = next((index for index, group in enumerate(groups) if uncut(group) == uncut(axis)), None)
-        if at is None or at in places:
+        run = next(
+            (run for run in _RUNS if uncut(tuple(each for at in run for each in groups[at])) == uncut(axis)), None
+        )
+        if run is None or set(run) & set(places):
             return f"'{name}' has numbers along what is neither images nor rows nor heads"
-        places.append(at)
-    extents = [extent for extent in own[:-1] if extent != 1]
+        places += run
+        extents += [extent(groups[at]) for at in run]
     wide = [1, 1, 1]
-    for place, extent in zip(places, extents, strict=True):
-        wide[place] = extent
+    for place, size in zip(places, extents, strict=True):
+        wide[place] = size
     array = editor.constant(name)
     if array is not None:
         order = sorted(range(len(places)), key=places.__getitem__)
