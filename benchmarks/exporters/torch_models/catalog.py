@@ -26,6 +26,7 @@ from benchmarks.exporters.torch_models import (
     custom_heads,
     custom_modules,
     custom_networks,
+    custom_pixels,
     custom_research,
     custom_restoration,
     custom_sounds,
@@ -379,7 +380,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
     },
     **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in timm_names.LATER},
-    **{f"module.{name}": made for name, made in custom_networks.MODULES.items()},
+    **{f"module.{name}": made for each in (custom_networks, custom_pixels) for name, made in each.MODULES.items()},
 }  # fmt: skip
 """Models that are exported in one form, the largest last but for those that came later."""
 
