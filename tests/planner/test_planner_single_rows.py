@@ -95,3 +95,8 @@ def test_it_is_for_gpus_whose_tensor_cores_multiply_the_precision() -> None:
     assert SINGLE_ROWS.pays_on is not None
     assert SINGLE_ROWS.pays_on(target_named("h200"), "fp16")
     assert not SINGLE_ROWS.pays_on(target_named("host"), "fp32")
+
+
+def test_heads_with_scales_of_their_own_stay() -> None:
+    nodes = NORMED.replace("norm(%a, %w)", "norm(%a, %v)").replace("      %a", "      const %v: f32[4,1,1] #\n      %a")
+    assert prepared(of(nodes)) == []
