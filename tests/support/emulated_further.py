@@ -76,6 +76,7 @@ FURTHER = (
     "claims-atomic-pairs-portable-atomic_slices-f16/row-f16/row-shares0",
     "planes-norm-added-portable-planesx64x1x1x2-f16/row-f16/row-shares3",
     "planes-norm-whole-portable-planesx64x1x2x4-f16/row-f32/row",
+    "planes-norm-again-portable-planesx64x16x2x2-f16/row-f16/row",
     "planes-norm-inside-portable-planesx64x1x1x2-bf16/row-bf16/row",
     "fold-running-shared-portable-cluster_slabsx8-f16/row-f16/row",
     "fold-running-shared-products-portable-cluster_slabsx8-i64/row-i64/row",
