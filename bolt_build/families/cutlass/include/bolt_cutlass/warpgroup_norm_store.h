@@ -128,11 +128,11 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
             complete(fragment, of, bias + pair * 2, residual, place, pair);
           }
         }
-        if constexpr (reads_early) {
+        if constexpr (reads_early && !whole) {
           cute::tma_store_fence();
-          if constexpr (!whole) pipeline.consumer_release(wait);
-          ++wait;
+          pipeline.consumer_release(wait);
         }
+        if constexpr (reads_early) ++wait;
         if constexpr (keeps) send(params_.kept, place, j, i);
       }
     }
@@ -181,11 +181,11 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
             normalise(fragment, of, found[i], scale + pair * 2, shift + pair * 2, residual, place, pair);
           }
         }
-        if constexpr (reads_residual && behind) {
+        if constexpr (reads_residual && behind && !whole) {
           cute::tma_store_fence();
-          if constexpr (!whole) pipeline.consumer_release(wait);
-          ++wait;
+          pipeline.consumer_release(wait);
         }
+        if constexpr (reads_residual && behind) ++wait;
         send(params_.y, place, j, i);
       }
     }
