@@ -42,7 +42,7 @@ def products(before: Graph) -> list[ChosenMatMul]:
     """Those that the pass leaves, which compute the same."""
     result = run(CHOSEN_MATRICES, before).graph
     same_values(before, result)
-    assert not {"gather", "matmul"} & {node.op.kind for node in result.nodes}
+    assert not {"gather", "gather_nd", "matmul"} & {node.op.kind for node in result.nodes}
     return [node.op for node in result.nodes if isinstance(node.op, ChosenMatMul)]
 
 
@@ -75,6 +75,13 @@ def test_so_are_products_with_matrices_that_were_gathered(
     matrix: str, lines: str, factors: str, how: str, turned: bool
 ) -> None:
     assert products(of_gathered(matrix, lines, factors, how)) == [ChosenMatMul(turned)]
+
+
+def test_torch_export_gathers_matrices_by_tuples_of_one_index() -> None:
+    text = GATHERED.format(matrix="5,4", lines="[6,4,1]", factors="%taken, %lines", how="", more="")
+    tuples = "%tuples = reshape(%e) shape=[6,1]\n      %taken = gather_nd(%w, %tuples) batch_dims=0"
+    before = graph(text.replace("%taken = gather(%w, %e) axis=0", tuples))
+    assert products(before) == [ChosenMatMul(transpose_b=True)]
 
 
 @pytest.mark.parametrize(

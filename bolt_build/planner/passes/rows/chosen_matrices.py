@@ -15,7 +15,7 @@ import numpy as np
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
-from bolt_build.graph.ops.gather import Gather
+from bolt_build.graph.ops.gather import Gather, GatherND
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -106,11 +106,11 @@ def _of_gathered(editor: GraphEditor, node: Node, op: MatMul) -> _Chosen | str |
         return None
     for side in (1, 0):
         gather, other = editor.producer(node.inputs[side]), node.inputs[1 - side]
-        if gather is None or not isinstance(gather.op, Gather) or gather.op.axis != 0 or gather.epilogue:
+        if gather is None or not _takes_matrices(editor, gather) or gather.epilogue:
             continue
         stack, index = gather.inputs
-        matrices, rows, indices = (editor.type(each).shape for each in (stack, other, index))
-        if len(matrices) != 3 or len(rows) != 3 or len(indices) != 1 or rows[0] != indices[0]:
+        matrices, rows = (editor.type(each).shape for each in (stack, other))
+        if len(matrices) != 3 or len(rows) != 3 or editor.type(index).elements != rows[0]:
             continue
         columns = rows[1] if op.transpose_b else rows[2]
         if not _is_stack(editor, stack, matrices[0]) or (rows[1] if side == 1 else columns) != 1:
@@ -122,6 +122,17 @@ def _of_gathered(editor: GraphEditor, node: Node, op: MatMul) -> _Chosen | str |
     return None
 
 
+def _takes_matrices(editor: GraphEditor, node: Node) -> bool:
+    """Whether the node takes slices along the first axis, each by one index."""
+    indices = editor.type(node.inputs[1]).shape if len(node.inputs) == 2 else ()
+    match node.op:
+        case Gather(0):
+            return len(indices) == 1
+        case GatherND(0):
+            return len(indices) == 2 and indices[1] == 1
+    return False
+
+
 def _is_stack(editor: GraphEditor, name: str, count: int) -> bool:
     return editor.is_constant(name) and editor.type(name).rank == 3 and editor.type(name).shape[0] == count
 
@@ -131,14 +142,16 @@ def _put(editor: GraphEditor, journal: Journal, node: Node, found: _Chosen) -> N
     shape, matrices = editor.type(found.rows).shape, editor.type(found.stack).shape
     op = ChosenMatMul(found.transpose_b)
     depth = matrices[2 if op.transpose_b else 1]
-    count = editor.type(found.index).shape[0]
+    count = editor.type(found.index).elements
     rows = found.rows if shape == (count, depth) else chain.add(Reshape((count, depth)), [found.rows])
+    flat = editor.type(found.index).shape == (count,)
+    index = found.index if flat else chain.add(Reshape((count,)), [found.index])
     (value,) = node.outputs
     made = (count, matrices[1 if op.transpose_b else 2])
     if editor.type(value).shape == made:
-        last = Node(node.name, op, (rows, found.stack, found.index), (value,))
+        last = Node(node.name, op, (rows, found.stack, index), (value,))
     else:
-        product = chain.add(op, [rows, found.stack, found.index])
+        product = chain.add(op, [rows, found.stack, index])
         last = Node(node.name, Reshape(editor.type(value).shape), (product,), (value,))
     editor.replace(node, *chain.nodes, last)
     removed = editor.prune(node.inputs)
