@@ -81,7 +81,7 @@ from gpu_shuffles import shuffle_trials
 from gpu_slabs import slabs
 from gpu_sliced import sliced_trials
 from gpu_squeezes import squeezes
-from gpu_staged import staged_trials
+from gpu_staged import shared_line_trials, staged_trials
 from gpu_stems import stem_trials
 from gpu_thin import thin_trials
 from gpu_tiled import tiled_trials
@@ -371,7 +371,7 @@ def _of_small_layers() -> list[Trial]:
     found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials() + quads_trials()
     found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
-    found += far_trials()
+    found += far_trials() + shared_line_trials()
     return found + apart(found)
 
 

@@ -18,7 +18,7 @@ from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import Tile
 from bolt_build.families.portable.kernels.line_groups import GroupTile
-from bolt_build.families.portable.kernels.long_lines import TwiceTile
+from bolt_build.families.portable.kernels.long_lines import SharedTwiceTile, TwiceTile
 from bolt_build.families.portable.kernels.paired_lines import PairedTile
 from bolt_build.families.portable.kernels.register_lines import RegisterTile
 from bolt_build.families.portable.kernels.spread_lines import SpreadTile
@@ -100,6 +100,20 @@ LONG: tuple[tuple[Layer, tuple[PairedTile, ...]], ...] = (
 )  # fmt: skip
 """Long lines of neighbours, each by several blocks of two kernels."""
 LONG_SINGLE = ("long-softmax", "long-log")
+
+
+_SHARED: tuple[tuple[Layer, tuple[SharedTwiceTile, ...]], ...] = (
+    (logits("shared-lines", Softmax(1), 2, 1301, 40), (SharedTwiceTile(8, 32, 8), SharedTwiceTile(32, 32, 2))),
+    (logits("shared-log", Line("log_softmax", 1), 1, 1409, 50), (SharedTwiceTile(4, 64, 4),)),
+)
+"""Long lines side by side, each by the blocks of a cluster."""
+
+
+def shared_line_trials() -> list[Trial]:
+    """From Hopper on."""
+    if TARGET.gpu is None or not TARGET.gpu.warpgroup_mma:
+        return []
+    return stated_trials(_SHARED, ("shared-lines",), {SharedTwiceTile: "shared_twice"})
 
 
 def staged_trials() -> list[Trial]:

@@ -10,7 +10,7 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import around
 from bolt_build.families.portable.kernels.line_groups import GroupTile, groups
-from bolt_build.families.portable.kernels.long_lines import TwiceTile, twice
+from bolt_build.families.portable.kernels.long_lines import SharedTwiceTile, TwiceTile, shared_twice, twice
 from bolt_build.families.portable.kernels.norm_loops import with_scratch
 from bolt_build.families.portable.kernels.paired_lines import PairedTile, paired
 from bolt_build.families.portable.kernels.register_lines import RegisterTile, registers
@@ -188,6 +188,15 @@ def _emit_twice(problem: KernelProblem, tile: TwiceTile, at: StepExpressions) ->
     return _softmax(problem, at, "softmax_twice", (tile.threads, tile.across))
 
 
+def _emit_shared(problem: KernelProblem, tile: SharedTwiceTile, at: StepExpressions) -> StepCode:
+    outer, axis, inner = _line(problem)
+    parameters = struct("bolt::portable::Softmax", outer=outer, axis=axis, inner=inner)
+    ending, types = f"bolt::portable::{_ENDINGS[_function(problem)]}", ", ".join(_types(problem))
+    how = f"{ending}, {tile.threads}, {tile.across}, {types}, {tile.cluster}"
+    call = f"bolt::portable::softmax_twice<{how}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    return StepCode(("bolt_portable/softmax.h",), None, "", call)
+
+
 def _emit_groups(problem: KernelProblem, tile: GroupTile, at: StepExpressions) -> StepCode:
     return _softmax(problem, at, "softmax_groups", (tile.text(_lines(problem)),), f"{tile.blocks}, ")
 
@@ -210,6 +219,7 @@ def _has_shares(problem: KernelProblem) -> bool:
 _STAGED = staged(_serves_staged, _lines, lambda problem: None, _emit_staged)
 _REGISTERS = registers(_has_shares, _lines, lambda problem: None, _emit_staged)
 _TWICE = twice(_has_shares, _lines, _emit_twice)
+_SHARED = shared_twice(_has_shares, _lines, _emit_shared)
 _GROUPS = groups(_has_shares, _lines, _emit_groups)
 _SPREAD = spread(_has_shares, _lines, _emit_spread)
 _PAIRED = paired(lambda problem: _has_shares(problem) and _usual(problem) is None, _lines, _emit_paired)
@@ -225,7 +235,7 @@ RULES = tuple(
         gpu_latency=_latency,
         in_place=(0,),
         plain=_PLAIN,
-        forms=(_STAGED, _REGISTERS, _TWICE, _GROUPS, _SPREAD, _PAIRED),
+        forms=(_STAGED, _REGISTERS, _TWICE, _SHARED, _GROUPS, _SPREAD, _PAIRED),
     )
     for op in (Softmax, Line)
 )

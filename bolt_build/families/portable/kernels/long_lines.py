@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.register_lines import MOST_ELEMENTS
@@ -79,5 +80,70 @@ def twice(
         lambda problem, tile, gpu: _refuse_tile(tile),
         lambda problem, tile, target: _seconds(problem, tile, target, lines(problem)),
         TwiceTile.read,
+        emit,
+    )
+
+
+_CLUSTERS = (2, 4, 8)
+"""Blocks that share lines."""
+_NEAR, _MEETS, _CLUSTER = 96 << 10, 1.5e-6, 0.35e-6
+"""Guesses: bytes that a multiprocessor's L1 cache keeps of what its blocks read; seconds in which blocks of a cluster
+begin together and tell each other what they have, and for each step of its size, in powers of two."""
+
+
+@dataclass(frozen=True)
+class SharedTwiceTile(NumberTile):
+    """The same, where the `cluster` blocks of lines share their elements."""
+
+    threads: int
+    across: int
+    cluster: int
+
+    @property
+    def of_block(self) -> TwiceTile:
+        return TwiceTile(self.threads, self.across)
+
+
+def _shared_tiles() -> Iterator[SharedTwiceTile]:
+    yield from (SharedTwiceTile(tile.threads, tile.across, cluster) for tile in _tiles() for cluster in _CLUSTERS)
+
+
+def _refuse_shared(tile: SharedTwiceTile) -> str | None:
+    if tile.cluster not in _CLUSTERS:
+        return "there are clusters of 2, 4 or 8 blocks"
+    return _refuse_tile(tile.of_block)
+
+
+def _shared_seconds(problem: KernelProblem, tile: SharedTwiceTile, target: Target, of: Lines) -> float:
+    gpu, block = target.gpu, tile.of_block
+    assert gpu is not None, "lines are a GPU's"
+    blocks = ceil(of.groups * of.inner / tile.across) * tile.cluster
+    resident = beside(block.block, _REGISTERS, 8 * block.block, gpu)
+    there = min(float(resident), blocks / gpu.sms)
+    reached = _REACHED * min(1.0, there * block.block * _BATCH * of.read / _UNDER_WAY)
+    kept = ceil(of.count / tile.cluster) * tile.across * of.read * resident <= _NEAR
+    again = 0.0 if kept else _AGAIN * problem.inputs[0].nbytes
+    memory = moved(problem.nbytes + again, target) / reached
+    issued = of.elements * _ELEMENT / (gpu.sms * _RATE * min(1.0, there))
+    turns = 2 * ceil(of.count / (tile.threads * tile.cluster * _BATCH))
+    rounds = ceil(blocks / tile.cluster / clusters_at_once(tile.cluster, resident, gpu))
+    met = rounds * (_MEETS + _CLUSTER * log2(tile.cluster))
+    return float(max(memory, issued, turns * rounds * _WAIT) + met + OVERLAPPED * target.launch_seconds)
+
+
+def shared_twice(
+    serves: Callable[[KernelProblem], bool],
+    lines: Callable[[KernelProblem], Lines],
+    emit: Callable[[KernelProblem, SharedTwiceTile, StepExpressions], StepCode],
+) -> Form[SharedTwiceTile]:
+    """The same in clusters of blocks."""
+    return Form(
+        "shared_twice",
+        lambda problem: serves(problem) and lines(problem).are_columns and lines(problem).count > MOST_ELEMENTS,
+        lambda problem, gpu: None if gpu.warpgroup_mma else "blocks form clusters from sm_90 on",
+        lambda problem, gpu: _shared_tiles(),
+        lambda problem, tile, gpu: _refuse_shared(tile),
+        lambda problem, tile, target: _shared_seconds(problem, tile, target, lines(problem)),
+        SharedTwiceTile.read,
         emit,
     )
