@@ -2,8 +2,8 @@
 
 Exporters multiply rows with all matrices and take what each row's own gave, or gather a matrix for each row. A kernel
 multiplies neighbouring rows of one matrix together, and reads each matrix that is chosen once a tile. For example 128
-experts of which each token has 8 are 16 times as many products where all are computed, and a gathered matrix is written
-and read again for each row.
+experts of which each token has 8 are sixteen products in the place of one where all are computed, and a gathered matrix
+is written and read again for each row.
 """
 
 from __future__ import annotations
