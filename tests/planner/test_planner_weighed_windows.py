@@ -8,6 +8,7 @@ from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.weighed_windows import WeighedWindows
+from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.images.weighed_windows import WEIGH_WINDOWS
 from bolt_build.targets import target_named
 
@@ -127,3 +128,27 @@ def test_places_that_lie_elsewhere_are_no_windows() -> None:
 def test_it_is_for_tensor_cores(target: str, precision: str, pays: bool) -> None:
     assert WEIGH_WINDOWS.pays_on is not None
     assert WEIGH_WINDOWS.pays_on(target_named(target), precision) is pays
+
+
+@pytest.mark.parametrize(
+    ("stage", "constant", "reason"),
+    [
+        ("mul(%w, %c)", "4,1,1", None),
+        ("add(%w, %x)", "1", None),
+        ("mul(%w, %c)", "6", "'c' is not one number a channel"),
+        ("mul(%w, %c)", "4,5,6", "'c' is not one number a channel"),
+    ],
+)
+def test_what_follows_is_part_of_the_step(stage: str, constant: str, reason: str | None) -> None:
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,4,5,6], %f: f32[2,36,1,1]) -> (%y) {{
+          const %c: f32[{constant}] #
+          %w = weighed_windows(%x, %f) kernel=[3,3] pads_begin=[1,1] pads_end=[1,1] // "w"
+          %s = {stage} // "s"
+          %y = relu(%s) // "y"
+        }}""")
+    result = run(FUSE_EPILOGUES, before)
+    assert kinds(result.graph)[0] == "weighed_windows"
+    assert len(result.graph.nodes) == (1 if reason is None else 2)
+    if reason is not None:
+        assert ("s", "declined", f"stays out of 'w': {reason}") in said(result)

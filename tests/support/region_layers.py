@@ -6,6 +6,9 @@ from __future__ import annotations
 from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
 from bolt_build.graph.ops.deform_conv import DeformedWindows
 from bolt_build.graph.ops.det import Det
@@ -57,7 +60,11 @@ WEIGHED = [
         ("colours", WeighedWindows((3, 3), (1, 1), (1, 1), (1, 1)), (2, 3, 7, 9), (2, 9, 7, 9)),
         ("turns", WeighedWindows((2, 2), shared=1), (2, 8, 5, 5), (2, 16, 4, 4)),
     )
-]
+] + [
+    Layer("weighed-behind", WeighedWindows((3, 3), (1, 1), (1, 1), (1, 1)),
+          (Input((2, 8, 6, 7)), Input((2, 72, 1, 1)), Input((8, 1, 1), True), Input((2, 8, 6, 7))),
+          (EpilogueOp(Binary("add"), 2), EpilogueOp(Activation("relu")), EpilogueOp(Binary("mul"), 3))),
+]  # fmt: skip
 
 TREES = [
     Layer(f"trees-{depth}-deep", TreeLeaves(depth),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.common.geometry import strides
+from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.plain import Plain
-from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
+from bolt_build.families.portable.rule import Layouts, Rule, computed_only
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.weighed_windows import WeighedWindows
@@ -37,17 +40,27 @@ class WindowTile(NumberTile):
 
 
 def _refuse(problem: KernelProblem) -> str | None:
-    return computed_only(problem) or no_epilogue(problem)
+    return computed_only(problem) or refuse_stages(problem, axis=1)
 
 
 def _layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
-    """Images and filters row-major or channels-last."""
-    return tuple(((layout, filters), layout) for layout in Layout for filters in Layout)
+    """Images and filters row-major or channels-last; what stages read lies as the image does."""
+    found = []
+    for layout, filters in product(Layout, Layout):
+        others = (layout if each.rank == output.rank else Layout.ROW for each in inputs[2:])
+        found.append(((layout, filters, *others), layout))
+    return tuple(found)
+
+
+def _own(problem: KernelProblem) -> tuple[Operand, Operand]:
+    """The image and the filters."""
+    image, filters = (problem.inputs[index] for index in op_operands(problem))
+    return image, filters
 
 
 def _usual(problem: KernelProblem) -> WindowTile:
     """The widest words; neighbours share filters that are those of every pixel."""
-    each = 4 if _of_images(problem.inputs[1]) and problem.outputs[0].shape[3] >= 4 else 1
+    each = 4 if _of_images(_own(problem)[1]) and problem.outputs[0].shape[3] >= 4 else 1
     return next(tile for lanes in _LANES if _refuse_tile(problem, tile := WindowTile(lanes, each)) is None)
 
 
@@ -57,7 +70,7 @@ def _of_images(filters: Operand) -> bool:
 
 
 def _refuse_tile(problem: KernelProblem, tile: WindowTile) -> str | None:
-    x, filters = problem.inputs
+    x, filters = _own(problem)
     if tile.lanes not in _LANES or tile.each not in _EACH:
         return "a thread has 1, 2, 3, 4 or 8 channels, of one pixel or of 4"
     if tile.each > 1 and not _of_images(filters):
@@ -72,19 +85,19 @@ def _refuse_tile(problem: KernelProblem, tile: WindowTile) -> str | None:
 
 def _are_neighbours(problem: KernelProblem) -> bool:
     """Whether channels lie side by side."""
-    x, output = problem.inputs[0], problem.outputs[0]
+    x, output = _own(problem)[0], problem.outputs[0]
     return x.format.layout is output.format.layout is Layout.CHANNELS_LAST
 
 
 def _has_one(problem: KernelProblem, lanes: int) -> bool:
     """Whether the channels of a word have the same filter."""
-    op, filters = problem.op, problem.inputs[1]
+    op, filters = problem.op, _own(problem)[1]
     assert isinstance(op, WeighedWindows)
     return op.shared % lanes == 0 or filters.shape[1] == op.taps
 
 
 def _emit(problem: KernelProblem, tile: WindowTile | None, at: StepExpressions) -> StepCode:
-    op, (x, filters), output = problem.op, problem.inputs, problem.outputs[0]
+    op, (x, filters), output = problem.op, _own(problem), problem.outputs[0]
     assert isinstance(op, WeighedWindows)
     tile = tile or _usual(problem)
     apart = [step if extent > 1 else 0 for step, extent in zip(strides(filters), filters.shape, strict=True)]
@@ -103,7 +116,8 @@ def _emit(problem: KernelProblem, tile: WindowTile | None, at: StepExpressions) 
     types = ", ".join(COMPUTED[operand.format.dtype] for operand in (x, filters, output))
     neighbours = tile.lanes == 1 or _are_neighbours(problem)
     how = f"{tile.lanes}, {tile.each}, {boolean(_has_one(problem, tile.lanes))}, {boolean(neighbours)}, {types}"
-    call = f"bolt::portable::weighed_windows<{how}>(r, {parameters}, {', '.join(at.inputs)}, {at.outputs[0]});"
+    given = ", ".join(at.inputs[index] for index in op_operands(problem))
+    call = f"bolt::portable::weighed_windows<{how}>(r, {parameters}, {given}, {at.outputs[0]}, {chain(problem, at)});"
     return StepCode(("bolt_portable/weighed_windows.h",), None, "", call)
 
 

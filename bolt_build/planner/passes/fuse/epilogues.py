@@ -3,7 +3,8 @@
 A Conv or MatMul takes at most one other tensor of the output's shape (a residual) and two activations. An elementwise
 node takes up to four stages, whose operands may also be constants, one number or some along one axis: one pass over
 memory. So does a normalisation or a reduction, where no kernel computes it with what is in front of it: for example
-GroupNorm and SiLU, or a residual behind the normalisation of Swin V2.
+GroupNorm and SiLU, or a residual behind the normalisation of Swin V2. And so do windows times filters that are data,
+whose constants are numbers of channels.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.quantised_product import QuantisedProduct
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.weighed_windows import WeighedWindows
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.tidy.duplicates import COMMUTATIVE
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -63,7 +65,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         _extend(editor, journal, host, _kernel_limit)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is not None and isinstance(node.op, Activation | Binary | Norm | Reduce):
+        if node is not None and isinstance(node.op, Activation | Binary | Norm | Reduce | WeighedWindows):
             _extend(editor, journal, node, _statistics_limit)
     return journal.result(editor.finish())
 
@@ -157,6 +159,8 @@ def _elementwise_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | N
 def _statistics_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
     """The same, where a normalisation or a reduction may be part of the kernel of what is in front of it."""
     out, before = editor.type(host.outputs[0]), editor.producer(host.inputs[0])
+    if isinstance(host.op, WeighedWindows) and not _is_of_channels(editor, stage, out):
+        return f"'{stage.operand}' is not one number a channel"
     if before is not None:
         if isinstance(host.op, Norm) and host.op.axes == (out.rank - 1,) and _with_rows(before):
             if isinstance(before.op, MatMul) and stage.operand is not None and editor.type(stage.operand) == out:
@@ -165,6 +169,13 @@ def _statistics_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | No
         if isinstance(host.op, Reduce) and isinstance(before.op, Conv):
             return f"'{before.name}' and the means of its images may be one kernel"
     return _elementwise_limit(editor, host, stage)
+
+
+def _is_of_channels(editor: GraphEditor, stage: Stage, out: TensorType) -> bool:
+    """Whether the stage reads no constants but one number, or one a channel."""
+    if stage.operand is None or not editor.is_constant(stage.operand):
+        return True
+    return set(_axes(editor, stage.operand, out)) <= {1}
 
 
 def _with_rows(node: Node) -> bool:

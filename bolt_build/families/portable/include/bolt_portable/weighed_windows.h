@@ -35,8 +35,9 @@ BOLT_HD inline void write_channels(T* to, Index step, const float* values) {
 
 /// An item has `lanes` channels, which are `neighbours` in memory or each of a plane, of `each` neighbours of a row; these
 /// channels have `one` filter, or each has its own.
-template <int lanes, int each, bool one, bool neighbours, typename In, typename Filter, typename Out>
-void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, const void* filters, void* output) {
+template <int lanes, int each, bool one, bool neighbours, typename In, typename Filter, typename Out, typename Epilogue>
+void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, const void* filters, void* output,
+                     const Epilogue& epilogue) {
   const In* const in = static_cast<const In*>(input);
   const Filter* const weights = static_cast<const Filter*>(filters);
   Out* const out = static_cast<Out*>(output);
@@ -75,10 +76,14 @@ void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, c
             }
           }
         }
-        Out* const to = out + image * p.out_image + channel * p.out_channel + row * p.out_row;
-        for (int e = 0; e < each; ++e)
-          if (column + e < p.columns)
-            write_channels<lanes, neighbours>(to + (column + e) * p.out_column, p.out_channel, sums[e]);
+        const Index begin = image * p.out_image + channel * p.out_channel + row * p.out_row;
+        for (int e = 0; e < each; ++e) {
+          if (column + e >= p.columns) continue;
+          const Index to = begin + (column + e) * p.out_column;
+          for (int lane = 0; lane < lanes; ++lane)
+            sums[e][lane] = epilogue(sums[e][lane], Place{to + lane * p.out_channel, channel + lane});
+          write_channels<lanes, neighbours>(out + to, p.out_channel, sums[e]);
+        }
       },
       "window");
 }
