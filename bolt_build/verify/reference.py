@@ -19,6 +19,7 @@ from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.toolchain.reference_runtime import import_onnxruntime
 from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.known import giving, shape_reads
+from bolt_build.verify.named_twice import with_outputs_apart
 from bolt_build.verify.piece import Care, Wanted
 from bolt_build.verify.places import with_near_places
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
@@ -213,7 +214,8 @@ class Reference:
     @functools.cached_property
     def _model(self) -> onnx.ModelProto:
         """The model in versions that onnxruntime reads, external data left where it is."""
-        stated = without_sparse(onnx.load(str(self._path), load_external_data=False))
+        loaded = onnx.load(str(self._path), load_external_data=False)
+        stated = with_outputs_apart(without_sparse(loaded))
         try:
             model = readable(self._path, stated, reads_of(self._runtime))
         except Unreadable as reason:

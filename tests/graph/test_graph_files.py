@@ -166,6 +166,12 @@ def test_names_defined_twice_or_not_at_all(tmp_path: Path) -> None:
     ]
 
 
+def test_an_output_that_a_model_gives_twice_is_one_of_the_engine(tmp_path: Path) -> None:
+    """By one name a caller can ask for one tensor: onnxruntime returns it twice."""
+    nodes = [node("Relu", "x", "y"), node("Neg", "x", "z")]
+    assert load_model(saved(tmp_path, model(nodes, outputs=("y", "z", "y")))).outputs == ("y", "z")
+
+
 def test_nodes_may_stand_in_any_order(tmp_path: Path) -> None:
     """As converters to half precision leave them, which append casts; also those that a graph inside a node reads."""
     nodes = [
