@@ -18,6 +18,8 @@ from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.few_row_products import FewRowsTile
 from bolt_build.families.portable.kernels.half_products import HalfTile
+from bolt_build.families.portable.kernels.stencils import StencilTile
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
 
@@ -175,20 +177,18 @@ def half_products() -> list[Trial]:
     for layer in asked(NARROW):
         found += [each for each in trials_of(layer, "portable", 4) if _algorithm(each) == "narrow"]
     for layer in asked(STENCILS):
-        found += [each for each in trials_of(layer, "portable", 9) if _algorithm(each) == "stencil"]
+        found += _with_tiles(layer, "stencil", tuple(map(StencilTile, (8, 4, 2, 1))))
     for layer in asked(FEW_ROWS):
-        found += _with_tiles(layer, FEW_ROWS_TILES[layer.label])
+        found += _with_tiles(layer, "few_rows", FEW_ROWS_TILES[layer.label])
     return found
 
 
-def _with_tiles(layer: Layer, tiles: Sequence[FewRowsTile]) -> list[Trial]:
+def _with_tiles(layer: Layer, algorithm: str, tiles: Sequence[NumberTile]) -> list[Trial]:
+    """In half precision, with those of the tiles that are legal."""
     plain = next(each for each in trials_of(layer, "portable", 1) if each.shared is None)
-    found = []
-    for tile in tiles:
-        candidate = Candidate("portable", (("algorithm", "few_rows"), *tile.parameters))
-        assert PORTABLE.refuse(plain.step.problem, candidate, TARGET) is None
-        found.append(replace(plain, candidate=candidate))
-    return found
+    candidates = (Candidate("portable", (("algorithm", algorithm), *tile.parameters)) for tile in tiles)
+    legal = (each for each in candidates if PORTABLE.refuse(plain.step.problem, each, TARGET) is None)
+    return [replace(plain, candidate=each) for each in legal]
 
 
 def _algorithm(trial: Trial) -> object:
