@@ -149,7 +149,7 @@ def test_a_row_of_single_neighbours_knows_tables_and_extents() -> None:
     assert code.includes == ("bolt_portable/cuda/resample_rows.h",)
     assert code.call == (
         "bolt::portable::flat_rows<4, 4, true>(r, 116736, bolt::portable::NearestRows<bolt::portable::f16, "
-        "bolt::portable::Numbers<114, 57, 114, 57, 1>, 1, 1>{static_cast<const bolt::portable::f16*>(x), "
+        "bolt::portable::Numbers<114, 57, 114, 57, 1, 1, 1>, 1, 1>{static_cast<const bolt::portable::f16*>(x), "
         "static_cast<const std::int64_t*>(fh), static_cast<const std::int64_t*>(fw), static_cast<const float*>(wh), "
         'static_cast<const float*>(ww)}, y, "movement");'
     )

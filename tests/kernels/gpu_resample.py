@@ -109,6 +109,13 @@ NEAREST: tuple[tuple[Layer, tuple[tuple[int, int], ...]], ...] = (
     (resampled("nearest-depths", (1, 3, 4, 5, 7), (2, 8, 1), (3, 9, 1), precision=DType.BF16), ((2, 2),)),
 )
 """Of planes whose results have one neighbour along an axis: pixels of an access, and accesses of a thread."""
+NEAREST_LAST: tuple[tuple[Layer, tuple[tuple[int, int], ...]], ...] = (
+    (resampled("nearest-colours", (2, 3, 7, 9), (2, 21, 1), (3, 31, 1), even=True), ((8, 2), (2, 4))),
+    (resampled("nearest-channels", (2, 13, 7, 6), (2, 10, 1), (3, 14, 1)), ((4, 2),)),
+)
+"""The same of odd channels, which may lie apart."""
+_COLOURS = resampled("colours", (2, 3, 17, 23), (2, 35, 4), (3, 48, 4), even=True)
+_FEWER = resampled("fewer-colours", (2, 3, 34, 71), (2, 17, 2), (3, 35, 2), even=True)
 
 
 BANDS: tuple[tuple[Layer, tuple[tuple[int, int, int, int, int], ...]], ...] = (
@@ -177,14 +184,21 @@ def staged_resample_trials() -> list[Trial]:
         (layer, algorithm, kind, ROW, tiles) for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest, *bands)
     ]
     joined = [(layer, "joined", JoinedTile, layout, tiles) for layer, layout, tiles in JOINED]
-    for layer, algorithm, kind, layout, tiles in (*planes, *joined):
+    last: list[tuple[Layer, str, type, Layout, tuple[tuple[int, ...], ...]]] = [
+        *((layer, "flat_rows", RowTile, LAST, tiles) for layer, tiles in NEAREST_LAST),
+        (_COLOURS, "staged", StagedPlanesTile, LAST, ((4, 1, 2, 8),)),
+        (_COLOURS, "streamed", StreamedPlanesTile, LAST, ((4, 1, 1, 8, 4, 2), (2, 1, 2, 18, 1, 2))),
+        (_FEWER, "streamed", StreamedPlanesTile, LAST, ((1, 1, 2, 4, 1, 3),)),
+    ]
+    for layer, algorithm, kind, layout, tiles in (*planes, *joined, *last):
         if not asked([layer]):
             continue
         offered = trials_of(layer, "portable")
         plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is layout)
         cut = (kind(*tile) for tile in tiles)
         found += [replace(plain, candidate=candidate_of("portable", algorithm, tile)) for tile in cut]
-    return found + _wider_trials()
+    apart = [each for each in found if each.label.startswith("resample-nearest-channels-")]
+    return found + [replace(each, pitch=18, between=8) for each in apart] + _wider_trials()
 
 
 def _wider_trials() -> list[Trial]:

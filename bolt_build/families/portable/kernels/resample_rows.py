@@ -1,5 +1,5 @@
-"""Planes of which each result is one pixel, as nearest ones are: rows whose elements threads look for one by one, in
-whole accesses of the result. Of rows that are left out nothing is read."""
+"""Planes, and images of odd channels, of which each result is one pixel, as nearest ones are: rows whose elements
+threads look for one by one, in whole accesses of the result. Of rows that are left out nothing is read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bolt_build.families.portable.kernels.resample_images import Images, images_
 from bolt_build.families.portable.kernels.tile_threads import numbers
 from bolt_build.families.portable.typed import ctype
 
-_SECTOR = 32
-"""Bytes that memory has at least."""
-_COLUMN, _ROW, _ELEMENT = 9, 12, 6.0
+_SECTOR, _ACCESS = 32, 16
+"""Bytes that memory has at least, and those of an access at most."""
+_COLUMN, _ROW, _ELEMENT = 9, 12, 4.5
 """Instructions of a thread for where a column or a row is and its weight, and for an element beside the lines of its
 load: fitted to 24 kernels of four problems on an H200."""
 
@@ -28,16 +28,20 @@ def _read(images: Images) -> float:
 
 
 def nearest(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | None:
-    """Rows of nearest pixels; None of results that have several neighbours or another type, of pixels of channels, and
-    of nothing."""
+    """Rows of nearest pixels; None of results that have several neighbours or another type, of pixels that are whole
+    accesses, and of nothing. Pixels may lie apart."""
     images = images_of(problem)
     rows, columns = images.rows, images.columns
-    if channels_last(problem) or stores_wider(problem) or not problem.outputs[0].type.elements:
+    if stores_wider(problem) or not problem.outputs[0].type.elements:
+        return None
+    if channels_last(problem) and images.inner * images.nbytes % _ACCESS == 0:
         return None
     if max(rows.taps, columns.taps) != 1:
         return None
     kind = ctype(problem.inputs[0].format.dtype)
-    extents = numbers((rows.extent, rows.made, columns.extent, columns.made, images.inner))
+    given, made = (at.input_pitch(0), at.pitch(0)) if at else (0, 0)
+    inner = images.inner
+    extents = numbers((rows.extent, rows.made, columns.extent, columns.made, inner, given or inner, made or inner))
     tables = list(at.inputs[1:]) if at else [""] * 4
     pairs = [(tables.pop(0), tables.pop(0)) if axis.taps else ("nullptr", "nullptr") for axis in (rows, columns)]
     first, weights = (
@@ -57,7 +61,8 @@ def nearest(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | No
         _read(images) - problem.inputs[0].nbytes,
         header="bolt_portable/cuda/resample_rows.h",
         element=_ELEMENT,
-        apart=images.nbytes * images.columns.extent / images.columns.made,
+        apart=images.nbytes * images.columns.extent / images.columns.made if inner == 1 else 0.0,
+        driver="nearest_apart" if made else "flat_rows",
     )
 
 

@@ -47,7 +47,7 @@ def _planes(problem: KernelProblem) -> Planes:
 
 
 def _serves(problem: KernelProblem) -> bool:
-    return problem.outputs[0].type.elements > 0 and not channels_last(problem)
+    return problem.outputs[0].type.elements > 0 and (not channels_last(problem) or _images(problem).inner % 8 != 0)
 
 
 def _call(

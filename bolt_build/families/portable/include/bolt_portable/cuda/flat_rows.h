@@ -31,7 +31,15 @@ struct RowWords {
 ///   row(r)         what it knows of a row
 ///   load(row, column)   the element
 ///   to(r)          where an output's row begins; the output is dense where `dense`
+/// and, where elements may be weighted,
+///   alone(row or column)             whether it weighs nothing
+///   weighed(element, row, column)    the element as the output has it
 /// A thread has `turns` words of `lanes` neighbours.
+template <typename Source, typename = void>
+constexpr bool weighs_rows = false;
+template <typename Source>
+constexpr bool weighs_rows<Source, std::void_t<decltype(&Source::weighed)>> = true;
+
 template <typename Source, int lanes, int turns, bool dense>
 struct FlatRows {
   using Out = typename Source::Out;
@@ -62,8 +70,30 @@ struct FlatRows {
 #pragma unroll
       for (int i = 0; i < lanes; ++i) found[k].at[i] = source.load(is_next(first, i) ? lower : upper, columns[i]);
     }
+    if constexpr (weighs_rows<Source>) weigh(row, first, columns, found);
 #pragma unroll
     for (int k = 0; k < turns; ++k) store(row + k * apart, first, found[k]);
+  }
+
+  /// What few rows and columns ask for comes behind the loads of all.
+  __device__ void weigh(std::uint32_t row, std::uint32_t first, const typename Source::Column (&columns)[lanes],
+                        Lanes<Out, lanes> (&found)[turns]) const {
+    constexpr std::uint32_t apart = Words::beside * Words::group;
+    bool alone = true;
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) alone = alone && Source::alone(columns[i]);
+#pragma unroll
+    for (int k = 0; k < turns; ++k)
+#pragma unroll
+      for (std::uint32_t next = 0; next <= (broken ? 1u : 0u); ++next)
+        alone = alone && Source::alone(source.row(last_of(row + k * apart + next)));
+    if (alone) return;
+#pragma unroll
+    for (int k = 0; k < turns; ++k)
+#pragma unroll
+      for (int i = 0; i < lanes; ++i)
+        found[k].at[i] =
+            source.weighed(found[k].at[i], source.row(last_of(row + k * apart + (is_next(first, i) ? 1 : 0))), columns[i]);
   }
 
   static __device__ bool is_next(std::uint32_t first, int i) { return broken && first + i >= width; }
