@@ -11,9 +11,9 @@ from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.grouped import banded
+from bolt_build.families.grouped import banded, down
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.kind import Kind, candidate_of
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import EpilogueOp
@@ -72,6 +72,16 @@ BANDS = [
     ),
 ]
 """Depthwise windows whose rows are bands of matrices: one image beside another, and images in several tiles."""
+
+DOWN = [
+    conv("gr-7x7-down", (3, 64, 30, 29), 64, (7, 7), groups=8, epilogue=RESIDUAL),
+    conv("gr-5x5-down-joined", (2, 48, 9, 40), 48, (5, 5), groups=12, epilogue=SILU),
+    conv("gr-9x9-down-few", (2, 32, 17, 19), 8, (9, 9), groups=8, epilogue=RESIDUAL),
+    conv("gr-5x5-down-16", (2, 64, 12, 33), 96, (5, 5), groups=4),
+    conv("gr-7x3-down-odd", (2, 30, 15, 12), 50, (7, 3), pads=NO_PADS, groups=10, bias=False),
+    conv("gr-4x5-down-12", (1, 36, 11, 21), 36, (4, 5), groups=3, epilogue=SILU),
+]
+"""Windows over groups of channels that go down an image: groups in one octet or in two, odd ones, few results."""
 
 DEEP = [
     conv("deep-1d", (3, 96, 37), 96, (40,), pads=((20,), (20,)), groups=2),
@@ -157,7 +167,10 @@ def grouped_trials() -> list[Trial]:
         found += _forms(layer)
     for layer in asked(BANDS):
         found += _bands(layer)
-    for layer in asked((DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2], BANDS[0], VOLUMES[0])):
+    for layer in asked(DOWN):
+        found += _of_kind(layer, down.KIND, 5)
+    pitched = (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3], DEEP[2], BANDS[0], VOLUMES[0], DOWN[0])
+    for layer in asked(pitched):
         (first, *_) = trials_of(layer, "grouped")
         row = first.step.problem.outputs[0].row
         found += [replace(first, pitch=row + more) for more in (8, 104)]
@@ -192,9 +205,14 @@ def _forms(layer: Layer) -> list[Trial]:
 
 def _bands(layer: Layer) -> list[Trial]:
     """Every eighth tile of bands, from many rows to one."""
+    return _of_kind(layer, banded.KIND, 8)
+
+
+def _of_kind(layer: Layer, kind: Kind, every: int) -> list[Trial]:
+    """Every so many legal tiles of a kind."""
     graph, node = graph_with(layer)
     step = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps[0]
     assert TARGET.gpu is not None
     shape, gpu = shape_of(step.problem), TARGET.gpu
-    legal = [tile for tile in banded.KIND.tiles(shape) if tile.refuse(shape, gpu) is None]
-    return [Trial(layer, step, candidate_of(tile, 1)) for tile in legal[::8]]
+    legal = [tile for tile in kind.tiles(shape) if tile.refuse(shape, gpu) is None]
+    return [Trial(layer, step, candidate_of(tile, 1)) for tile in legal[::every]]

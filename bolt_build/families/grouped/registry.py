@@ -9,6 +9,7 @@ from bolt_build.families.grouped import (
     deep,
     depthwise,
     diagonal,
+    down,
     normed,
     rows,
     sliding,
@@ -21,6 +22,7 @@ from bolt_build.families.grouped.sort import Sort
 
 KINDS: tuple[Kind, ...] = (
     depthwise.KIND, rows.KIND, diagonal.KIND, tensor_core.KIND, sliding.KIND, deep.KIND, banded.KIND,
+    down.KIND,
 )  # fmt: skip
 
 VOLUMES: tuple[Kind, ...] = (volume.KIND,)
