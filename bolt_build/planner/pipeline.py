@@ -73,6 +73,7 @@ from bolt_build.planner.passes.recognise.softmaxes import RECOGNISE_SOFTMAXES
 from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
 from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
+from bolt_build.planner.passes.rows.carried_choices import CARRY_CHOICES
 from bolt_build.planner.passes.rows.carried_moves import CARRY_MOVES
 from bolt_build.planner.passes.rows.chosen_matrices import CHOSEN_MATRICES
 from bolt_build.planner.passes.rows.distances import MASKS_BY_DISTANCE
@@ -188,6 +189,7 @@ PIPELINE: tuple[Pass, ...] = (
     SPREAD_PARTS,  # likewise
     GATE_BRANCHES,  # sums over stacks are sums of branches now
     MULTIPLY_PATCHES,  # likewise
+    CARRY_CHOICES,  # attention has taken the moves that it can
     CARRY_MOVES,  # biases between them are part of products now
     TURN_ROWS,  # moves that undo each other are gone
     MERGE_MOVES,

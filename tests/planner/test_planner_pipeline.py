@@ -105,6 +105,7 @@ def test_the_order_is_this() -> None:
         "spread-parts",
         "gate-branches",
         "multiply-patches",
+        "carry-choices",
         "carry-moves",
         "turn-rows",
         "merge-moves",

@@ -57,6 +57,9 @@ def decoder_heads(g: Growing) -> str:
     if repeats > 1 and not g.chance(4):
         split[1:] = [_repeated(g, each, repeats) for each in split[1:]]
     mixed = _mixed(g, *split, scale=depth**-0.5)
+    if g.chance(4):  # rows of padding
+        kept = g.constant(g.numbers(*g.choose((queries, 1), (images, 1, queries, 1))) > 0)
+        mixed = g.add(Where(), kept, mixed, g.scalar(0.0))
     made = g.add(Reshape((images, queries, heads * columns)), g.add(Transpose((0, 2, 1, 3)), mixed))
     if g.chance():
         made = multiplied(g, made, width)
