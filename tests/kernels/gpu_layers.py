@@ -19,6 +19,7 @@ from gpu_channel_attention import channel_attention
 from gpu_channels import channel_trials
 from gpu_chosen import chosen_products
 from gpu_copies import copies
+from gpu_crossed import crossed_trials
 from gpu_depthwise_chains import (
     averaged_trials,
     chain_trials,
@@ -371,7 +372,7 @@ def _of_small_layers() -> list[Trial]:
     found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials() + quads_trials()
     found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
-    found += far_trials() + shared_line_trials()
+    found += far_trials() + shared_line_trials() + crossed_trials()
     return found + apart(found)
 
 

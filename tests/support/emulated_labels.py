@@ -98,6 +98,8 @@ LABELS = (
     "move-pad-constant-windows-portable-direct-f16/row-f16/row",
     "move-far-columns-portable-direct-f16/row-f16/row",
     "move-grid-linear-16-portable-direct-f16/channels_last-f16/channels_last",
+    "crossed-one-hot-portable-crossed",
+    "crossed-large-portable-crossed",
     "permute-scores-portable-permuted_wordsx1x8x21x0x1x9-f16/row-f16/row-rows45-between24",
     "permute-images-portable-permuted",
     "flat-joined-images-portable-flat_rowsx4x2-f16/row-f16/row",

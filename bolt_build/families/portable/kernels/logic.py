@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.form import AnyForm
+from bolt_build.families.portable.kernels.crossed import crossed_form
 from bolt_build.families.portable.kernels.flat import flat_form
 from bolt_build.families.portable.kernels.tiled import Points, points_of, tiled_form
 from bolt_build.families.portable.rule import Rule
@@ -55,7 +57,10 @@ def _points(problem: KernelProblem, at: StepExpressions | None) -> Points:
 _FORMS = (flat_form(_points, lambda problem: pointwise_bandwidth(problem) == 1.0), tiled_form(_points, in_whole_points))
 
 
-def _rule(op: type[Op], inputs: int) -> Rule:
+_CROSSED = crossed_form(_points, lambda op: _COMPARISONS[op.question])
+
+
+def _rule(op: type[Op], inputs: int, *forms: AnyForm) -> Rule:
     """Each of the inputs may have the output's memory."""
     in_place = tuple(range(inputs))
     return Rule(
@@ -65,8 +70,8 @@ def _rule(op: type[Op], inputs: int) -> Rule:
         _fast,
         gpu_bandwidth=pointwise_bandwidth,
         in_place=in_place,
-        forms=_FORMS,
+        forms=(*_FORMS, *forms),
     )
 
 
-RULES = (_rule(Compare, 2), _rule(Logic, 2), _rule(Bitwise, 2), _rule(Ask, 1), _rule(Where, 3))
+RULES = (_rule(Compare, 2, _CROSSED), _rule(Logic, 2), _rule(Bitwise, 2), _rule(Ask, 1), _rule(Where, 3))
