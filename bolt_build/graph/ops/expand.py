@@ -55,10 +55,6 @@ def import_expand(node: NodeImport) -> None:
     node.emit(Identity() if shape == node.type(0).shape else Expand(shape), [node.input(0)], 0)
 
 
-_MOST_AXES = 8
-"""Of what is repeated by an expansion: as many as kernels go along."""
-
-
 def import_tile(node: NodeImport) -> None:
     """The input again and again along each axis: padded with itself, or broadcast where only single elements repeat."""
     shape, repeats = node.type(0).shape, node.static_list(1, "the repeats")
@@ -68,16 +64,6 @@ def import_tile(node: NodeImport) -> None:
     if all(times == 1 or (extent == 1 and times > 0) for extent, times in zip(shape, repeats, strict=True)):
         wanted = tuple(times * extent for extent, times in zip(shape, repeats, strict=True))
         node.emit(Identity() if wanted == tuple(shape) else Expand(wanted), [node.input(0)], 0)
-        return
-    # An axis that repeats itself is two, of which the outer one stands still.
-    pairs = [
-        ((1, extent), (times, extent)) if times > 1 and extent > 1 else ((extent,), (extent * times,))
-        for extent, times in zip(shape, repeats, strict=True)
-    ]
-    split, wanted = (tuple(each for pair in pairs for each in pair[place]) for place in (0, 1))
-    if len(wanted) <= _MOST_AXES and 0 not in wanted:
-        repeated = node.emit(Expand(wanted), [node.emit(Reshape(split), [node.input(0)])])
-        node.emit(Reshape(tuple(times * extent for extent, times in zip(shape, repeats, strict=True))), [repeated], 0)
         return
     end = tuple((times - 1) * extent for extent, times in zip(shape, repeats, strict=True))
     node.emit(Pad((0,) * len(shape), end, "wrap"), [node.input(0)], 0)
