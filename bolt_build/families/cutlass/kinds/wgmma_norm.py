@@ -32,7 +32,6 @@ from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.norm_tiles import NormTile, norm_tiles
-from bolt_build.families.cutlass.kinds.rules import REGISTERS
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile, refuse_product
 from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.padding import refuse_padding
@@ -56,12 +55,8 @@ _THROUGH_MEMORY = 2.5e-6
 fence. With the first kernels of four products it is off by 5% on average (`norm_exchanges.json`)."""
 _AHEAD = 0.35e-6
 """Seconds that a tile of 128 x 128 takes less where its whole residual has come before, of warpgroups that share it.
-Fitted to eight kernels on an H200."""
-_MANY, _MANY_LATER = 4.5e-6, 6.7e-6
-"""Seconds that a tile with many sums takes longer to be normalised by one warpgroup, and those by which each tile of a
-block but the first one does too where few steps hide them. Of four kernels on an H200, whose constants did not lie in
-shared memory yet: these are to be measured again."""
-_KEPT, _LATER, _SHALLOW = 1.2e-6, 2e-6, 1100
+Fitted to eight kernels on an H200. With their residual ahead those in turns are off by 5%."""
+_KEPT, _LATER, _SHALLOW = 1.2e-6, 2e-6, 1000
 """Seconds in which warpgroups that take turns store 128 x 128 sums too that others read; and those by which each tile
 of a block but the first one takes longer that exchanges through memory in turns, both of products that are no deeper:
 few steps hide neither. Fitted to 34 kernels on an H200."""
@@ -241,15 +236,10 @@ def _rounds(tile: WgmmaTile, product: Product, gpu: Gpu) -> int:
 def _in_turns(problem: KernelProblem, product: Product, tile: NormTile, rounds: int) -> float:
     """What so many tiles of a block add where warpgroups take turns: products of few steps hide little of a store."""
     inner = tile.tile
-    if inner.cooperative:
+    if inner.cooperative or product.depth > _SHALLOW:
         return 0.0
-    many = inner.accumulators > REGISTERS
-    once = _MANY if many else 0.0
-    if product.depth > _SHALLOW:
-        return once
     kept = _KEPT * inner.m * inner.n / (128 * 128) * rounds if keeps(problem) else 0.0
-    later = (_MANY_LATER if many else _LATER) * (rounds - 1)
-    return once + kept + (later if tile.through_memory else 0.0)
+    return kept + (_LATER * (rounds - 1) if tile.through_memory else 0.0)
 
 
 def _through_memory(tile: WgmmaTile, product: Product, gpu: Gpu, *, whole: bool) -> float:
