@@ -57,7 +57,10 @@ def chosen_products() -> list[Trial]:
         plain = next(each for each in trials if each.shared is None)
         for tile in TILES[layer.label]:
             candidate = Candidate("portable", (("algorithm", "tensor_cores"), *tile.parameters))
-            assert PORTABLE.refuse(plain.step.problem, candidate, TARGET) is None
-            trials.append(replace(plain, candidate=candidate))
+            reason = PORTABLE.refuse(plain.step.problem, candidate, TARGET)
+            if reason is None:
+                trials.append(replace(plain, candidate=candidate))
+            else:  # a T4 has not room for all steps
+                assert "bytes of shared memory" in reason
         found += list({trial.label: trial for trial in trials}.values())
     return found
