@@ -78,6 +78,12 @@ def test_heads_with_angles_of_their_own_stay() -> None:
     assert decision[1:] == ("declined", "heads or images have numbers of their own")
 
 
+def test_a_scale_of_each_image_is_none_of_heads() -> None:
+    """As conditions of a diffusion transformer scale what is normalised."""
+    text = NORMED.replace("norm(%a, %w)", "norm(%a, %g)")
+    assert run(SINGLE_ROWS, of(text, more=", %g: f32[3,1,1,1]")).decisions == ()
+
+
 def test_a_normalisation_of_whole_rows_is_none_of_heads() -> None:
     text = """
       %a = reshape(%k) shape=[{images},16] // "a"

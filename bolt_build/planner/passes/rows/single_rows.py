@@ -82,8 +82,10 @@ def _scaled(editor: GraphEditor, norm: Node) -> bool:
 
 
 def _fits(editor: GraphEditor, node: Node, length: int) -> bool:
-    """Whether the node works on heads of this length."""
-    return editor.type(node.outputs[0]).shape[-1] == length
+    """Whether the node works on heads of this length; a normalisation with one scale for all of them."""
+    scales = node.inputs[1:] if isinstance(node.op, Norm) else ()
+    alike = all(editor.type(name).shape == (length,) for name in scales)
+    return alike and editor.type(node.outputs[0]).shape[-1] == length
 
 
 def _alike(editor: GraphEditor, angles: str, images: int) -> bool:
