@@ -48,38 +48,52 @@ void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, c
       [=] BOLT_BODY(Index item) {
         const Position at = static_cast<Position>(item), of_words = static_cast<Position>(words);
         const Position of_runs = static_cast<Position>(runs), of_rows = static_cast<Position>(p.rows);
-        const Position inner = last ? at / of_words : at, column_run = inner % of_runs, outer = inner / of_runs;
-        const Position row = outer % of_rows, rest = outer / of_rows;
-        const Index channel = Index{last ? at % of_words : rest % of_words} * lanes;
+        const Position inner = last ? at / of_words : at, outer = inner / of_runs, rest = outer / of_rows;
+        const int column = static_cast<int>(inner - outer * of_runs) * each, row = static_cast<int>(outer - rest * of_rows);
+        const int channel = static_cast<int>(last ? at - inner * of_words : rest % of_words) * lanes;
         const Index image = last ? rest : rest / of_words;
-        const Index column = Index{column_run} * each, taps = p.kernel_rows * p.kernel_columns;
+        // Within an image 32 bits do: 64 take several times the instructions.
+        const int width = static_cast<int>(p.width), height = static_cast<int>(p.height), across = static_cast<int>(p.across);
+        const int step = static_cast<int>(p.in_column), element = static_cast<int>(p.filter_element);
+        const int sets = static_cast<int>(p.sets), shared = static_cast<int>(p.shared);
+        const int rows_of = static_cast<int>(p.kernel_rows), columns_of = static_cast<int>(p.kernel_columns);
+        const int apart = static_cast<int>(p.apart_columns), begin = column * across - static_cast<int>(p.left);
         const In* const own = in + image * p.in_image + channel * p.in_channel;
-        const Filter* const place = weights + image * p.filter_image + row * p.filter_row + column * p.filter_column;
-        Index first[lanes];
-        for (int lane = 0; lane < (one ? 1 : lanes); ++lane)
-          first[lane] = (channel + lane) / p.shared % p.sets * taps * p.filter_element;
+        const Filter* place = weights + image * p.filter_image + row * p.filter_row + column * p.filter_column;
+        int first[lanes];
+        int run = channel / shared, within = channel - run * shared, set = run % sets;
+        for (int lane = 0; lane < (one ? 1 : lanes); ++lane) {
+          first[lane] = set * rows_of * columns_of * element;
+          if (++within == shared) {
+            within = 0;
+            if (++set == sets) set = 0;
+          }
+        }
         float sums[each][lanes] = {};
-        for (Index i = 0; i < p.kernel_rows; ++i) {
-          const Index y = row * p.down - p.top + i * p.apart_rows;
-          if (y < 0 || y >= p.height) continue;
-          for (Index j = 0; j < p.kernel_columns; ++j) {
-            const Index tap = (i * p.kernel_columns + j) * p.filter_element;
+        int y = row * static_cast<int>(p.down) - static_cast<int>(p.top);
+        for (int i = 0; i < rows_of; ++i, y += static_cast<int>(p.apart_rows)) {
+          if (y < 0 || y >= height) {
+            place += columns_of * element;
+            continue;
+          }
+          const In* const line = own + y * p.in_row;
+          for (int j = 0; j < columns_of; ++j, place += element) {
             float factors[lanes];
             for (int lane = 0; lane < lanes; ++lane)
-              factors[lane] = one && lane ? factors[0] : load(place + first[one ? 0 : lane] + tap);
+              factors[lane] = one && lane ? factors[0] : load(place + first[one ? 0 : lane]);
             for (int e = 0; e < each; ++e) {
-              const Index x = (column + e) * p.across - p.left + j * p.apart_columns;
-              if (x < 0 || x >= p.width || column + e >= p.columns) continue;
+              const int x = begin + e * across + j * apart;
+              if (x < 0 || x >= width) continue;
               float values[lanes];
-              read_channels<lanes, neighbours>(own + y * p.in_row + x * p.in_column, p.in_channel, values);
+              read_channels<lanes, neighbours>(line + x * step, p.in_channel, values);
               for (int lane = 0; lane < lanes; ++lane) sums[e][lane] += factors[lane] * values[lane];
             }
           }
         }
-        const Index begin = image * p.out_image + channel * p.out_channel + row * p.out_row;
+        const Index first_of = image * p.out_image + channel * p.out_channel + row * p.out_row;
         for (int e = 0; e < each; ++e) {
           if (column + e >= p.columns) continue;
-          const Index to = begin + (column + e) * p.out_column;
+          const Index to = first_of + (column + e) * p.out_column;
           for (int lane = 0; lane < lanes; ++lane)
             sums[e][lane] = epilogue(sums[e][lane], Place{to + lane * p.out_channel, channel + lane});
           write_channels<lanes, neighbours>(out + to, p.out_channel, sums[e]);
