@@ -8,7 +8,7 @@ from . import figures, table
 
 _SAID = {
     "HMMA.16816": "product of 16 x 8 by 16, fp32 sums", "HMMA.1688": "the same of half the depth",
-    "LDSM.x4": "load of a left factor (`ldmatrix`)", "STSM.x4": "store of one (`stmatrix`)", "SHFL": "shuffle",
+    "LDSM.x4": "load of an A operand (`ldmatrix`)", "STSM.x4": "store of one (`stmatrix`)", "SHFL": "shuffle",
     "MUFU.EX2": "power of two", "MUFU.TANH": "tangent", "F2FP": "two numbers rounded to halves",
     "HMNMX2": "two halves bounded", "PRMT": "bytes permuted", "FFMA": "product and sum in fp32",
 }  # fmt: skip

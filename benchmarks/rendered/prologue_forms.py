@@ -1,4 +1,4 @@
-"""Forms of products that transform their left factor as it is loaded."""
+"""Forms of products that transform their A operand as it is loaded."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def volume_norm_behind(graph: Graph, first: Node) -> Expanded | None:
 
 def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     """The matrix product whose rows `norm` normalises; None where it is no such normalisation, or no product reads what
-    it leaves as its left factor."""
+    it leaves as its A operand."""
     if not isinstance(norm.op, Norm) or norm.op.axes != (graph.type(norm.outputs[0]).rank - 1,):
         return None
     between = norm.outputs[0]
@@ -278,7 +278,7 @@ def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:
         which = "second convolution" if multiplies else "convolution behind"
         return f"the {which} is not 1x1 with a stride of one, without padding and without groups"
     if graph.constant(second.inputs[1]) is None:
-        return "the second product's right factor is no constant"
+        return "the second product's B operand is no constant"
     return None
 
 

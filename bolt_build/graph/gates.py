@@ -1,4 +1,4 @@
-"""Gated products in a graph: f(a) * g(b), where a and b are products with the same left factor, or parts of one."""
+"""Gated products in a graph: f(a) * g(b), where a and b are products with the same A operand, or parts of one."""
 
 from __future__ import annotations
 

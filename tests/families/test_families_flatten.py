@@ -69,7 +69,7 @@ FLAT = """
     %h = matmul(%f, %v) transpose_b=true
 """
 WHY_NOT = {
-    "the right factor is stored by rows of the image, not by columns of the result": net(product="matmul(%f, %t, %b)"),
+    "the B operand is stored by rows of the image, not by columns of the result": net(product="matmul(%f, %t, %b)"),
     "what it flattens is read flat by others than one matrix product": net(FLAT, "add(%q, %h)"),
     "what it flattens is read by 'g', softmax": net("%g = softmax(%f) axis=1", "matmul(%g, %v) transpose_b=true"),
 }

@@ -105,7 +105,7 @@ REFUSED = {
               const %w: f32[32,16] #
               %y = matmul(%x, %w) | relu // "a"
               %z = matmul(%y, %v) // "b"
-            }"""), "the second product's right factor is no constant",
+            }"""), "the second product's B operand is no constant",
     ),
     "a matrix product over the last axis": (
         graph("""

@@ -100,7 +100,7 @@ def test_what_is_not_normalised_in_rows_is_not_asked_about(of: Graph) -> None:
         ({}, None),
         ({"k": 512}, "cutlass m=128 n=192 k=512 warpgroups=cooperative prenorm=1 is none of its candidates"),
         ({"n": 128, "k": 128, "warpgroups": "pingpong"},
-         "its accumulators and left factor take 192 registers of a thread, over 176"),
+         "its accumulators and A operand take 192 registers of a thread, over 176"),
         ({"m": 192, "n": 256}, "a thread would hold 128 sums, three warpgroups leave room for 96"),
     ],
 )  # fmt: skip

@@ -138,7 +138,7 @@ def test_what_is_not_one_number_a_channel_is_not_asked_about(of: Graph) -> None:
         ({"m": 64, "k": 128}, None),
         (
             {"k": 128, "n": 128},
-            "its accumulators and left factor take 192 registers of a thread, over 176",
+            "its accumulators and A operand take 192 registers of a thread, over 176",
         ),
         ({"m": 64, "k": 128, "deep": 2}, None),
         (
@@ -148,7 +148,7 @@ def test_what_is_not_one_number_a_channel_is_not_asked_about(of: Graph) -> None:
         ({"m": 192, "k": 32, "warpgroups": "cooperative"}, None),
         (
             {"m": 256, "warpgroups": "pairs"},
-            "its accumulators and left factor take 96 registers of a thread, over 80",
+            "its accumulators and A operand take 96 registers of a thread, over 80",
         ),
     ],
 )

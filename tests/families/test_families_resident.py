@@ -88,7 +88,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
 
 
 def left_factor(registers: Array) -> Array:
-    """[64, 16] from the [128, 4, 2] halves in the registers of 128 threads, as PTX lays out the left factor of
+    """[64, 16] from the [128, 4, 2] halves in the registers of 128 threads, as PTX lays out the A operand of
     wgmma.m64nNk16: a thread's pairs are of one row and the eighth below it, then of the eight columns behind."""
     thread, word, half = np.indices((128, 4, 2))
     found = np.full((64, 16), np.nan, np.float16)

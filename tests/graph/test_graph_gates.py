@@ -140,7 +140,7 @@ def test_what_is_against_one_kernel_is_said(body: str, outputs: str, reason: str
         "const %w: f32[16,24] #\n%g = matmul(%x, %w)\n%s = sigmoid(%g)\n%y = add(%s, %g)",
         "const %w: f32[16,24] #\n%g = matmul(%x, %w)\n%y = mul(%g, %g)",
     ],
-    ids=["other left factors", "no halves", "no product of both", "a square"],
+    ids=["other A operands", "no halves", "no product of both", "a square"],
 )
 def test_other_products_are_no_gates(body: str) -> None:
     assert gated_in(optimize(text(body), Policy()).graph) == ()

@@ -1,4 +1,4 @@
-"""Products whose left factor is transformed as it is loaded: BatchNorm with an activation, gates of images."""
+"""Products whose A operand is transformed as it is loaded: BatchNorm with an activation, gates of images."""
 
 from __future__ import annotations
 

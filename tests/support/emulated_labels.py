@@ -35,7 +35,7 @@ READ_APART = tuple(
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; the same over
-# channels; rows that lie apart, read and stored; gates of two products of single pixels; left factors that are
+# channels; rows that lie apart, read and stored; gates of two products of single pixels; A operands that are
 # transformed as they are loaded; gated products; means of what was convolved; products around depthwise convolutions;
 # sums of rows; recurrent layers; poolings whose windows slide; images that are resampled; planes of both in shared
 # memory; integers in whole accesses; reductions, places and running sums of rows that begin anywhere; moves in whole

@@ -197,7 +197,7 @@ def batch_norm(g: Growing, x: Value) -> Value:
 def product(g: Growing) -> None:
     x, count = g.floats(2, 3, 4), g.choose(1, 3, 4, 8, 8, 16, 24)
     depth = x.shape[-1]
-    match g.choose("layer", "layer", "layer", "gemm", "two tensors", "left factor", "einsum"):
+    match g.choose("layer", "layer", "layer", "gemm", "two tensors", "A operand", "einsum"):
         case "layer":
             made = g.node("MatMul", x, g.weights(depth, count, of=depth))
             if g.chance(0.6):
@@ -220,7 +220,7 @@ def product(g: Growing) -> None:
             ]  # fmt: skip
             turned_axes = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
             g.node("MatMul", x, g.choose(*fitting) if fitting else g.node("Transpose", x, perm=turned_axes))
-        case "left factor":
+        case "A operand":
             g.node("MatMul", g.weights(count, x.shape[-2], of=x.shape[-2]), x)
         case _:
             _einsum(g, count)

@@ -11,9 +11,9 @@ from bolt_build.graph.ops.conv import Conv
 
 def reads_apart(problem: KernelProblem, product: Product, x: int, added: int | None) -> tuple[int, ...]:
     """Inputs whose rows kernels read as far apart as they lie: what `product`, the first of the problem, takes as its
-    left factor, which is input `x`; and the residual, input `added`.
+    A operand, which is input `x`; and the residual, input `added`.
 
-    Not a left factor whose row is a whole image, or that lies in planes.
+    Not an A operand whose row is a whole image, or that lies in planes.
     """
     given = problem.inputs[x]
     last = len(given.shape) > 2 and any(isinstance(part.op, Conv) for part in parts(problem))

@@ -136,7 +136,7 @@ def _plain(problem: KernelProblem, n: int, depth: int, widen: Widen | None) -> P
 
 
 def _whole_image(problem: KernelProblem, n: int, kernel: tuple[int, int], channels: int) -> Product:
-    """One window an image, which is a row of the left factor as it lies."""
+    """One window an image, which is a row of the A operand as it lies."""
     m, depth = problem.outputs[0].shape[0], kernel[0] * kernel[1] * channels
     shape = (("m", m), ("n", n), ("k", depth))
     packed = _filter(n, channels, kernel[0], kernel[1], kernel[1], channels)

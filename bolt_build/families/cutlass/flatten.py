@@ -35,9 +35,9 @@ def reader(graph: Graph, node: Node) -> Node | str | None:
     if product.inputs.count(node.outputs[0]) != 1 or product.op.transpose_a:
         return "the matrix product does not read it as rows alone"
     if graph.constant(product.inputs[1]) is None or graph.type(product.inputs[1]).rank != 2:
-        return "the right factor is no constant matrix"
+        return "the B operand is no constant matrix"
     if not product.op.transpose_b:
-        return "the right factor is stored by rows of the image, not by columns of the result"
+        return "the B operand is stored by rows of the image, not by columns of the result"
     return product
 
 

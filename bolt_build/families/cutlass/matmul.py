@@ -1,4 +1,4 @@
-"""Matrix products with a constant right factor."""
+"""Matrix products with a constant B operand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def refuse(problem: KernelProblem) -> str | None:
     own = op_operands(problem)
     a, b, c = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
     if not all(problem.inputs[index].constant for index in own[1:]) or a.constant:
-        return "the right factor and the bias must be constants, to be packed when the engine loads"
+        return "the B operand and the bias must be constants, to be packed when the engine loads"
     if op.transpose_a or prod(b.shape[:-2]) != 1 or prod(a.shape[:-2]) != prod(c.shape[:-2]):
         return "multiplies rows by one matrix"
     dtype = b.format.dtype
@@ -36,13 +36,13 @@ def refuse(problem: KernelProblem) -> str | None:
 
 
 def narrow(problem: KernelProblem) -> int | None:
-    """Elements of the loads with which the left factor needs no padding, None where it needs none anyway or always
+    """Elements of the loads with which the A operand needs no padding, None where it needs none anyway or always
     does."""
     return narrow_loads(problem.inputs[op_operands(problem)[0]].shape[-1])
 
 
 def product_of(problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
-    """All rows of the left factor by the packed right one. The depth is padded to a multiple of `loads`."""
+    """All rows of the A operand by the packed B operand. The depth is padded to a multiple of `loads`."""
     op = problem.op
     assert isinstance(op, MatMul)
     own = op_operands(problem)

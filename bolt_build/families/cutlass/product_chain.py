@@ -91,7 +91,7 @@ def chain_of(problem: KernelProblem) -> ProductChain:
 
 
 def _product(problem: KernelProblem) -> Product:
-    # Two results beside each other would be one row of the second's left factor.
+    # Two results beside each other would be one row of the second's A operand.
     return conv.product_of(problem, whole_rows=True) if type(problem.op) is Conv else product_of(problem)
 
 

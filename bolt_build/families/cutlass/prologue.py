@@ -1,4 +1,4 @@
-"""What happens to the left factor of a product as it is loaded: BatchNorm with an activation, or a gate."""
+"""What happens to the A operand of a product as it is loaded: BatchNorm with an activation, or a gate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Prologue:
 
 
 def refuse_prologue(problem: KernelProblem) -> str | None:
-    """A reason why no kernel transforms the left factor of the product as it is loaded, whatever its tile."""
+    """A reason why no kernel transforms the A operand of the product as it is loaded, whatever its tile."""
     first, second = parts(problem)
     if not isinstance(second.op, Conv):
         return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"

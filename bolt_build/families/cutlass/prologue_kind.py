@@ -99,7 +99,7 @@ def images_for(rows: int, prologue: Prologue) -> int | None:
 
 @dataclass(frozen=True)
 class Prologued:
-    """A product, and what its left factor is multiplied with."""
+    """A product, and what its A operand is multiplied with."""
 
     product: Product
     prologue: Prologue

@@ -86,7 +86,7 @@ class DeepTile:
 
     @property
     def registers(self) -> int:
-        """Of a thread, about: sums, the left factors of a step and where they lie, and others."""
+        """Of a thread, about: sums, the A operands of a step and where they lie, and others."""
         return 4 * self.fragments * self.n + 8 * self.fragments + 45
 
     def _splits(self, shape: Shape) -> int:

@@ -212,7 +212,7 @@ class StripsTile(Strip):
         whole = columns * (chain.given // 16 + (2 / 3 if aligned(chain.given) % 16 else 0))
         whole += made * high * (across // 2 + 2 / 3 * (across % 2))
         tensor = whole * multiply_clocks(target)
-        # Shared memory gives a left factor in four clocks, to one of four schedulers.
+        # Shared memory gives an A operand in four clocks, to one of four schedulers.
         loads = 16 * columns * ceil(chain.given / 16) / self.octets
         others = 4 * (columns * (chain.before + 1) + made * (shape.epilogue + 2)) + 1.5 * whole
         return self.octets * max(tensor, others, loads)

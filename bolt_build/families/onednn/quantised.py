@@ -46,7 +46,7 @@ def refuse(problem: KernelProblem) -> str | None:
     if not all(problem.inputs[index].constant for index in range(4, op.own)):
         return "scales of the weights and the bias must be constants, to be packed when the engine loads"
     if not problem.inputs[1].constant and (isinstance(op.product, Conv) or not problem.inputs[2].constant):
-        return "a right factor that is no constant has scales that are known, and is none of a convolution"
+        return "a B operand that is no constant has scales that are known, and is none of a convolution"
     if problem.inputs[2].constant is not problem.inputs[3].constant:
         return "scale and zero point must be constants both, or neither"
     real = staged(problem)

@@ -154,7 +154,7 @@ def import_matmul_to_float(node: NodeImport) -> None:
 
 
 def import_dynamic_matmul(node: NodeImport) -> None:
-    """The left factor is quantised by its own range."""
+    """The A operand is quantised by its own range."""
     a, b = node.input(0), node.input(1)
     limits = range_of(node, a)
     q = node.emit(RangeQuantize(), [a, *limits])

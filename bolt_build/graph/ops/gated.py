@@ -1,4 +1,4 @@
-"""Two products with the same left factor, of which one is a gate of the other, in one kernel."""
+"""Two products with the same A operand, of which one is a gate of the other, in one kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bolt_build.graph.ops.conv import Conv
 class Gated(Op):
     """y = first(a) * second(b), whose stages are functions of the value alone.
 
-    Inputs: the left factor, weights and perhaps a bias of a, as `product` reads them: `operands` in all; then weights
+    Inputs: the A operand, weights and perhaps a bias of a, as `product` reads them: `operands` in all; then weights
     and perhaps a bias of b. Without the latter a and b are columns (channels, of convolutions) of one product: its
     first and its last half, or `neighbours`, those of even and of odd number.
 

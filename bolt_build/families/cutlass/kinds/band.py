@@ -1,5 +1,5 @@
 """Convolutions on Hopper: the positions of a tile and what windows reach beyond come to shared memory once for all
-taps, or for those that are a multiple of the stride apart, and a tap is where the left factor begins in them."""
+taps, or for those that are a multiple of the stride apart, and a tap is where the A operand begins in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for two products with the same left factor of which one is a gate of the other: gated feed-forwards.
+"""Kernels for two products with the same A operand of which one is a gate of the other: gated feed-forwards.
 
 The columns of both alternate in runs of eight, so a thread's sums are both sides of its results. It gates them in
 registers, and half of the columns are stored.

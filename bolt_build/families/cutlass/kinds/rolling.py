@@ -23,7 +23,7 @@ from bolt_build.targets import Gpu, Target
 PIXELS = 64
 """Of a tile's row: the rows of the instruction."""
 MOST_OUTPUTS = 64
-"""Output channels at most: with more, other kernels do not wait for their left factor."""
+"""Output channels at most: with more, other kernels do not wait for their A operand."""
 _INSTRUCTIONS = (32, 64, 96, 128, 192, 256)
 """Columns that instructions compute: `columns_of_instruction`."""
 _SUMS_OF_THREE = 64

@@ -1,4 +1,4 @@
-"""Kernels for one product of few tiles on Hopper whose left factor is transformed as it is loaded: the blocks of a
+"""Kernels for one product of few tiles on Hopper whose A operand is transformed as it is loaded: the blocks of a
 cluster share the depth of a tile, and each transforms its own part of it.
 
 One warpgroup waits for what it transforms longer than for its products. Where tiles are few, the depth is what many

@@ -229,7 +229,7 @@ the paper's Table 3, not fitted to an H200."""
 def seconds(tile: WarpTile, work: Work, target: Target, then: tuple[int, int] | None = None) -> float:
     """Predicted time: the busiest SM's blocks, or the bytes from memory or from L2, whichever takes longest.
 
-    `then`: columns of a block and of a warp in a second product behind every tile, whose left factor is the tile, and
+    `then`: columns of a block and of a warp in a second product behind every tile, whose A operand is the tile, and
     which is stored instead.
     """
     gpu = target.gpu

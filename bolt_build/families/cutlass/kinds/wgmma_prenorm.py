@@ -1,5 +1,5 @@
 """Kernels on Hopper for a product of rows that are normalised first, as transformers do: what is normalised is never
-stored. WGMMA reads the left factor from registers, where a row's statistics are taken of it in passing."""
+stored. WGMMA reads the A operand from registers, where a row's statistics are taken of it in passing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
 
 _MOST_REGISTERS = 176
-"""Registers of a thread that its sums and two halves of a step of its left factor may take. Where three warpgroups
+"""Registers of a thread that its sums and two halves of a step of its A operand may take. Where three warpgroups
 share a tile, there are too few for more than 96 sums anyway."""
 
 # Fitted to 158 kernels on an H200, off by 6%: seconds of a warp for 16 x 16 elements in a step; which
@@ -44,7 +44,7 @@ _FRAGMENT, _ALONE, _ONCE = 3.3e-8, 0.78, 0.89e-6
 
 @dataclass(frozen=True)
 class PrenormTile:
-    """A WGMMA tile, in clusters of one, whose left factor goes through registers."""
+    """A WGMMA tile, in clusters of one, whose A operand goes through registers."""
 
     tile: WgmmaTile
 
@@ -72,7 +72,7 @@ class PrenormTile:
             return reason
         if (registers := tile.accumulators + 4 * self.fragments) > _MOST_REGISTERS:
             return Reason(
-                "its accumulators and left factor take {} registers of a thread, over {}", registers, _MOST_REGISTERS
+                "its accumulators and A operand take {} registers of a thread, over {}", registers, _MOST_REGISTERS
             )
         return tile.refuse_whole(gpu, product)
 

@@ -1,4 +1,4 @@
-"""Kernels for one product on Hopper whose left factor is transformed as it is loaded: TMA brings it to shared memory,
+"""Kernels for one product on Hopper whose A operand is transformed as it is loaded: TMA brings it to shared memory,
 and WGMMA reads it from the registers in which it was transformed."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _MOST_REGISTERS = {2: 176, 3: 112, 4: 80}
-"""Registers of a thread that its sums and two halves of a step of its left factor may take, by how many warpgroups
+"""Registers of a thread that its sums and two halves of a step of its A operand may take, by how many warpgroups
 share a multiprocessor's."""
 
 # Fitted to 307 kernels on an H200, off by 5%: seconds in which a warp transforms 16 x 16 elements.
@@ -81,7 +81,7 @@ class PrologueTile:
 
     @property
     def left_registers(self) -> int:
-        """Registers of a thread that hold a step of the left factor."""
+        """Registers of a thread that hold a step of the A operand."""
         return self.tile.m // (64 * self.tile.warpgroups) * self.tile.k // 16 * 4 // self.deep
 
     @property
@@ -117,7 +117,7 @@ class PrologueTile:
             return reason
         registers, most = self.tile.accumulators + self.left_registers, _MOST_REGISTERS[self.multiplying]
         if registers > most:
-            return Reason("its accumulators and left factor take {} registers of a thread, over {}", registers, most)
+            return Reason("its accumulators and A operand take {} registers of a thread, over {}", registers, most)
         if (count := self.stages(gpu, product.residual)) < LEAST_STAGES:
             return Reason("shared memory has room for {} stages of its pipeline, {} are needed", count, LEAST_STAGES)
         return self.tile.refuse_whole(gpu, product)

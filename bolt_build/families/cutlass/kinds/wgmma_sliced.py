@@ -102,7 +102,7 @@ class SlicedTile(WholeTile, OneOrderTile):
         return "its clusters add up their slices themselves"
 
     def seconds(self, product: Product, work: Work, target: Target, before: float = 0.0) -> float:
-        """`before`: seconds in which the left factor of a step is transformed."""
+        """`before`: seconds in which the A operand of a step is transformed."""
         sliced = Work(
             work.m, work.n, work.depth, work.taps, work.windowed, work.nbytes, self.slices, work.stride, work.functions
         )

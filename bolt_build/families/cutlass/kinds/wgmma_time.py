@@ -71,7 +71,7 @@ that two pairs multiply at once."""
 _FUNCTION = 0.91e-7
 """Seconds of a store of 128 x 128 results for each instruction that activations take of a result."""
 _BETWEEN, _BETWEEN_FUNCTION = 1.1e-6, 1.1e-7
-"""Seconds in which 128 x 128 sums of a first product become the left factor of a second, and for each instruction that
+"""Seconds in which 128 x 128 sums of a first product become the A operand of a second, and for each instruction that
 activations in between take of one."""
 _GATE = 0.6e-6
 """Seconds in which teams of warpgroups that take turns gate 128 x 128 sums, whatever is under way meanwhile. Fitted to
@@ -106,8 +106,8 @@ def work_seconds(
 ) -> float:
     """What a kernel takes beside its launch.
 
-    `then`: columns of a second product behind every tile, whose left factor is the tile, and which is stored instead.
-    `before`: seconds in which the warpgroups of a tile transform the left factor of a step, before they multiply.
+    `then`: columns of a second product behind every tile, whose A operand is the tile, and which is stored instead.
+    `before`: seconds in which the warpgroups of a tile transform the A operand of a step, before they multiply.
     `beside`: those that their other instructions of a step take, while its products are under way; activations of a
     store of the warpgroup in turn with them are in the way of these.
     """

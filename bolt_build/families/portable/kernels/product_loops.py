@@ -50,7 +50,7 @@ def matmul_parameters(problem: KernelProblem, op: MatMul) -> str:
 
 @dataclass(frozen=True)
 class Placed:
-    """A product whose factors and result lie where they are: the inputs that are its left and right factor, and how its
+    """A product whose factors and result lie where they are: the inputs that are its A and B operand, and how its
     kernel walks. They are exchanged where rows of the result are no run of neighbours, and columns are."""
 
     factors: tuple[int, int]

@@ -122,7 +122,7 @@ def _obstacle(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node]
         if (reason := _cannot_make(editor, node)) is not None:
             return f"'{value}' is made by '{node.name}', {reason}"
         for reader in editor.readers(value):
-            # A product may read a value as its left factor and as its own residual.
+            # A product may read a value as its A operand and as its own residual.
             operands = [reader.inputs[stage.operand] for stage in reader.epilogue if stage.operand is not None]
             as_operand = value in operands or not _is_product(editor, reader)
             tied = reader.outputs[0] in group and value in _tied(editor, reader)

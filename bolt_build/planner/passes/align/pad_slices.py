@@ -195,7 +195,7 @@ def _keeps(editor: GraphEditor, node: Node, name: str, makes: bool) -> str | Non
         if node.op.groups != 1 or not all(map(editor.is_constant, node.op_inputs[1:])):
             return "has groups, or weights that are no constants"
         reads = [index for index, each in enumerate(node.inputs) if each == name]
-        return None if makes or name in tied or reads == [0] else "reads it as no left factor"
+        return None if makes or name in tied or reads == [0] else "reads it as no A operand"
     if name not in tied:
         return f"is {node.op.kind}"
     return (

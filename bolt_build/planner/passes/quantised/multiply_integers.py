@@ -238,13 +238,13 @@ def _expect_bytes(op: Conv | MatMul, dtype: DType, zero: Array) -> None:
 def _expect_known(
     editor: GraphEditor, op: Conv | MatMul, right: str, x: tuple[str, str], numbers: tuple[Array, Array]
 ) -> None:
-    """A right factor that is no constant has one scale, and the left one's are known. Raises Obstacle."""
+    """A B operand that is no constant has one scale, and the A operand's are known. Raises Obstacle."""
     if isinstance(op, Conv) or any(array.size != 1 for array in numbers) or not all(map(editor.is_constant, x)):
         raise Obstacle(f"'{right}' is no constant, and scales are found at run time or differ")
 
 
 def _right(editor: GraphEditor, node: Node, back: Node | None) -> _Factor:
-    """A right factor that is dequantised at run time."""
+    """A B operand that is dequantised at run time."""
     assert back is not None
     assert isinstance(node.op, Conv | MatMul)
     factor, first = _Factor(*back.inputs), editor.producer(node.inputs[0])

@@ -27,7 +27,7 @@ _MOST = 12
 
 @dataclass(frozen=True)
 class _Cut:
-    """A product, and the reshape of its rows: of the result, or of its left factor. `groups` are the product's
+    """A product, and the reshape of its rows: of the result, or of its A operand. `groups` are the product's
     matrices, `repeats` the heads that each of them is cut in, of `rows` rows."""
 
     product: Node
@@ -82,7 +82,7 @@ def _scores(editor: GraphEditor, softmax: Node) -> _Cut | None:
 
 
 def _shares(editor: GraphEditor, softmax: Node) -> _Cut | None:
-    """The product whose left factor's rows are those of heads behind the softmax."""
+    """The product whose A operand's rows are those of heads behind the softmax."""
     value = softmax.outputs[0]
     for _ in range(_MOST):
         readers = editor.readers(value)

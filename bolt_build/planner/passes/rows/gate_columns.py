@@ -1,4 +1,4 @@
-"""Multiplies both sides of a gate before they are moved: where they are products with the same left factor, or halves
+"""Multiplies both sides of a gate before they are moved: where they are products with the same A operand, or halves
 of one product's columns, whatever reshapes, transposes, slices and selections made of them.
 
 What moves both sides alike moves the gated product instead, of half as many columns. So one kernel may compute both
