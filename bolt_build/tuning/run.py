@@ -149,7 +149,9 @@ def _check_writable(path: Path) -> None:
 
 
 def _try_to_write(path: Path) -> None:
-    """Make and remove a file beside `path`. Raises OSError with a name that `told` knows for the file's own."""
+    """Make and remove a file beside `path`, or where that leads as a link. Raises OSError with a name that `told` knows
+    for the file's own."""
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     trial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     trial.touch()
