@@ -35,15 +35,18 @@ class Wait:
 
 
 @contextlib.contextmanager
-def directory_claim(directory: Path, *, wait: bool, say: Callable[[str], None]) -> Iterator[int]:
+def directory_claim(
+    directory: Path, *, wait: bool, say: Callable[[str], None], hint: str | None = None
+) -> Iterator[int]:
     """Hold a recipe's output directory; yields the claim's descriptor, for a child that must hold it too.
 
-    Where another build holds it: waits, having said so, or with `wait` false raises BoltError ("build-running").
+    Where another build holds it: waits, having said so, or with `wait` false raises BoltError ("build-running"). `hint`
+    says what helps where it cannot be held, and building elsewhere does not.
     """
     path = directory / ".lock"
-    handle = _claimed(path, wait=wait, say=say)
+    handle = _claimed(path, wait=wait, say=say, hint=hint)
     try:
-        with told(path):
+        with told(path, hint):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield handle
@@ -51,11 +54,11 @@ def directory_claim(directory: Path, *, wait: bool, say: Callable[[str], None]) 
         os.close(handle)
 
 
-def _claimed(path: Path, *, wait: bool, say: Callable[[str], None]) -> int:
+def _claimed(path: Path, *, wait: bool, say: Callable[[str], None], hint: str | None) -> int:
     """A descriptor of the lock, held. Whoever had it may have removed it while it was waited for: it then keeps nobody
     out, so that the one that lies there now is claimed."""
     while True:
-        with told(path):
+        with told(path, hint):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

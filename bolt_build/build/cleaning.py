@@ -17,6 +17,8 @@ from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.receipt import load_receipt
 from bolt_build.schema.recipe import Recipe
 
+_HINT = "clean as the user who built it, or remove the directory by hand"
+
 
 @dataclass(frozen=True)
 class Cleaned:
@@ -74,7 +76,8 @@ def clean_targets(
         foreign = tuple(path for target in targets for path in _foreign(target, _own_files(target)))
         all_go = not options.targets and set(directory.targets) <= set(targets)
         return Cleaned((*removed, *_model(directory)) if all_go else removed, foreign)
-    with directory_claim(directory.path, wait=options.wait, say=lambda text: None), told(directory.path):
+    claim = directory_claim(directory.path, wait=options.wait, say=lambda text: None, hint=_HINT)
+    with claim, told(directory.path, _HINT):
         foreign = tuple(path for target in targets for path in _clean_target(target))
         if not options.targets and not directory.targets:
             removed += _model(directory)

@@ -76,6 +76,15 @@ def test_a_plan_that_names_files_elsewhere_removes_none(capsys: pytest.CaptureFi
     assert mine.read_text() == "mine"
 
 
+def test_a_directory_that_cannot_be_claimed_is_said_with_what_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    built("net", "host")
+    (OUTPUT / "net" / ".lock").mkdir()
+    assert said(capsys, "net.yaml", code=ExitCode.TASK_FAILED) == (
+        f"error[file-trouble]: {Path.cwd()}/generated/net/.lock: a directory stands where a file is to be\n"
+        "  hint: clean as the user who built it, or remove the directory by hand\n"
+    )
+
+
 def test_a_target_that_the_recipe_had_once_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     built("net", "host", "h200")
     assert said(capsys, "net.yaml", "--target", "h200") == "removed generated/net/h200\n"
