@@ -19,16 +19,19 @@ from bolt_build.families.portable.rule import Layouts, Rule, computed_only
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.weighed_windows import WeighedWindows
-from bolt_build.targets import Target
+from bolt_build.targets import Target, target_named
 
 _LANES, _EACH = (8, 4, 3, 2, 1), (4, 1)
 _PLANES = 4
 """Channels of an image in planes that a thread has at most, where they share a filter."""
-_ITEM, _TAP, _FACTOR, _PIXEL = 120, 12, 4, 14
-"""Instructions of an item, of each tap, of a factor that it loads, and of a pixel's word that it loads and checks.
-Those of a lane are two beside. Counted in the source, not measured."""
-_ISSUED = 0.6
-"""Part of the instructions that a multiprocessor could issue."""
+_ITEM, _TAP, _FACTOR, _PIXEL, _LANE = 120, 13, 20, 2, 8
+"""What an item, each tap, each factor that is loaded, each pixel and each of its lanes take of a multiprocessor, in
+instructions of a lane at the rate below: factors that lie apart take it longest."""
+_WAITS, _FACTOR_WAITS, _PIXEL_WAITS = 0.063e-6, 0.047e-6, 0.113e-6
+"""Seconds that a thread waits for each tap, and for each factor and pixel of it. All of these are fitted to 17 kernels
+on an H200 that counted in 64 bits."""
+_RATE, _THREADS = 2.0e13, 132 * 1024
+"""Instructions of lanes in a second, and threads at once, of an H200, whose best tile is offered everywhere."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,10 @@ def _own(problem: KernelProblem) -> tuple[Operand, Operand]:
 
 
 def _usual(problem: KernelProblem) -> WindowTile:
-    """The widest words; neighbours share filters that are those of every pixel."""
-    each = 4 if _of_images(_own(problem)[1]) and problem.outputs[0].shape[3] >= 4 else 1
-    return next(tile for lanes in _LANES if _refuse_tile(problem, tile := WindowTile(lanes, each)) is None)
+    """The tile that is predicted fastest."""
+    tiles = (WindowTile(lanes, each) for lanes, each in product(_LANES, _EACH))
+    legal = (tile for tile in tiles if _refuse_tile(problem, tile) is None)
+    return min(legal, key=lambda tile: _computing(problem, tile))
 
 
 def _of_images(filters: Operand) -> bool:
@@ -121,18 +125,22 @@ def _emit(problem: KernelProblem, tile: WindowTile | None, at: StepExpressions) 
     return StepCode(("bolt_portable/weighed_windows.h",), None, "", call)
 
 
-def _seconds(problem: KernelProblem, target: Target) -> float:
-    """What threads issue, or what memory moves."""
-    op, output, tile = problem.op, problem.outputs[0], _usual(problem)
+def _computing(problem: KernelProblem, tile: WindowTile) -> float:
+    """Seconds of an H200: what its threads issue, or wait for."""
+    op, (images, channels, rows, columns) = problem.op, problem.outputs[0].shape
     assert isinstance(op, WeighedWindows)
     factors = 1 if _has_one(problem, tile.lanes) else tile.lanes
-    images, channels, rows, columns = output.shape
     items = images * rows * ceil(columns / tile.each) * (channels // tile.lanes)
-    loaded = 1 if tile.lanes == 1 or _are_neighbours(problem) else tile.lanes
-    pixel = _PIXEL + _FACTOR * (loaded - 1) + 2 * tile.lanes
-    issued = items * (_ITEM + op.taps * (_TAP + _FACTOR * factors + tile.each * pixel))
-    rate = target.rate("fp32") / 2
-    return max(issued / rate / _ISSUED, moved(problem.nbytes, target)) + OVERLAPPED * target.launch_seconds
+    tap = _TAP + _FACTOR * factors + tile.each * (_PIXEL + _LANE * tile.lanes)
+    waits = op.taps * (_WAITS + _FACTOR_WAITS * factors + _PIXEL_WAITS * tile.each)
+    return max(items * (_ITEM + op.taps * tap) / _RATE, waits * ceil(items / _THREADS))
+
+
+def _seconds(problem: KernelProblem, target: Target) -> float:
+    """What threads issue or wait for, or what memory moves."""
+    slower = target_named("h200").rate("fp32") / target.rate("fp32")
+    computing = _computing(problem, _usual(problem)) * max(slower, 1.0)
+    return max(computing, moved(problem.nbytes, target)) + OVERLAPPED * target.launch_seconds
 
 
 _PLAIN = Plain(_usual, WindowTile.read, _refuse_tile, _emit)

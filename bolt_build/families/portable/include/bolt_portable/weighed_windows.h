@@ -20,17 +20,21 @@ struct WeighedWindows {
 template <int lanes, bool neighbours, typename T>
 BOLT_HD inline void read_channels(const T* from, Index step, float* values) {
 #if defined(__CUDA_ARCH__)
-  if constexpr (neighbours) return load_lanes<lanes>(from, values);
+  if constexpr (neighbours)
+    load_lanes<lanes>(from, values);
+  else
 #endif
-  for (int lane = 0; lane < lanes; ++lane) values[lane] = load(from + lane * (neighbours ? 1 : step));
+    for (int lane = 0; lane < lanes; ++lane) values[lane] = load(from + lane * (neighbours ? 1 : step));
 }
 
 template <int lanes, bool neighbours, typename T>
 BOLT_HD inline void write_channels(T* to, Index step, const float* values) {
 #if defined(__CUDA_ARCH__)
-  if constexpr (neighbours) return store_lanes<lanes>(to, values);
+  if constexpr (neighbours)
+    store_lanes<lanes>(to, values);
+  else
 #endif
-  for (int lane = 0; lane < lanes; ++lane) store(to + lane * (neighbours ? 1 : step), values[lane]);
+    for (int lane = 0; lane < lanes; ++lane) store(to + lane * (neighbours ? 1 : step), values[lane]);
 }
 
 /// An item has `lanes` channels, which are `neighbours` in memory or each of a plane, of `each` neighbours of a row; these
