@@ -12,7 +12,7 @@ from bolt_build.families.portable.typed import ctype
 
 _SECTOR, _ACCESS = 32, 16
 """Bytes that memory has at least, and those of an access at most."""
-_COLUMN, _ROW, _ELEMENT = 9, 12, 4.5
+_COLUMN, _ROW, _ELEMENT = 9, 12, 6.0
 """Instructions of a thread for where a column or a row is and its weight, and for an element beside the lines of its
 load: fitted to 24 kernels of four problems on an H200."""
 

@@ -149,9 +149,9 @@ def _pool_seconds(problem: KernelProblem, target: Target) -> float:
     return max(memory, issued, 0.0 if together else cells * _NEXT) + OVERLAPPED * target.launch_seconds
 
 
-_PLACE, _CELL_OF_PLACE, _NEXT_PLACE = 110, 24, 0.5e-6
-"""Instructions of a thread for where its window is, and for a cell, as counted in the machine code; and seconds until a
-cell has come, or all of a small window."""
+_PLACE, _CELL_OF_PLACE, _NEXT_PLACE = 180, 60, 0.5e-6
+"""Instructions of a thread for where its window is, and for a cell, as an H200 took for windows of four; and seconds
+until a cell has come, or all of a small window: a guess."""
 
 
 def _places_seconds(problem: KernelProblem, target: Target) -> float:
