@@ -34,6 +34,16 @@ def test_images_with_filters_of_their_own_are_a_batch_again(how: str) -> None:
     assert said(result) == [("c", "made one step of windows and filters", "its filters are data")]
 
 
+def test_filters_of_large_images_lie_tap_by_tap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bolt_build.planner.passes.images.weighed_windows._TURNED", 1)
+    before = graph("""
+        graph g batch=2 (%x: f32[2,4,7,6], %t: f32[4,1,3,2]) -> (%y) {
+          %y = conv(%x, %t) groups=4 dilations=[2,1] // "y"
+        }""")
+    result = run(WEIGH_WINDOWS, before)
+    assert kinds(result.graph) == ["reshape", "transpose", "reshape", "weighed_windows"]
+
+
 def test_filters_of_all_images_are_a_template() -> None:
     before = graph("""
         graph g batch=2 (%x: f32[2,4,7,6], %t: f32[4,1,3,2]) -> (%y) {

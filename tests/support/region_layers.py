@@ -58,6 +58,7 @@ WEIGHED = [
         ("pixels", WeighedWindows((3, 3), (1, 1), (1, 1), (1, 1), shared=4), (2, 16, 5, 6), (2, 36, 5, 6)),
         ("all", WeighedWindows((5, 1), (1, 1), (2, 0), (2, 0)), (1, 12, 6, 5), (1, 5, 6, 5)),
         ("colours", WeighedWindows((3, 3), (1, 1), (1, 1), (1, 1)), (2, 3, 7, 9), (2, 9, 7, 9)),
+        ("tap-by-tap", WeighedWindows((3, 3), (1, 1), (1, 1), (1, 1), turned=True), (2, 16, 7, 6), (2, 144, 1, 1)),
         ("turns", WeighedWindows((2, 2), shared=1), (2, 8, 5, 5), (2, 16, 4, 4)),
     )
 ] + [

@@ -19,7 +19,8 @@ class WeighedWindows(Op):
     """Input 0 is x [N, C, H, W], input 1 has filters [N or 1, S * taps, H' or 1, W' or 1], output [N, C, H', W'].
 
     Channel c of the result is the sum over taps of c's windows times filter c // `shared` % S. A window has `kernel`
-    rows and columns; outside of x are zeros. Filters of one row and column are those of every pixel.
+    rows and columns; outside of x are zeros. Filters of one row and column are those of every pixel. Elements of a
+    filter are neighbours; where filters are `turned` those of a tap are, and input 1 has [.., taps * S, ..].
 
     For example depthwise convolutions whose filters each image mixes (CondConv) or a template makes (trackers), and
     filters that a network predicts for each pixel (involution, LSNet, kernel prediction). No model has the operator; a
@@ -33,6 +34,7 @@ class WeighedWindows(Op):
     pads_end: tuple[int, int] = (0, 0)
     dilations: tuple[int, int] = (1, 1)
     shared: int = 1
+    turned: bool = False
 
     @property
     def taps(self) -> int:
@@ -70,7 +72,10 @@ class WeighedWindows(Op):
         pads = tuple(zip(self.pads_begin, self.pads_end, strict=True))
         x = np.pad(x, ((0, 0), (0, 0), *pads))
         sets = filters.shape[1] // self.taps
-        own = filters.reshape(filters.shape[0], sets, self.taps, *filters.shape[2:])
+        if self.turned:
+            own = filters.reshape(filters.shape[0], self.taps, sets, *filters.shape[2:]).swapaxes(1, 2)
+        else:
+            own = filters.reshape(filters.shape[0], sets, self.taps, *filters.shape[2:])
         of_channel = np.arange(channels) // self.shared % sets
         total = np.zeros(type_.shape, x.dtype)
         for tap, (row, column) in enumerate(product(*map(range, self.kernel))):

@@ -100,11 +100,22 @@ def _has_one(problem: KernelProblem, lanes: int) -> bool:
     return op.shared % lanes == 0 or filters.shape[1] == op.taps
 
 
+def _has_words(problem: KernelProblem, lanes: int) -> bool:
+    """Whether a tap's elements of the channels of a word lie side by side."""
+    op, filters = problem.op, _own(problem)[1]
+    assert isinstance(op, WeighedWindows)
+    sets = filters.shape[1] // op.taps
+    alone = op.turned and op.shared == 1 and sets % lanes == 0 and not _has_one(problem, lanes)
+    return alone and strides(filters)[1] == 1 and _are_neighbours(problem)
+
+
 def _emit(problem: KernelProblem, tile: WindowTile | None, at: StepExpressions) -> StepCode:
     op, (x, filters), output = problem.op, _own(problem), problem.outputs[0]
     assert isinstance(op, WeighedWindows)
     tile = tile or _usual(problem)
     apart = [step if extent > 1 else 0 for step, extent in zip(strides(filters), filters.shape, strict=True)]
+    sets = filters.shape[1] // op.taps
+    of_set, of_tap = (apart[1], sets * apart[1]) if op.turned else (op.taps * apart[1], apart[1])
     names = ("image", "channel", "row", "column")
     parameters = struct(
         "bolt::portable::WeighedWindows",
@@ -112,14 +123,15 @@ def _emit(problem: KernelProblem, tile: WindowTile | None, at: StepExpressions) 
         height=x.shape[2], width=x.shape[3],
         kernel_rows=op.kernel[0], kernel_columns=op.kernel[1], down=op.strides[0], across=op.strides[1],
         apart_rows=op.dilations[0], apart_columns=op.dilations[1], top=op.pads_begin[0], left=op.pads_begin[1],
-        shared=op.shared, sets=filters.shape[1] // op.taps,
+        shared=op.shared, sets=sets,
         **{f"in_{name}": step for name, step in zip(names, strides(x), strict=True)},
-        **{f"filter_{name}": step for name, step in zip(("image", "element", "row", "column"), apart, strict=True)},
+        filter_image=apart[0], filter_set=of_set, filter_tap=of_tap, filter_row=apart[2], filter_column=apart[3],
         **{f"out_{name}": step for name, step in zip(names, strides(output), strict=True)},
     )  # fmt: skip
     types = ", ".join(COMPUTED[operand.format.dtype] for operand in (x, filters, output))
     neighbours = tile.lanes == 1 or _are_neighbours(problem)
-    how = f"{tile.lanes}, {tile.each}, {boolean(_has_one(problem, tile.lanes))}, {boolean(neighbours)}, {types}"
+    flags = (_has_one(problem, tile.lanes), neighbours, _has_words(problem, tile.lanes))
+    how = f"{tile.lanes}, {tile.each}, {', '.join(map(boolean, flags))}, {types}"
     given = ", ".join(at.inputs[index] for index in op_operands(problem))
     call = f"bolt::portable::weighed_windows<{how}>(r, {parameters}, {given}, {at.outputs[0]}, {chain(problem, at)});"
     return StepCode(("bolt_portable/weighed_windows.h",), None, "", call)
@@ -129,7 +141,7 @@ def _computing(problem: KernelProblem, tile: WindowTile) -> float:
     """Seconds of an H200: what its threads issue, or wait for."""
     op, (images, channels, rows, columns) = problem.op, problem.outputs[0].shape
     assert isinstance(op, WeighedWindows)
-    factors = 1 if _has_one(problem, tile.lanes) else tile.lanes
+    factors = 1 if _has_one(problem, tile.lanes) or _has_words(problem, tile.lanes) else tile.lanes
     items = images * rows * ceil(columns / tile.each) * (channels // tile.lanes)
     tap = _TAP + _FACTOR * factors + tile.each * (_PIXEL + _LANE * tile.lanes)
     waits = op.taps * (_WAITS + _FACTOR_WAITS * factors + _PIXEL_WAITS * tile.each)

@@ -19,7 +19,7 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Pad, Reshape
+from bolt_build.graph.ops.shape import Pad, Reshape, Transpose
 from bolt_build.graph.ops.weighed_windows import WeighedWindows
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -27,6 +27,10 @@ from bolt_build.schema.recipe import Policy
 
 _MOST_TAPS = 256
 """Of a window: a thread goes through all of them, and larger ones are work for products."""
+
+
+_TURNED = 1 << 20
+"""Elements of a result from which on it pays to put the elements of a tap side by side first, which is a small step."""
 
 
 class _Unknown(Exception):
@@ -83,6 +87,8 @@ def _of_convolution(editor: GraphEditor, node: Node, op: Conv) -> _Windows:
         (rows, columns), (down, across), (top, left), (bottom, right), (op.dilations[0], op.dilations[1])
     )
     many = images if images * channels == w[0] else 1
+    if channels > 1 and editor.type(node.outputs[0]).elements >= _TURNED:
+        windows = replace(windows, turned=True)
     return _Windows(windows, image, node.inputs[1], (many, channels * windows.taps, 1, 1))
 
 
@@ -179,6 +185,10 @@ def _put(editor: GraphEditor, node: Node, found: _Windows) -> None:
     filters = found.filters
     while (above := editor.producer(filters)) is not None and isinstance(above.op, Reshape) and not above.epilogue:
         filters = above.inputs[0]
+    if found.op.turned:
+        images, elements = found.shape[:2]
+        filters = add("rows", Reshape((images, elements // found.op.taps, found.op.taps)), filters)
+        filters = add("turned", Transpose((0, 2, 1)), filters)
     if editor.type(filters).shape != found.shape:
         filters = add("filters", Reshape(found.shape), filters)
     image = add("windows", found.op, found.image, filters)

@@ -7,12 +7,12 @@
 namespace bolt::portable {
 
 /// Extents are those of the result; `height` and `width` those of the input. Channel c has filter c / shared % sets. Steps
-/// are elements from one image, channel (of filters: element of a filter), row and column to the next; those of filters
-/// are 0 where there is one.
+/// are elements from one image, channel (of filters: filter and tap), row and column to the next; those of filters are 0
+/// where there is one.
 struct WeighedWindows {
   Index images, channels, rows, columns, height, width;
   Index kernel_rows, kernel_columns, down, across, apart_rows, apart_columns, top, left, shared, sets;
-  Index in_image, in_channel, in_row, in_column, filter_image, filter_element, filter_row, filter_column;
+  Index in_image, in_channel, in_row, in_column, filter_image, filter_set, filter_tap, filter_row, filter_column;
   Index out_image, out_channel, out_row, out_column;
 };
 
@@ -38,8 +38,9 @@ BOLT_HD inline void write_channels(T* to, Index step, const float* values) {
 }
 
 /// An item has `lanes` channels, which are `neighbours` in memory or each of a plane, of `each` neighbours of a row; these
-/// channels have `one` filter, or each has its own.
-template <int lanes, int each, bool one, bool neighbours, typename In, typename Filter, typename Out, typename Epilogue>
+/// channels have `one` filter, or each has its own; `words_of`: those of a tap lie side by side.
+template <int lanes, int each, bool one, bool neighbours, bool words_of, typename In, typename Filter, typename Out,
+          typename Epilogue>
 void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, const void* filters, void* output,
                      const Epilogue& epilogue) {
   const In* const in = static_cast<const In*>(input);
@@ -58,7 +59,7 @@ void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, c
         const Index image = last ? rest : rest / of_words;
         // Within an image 32 bits do: 64 take several times the instructions.
         const int width = static_cast<int>(p.width), height = static_cast<int>(p.height), across = static_cast<int>(p.across);
-        const int step = static_cast<int>(p.in_column), element = static_cast<int>(p.filter_element);
+        const int step = static_cast<int>(p.in_column), tap = static_cast<int>(p.filter_tap);
         const int sets = static_cast<int>(p.sets), shared = static_cast<int>(p.shared);
         const int rows_of = static_cast<int>(p.kernel_rows), columns_of = static_cast<int>(p.kernel_columns);
         const int apart = static_cast<int>(p.apart_columns), begin = column * across - static_cast<int>(p.left);
@@ -66,8 +67,8 @@ void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, c
         const Filter* place = weights + image * p.filter_image + row * p.filter_row + column * p.filter_column;
         int first[lanes];
         int run = channel / shared, within = channel - run * shared, set = run % sets;
-        for (int lane = 0; lane < (one ? 1 : lanes); ++lane) {
-          first[lane] = set * rows_of * columns_of * element;
+        for (int lane = 0; lane < (one || words_of ? 1 : lanes); ++lane) {
+          first[lane] = set * static_cast<int>(p.filter_set);
           if (++within == shared) {
             within = 0;
             if (++set == sets) set = 0;
@@ -77,14 +78,18 @@ void weighed_windows(const Run& r, const WeighedWindows& p, const void* input, c
         int y = row * static_cast<int>(p.down) - static_cast<int>(p.top);
         for (int i = 0; i < rows_of; ++i, y += static_cast<int>(p.apart_rows)) {
           if (y < 0 || y >= height) {
-            place += columns_of * element;
+            place += columns_of * tap;
             continue;
           }
           const In* const line = own + y * p.in_row;
-          for (int j = 0; j < columns_of; ++j, place += element) {
+          for (int j = 0; j < columns_of; ++j, place += tap) {
             float factors[lanes];
-            for (int lane = 0; lane < lanes; ++lane)
-              factors[lane] = one && lane ? factors[0] : load(place + first[one ? 0 : lane]);
+            if constexpr (words_of) {
+              read_channels<lanes, true>(place + first[0], 1, factors);
+            } else {
+              for (int lane = 0; lane < lanes; ++lane)
+                factors[lane] = one && lane ? factors[0] : load(place + first[one ? 0 : lane]);
+            }
             for (int e = 0; e < each; ++e) {
               const int x = begin + e * across + j * apart;
               if (x < 0 || x >= width) continue;
