@@ -100,7 +100,7 @@ THROUGH_MEMORY = (
     ),
     (
         step_of(product("ahead-norm-512", (6, 131, 72), 512, ADD), statistic="rms", bias=False),
-        {"m": 128, "n": 128, "warpgroups": "pingpong", "residual": "whole"},
+        {"m": 64, "n": 128, "warpgroups": "pingpong", "residual": "whole"},
     ),
     (
         step_of(product("ahead-norm-384-kept", (5, 131, 136), 384, ADD, by=False), keeps=True),

@@ -156,7 +156,7 @@ LABELS = (
     "prologue-cutlass-64x64x64xpingpongxaffine-f16/channels_last-f16/channels_last",
     "sliced-norm-768+variance-kept-cutlass-64x96x128xpingpongx1x6-f16/row-f16/row-f16/row",
     "memory-norm-384+rms-unbiased-cutlass-128x128x64xpingpongx3xmemory-f16/row-f16/row",
-    "ahead-norm-512+rms-unbiased-cutlass-128x128x64xpingpongx4xmemoryxwhole-f16/row-f16/row",
+    "ahead-norm-512+rms-unbiased-cutlass-64x128x64xpingpongx4xmemoryxwhole-f16/row-f16/row",
     "prenorm-far-cutlass-64x96x64xpingpongx1-f16/row-f16/row",
     "swiglu-biases-cutlass-64x64x64xsinglex8-f16/row-f16/row-rows128-between16",
     "window-cutlass-64x64x64x32x32x5x8-f16/channels_last-f16/channels_last",

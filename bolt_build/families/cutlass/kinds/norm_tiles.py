@@ -145,7 +145,7 @@ _COLUMNS = (64, 96, 128, 192, 256)
 _DEPTHS = (32, 64, 128)
 _ACROSS = (1, 2, 4, 8)
 """Blocks of a cluster, up to the most that every Hopper GPU runs."""
-_APART_ROWS = {False: (128,), True: (128, 192, 256)}
+_APART_ROWS = {False: (64, 128), True: (128, 192, 256)}
 _APART_COLUMNS = (64, 96, 128, 160, 192, 256)
 _APART = range(2, 9)
 """Tiles a row where blocks exchange through memory."""
