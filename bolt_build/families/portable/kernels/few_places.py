@@ -94,7 +94,7 @@ _ELEMENT, _COMPARED, _EXCHANGED, _BEGIN, _STORED = (13.0, 4.5), 2.0, 2.0, 60.0, 
 """Instructions of an element until it is a key, alone and in pairs of neighbours of half precision; of a comparison of
 keys, of one that another thread has, of a thread for all else, and of a place that it stores. They are counted in the
 code."""
-_WIDE = 4.5
+_WIDE = 2.6
 """What comparisons of keys of 64 bits take, in those of 32."""
 _ISSUED = 128 * 1.6e9 * 0.36
 """Instructions of threads that a multiprocessor begins in a second: of the greater and the lesser of two it begins half

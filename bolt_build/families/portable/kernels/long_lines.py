@@ -14,7 +14,7 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.register_lines import MOST_ELEMENTS
 from bolt_build.families.portable.kernels.staged import Lines
 from bolt_build.families.portable.number_tile import NumberTile
-from bolt_build.targets import Target
+from bolt_build.targets import Gpu, Target
 
 _THREADS, _ACROSS, _BLOCKS = (4, 8, 16, 32), (32, 64), (256, 512, 1024)
 """Threads of a line, lines of a block side by side, and threads of a block."""
@@ -86,9 +86,10 @@ def twice(
 
 _CLUSTERS = (2, 4, 8)
 """Blocks that share lines."""
-_NEAR, _MEETS, _CLUSTER = 96 << 10, 1.5e-6, 0.35e-6
-"""Guesses: bytes that a multiprocessor's L1 cache keeps of what its blocks read; seconds in which blocks of a cluster
-begin together and tell each other what they have, and for each step of its size, in powers of two."""
+_SHARED, _MEETS, _CLUSTER = 1.35, 1.5e-6, 0.35e-6
+"""What memory takes more than where blocks have lines of their own, as seven kernels of an H200 did; guesses at seconds
+in which blocks of a cluster begin together and tell each other what they have, and for each step of its size, in powers
+of two."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,11 @@ class SharedTwiceTile(NumberTile):
         return TwiceTile(self.threads, self.across)
 
 
-def _shared_tiles() -> Iterator[SharedTwiceTile]:
-    yield from (SharedTwiceTile(tile.threads, tile.across, cluster) for tile in _tiles() for cluster in _CLUSTERS)
+def _shared_tiles(of: Lines, gpu: Gpu) -> Iterator[SharedTwiceTile]:
+    """Where blocks with lines of their own would leave half of the multiprocessors without any: else those were faster
+    on an H200."""
+    few = [tile for tile in _tiles() if 2 * ceil(of.groups * of.inner / tile.across) <= gpu.sms]
+    yield from (SharedTwiceTile(tile.threads, tile.across, cluster) for tile in few for cluster in _CLUSTERS)
 
 
 def _refuse_shared(tile: SharedTwiceTile) -> str | None:
@@ -121,9 +125,7 @@ def _shared_seconds(problem: KernelProblem, tile: SharedTwiceTile, target: Targe
     resident = beside(block.block, _REGISTERS, 8 * block.block, gpu)
     there = min(float(resident), blocks / gpu.sms)
     reached = _REACHED * min(1.0, there * block.block * _BATCH * of.read / _UNDER_WAY)
-    kept = ceil(of.count / tile.cluster) * tile.across * of.read * resident <= _NEAR
-    again = 0.0 if kept else _AGAIN * problem.inputs[0].nbytes
-    memory = moved(problem.nbytes + again, target) / reached
+    memory = _SHARED * moved(problem.nbytes + _AGAIN * problem.inputs[0].nbytes, target) / reached
     issued = of.elements * _ELEMENT / (gpu.sms * _RATE * min(1.0, there))
     turns = 2 * ceil(of.count / (tile.threads * tile.cluster * _BATCH))
     rounds = ceil(blocks / tile.cluster / clusters_at_once(tile.cluster, resident, gpu))
@@ -141,7 +143,7 @@ def shared_twice(
         "shared_twice",
         lambda problem: serves(problem) and lines(problem).are_columns and lines(problem).count > MOST_ELEMENTS,
         lambda problem, gpu: None if gpu.warpgroup_mma else "blocks form clusters from sm_90 on",
-        lambda problem, gpu: _shared_tiles(),
+        lambda problem, gpu: _shared_tiles(lines(problem), gpu),
         lambda problem, tile, gpu: _refuse_shared(tile),
         lambda problem, tile, target: _shared_seconds(problem, tile, target, lines(problem)),
         SharedTwiceTile.read,

@@ -85,7 +85,7 @@ def _refuse_tile(problem: KernelProblem, tile: ScanSlabTile, gpu: Gpu) -> str | 
     return refuse_shared(_shared(problem, tile) + _THREADS * 8, gpu)
 
 
-_REACHED, _BEGIN, _PART, _ELEMENTS, _JOINED = 0.75, 2.0e-6, 0.3e-6, 4.6e9, 300
+_REACHED, _BEGIN, _PART, _ELEMENTS, _JOINED = 0.75, 2.0e-6, 0.3e-6, 6.3e9, 300
 """The part of the bandwidth; seconds of a slab's first and last accesses, and of a part's barriers; elements that a
 multiprocessor adds up in a second; and parts of a column that take as long as an element's two rows. As an H200 took an
 earlier form, which had over three times the instructions."""

@@ -139,6 +139,9 @@ _TWICE = 1.8
 """How many times as long two launches take, of which the first stores nothing and leaves a part in L2."""
 _ISSUED = 128 * 1.6e9 * 0.6
 """A guess at the instructions of threads that a multiprocessor begins in a second."""
+_OF_RUNS, _SHORT = 0.45, 2.2
+"""The part of the instructions below that runs take, and how many times as many bytes are under way of lines that a
+part of a warp has: as nine kernels of an H200 did."""
 _ELEMENT, _SCANNED, _PREFIX = 6.0, 45.0, 60.0
 """Guesses at the instructions of an element; of a word whose threads are scanned, those of a block twice; and of a
 thread that looks for what stands in front of its part."""
@@ -165,10 +168,12 @@ def _seconds_of_runs(problem: KernelProblem, tile: ScanRunsTile, target: Target)
     turns = ceil(words / tile.threads)
     rounds, together = ceil(turns / (LOADS * tile.blocks)), BLOCK // tile.threads
     scanned = _SCANNED * (1 if tile.threads <= WARP else 2)
-    issued = lines.many * tile.threads * turns * (lanes * _ELEMENT + scanned)
+    issued = _OF_RUNS * lines.many * tile.threads * turns * (lanes * _ELEMENT + scanned)
     used = lines.extent * lines.element / (rounds * tile.blocks * LOADS * tile.threads * WORD)
     blocks = ceil(lines.many / together) * tile.blocks
-    once = _seconds(problem, blocks, rounds, BLOCK * LOADS * WORD * used, issued, target)
+    # Short lines wait once, so more of them begin meanwhile.
+    under_way = BLOCK * LOADS * WORD * used * (_SHORT if tile.threads < WARP else 1.0)
+    once = _seconds(problem, blocks, rounds, under_way, issued, target)
     return once if tile.blocks == 1 else _TWICE * once + _ROUND
 
 

@@ -150,9 +150,9 @@ def _refuse_runs(problem: KernelProblem, tile: AtomicRunsTile, gpu: Gpu) -> str 
 
 _REACHED, _BEGIN, _BLOCK = 0.8, 2.0e-6, 3.0e-6
 """The part of the bandwidth; seconds in which a kernel begins and ends, and those of a block at least."""
-_UPDATE, _ELEMENT, _WORD_OF_UPDATE, _BANKS = 2.0e-12, 0.9e-12, 2.0e-12, 1.7
+_UPDATE, _ELEMENT, _WORD_OF_UPDATE, _BANKS = 0.7e-12, 0.9e-12, 1.0e-12, 4.0
 """Seconds of a GPU for an update, for an element from memory and back to it, and for an atomic instruction's part in
-one; and how many times as long that takes where threads of one meet in banks at random. They follow 24 kernels of an
+one; and how many times as long that takes where threads of one meet in banks at random. They follow 27 kernels of an
 H200."""
 _OVERLAPPED = 0.9
 """The part of that which does not go on beside memory's accesses."""
@@ -175,7 +175,7 @@ def _seconds(
     return float(_BEGIN + taken + OVERLAPPED * target.launch_seconds)
 
 
-_FEW_ROUNDS, _MOST_UNEVEN, _ALONE, _ALONE_THREADS, _SOUGHT = 3, 1.25, 1.3, 768, 1.2
+_FEW_ROUNDS, _MOST_UNEVEN, _ALONE, _ALONE_THREADS, _SOUGHT = 3, 1.25, 1.3, 768, 1.5
 """Rounds of blocks up to which the last one counts, and how much at most; how much longer it takes where a
 multiprocessor has fewer threads than so many; and where values of the updates that count are read at the end."""
 

@@ -155,6 +155,8 @@ _WAITS, _TURN = 0.5e-6, 0.15e-6
 the order of kernels in which an H200 took them, at those that threads wait for each other in each turn of a block."""
 _FROM_L2 = 1.28
 """How many times as fast as memory L2 gives blocks what they have beside their lines: as three kernels of an H200."""
+_LONG_BLOCKS = 1.15
+"""What memory takes more where all of the largest blocks' threads have a line."""
 _OTHERS = 42
 """Registers of a thread beside what it holds."""
 
@@ -214,6 +216,7 @@ def seconds(problem: KernelProblem, tile: StagedTile, target: Target, of: Lines)
     gpu = target.gpu
     assert gpu is not None, "lines are staged on GPUs"
     memory = moved(problem.nbytes, target) / _reached(tile, of, gpu)
+    memory *= _LONG_BLOCKS if tile.threads > _BLOCKS[1] else 1.0
     memory += 4 * of.floats * of.count * tile.blocks(of) / (_FROM_L2 * target.bandwidth)
     # The last lines side by side leave threads without any.
     lines = tile.blocks(of) * tile.lines if of.are_columns else of.groups

@@ -66,29 +66,25 @@ struct NormPlanes {
     const auto begin = static_cast<std::uint32_t>(start.x);
     const std::uint32_t stop = min((rank + 1) * Shape::share, Shape::all), first = rank * Shape::share;
     Load x[loads];
-    std::uint32_t there = 0, odd = 0;  // bits of loads that have elements of planes, and of those that have others too
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
       const std::uint32_t number = first + threadIdx.x + k * threads;
       if (number >= stop) continue;
       const Part of = place(begin, number);
-      if (!of.any()) continue;
-      read(of, x[k]);
-      there |= 1u << k;
-      if (!of.whole()) odd |= 1u << k;
+      if (of.any()) read(of, x[k]);
     }
     const float scale = load(end.scale + start.scale), bias = load(end.bias + start.bias);
     const auto add = [](float a, float b) { return a + b; };
     const float count = static_cast<float>(elements(begin, stop) - elements(begin, first));
     float mean = 0.0f, sum = 0.0f;
     if constexpr (Statistic::centred) {
-      each(begin, first, there, odd, x, [&](float value) { mean += value; });
+      each(begin, first, stop, x, [&](float value) { mean += value; });
       each_again(begin, first, stop, [&](const Part& of, const Load& one) {
         each_of(of, one, [&](float value) { mean += value; });
       });
       mean = over_block<threads>(mean, add) / count;
     }
-    each(begin, first, there, odd, x, [&](float value) { sum += Statistic::term(value - mean); });
+    each(begin, first, stop, x, [&](float value) { sum += Statistic::term(value - mean); });
     each_again(begin, first, stop, [&](const Part& of, const Load& one) {
       each_of(of, one, [&](float value) { sum += Statistic::term(value - mean); });
     });
@@ -114,7 +110,7 @@ struct NormPlanes {
       mean = Statistic::centred ? joined : 0.0f;
     }
     factor = scale * Statistic::factor(sum, static_cast<float>(Shape::planes * plane), epsilon);
-    finish(begin, first, there, odd, start.channel, x, mean, factor, bias);
+    finish(begin, first, stop, start.channel, x, mean, factor, bias);
     Index channels[wide];
 #pragma unroll
     for (int i = 0; i < wide; ++i) channels[i] = start.channel;
@@ -166,31 +162,33 @@ struct NormPlanes {
   }
   /// with(value) for the elements of this thread's loads that are of the planes.
   template <typename With>
-  __device__ static void each(std::uint32_t begin, std::uint32_t first, std::uint32_t there, std::uint32_t odd,
-                              const Load (&x)[loads], const With& with) {
+  __device__ static void each(std::uint32_t begin, std::uint32_t first, std::uint32_t stop, const Load (&x)[loads],
+                              const With& with) {
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
-      if (!(there >> k & 1)) continue;
+      const std::uint32_t number = first + threadIdx.x + k * threads;
+      if (number >= stop) continue;
+      const Part of = place(begin, number);
       float value[wide];
       load_wide(x[k].at, value);
-      if (Shape::aligned || !(odd >> k & 1)) {
+      if (of.whole()) {
 #pragma unroll
         for (int i = 0; i < wide; ++i) with(value[i]);
       } else {
-        const Part of = place(begin, first + threadIdx.x + k * threads);
 #pragma unroll
         for (int i = 0; i < wide; ++i)
           if (of.has(i)) with(value[i]);
       }
     }
   }
-  __device__ void finish(std::uint32_t begin, std::uint32_t first, std::uint32_t there, std::uint32_t odd, Index channel,
-                         const Load (&x)[loads], float mean, float factor, float bias) const {
+  __device__ void finish(std::uint32_t begin, std::uint32_t first, std::uint32_t stop, Index channel, const Load (&x)[loads],
+                         float mean, float factor, float bias) const {
     Ahead others[fetched];
-    const auto part = [&](int k) { return place(begin, first + threadIdx.x + k * threads); };
+    const auto number = [&](int k) { return first + threadIdx.x + k * threads; };
     const auto fetch = [&](int k) {
-      if (!Ahead::any || k >= loads || !(there >> k & 1)) return;
-      others[k % fetched].fetch_flat(end.epilogue, part(k).at, total - 1, !(odd >> k & 1));
+      if (!Ahead::any || k >= loads || number(k) >= stop) return;
+      const Part of = place(begin, number(k));
+      if (of.any()) others[k % fetched].fetch_flat(end.epilogue, of.at, total - 1, of.whole());
     };
 #pragma unroll
     for (int k = 0; k < fetched; ++k) fetch(k);
@@ -199,10 +197,10 @@ struct NormPlanes {
     for (int i = 0; i < wide; ++i) channels[i] = channel;
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
-      if (!(there >> k & 1)) continue;
-      const Part of = part(k);
-      const bool whole = Shape::aligned || !(odd >> k & 1);
-      put(of, whole, x[k], others[k % fetched], channels, mean, factor, bias);
+      if (number(k) >= stop) continue;
+      const Part of = place(begin, number(k));
+      if (!of.any()) continue;
+      put(of, of.whole(), x[k], others[k % fetched], channels, mean, factor, bias);
       fetch(k + fetched);
     }
   }
