@@ -16,12 +16,9 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.half_products import (
     DEPTH,
     JOIN,
-    L2_RATE,
     PART,
     PARTS,
     SIZES,
-    STEP,
-    STORE,
     product_rate,
 )
 from bolt_build.families.portable.number_tile import NumberTile
@@ -40,8 +37,25 @@ _BEGIN = 3e-6
 """A guess: seconds in which a block reads what its rows chose, begins and stores."""
 _WAITS = {2: 2.0, 3: 1.4, 4: 1.2}
 """Guesses: times the seconds that a step of other products takes, by stages."""
-_REACHED = 0.7
-"""A guess: the part of the bandwidth that is reached."""
+_REACHED = 0.62
+"""The part of the bandwidth that few rows of many matrices reached on an H200."""
+_PITCH = 8
+"""Elements between rows of shared memory."""
+STAGES = (2, 3, 4)
+"""Steps whose factors have room."""
+_OF_TILES = {
+    1024: (0.08e-6, 1.2e-6), 2048: (0.13e-6, 1.5e-6), 4096: (0.209e-6, 1.88e-6), 8192: (0.305e-6, 3.1e-6),
+    16384: (0.505e-6, 5.54e-6),
+}  # fmt: skip
+"""Seconds that a step of a tile takes its multiprocessor, and its beginning and end, by its results: five products of
+4096 rows and more took an H200 so long, the smallest tiles are guesses."""
+_RATE = 2.323e12
+"""Operations a second that a multiprocessor of an H200 is expected to reach: tiles of others take as much longer."""
+_NOT_AHEAD, _STORE_LESS = 1.15, 1.3
+"""Times as long with two stages, as measured, and where less than 16 bytes are stored at once: a guess."""
+_WAIT, _BEGIN = 0.7e-6, 3e-6
+"""Seconds of a step that waits for its copies, and in which a block reads what its rows chose, begins and stores: about
+what few rows took on an H200."""
 
 
 def _extents(problem: KernelProblem) -> tuple[int, int, int, int]:
@@ -162,18 +176,23 @@ def _seconds(problem: KernelProblem, tile: ChosenTile, target: Target) -> float:
     """As of other products, of as many tiles as are multiplied: one for each matrix that a tile's rows choose."""
     gpu, (m, n, k, matrices) = target.gpu, _extents(problem)
     assert gpu is not None, "tensor cores are a GPU's"
-    wide, chosen = ceil(n / tile.columns), min(m, matrices)
-    tiles = wide * (ceil(m / tile.rows) + chosen - 1)
-    steps, results = ceil(k / DEPTH), tile.rows * tile.columns
+    wide, chosen, steps = ceil(n / tile.columns), _chosen(m, matrices), ceil(k / DEPTH)
+    tiles = wide * min(m / tile.rows + chosen, ceil(m / tile.rows) * _chosen(min(m, tile.rows), matrices))
+    step, begin = _OF_TILES[tile.rows * tile.columns]
+    turns = steps * step + begin
+    busy = max(tiles / gpu.sms, 1.0) * turns * _RATE / product_rate(target)
     resident = beside(tile.threads, tile.registers, tile.shared(_along(problem)), gpu) * gpu.sms
-    busy = steps * 2 * results * DEPTH / product_rate(target) + STORE[_load(n)] * results / (128 * 128)
-    waits = ceil(tiles / resident) * (
-        ceil(steps / tile.parts) * STEP[tile.parts] * _WAITS[tile.stages] + _BEGIN + (JOIN if tile.parts > 1 else 0.0)
-    )
+    waits = ceil(tiles / resident) * (ceil(steps / tile.parts) * _WAIT + _BEGIN + (JOIN if tile.parts > 1 else 0.0))
+    narrow = _STORE_LESS if _load(n) < 8 else 1.0
     size = problem.outputs[0].format.dtype.nbytes
     memory = size * (m * (n + k) + chosen * n * k) / (target.bandwidth * _REACHED)
-    copies = tiles * steps * (tile.rows + tile.columns) * DEPTH * size / (L2_RATE * gpu.sms)
-    return max(ceil(tiles / gpu.sms) * busy + waits, memory, copies) + target.launch_seconds
+    ahead = 1.0 if tile.stages > 2 else _NOT_AHEAD
+    return ahead * max(busy * narrow, waits, memory) + target.launch_seconds
+
+
+def _chosen(rows: int, matrices: int) -> float:
+    """How many matrices so many rows choose, where each is as likely."""
+    return matrices * (1.0 - (1.0 - 1.0 / matrices) ** rows)
 
 
 def _emit_half(problem: KernelProblem, tile: ChosenTile, at: StepExpressions) -> StepCode:
