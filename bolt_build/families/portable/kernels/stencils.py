@@ -29,8 +29,8 @@ _HELD = 80
 _THREAD, _ROW, _VALUE, _FACTOR = 120, 20, 4, 2
 """Instructions of a thread, of each row that it reads, each value of that, and each factor. Multiplications come
 beside. Counted in the source, not measured."""
-_ISSUED = 0.6
-"""Part of the instructions that a multiprocessor could issue."""
+_ISSUED = 0.35
+"""Part of the instructions that a multiprocessor could issue: a mask of 256x256 at batch 32 took 10.6 us on an H200."""
 
 
 @dataclass(frozen=True)
