@@ -56,7 +56,7 @@ def _prepared(editor: GraphEditor, last: Node) -> _Prepared | None:
         match made.op:
             case Rotary() if norm is None and turn is None:
                 turn = made
-            case Norm(_, axes) if norm is None and axes == (editor.type(value).rank - 1,) and _scaled(editor, made):
+            case Norm(_, axes) if norm is None and axes == (editor.type(value).rank - 1,) and len(made.inputs) <= 2:
                 norm = made
             case Reshape():
                 pass
@@ -74,11 +74,6 @@ def _prepared(editor: GraphEditor, last: Node) -> _Prepared | None:
     if turn is not None and any(not _alike(editor, name, shape[0]) for name in turn.inputs[1:]):
         return None
     return _Prepared(value, norm, turn, tuple(nodes))
-
-
-def _scaled(editor: GraphEditor, norm: Node) -> bool:
-    """Whether nothing but a scale, the same of all heads, is behind the normalisation."""
-    return len(norm.inputs) <= 2 and all(prod(editor.type(name).shape[:-1]) == 1 for name in norm.inputs[1:])
 
 
 def _fits(editor: GraphEditor, node: Node, length: int) -> bool:
