@@ -89,4 +89,4 @@ def test_is_predicted_to_beat_depths_as_channels(layer: Layer) -> None:
     seconds = [
         min(a.seconds for a in FAMILY.propose(*graph_with(each), H200, each.precision)[0]) for each in (layer, stacked)
     ]
-    assert seconds[0] < seconds[1] / 2
+    assert seconds[0] < seconds[1] / 1.5

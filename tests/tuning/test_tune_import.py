@@ -254,7 +254,7 @@ def test_a_lock_that_cannot_be_written_any_more_keeps_the_records(
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(tuning_job, "write_text", full)
+        patched.setattr(tuning_job, "write_named", full)
         bundle = project.bundle()
         project.remember(bundle)
         path = project.results(bundle, by_prediction)
