@@ -7,7 +7,6 @@ configurations of them.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import sys

@@ -8,15 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import (
-    Candidate,
-    Expense,
-    KernelProblem,
-    KernelUnit,
-    Refusal,
-    StepCode,
-    StepExpressions,
-)
+from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, Refusal, StepCode, StepExpressions
 from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stated import is_read

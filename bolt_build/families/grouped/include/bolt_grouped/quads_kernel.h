@@ -7,6 +7,7 @@
 #include "bolt_grouped/chain_kernel.h"
 #include "bolt_grouped/image_means.h"
 #include "bolt_grouped/quad.h"
+#include "bolt_grouped/quad_constants.h"
 #include "bolt_grouped/tile_sums.h"
 
 namespace bolt::grouped {
@@ -31,6 +32,7 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
   /// Of both channels of a lane.
   using Sums = float[2][made];
   using Row = float[2][left + each + right];
+  using Constants = QuadConstants<W, Element>;
 
   /// Channels of a block: as many of each as there are parts.
   static __host__ __device__ int of_block(const InvertedArguments& a) {
@@ -59,31 +61,6 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
       }
     }
   }
-
-  /// Constants of a lane's two channels: `channel` and the one eight behind it.
-  struct Constants {
-    float first_bias[2], bias[2], weight[2][high][W::taps_w];
-
-    /// Those of the product are `first_scale` times what they were, those of the convolution `scale` times.
-    __device__ Constants(const InvertedArguments& a, int channel, float first_scale, float scale) {
-      constexpr int tall = high <= 2 ? 2 : high <= 4 ? 4 : (high + 7) / 8 * 8;
-      const Arguments& conv = a.chain.conv;
-      const auto* const from = static_cast<const Element*>(conv.weights);
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int own = channel + 8 * h;
-        first_bias[h] = a.first_bias == nullptr ? 0.0f : first_scale * a.first_bias[own];
-        bias[h] = conv.bias == nullptr ? 0.0f : scale * conv.bias[own];
-#pragma unroll
-        for (int tap = 0; tap < W::taps_w; ++tap) {
-          float column[tall];
-          portable::load_lanes<tall>(from + (own * W::taps_w + tap) * tall, column);
-#pragma unroll
-          for (int row = 0; row < high; ++row) weight[h][row][tap] = scale * column[row];
-        }
-      }
-    }
-  };
 
   /// Rows of a product behind its bias and what follows, with zeros where a lane's columns are beyond those that are `there`.
   template <typename Before>
