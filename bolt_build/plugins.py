@@ -34,6 +34,14 @@ _IDENTIFIERS = ("bolt_build.families", "bolt_build.tools")
 """Groups whose names stand in the commands of tasks."""
 
 
+def names_below(package: str, folders: Iterable[str]) -> list[str]:
+    """Of what is built in by lying in a folder: the modules below `package`, whose `__path__` is `folders`, as
+    `norms.lrn` of `norms/lrn.py`. Their order is that of the files' own names, so moving a file changes nothing."""
+    found = pkgutil.walk_packages(folders, f"{package}.")
+    names = (each.name.removeprefix(f"{package}.") for each in found if not each.ispkg)
+    return sorted(names, key=lambda name: name.rpartition(".")[2])
+
+
 @dataclass(frozen=True)
 class Offer:
     """One entry point of an installed package: of its group, its name, and the object that `value` names."""

@@ -37,7 +37,7 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.digest import digest
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.lockfile.contents import LockedTarget, LockEntry
 from bolt_build.lockfile.reading import Lock, lock_text
 from bolt_build.schema.load import load_recipe

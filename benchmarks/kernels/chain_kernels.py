@@ -35,12 +35,12 @@ from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import Array, EpilogueOp, Layout
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chain import Averaged, Chain, Normed
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.chain import Averaged, Chain, Normed
+from bolt_build.graph.ops.products.conv import Conv
 
 sys.path[:0] = map(str, TESTS)
 

@@ -22,7 +22,7 @@ from benchmarks import TESTS
 from benchmarks.kernels import kernel_trials
 from bolt_build.dtypes import DType
 from bolt_build.families import load
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 sys.path[:0] = map(str, TESTS)
 

@@ -20,8 +20,8 @@ from benchmarks.kernels import kernel_trials
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.channel_attention import ChannelAttention
-from bolt_build.graph.ops.heads import HeadRows
+from bolt_build.graph.ops.attention.channel_attention import ChannelAttention
+from bolt_build.graph.ops.attention.heads import HeadRows
 
 sys.path[:0] = map(str, TESTS)
 

@@ -34,7 +34,7 @@ from gpu_products import SILU, conv
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 
 WAYS = ("conv", "norm", "same", "moments")
 

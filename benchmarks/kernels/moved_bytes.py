@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from bolt_build.families.base import KernelProblem, memory_axes
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.resample import Resample
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.images.resample import Resample
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Slice
 
 SECTOR = 64
 

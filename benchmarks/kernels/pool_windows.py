@@ -28,9 +28,9 @@ from benchmarks.kernels.kernel_trials import best
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.pool_sliding import FORM
+from bolt_build.families.portable.kernels.images.pool_sliding import FORM
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.images.pool import Pool
 
 sys.path[:0] = map(str, TESTS)
 

@@ -26,7 +26,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family, ProposedStep
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
 
 sys.path[:0] = map(str, TESTS)
 

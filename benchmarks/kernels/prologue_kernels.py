@@ -26,7 +26,7 @@ from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
 from bolt_build.families.common.chains import parts
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 sys.path[:0] = map(str, TESTS)
 

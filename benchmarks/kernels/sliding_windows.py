@@ -25,7 +25,7 @@ from benchmarks.kernels.kernel_trials import best
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 
 sys.path[:0] = map(str, TESTS)
 

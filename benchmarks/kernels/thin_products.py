@@ -31,7 +31,7 @@ from benchmarks.kernels.kernel_trials import best
 from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 sys.path[:0] = map(str, TESTS)
 

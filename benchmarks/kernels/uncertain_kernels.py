@@ -31,8 +31,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family, KernelProblem, ProposedStep
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.moves.shape import Concat
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.problem_text import describe_problem
 
 sys.path[:0] = map(str, TESTS)

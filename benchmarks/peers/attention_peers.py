@@ -38,7 +38,7 @@ from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.graph.ir import Layout, TensorType
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.targets import Target, target_named
 from bolt_build.toolchain import probe
 

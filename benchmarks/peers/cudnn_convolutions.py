@@ -35,7 +35,7 @@ from benchmarks.planning.step_kinds import kind_of, members
 from bolt_build.bench.replays import step_times
 from bolt_build.digest import decode
 from bolt_build.graph.operators import operators
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.engine_plan import EnginePlan
 
 MODELS = (

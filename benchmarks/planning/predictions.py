@@ -26,7 +26,7 @@ from benchmarks import record
 from benchmarks.planning.kernel_times import FAMILIES, RECIPES, TARGET, Time, is_chain, times_of, with_cut
 from benchmarks.planning.problem_texts import problem_of
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.graph.ops.chain import Averaged
+from bolt_build.graph.ops.products.chain import Averaged
 from bolt_build.lockfile.reading import load_lock
 
 _MARKS = {

@@ -14,8 +14,8 @@ from itertools import product
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, TensorFormat
 from bolt_build.graph.ir import EpilogueOp, Layout, Op
-from bolt_build.graph.ops.chain import Averaged, Chain, Kept, Normed
-from bolt_build.graph.ops.shape import Transpose
+from bolt_build.graph.ops.moves.shape import Transpose
+from bolt_build.graph.ops.products.chain import Averaged, Chain, Kept, Normed
 from bolt_build.graph.text_parser import Parser
 from bolt_build.graph.text_tokens import TextError
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.graph.ir import Op, TensorType
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 
 def kind_of(problem: KernelProblem) -> str:

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import record
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.plan_engine import search_spaces
 from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named

@@ -7,16 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.rearrange import Rearrange
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Transpose
-from bolt_build.graph.ops.stack import UnfoldDepth
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.moves.shape import Transpose
+from bolt_build.graph.ops.moves.stack import UnfoldDepth
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 
 
 @dataclass(frozen=True)

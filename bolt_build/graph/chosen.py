@@ -21,14 +21,14 @@ from bolt_build.graph.chosen_rules import RULES, Asked, Escapes, Key, Rows
 from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, TensorType
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.lines import CumSum
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.moving import ONNX_DTYPES
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.scatter import ScatterND
-from bolt_build.graph.ops.shape import Cast, Identity, Reshape
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.lines.lines import CumSum
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.moving import ONNX_DTYPES
+from bolt_build.graph.ops.moves.scatter import ScatterND
+from bolt_build.graph.ops.moves.shape import Cast, Identity, Reshape
 from bolt_build.graph.row_runs import join, joined, run_of, split_runs
 
 MOST_PLACES = 1 << 22

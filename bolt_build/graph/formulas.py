@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.formula import Formula, FormulaTerm
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
 from bolt_build.graph.row_sums import adds_rows
 
 MOST_INPUTS, MOST_TERMS = 6, 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bolt_build.graph.ir import Array, Node, TensorType
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 _FUNCTIONS = ("add", "mul", "sub")
 

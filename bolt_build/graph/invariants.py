@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from bolt_build.graph.arrays import held_dtype, numpy_dtype, type_of
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError, TensorType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 
 class InvariantError(Exception):

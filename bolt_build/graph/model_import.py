@@ -24,7 +24,7 @@ from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
 from bolt_build.graph.missing import COUNTED, all_nodes, as_key, ended, ends_at_data, missing_operators
 from bolt_build.graph.narrow import READERS
 from bolt_build.graph.onnx_findings import listed
-from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.ops.moves.shape import Identity
 from bolt_build.graph.parsed_model import ParsedModel
 from bolt_build.graph.row_runs import STRAYED
 from bolt_build.sizes import Dims

@@ -21,7 +21,7 @@ from bolt_build.graph.ir import TensorType
 from bolt_build.graph.onnx_file import branch_of
 from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_tensor import Tensors
-from bolt_build.graph.ops.moving import ONNX_DTYPES
+from bolt_build.graph.ops.moves.moving import ONNX_DTYPES
 
 _TYPES = {dtype: number for number, dtype in ONNX_DTYPES.items()}
 CONTRIB = "com.microsoft"

@@ -24,13 +24,13 @@ from bolt_build.graph.chosen_rules import Key, Rows
 from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.lines import CumSum
-from bolt_build.graph.ops.logic import Compare, Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Reshape, Slice
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Compare, Where
+from bolt_build.graph.ops.lines.lines import CumSum
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Reshape, Slice
+from bolt_build.graph.ops.products.matmul import MatMul
 
 Naming = Callable[[str], Key]
 """What a value is computed by."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.row_sum import Rows, Term
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.norms.row_sum import Rows, Term
 
 
 @dataclass(frozen=True)

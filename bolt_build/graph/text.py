@@ -35,8 +35,8 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array, EpilogueOp, Graph, Node, Op, TensorType, Value
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 INLINE_ELEMENTS = 8
 DIGEST_LETTERS = 12

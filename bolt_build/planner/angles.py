@@ -10,14 +10,14 @@ by an eighth of one. Flows that layers leave are added to places in fp32, and ar
 from __future__ import annotations
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.grid_sample import GridSample
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.images.grid_sample import GridSample
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 
 _PATH = (Activation, Binary, Cast, Concat, Expand, Gather, Identity, Reshape, Slice, Transpose, Where)
 """Operators between an input and an angle."""

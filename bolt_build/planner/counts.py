@@ -9,15 +9,15 @@ results is as exact as these, and stays as it is.
 from __future__ import annotations
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.lines import CumSum
-from bolt_build.graph.ops.logic import Compare, Where
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Compare, Where
+from bolt_build.graph.ops.lines.lines import CumSum
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
 
 _PATH = (
     Activation, Binary, Cast, Concat, CumSum, Expand, Gather, Identity, Reduce, Reshape, ScatterElements, ScatterND,

@@ -14,7 +14,7 @@ import numpy as np
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.families.base import Family
 from bolt_build.graph.ir import Graph, Node, ShapeError, TensorType
-from bolt_build.graph.ops.shape import Cast
+from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import TargetSpec

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bolt_build.families.base import PART_ALIGNMENT, memory_axes
-from bolt_build.graph.ops.shape import Concat, Slice
+from bolt_build.graph.ops.moves.shape import Concat, Slice
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.schedule import VIEW, Schedule, ScheduledStep, ScheduledTensor
 from bolt_build.sizes import Sizes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.graph.padding import padded_ports
 from bolt_build.planner.engine_plan import Decision, PaddedDim
 from bolt_build.sizes import Sizes, sizes_of

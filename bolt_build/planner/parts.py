@@ -10,17 +10,17 @@ from dataclasses import replace
 
 from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.normalization import Lrn
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.resample import Resample
-from bolt_build.graph.ops.resize import Interpolate
-from bolt_build.graph.ops.shape import Concat, Convert
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.images.resample import Resample
+from bolt_build.graph.ops.images.resize import Interpolate
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.shape import Concat, Convert
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.norms.normalization import Lrn
+from bolt_build.graph.ops.products.conv import Conv
 
 _BY_IMAGE: dict[type[Op], Callable[[Op], bool]] = {
     Activation: lambda op: True,

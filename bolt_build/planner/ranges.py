@@ -10,12 +10,12 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
-from bolt_build.graph.ops.lines import Places
-from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Ask, Compare, Logic, Where
+from bolt_build.graph.ops.lines.lines import Places
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
 
 Range = tuple[int, int]
 """The least and the greatest number; booleans are 0 and 1."""

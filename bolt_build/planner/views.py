@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.planner.rewrite import GraphEditor
 
 REPEATED = -1

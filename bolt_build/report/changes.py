@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bolt_build.families.base import Expense, Operand, TensorFormat, same_bytes
-from bolt_build.graph.ops.shape import Cast, Convert, Transpose
+from bolt_build.graph.ops.moves.shape import Cast, Convert, Transpose
 from bolt_build.planner.engine_plan import Step, StepTensor
 from bolt_build.report.brief import kernel_name
 from bolt_build.report.tables import Column, byte_text, table

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.text import format_type
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.report.explanation import Batch, Layer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bolt_build.families.base import Candidate, Expense, KernelProblem, rate
 from bolt_build.families.reason import within
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.moves.shape import Convert
 from bolt_build.planner.engine_plan import Step
 from bolt_build.planner.persistent import STAGE, decisions_of
 from bolt_build.planner.problem_text import describe_problem

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.formula import Formula
-from bolt_build.graph.ops.gated import Gated
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.row_sum import Rows, RowSum
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.formula import Formula
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Convert
+from bolt_build.graph.ops.norms.row_sum import Rows, RowSum
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.gated import Gated
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.report.brief import Brief
 
 

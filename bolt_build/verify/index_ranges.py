@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.graph.ops.shape import Cast, Convert
+from bolt_build.graph.ops.moves.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan
 
 

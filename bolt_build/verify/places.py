@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
-from bolt_build.graph.ops.grid_sample import FAR
+from bolt_build.graph.ops.images.grid_sample import FAR
 from bolt_build.verify.emitter import unused_prefix
 from bolt_build.verify.written_out import types_of
 

@@ -11,10 +11,10 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.gated import Gated
-from bolt_build.graph.ops.lines import TopElements
-from bolt_build.graph.ops.row_sum import RowSum
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.lines.lines import TopElements
+from bolt_build.graph.ops.moves.shape import Convert
+from bolt_build.graph.ops.norms.row_sum import RowSum
+from bolt_build.graph.ops.products.gated import Gated
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.verify.taps import Tap, taps_of
 

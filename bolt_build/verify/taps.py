@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.channel_attention import ChannelAttention
-from bolt_build.graph.ops.shape import Cast, Convert
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.attention.channel_attention import ChannelAttention
+from bolt_build.graph.ops.moves.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.verify.tolerance import coarser
 

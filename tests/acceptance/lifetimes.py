@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from planner_checks import overlap, written_by
 
 from bolt_build.families.base import PART_ALIGNMENT
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.moves.shape import Concat
 from bolt_build.planner.engine_plan import BatchPlan, StepTensor
 
 

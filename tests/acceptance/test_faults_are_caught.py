@@ -109,7 +109,7 @@ def test_a_broken_template(
 WRONG_FOLD = """\
 from dataclasses import replace
 
-from bolt_build.graph.ops.normalization import BatchNorm
+from bolt_build.graph.ops.norms.normalization import BatchNorm
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 

@@ -20,7 +20,7 @@ from bolt_build.bench.device.cpu import CpuDevice
 from bolt_build.graph import reference
 from bolt_build.graph.ir import Array, EpilogueOp, Graph, Node, graph_of
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 
 torch = pytest.importorskip("torch", reason="torch is a peer, which tests need not have")
 

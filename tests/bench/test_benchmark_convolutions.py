@@ -12,7 +12,7 @@ from gpu_averages import LAYERS, step_of
 from benchmarks.peers import cudnn_convolutions as beside
 from benchmarks.planning import roofline_by_kind as kinds
 from benchmarks.planning.step_kinds import kind_of, members
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 
 def test_a_step_is_called_after_what_computes_in_it() -> None:

@@ -16,8 +16,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Slice
 from bolt_build.targets import target_named
 
 

@@ -105,7 +105,7 @@ HOST_EDITS = {
     "build/engine_file.py": {"verify"},
     "build/actions/manifest.py": {"manifest"},
     "build/actions/verify.py": {"verify"},
-    "graph/ops/conv.py": {"verify"},
+    "graph/ops/products/conv.py": {"verify"},
     "digest.py": ACTIONS,
     "emit/manifest.py": set(),
     "emit/subjects.py": {"manifest"},
@@ -178,8 +178,8 @@ def test_an_edit_of_the_driver_reaches_its_own_tasks(monkeypatch: pytest.MonkeyP
 
 HOST_FAMILIES = family_modules(("onednn", "portable"))
 PLANNING = {
-    "planner/memory.py": True, "families/onednn/rule.py": True, "graph/ops/conv.py": True, "schema/recipe.py": True,
-    "schema/load.py": False, "schema/recipe.schema.json": False, "emit/weights.py": True,
+    "planner/memory.py": True, "families/onednn/rule.py": True, "graph/ops/products/conv.py": True,
+    "schema/recipe.py": True, "schema/load.py": False, "schema/recipe.schema.json": False, "emit/weights.py": True,
     "families/cutlass/conv.py": False, "emit/engine.py": False, "verify/compare.py": False, "build/cache.py": False,
 }  # fmt: skip
 EMISSION = {
@@ -219,7 +219,7 @@ def _named(model: Recipe) -> str:
 
 
 ZOO = {
-    "graph/zoo/resnet50.py": True, "graph/zoo/calibrate.py": True, "graph/ops/conv.py": True,
+    "graph/zoo/resnet50.py": True, "graph/zoo/calibrate.py": True, "graph/ops/products/conv.py": True,
     "graph/reference.py": True, "graph/onnx_file.py": True, "dtypes.py": True, "graph/zoo/repvgg.py": False,
     "graph/variants/deepen.py": False,
     "planner/memory.py": False, "emit/weights.py": False, "build/written_model.py": False,

@@ -18,7 +18,7 @@ from bolt_build.families import load, plugged_families
 from bolt_build.graph.ir import Op
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.operators import plugged_operators
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.zoo import names, plugged_models
 from bolt_build.planner.pipeline import passes, plugged_passes
 from bolt_build.plugins import Found, Offer, guarded
@@ -110,7 +110,7 @@ def test_two_packages_of_one_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 OPERATOR = """\
 from dataclasses import dataclass
 from bolt_build.graph.importing import Importer
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.softmax import Softmax
 
 
 @dataclass(frozen=True)

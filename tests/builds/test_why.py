@@ -162,7 +162,7 @@ EDITS: dict[str, tuple[Edit, dict[str, tuple[str, ...]]]] = {
         dict.fromkeys((KERNELS, "compile runner.cpp", *COMPILES, *BEHIND), ("bolt-build itself changed",)),
     ),
     "an operator": (
-        source("graph/ops/softmax.py"), dict.fromkeys(BEHIND[3:], ("bolt-build itself changed",)),
+        source("graph/ops/lines/softmax.py"), dict.fromkeys(BEHIND[3:], ("bolt-build itself changed",)),
     ),
 }  # fmt: skip
 

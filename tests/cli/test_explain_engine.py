@@ -13,7 +13,7 @@ from planner_fakes import LAST, ROW, Fake, recipe
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.families.base import Candidate, Expense, KernelProblem, Refusal
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.lockfile.contents import LockedEngine, LockedTarget, LockEntry
 from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.planner.engine_plan import Decision

@@ -12,7 +12,7 @@ from graph_models import model, node, saved, tensor
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.cli.main import main
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.lockfile.contents import Lock
 from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.lockfile.text import lock_text

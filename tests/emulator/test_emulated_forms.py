@@ -20,16 +20,16 @@ from shared_folders import SharedFolder
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import Tile, candidate_of
-from bolt_build.families.portable.kernels.flat_rows import RowTile
-from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
-from bolt_build.families.portable.kernels.gathered_lines import GatherTile
-from bolt_build.families.portable.kernels.line_groups import GroupTile, least_loads
-from bolt_build.families.portable.kernels.staged import Lines
-from bolt_build.graph.ops.gather import GatherElements
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.lines import Places
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.families.portable.kernels.lines.line_groups import GroupTile, least_loads
+from bolt_build.families.portable.kernels.lines.staged import Lines
+from bolt_build.families.portable.kernels.moves.flat_rows import RowTile
+from bolt_build.families.portable.kernels.moves.gathered_lines import GatherTile
+from bolt_build.families.portable.kernels.reductions.fold_clusters import ClusterTile
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.lines import Places
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.gather import GatherElements
 
 pytestmark = pytest.mark.large
 COUNT = 24

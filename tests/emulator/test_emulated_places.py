@@ -18,7 +18,7 @@ from shared_folders import SharedFolder
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.lines import Places
+from bolt_build.graph.ops.lines.lines import Places
 
 pytestmark = pytest.mark.large
 FORMS = ("selected", "sifted", "few", "selected", "parted", "counted", "selected", "sorted")

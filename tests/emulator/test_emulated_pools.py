@@ -17,10 +17,10 @@ from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.pool_staged import JOINED
+from bolt_build.families.portable.kernels.images.pool_staged import JOINED
 from bolt_build.graph.ir import Array, Layout, Op
-from bolt_build.graph.ops.lp_pool import LpPool
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.pool import Pool
 
 pytestmark = pytest.mark.large
 COUNT = 36

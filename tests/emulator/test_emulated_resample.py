@@ -18,7 +18,7 @@ from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.resample_staged import JOINED
+from bolt_build.families.portable.kernels.images.resample_staged import JOINED
 from bolt_build.graph.ir import Array, Layout
 
 pytestmark = pytest.mark.large

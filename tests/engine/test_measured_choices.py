@@ -25,7 +25,7 @@ from benchmarks.planning.problem_texts import problem_of
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 
 
 def first(problem: KernelProblem, family: str, suits: Callable[[dict[str, int | str]], bool]) -> dict[str, int | str]:

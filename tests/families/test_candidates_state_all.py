@@ -15,9 +15,11 @@ from bolt_build import families
 from bolt_build.emit.engine import emit
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
-from bolt_build.families.portable.kernels import norm, row_sum, rows, squeeze
+from bolt_build.families.portable.kernels.lines import rows
+from bolt_build.families.portable.kernels.norms import norm, row_sum
+from bolt_build.families.portable.kernels.products import squeeze
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.lockfile.contents import LockedTarget, LockEntry
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.plan_engine import plan_engine, search_spaces

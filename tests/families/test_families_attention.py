@@ -22,8 +22,8 @@ from bolt_build.families.attention.windows import KIND as WINDOWS
 from bolt_build.families.attention.windows import WindowsTile
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.attention import Attention as AttentionOp
+from bolt_build.graph.ops.attention.attention import Attention as AttentionOp
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.targets import HOST, Target, target_named
 
 FAMILY = Attention()

@@ -27,11 +27,11 @@ from bolt_build.families.common.chains import chained, parts
 from bolt_build.families.common.problems import op_operands
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, EpilogueOp, Member, ShapeError, TensorType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chain import Chain
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.products.chain import Chain
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.report.problem_words import in_words
 

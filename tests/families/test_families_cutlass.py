@@ -18,10 +18,10 @@ from bolt_build.families.cutlass.kinds.warp import TILES
 from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES
 from bolt_build.families.cutlass.one_product import ProductKind
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import CUDA, HOST, Target, target_named
 
 

@@ -14,8 +14,8 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.formula import Formula, FormulaTerm
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem

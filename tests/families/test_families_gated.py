@@ -14,10 +14,10 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, Candidate, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp, Graph, ShapeError, TensorType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.gated import Gated
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.moves.shape import Slice
+from bolt_build.graph.ops.products.gated import Gated
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import PREDICTED

@@ -10,8 +10,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.channel_attention import ChannelAttention
-from bolt_build.graph.ops.heads import HeadRows
+from bolt_build.graph.ops.attention.channel_attention import ChannelAttention
+from bolt_build.graph.ops.attention.heads import HeadRows
 
 FAMILY = Portable()
 FORMS = ("pairs", "tensor_cores")

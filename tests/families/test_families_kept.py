@@ -15,7 +15,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema.recipe import TargetSpec

@@ -18,15 +18,15 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, StepExpressions
 from bolt_build.families.onednn.family import OneDnn
 from bolt_build.graph.ir import Constant, EpilogueOp, Node, TensorType, Value, graph_of
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.normalization import Lrn
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.norms.normalization import Lrn
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import HOST
 
 CPU_FLAGS = next(

@@ -24,7 +24,7 @@ from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.pooled import Pooled, PooledTile, length, seconds
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import PREDICTED

@@ -17,13 +17,13 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.graph.ir import Constant, EpilogueOp, Layout, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops import OF_PROBLEMS, OPS
-from bolt_build.graph.ops.activation import FUNCTIONS, Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.quantised_product import QuantisedProduct
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Convert, Identity, Reshape, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.shape import Concat, Convert, Identity, Reshape, Transpose
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
 from bolt_build.targets import HOST, target_named
 
 KINDS = sorted({layer.op.kind for layer in LAYERS})

@@ -15,7 +15,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array, Graph
-from bolt_build.graph.ops.formula import Formula
+from bolt_build.graph.ops.elementwise.formula import Formula
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem

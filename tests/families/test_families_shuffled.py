@@ -19,8 +19,8 @@ from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.shuffled import Shuffle, shuffle_of
-from bolt_build.graph.ops.chain import Chain
-from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.products.chain import Chain
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema.recipe import TargetSpec

@@ -14,7 +14,7 @@ from bolt_build.families.grouped.chain_tile import ChainShape
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.strips_tile import StripsTile
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.targets import Target, target_named
 
 H200, A100, T4 = target_named("h200"), target_named("a100"), target_named("t4")

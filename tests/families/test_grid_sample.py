@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 from bolt_build.families.portable.family import Portable
-from bolt_build.graph.ops.grid_sample import MODES, PADDINGS, GridSample
+from bolt_build.graph.ops.images.grid_sample import MODES, PADDINGS, GridSample
 from bolt_build.graph.reference import evaluate
 
 LAYERS = [

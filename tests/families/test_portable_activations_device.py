@@ -11,7 +11,7 @@ import pytest
 
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 
 OF_FOUR = ("silu", "gelu_tanh", "mish")
 """Those that four neighbours have together."""

@@ -7,7 +7,7 @@ from test_portable_flat import FAMILY, H200, half, numbers, points
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
-from bolt_build.graph.ops.logic import Compare, Logic
+from bolt_build.graph.ops.elementwise.logic import Compare, Logic
 
 
 def crossed(down: int) -> Candidate:

@@ -8,10 +8,10 @@ from test_portable_permuted import DIRECT, FAMILY, H100, LAST, ROW
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
-from bolt_build.families.portable.kernels.flat_rows import RowTile
+from bolt_build.families.portable.kernels.moves.flat_rows import RowTile
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Concat, Pad, Slice
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Pad, Slice
 from bolt_build.targets import HOST
 
 Shape = tuple[int, ...]

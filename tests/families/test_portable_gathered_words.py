@@ -8,9 +8,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.gathered_words import GatheredWordsTile
+from bolt_build.families.portable.kernels.moves.gathered_words import GatheredWordsTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.gather import GatherElements
+from bolt_build.graph.ops.moves.gather import GatherElements
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -8,10 +8,10 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Convert, Slice
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Convert, Slice
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.targets import target_named
 
 ROW, LAST = Layout.ROW, Layout.CHANNELS_LAST

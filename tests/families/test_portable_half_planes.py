@@ -10,8 +10,8 @@ from test_portable_resample import FAMILY, H200, problem_of
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions, TensorFormat
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.half_planes import HalfPlanesTile
-from bolt_build.families.portable.kernels.resample_images import images_of
+from bolt_build.families.portable.kernels.images.half_planes import HalfPlanesTile
+from bolt_build.families.portable.kernels.images.resample_images import images_of
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import target_named
 

@@ -11,7 +11,7 @@ from test_portable_recurrent_rows import DIRECT, H200, call, lstm
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.half_recurrent import FORM
+from bolt_build.families.portable.kernels.recurrent.half_recurrent import FORM
 from bolt_build.targets import target_named
 
 FAMILY, A100 = Portable(), target_named("a100")

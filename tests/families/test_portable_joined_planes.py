@@ -12,10 +12,10 @@ from test_portable_staged_planes import FAMILY, H200, problem_of
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels import pool_staged, resample_staged
-from bolt_build.families.portable.kernels.joined_planes import JoinedTile
+from bolt_build.families.portable.kernels.images import pool_staged, resample_staged
+from bolt_build.families.portable.kernels.images.joined_planes import JoinedTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.targets import target_named
 
 MEANS = problem_of(pooled("one", windows("average", 8, 8, 0), 32, 64, 64, 64))

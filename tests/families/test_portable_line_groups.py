@@ -11,12 +11,12 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.line_groups import GroupTile, busy, refuse, refuse_tile, tiles
-from bolt_build.families.portable.kernels.rows import LANES
-from bolt_build.families.portable.kernels.staged import Lines
+from bolt_build.families.portable.kernels.lines.line_groups import GroupTile, busy, refuse, refuse_tile, tiles
+from bolt_build.families.portable.kernels.lines.rows import LANES
+from bolt_build.families.portable.kernels.lines.staged import Lines
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.softmax import Softmax
 from bolt_build.targets import target_named
 
 FAMILY, H200, A100, T4 = Portable(), target_named("h200"), target_named("a100"), target_named("t4")

@@ -12,11 +12,11 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.paired_lines import PairedTile, refuse_tile, tiles
-from bolt_build.families.portable.kernels.staged import Lines
+from bolt_build.families.portable.kernels.lines.paired_lines import PairedTile, refuse_tile, tiles
+from bolt_build.families.portable.kernels.lines.staged import Lines
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.softmax import Softmax
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -11,7 +11,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -17,11 +17,11 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.norm_ahead import FORM, AheadTile
-from bolt_build.families.portable.kernels.norm_held import HeldTile
-from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest
+from bolt_build.families.portable.kernels.norms.norm_ahead import FORM, AheadTile
+from bolt_build.families.portable.kernels.norms.norm_held import HeldTile
+from bolt_build.families.portable.kernels.norms.norm_held_nest import HeldNest, held_nest
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -18,11 +18,11 @@ from test_portable_norm_ahead import AT, FAMILY, H200, problem
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.norm_both import FORM, ROOM, BothTile, tiles, turns
-from bolt_build.families.portable.kernels.norm_held import HeldTile, resident, room
-from bolt_build.families.portable.kernels.norm_held_nest import HeldNest, held_nest, held_nest_for
+from bolt_build.families.portable.kernels.norms.norm_both import FORM, ROOM, BothTile, tiles, turns
+from bolt_build.families.portable.kernels.norms.norm_held import HeldTile, resident, room
+from bolt_build.families.portable.kernels.norms.norm_held_nest import HeldNest, held_nest, held_nest_for
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.targets import Gpu, target_named
 
 

@@ -16,9 +16,9 @@ from test_portable_norm_ahead import AT, FAMILY, H200, problem
 from bolt_build.families.base import Candidate
 from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.norm_fitted import FORM, tiles, turns
-from bolt_build.families.portable.kernels.norm_held import HeldTile
-from bolt_build.families.portable.kernels.norm_held_nest import held_nest_for
+from bolt_build.families.portable.kernels.norms.norm_fitted import FORM, tiles, turns
+from bolt_build.families.portable.kernels.norms.norm_held import HeldTile
+from bolt_build.families.portable.kernels.norms.norm_held_nest import held_nest_for
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import Gpu, target_named
 

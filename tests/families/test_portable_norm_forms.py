@@ -15,14 +15,14 @@ from planner_checks import graph
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels import norm_passes, norm_turns
-from bolt_build.families.portable.kernels.norm_batches import BatchTile
-from bolt_build.families.portable.kernels.norm_held import HeldTile
-from bolt_build.families.portable.kernels.norm_nest import nest_for
-from bolt_build.families.portable.kernels.norm_passes import PassTile
-from bolt_build.families.portable.kernels.norm_turns import TurnTile
+from bolt_build.families.portable.kernels.norms import norm_passes, norm_turns
+from bolt_build.families.portable.kernels.norms.norm_batches import BatchTile
+from bolt_build.families.portable.kernels.norms.norm_held import HeldTile
+from bolt_build.families.portable.kernels.norms.norm_nest import nest_for
+from bolt_build.families.portable.kernels.norms.norm_passes import PassTile
+from bolt_build.families.portable.kernels.norms.norm_turns import TurnTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.row_sums import row_sums_from
 from bolt_build.targets import target_named
 

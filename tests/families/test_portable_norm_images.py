@@ -16,12 +16,12 @@ from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import Tile
-from bolt_build.families.portable.kernels import norm_gathered, norm_images, norm_paired
-from bolt_build.families.portable.kernels.norm_gathered import GatherTile
-from bolt_build.families.portable.kernels.norm_images import Images, ImageTile, images_of
-from bolt_build.families.portable.kernels.norm_paired import PairTile
+from bolt_build.families.portable.kernels.norms import norm_gathered, norm_images, norm_paired
+from bolt_build.families.portable.kernels.norms.norm_gathered import GatherTile
+from bolt_build.families.portable.kernels.norms.norm_images import Images, ImageTile, images_of
+from bolt_build.families.portable.kernels.norms.norm_paired import PairTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.targets import target_named
 
 FAMILY, H100, A100 = Portable(), target_named("h100"), target_named("a100")

@@ -8,9 +8,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.norm_planes import PlanesTile
+from bolt_build.families.portable.kernels.norms.norm_planes import PlanesTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.targets import HOST, target_named
 
 FAMILY, H200, A100 = Portable(), target_named("h200"), target_named("a100")

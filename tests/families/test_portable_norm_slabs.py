@@ -20,11 +20,11 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.norm_loops import STATISTICS, loops_of
-from bolt_build.families.portable.kernels.norm_nest import Nest, nest_of
-from bolt_build.families.portable.kernels.norm_slabs import FORM, SlabTile, refuse_tile, tiles
+from bolt_build.families.portable.kernels.norms.norm_loops import STATISTICS, loops_of
+from bolt_build.families.portable.kernels.norms.norm_nest import Nest, nest_of
+from bolt_build.families.portable.kernels.norms.norm_slabs import FORM, SlabTile, refuse_tile, tiles
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.report.plan import render
 from bolt_build.schema.recipe import TargetSpec

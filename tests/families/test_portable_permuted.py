@@ -19,8 +19,8 @@ from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpr
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.copies import copy_loops, rows_kept
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.permuted import FORM, PermutedTile
-from bolt_build.families.portable.kernels.permuted_tiles import (
+from bolt_build.families.portable.kernels.moves.permuted import FORM, PermutedTile
+from bolt_build.families.portable.kernels.moves.permuted_tiles import (
     are_apart,
     conflicts,
     cuts,
@@ -30,7 +30,7 @@ from bolt_build.families.portable.kernels.permuted_tiles import (
     side_of,
 )
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.shape import Convert, Slice, Transpose
+from bolt_build.graph.ops.moves.shape import Convert, Slice, Transpose
 from bolt_build.targets import HOST, target_named
 from bolt_build.toolchain import probe
 

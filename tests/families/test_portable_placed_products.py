@@ -8,7 +8,7 @@ from planner_checks import graph
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 from bolt_build.targets import target_named
 
 FAMILY = Portable()

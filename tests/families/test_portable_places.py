@@ -9,10 +9,10 @@ from gpu_folds import candidate
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.portable.kernels.selected_places import SelectTile
-from bolt_build.families.portable.kernels.sorted_places import SortTile
+from bolt_build.families.portable.kernels.places.selected_places import SelectTile
+from bolt_build.families.portable.kernels.places.sorted_places import SortTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.lines import Places
+from bolt_build.graph.ops.lines.lines import Places
 from bolt_build.targets import HOST, Target
 
 TOP = asked(Places(2, 300), 32, 80, 1000)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.pool_sliding import FORM, SlidingTile
+from bolt_build.families.portable.kernels.images.pool_sliding import FORM, SlidingTile
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.lp_pool import LpPool
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.images.pool_places import PoolPlaces
 from bolt_build.targets import HOST, target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -11,9 +11,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.quantize import WideTile
+from bolt_build.families.portable.kernels.quantised.quantize import WideTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.quantize import Dequantize, Quantize, RangeScale
+from bolt_build.graph.ops.quantised.quantize import Dequantize, Quantize, RangeScale
 from bolt_build.targets import target_named
 
 FAMILY, H100 = Portable(), target_named("h100")

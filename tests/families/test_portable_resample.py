@@ -12,8 +12,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.flat_rows import RowTile
-from bolt_build.families.portable.kernels.resample import ResampleTile
+from bolt_build.families.portable.kernels.images.resample import ResampleTile
+from bolt_build.families.portable.kernels.moves.flat_rows import RowTile
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import HOST, target_named
 

@@ -9,10 +9,10 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.scan_slabs import ScanClusterTile
-from bolt_build.families.portable.kernels.scans import ScanRunsTile
+from bolt_build.families.portable.kernels.lines.scan_slabs import ScanClusterTile
+from bolt_build.families.portable.kernels.lines.scans import ScanRunsTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.lines import CumSum
+from bolt_build.graph.ops.lines.lines import CumSum
 from bolt_build.targets import target_named
 
 FAMILY, H200, A100 = Portable(), target_named("h200"), target_named("a100")

@@ -10,9 +10,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.scatter_claims import ClaimTile
+from bolt_build.families.portable.kernels.scatter.scatter_claims import ClaimTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.scatter import ScatterND
+from bolt_build.graph.ops.moves.scatter import ScatterND
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -8,11 +8,11 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.scatter_lines import LineTile
-from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
+from bolt_build.families.portable.kernels.scatter.scatter_lines import LineTile
+from bolt_build.families.portable.kernels.scatter.scatter_stages import StagedLineTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.gather import GatherND
-from bolt_build.graph.ops.scatter import ScatterElements
+from bolt_build.graph.ops.moves.gather import GatherND
+from bolt_build.graph.ops.moves.scatter import ScatterElements
 from bolt_build.targets import HOST, target_named
 
 FAMILY, H100 = Portable(), target_named("h100")

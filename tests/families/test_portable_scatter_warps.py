@@ -8,10 +8,10 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.scatter_claims import ClaimTile
-from bolt_build.families.portable.kernels.scatter_warps import WarpColumnsTile, WarpRowsTile
+from bolt_build.families.portable.kernels.scatter.scatter_claims import ClaimTile
+from bolt_build.families.portable.kernels.scatter.scatter_warps import WarpColumnsTile, WarpRowsTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.scatter import ScatterElements
+from bolt_build.graph.ops.moves.scatter import ScatterElements
 from bolt_build.targets import HOST, target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -9,9 +9,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.long_lines import SharedTwiceTile
+from bolt_build.families.portable.kernels.lines.long_lines import SharedTwiceTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.softmax import Softmax
 from bolt_build.targets import target_named
 
 FAMILY, H200, A100 = Portable(), target_named("h200"), target_named("a100")

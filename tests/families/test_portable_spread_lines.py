@@ -9,10 +9,10 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.spread_lines import SpreadTile
+from bolt_build.families.portable.kernels.lines.spread_lines import SpreadTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.softmax import Softmax
 from bolt_build.targets import target_named
 
 FAMILY = Portable()

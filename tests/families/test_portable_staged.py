@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels import register_lines
-from bolt_build.families.portable.kernels.long_lines import TwiceTile
-from bolt_build.families.portable.kernels.register_lines import RegisterTile
-from bolt_build.families.portable.kernels.staged import Lines, StagedTile, refuse_lines, refuse_tile, tiles
+from bolt_build.families.portable.kernels.lines import register_lines
+from bolt_build.families.portable.kernels.lines.long_lines import TwiceTile
+from bolt_build.families.portable.kernels.lines.register_lines import RegisterTile
+from bolt_build.families.portable.kernels.lines.staged import Lines, StagedTile, refuse_lines, refuse_tile, tiles
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.normalization import Lrn
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.norms.normalization import Lrn
 from bolt_build.targets import target_named
 
 FAMILY, H100, T4 = Portable(), target_named("h100"), target_named("t4")

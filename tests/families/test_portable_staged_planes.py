@@ -20,10 +20,10 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
+from bolt_build.families.portable.kernels.images.staged_planes import StagedPlanesTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.resample import Resample
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.images.resample import Resample
 from bolt_build.planner.passes.images.resample import RESAMPLE
 from bolt_build.targets import target_named
 

@@ -10,7 +10,7 @@ from test_portable_staged_planes import CUBIC, FAMILY, H200, POOLED, problem_of
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
+from bolt_build.families.portable.kernels.images.streamed_planes import StreamedPlanesTile
 
 TILE = StreamedPlanesTile(4, 1, 2, 15, 2, 5)
 

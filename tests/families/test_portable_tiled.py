@@ -11,13 +11,13 @@ import pytest
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.tiled import PointTile
+from bolt_build.families.portable.kernels.elementwise.tiled import PointTile
 from bolt_build.graph.ir import EpilogueOp, Layout, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.logic import Compare, Where
-from bolt_build.graph.ops.shape import Cast, Pad, Slice
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Compare, Where
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Cast, Pad, Slice
 from bolt_build.targets import HOST, target_named
 
 FAMILY, H100 = Portable(), target_named("h100")

@@ -10,7 +10,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Layout, TensorType
-from bolt_build.graph.ops.lines import Places, TopElements
+from bolt_build.graph.ops.lines.lines import Places, TopElements
 from bolt_build.targets import HOST, Target, target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from families_harness import Input, Layer
 from gpu_asked import asked, asked_for
 
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.softmax import Softmax
 
 LAYERS = [Layer(label, Softmax(1), (Input((2, 3)),)) for label in ("rows", "rows-odd", "planes")]
 

@@ -7,7 +7,7 @@ import pytest
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, ShapeError, TensorType
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 
 
 def drawn(*shape: int, seed: int = 0) -> Array:

@@ -18,7 +18,7 @@ from bolt_build.errors import BoltError
 from bolt_build.graph import onnx_import, reference
 from bolt_build.graph.invariants import check
 from bolt_build.graph.onnx_import import ImporterTable, load_model
-from bolt_build.graph.ops import conv
+from bolt_build.graph.ops.products import conv
 
 IMAGE = tensor("x", [1, 3, 8, 8])
 LIGHT_MODELS = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
@@ -109,7 +109,7 @@ def installed(directory: Path, monkeypatch: pytest.MonkeyPatch, importers: str) 
     """A package that offers `importers`, found on the path while the block runs."""
     (directory / "twice_ops.py").write_text(
         "from bolt_build.graph.importing import Importer\n"
-        "from bolt_build.graph.ops.arithmetic import Binary\n"
+        "from bolt_build.graph.ops.elementwise.arithmetic import Binary\n"
         "def twice(node): node.emit(Binary('add'), [node.input(0), node.input(0)], 0)\n"
         f"{importers}\n"
     )

@@ -10,7 +10,7 @@ import pytest
 from bolt_build.dtypes import DType
 from bolt_build.graph.invariants import InvariantError, check
 from bolt_build.graph.ir import Constant, Graph, Node, TensorType, Value
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.text import parse_graph
 
 SOUND = """

@@ -19,7 +19,7 @@ from kept_meaning import differs
 from shorter_graphs import LONG, cut, long_extents, padded, shorter
 
 from bolt_build.graph.ir import Node
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.padding import padded_ports
 from bolt_build.graph.reference import evaluate
 from bolt_build.graph.tail import ANYTHING, Padded, Tails

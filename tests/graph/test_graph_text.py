@@ -21,12 +21,12 @@ from bolt_build.graph.ir import (
     Value,
     graph_of,
 )
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.normalization import BatchNorm, Lrn
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.normalization import BatchNorm, Lrn
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.text import format_graph, parse_graph
 from bolt_build.graph.text_tokens import TextError
 

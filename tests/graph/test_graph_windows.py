@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import TensorType
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.lp_pool import LpPool
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.images.pool_places import PoolPlaces
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.reference import evaluate
 from bolt_build.graph.windows import Steps, Windows
 

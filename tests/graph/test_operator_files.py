@@ -14,12 +14,12 @@ from bolt_build.families.portable.rule import Rule
 from bolt_build.graph import ops
 from bolt_build.graph.ir import Array, Layout, Op, TensorType
 from bolt_build.graph.ops import importers_of, operators_of
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.chain import Averaged, Chain, Kept, Normed
-from bolt_build.graph.ops.formula import Formula
-from bolt_build.graph.ops.gated import Gated
-from bolt_build.graph.ops.lines import TopElements
-from bolt_build.graph.ops.row_sum import KeptRows, NormedRows, RowSum
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.formula import Formula
+from bolt_build.graph.ops.lines.lines import TopElements
+from bolt_build.graph.ops.norms.row_sum import KeptRows, NormedRows, RowSum
+from bolt_build.graph.ops.products.chain import Averaged, Chain, Kept, Normed
+from bolt_build.graph.ops.products.gated import Gated
 from bolt_build.verify import rounding_rules
 from bolt_build.verify.emitter import Emitter
 from bolt_build.verify.rounding import Roundings, Work

@@ -15,7 +15,7 @@ from zoo_checks import assert_depends_on_its_input
 
 from bolt_build.graph import zoo
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.zoo.convnext_tiny import build as build_convnext_tiny
 from bolt_build.graph.zoo.densenet121 import build as build_densenet121
 from bolt_build.graph.zoo.efficientnet_b0 import build as build_efficientnet_b0

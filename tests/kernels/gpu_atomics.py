@@ -12,8 +12,8 @@ from gpu_scatters import claimed, scattered
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.scatter_atomics import AtomicColumnsTile, AtomicRunsTile
-from bolt_build.families.portable.kernels.scatter_memory_atomics import AtomicTile
+from bolt_build.families.portable.kernels.scatter.scatter_atomics import AtomicColumnsTile, AtomicRunsTile
+from bolt_build.families.portable.kernels.scatter.scatter_memory_atomics import AtomicTile
 
 
 def _beyond(layer: Layer) -> Layer:

@@ -16,7 +16,7 @@ from bolt_build.families.attention.kind import candidate_of
 from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 
 FAMILY = Family()
 HIDING = -150_000.0

@@ -20,7 +20,7 @@ from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.families.grouped.sliding import SlidingTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
 
 LAYERS = [
     conv("mean-3x3", (3, 96, 30, 29), 96, (3, 3), groups=96, epilogue=SILU),

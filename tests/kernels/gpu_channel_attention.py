@@ -8,7 +8,7 @@ from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.channel_attention import ChannelAttention
+from bolt_build.graph.ops.attention.channel_attention import ChannelAttention
 
 _ROUNDED_ONCE = 2.5e-4
 """More than storing numbers from 1 to 2 in f16 is off by. Were shares of 1/22 rounded to f16, all would be too small by

@@ -14,8 +14,8 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.chosen_product import ChosenTile
-from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
+from bolt_build.families.portable.kernels.products.chosen_product import ChosenTile
+from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
 
 PORTABLE = Portable()
 

@@ -13,7 +13,7 @@ from gpu_products import RESIDUAL, TOLERANCE, conv, matmul
 
 from bolt_build.dtypes import DType
 from bolt_build.families.cutlass.kinds.warp import NARROW_TILES, WarpTile
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.images.pool import Pool
 
 
 def copies() -> list[Trial]:

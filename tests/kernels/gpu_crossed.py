@@ -9,7 +9,7 @@ from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.logic import Compare
+from bolt_build.graph.ops.elementwise.logic import Compare
 
 
 def _crossed(label: str, question: str, *inputs: Input) -> Layer:

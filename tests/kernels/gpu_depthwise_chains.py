@@ -25,9 +25,9 @@ from bolt_build.families.grouped.means import CLUSTER, SECOND, joined
 from bolt_build.families.grouped.quads_tile import QuadsTile
 from bolt_build.families.grouped.strips_tile import StripsTile
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.chain import Chain
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.products.chain import Chain
 
 ADDED = (stage("add", 3),)
 

@@ -14,12 +14,12 @@ from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
-from bolt_build.families.portable.kernels.flat import FlatTile
+from bolt_build.families.portable.kernels.elementwise.flat import FlatTile
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.logic import Compare, Logic, Where
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Compare, Logic, Where
+from bolt_build.graph.ops.moves.expand import Expand
 
 
 def _flags(*shape: int) -> Input:

@@ -12,10 +12,10 @@ from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
-from bolt_build.families.portable.kernels.flat_rows import RowTile
+from bolt_build.families.portable.kernels.moves.flat_rows import RowTile
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Concat, Pad, Slice, Transpose
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Pad, Slice, Transpose
 
 Shape = tuple[int, ...]
 

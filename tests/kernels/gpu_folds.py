@@ -15,21 +15,21 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.counted_places import CountTile
-from bolt_build.families.portable.kernels.drawn_places import DrawTile
-from bolt_build.families.portable.kernels.few_places import FewTile
-from bolt_build.families.portable.kernels.fold_clusters import ClusterTile
-from bolt_build.families.portable.kernels.fold_columns import ColumnsTile
-from bolt_build.families.portable.kernels.fold_pixels import PixelsTile
-from bolt_build.families.portable.kernels.fold_runs import RunsTile
-from bolt_build.families.portable.kernels.scan_slabs import ScanClusterTile, ScanSlabTile
-from bolt_build.families.portable.kernels.scans import ScanColumnsTile, ScanRunsTile
-from bolt_build.families.portable.kernels.selected_places import SelectTile
-from bolt_build.families.portable.kernels.sifted_places import PartTile, SiftTile
-from bolt_build.families.portable.kernels.sorted_places import SortTile
+from bolt_build.families.portable.kernels.lines.scan_slabs import ScanClusterTile, ScanSlabTile
+from bolt_build.families.portable.kernels.lines.scans import ScanColumnsTile, ScanRunsTile
+from bolt_build.families.portable.kernels.places.counted_places import CountTile
+from bolt_build.families.portable.kernels.places.drawn_places import DrawTile
+from bolt_build.families.portable.kernels.places.few_places import FewTile
+from bolt_build.families.portable.kernels.places.selected_places import SelectTile
+from bolt_build.families.portable.kernels.places.sifted_places import PartTile, SiftTile
+from bolt_build.families.portable.kernels.places.sorted_places import SortTile
+from bolt_build.families.portable.kernels.reductions.fold_clusters import ClusterTile
+from bolt_build.families.portable.kernels.reductions.fold_columns import ColumnsTile
+from bolt_build.families.portable.kernels.reductions.fold_pixels import PixelsTile
+from bolt_build.families.portable.kernels.reductions.fold_runs import RunsTile
 from bolt_build.graph.ir import EpilogueOp, Op
-from bolt_build.graph.ops.lines import CumProd, CumSum, Places, TopElements
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places, TopElements
+from bolt_build.graph.ops.lines.reduce import Reduce
 
 PORTABLE = Portable()
 Tile = (

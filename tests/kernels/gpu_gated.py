@@ -16,10 +16,10 @@ from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.gated import GATED_WARP_TILES, GATED_WGMMA_TILES
 from bolt_build.families.cutlass.registry import kinds_for
 from bolt_build.graph.ir import EpilogueOp, Layout, Op, TensorType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.gated import Gated
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.gated import Gated
+from bolt_build.graph.ops.products.matmul import MatMul
 
 FAMILY = Cutlass()
 SIGMOID, TANH = (EpilogueOp(Activation("sigmoid")),), (EpilogueOp(Activation("tanh")),)

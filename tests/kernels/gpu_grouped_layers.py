@@ -17,7 +17,7 @@ from bolt_build.families.grouped.kind import Kind, candidate_of
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 
 FAMILY = Grouped()
 Strides = tuple[int, int, int]

@@ -16,12 +16,12 @@ from gpu_products import TOLERANCE, conv
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.few_row_products import FewRowsTile
-from bolt_build.families.portable.kernels.half_products import HalfTile
-from bolt_build.families.portable.kernels.stencils import StencilTile
+from bolt_build.families.portable.kernels.images.stencils import StencilTile
+from bolt_build.families.portable.kernels.products.few_row_products import FewRowsTile
+from bolt_build.families.portable.kernels.products.half_products import HalfTile
 from bolt_build.families.portable.number_tile import NumberTile
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.placed_matmul import Move, PlacedMatMul
 
 PORTABLE = Portable()
 

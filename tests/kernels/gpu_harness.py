@@ -18,7 +18,7 @@ from bolt_build import runtime
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Operand, ProposedStep, StepExpressions, TensorFormat
 from bolt_build.graph.ir import Array, Node
-from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.ops.products.chain import Chain
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.targets import target_named
 from bolt_build.toolchain import probe

@@ -7,7 +7,7 @@ from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.heads import HeadRows, Rotary
+from bolt_build.graph.ops.attention.heads import HeadRows, Rotary
 
 
 def layer(label: str, op: HeadRows | Rotary, *inputs: Input) -> Layer:

@@ -9,13 +9,13 @@ from families_layers import RELU, norm, stage
 from gpu_harness import Trial
 from gpu_staged import stated_trials
 
-from bolt_build.families.portable.kernels.norm_ahead import AheadTile
-from bolt_build.families.portable.kernels.norm_both import BothTile
-from bolt_build.families.portable.kernels.norm_gathered import GatherTile
-from bolt_build.families.portable.kernels.norm_held import HeldTile
-from bolt_build.families.portable.kernels.norm_images import ImageTile
-from bolt_build.families.portable.kernels.norm_paired import PairTile
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.families.portable.kernels.norms.norm_ahead import AheadTile
+from bolt_build.families.portable.kernels.norms.norm_both import BothTile
+from bolt_build.families.portable.kernels.norms.norm_gathered import GatherTile
+from bolt_build.families.portable.kernels.norms.norm_held import HeldTile
+from bolt_build.families.portable.kernels.norms.norm_images import ImageTile
+from bolt_build.families.portable.kernels.norms.norm_paired import PairTile
+from bolt_build.graph.ops.norms.norm import Norm
 
 
 def groups(many: int) -> Norm:

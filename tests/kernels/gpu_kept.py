@@ -22,7 +22,7 @@ from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.kept import KeptTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.graph.ir import Layout, Node, graph_of
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 
 FAMILY = Cutlass()
 LEAKY, SILU = Activation("leaky_relu", 0.1), Activation("silu")

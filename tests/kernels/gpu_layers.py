@@ -92,15 +92,15 @@ from shared_folders import entered
 from bolt_build.digest import digest
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.normalization import Lrn
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.recurrent import Recurrent
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.shape import Concat
+from bolt_build.graph.ops.norms.normalization import Lrn
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.recurrent.recurrent import Recurrent
 from bolt_build.planner.passes.fuse.epilogues import IN_KERNEL
 
 SHAPES = [

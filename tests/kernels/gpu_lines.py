@@ -8,8 +8,8 @@ from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.softmax import Softmax
 
 SHAPES = (
     ((300, 21), 1), ((300, 24), 1), ((300, 50), 1), ((70, 101), 1), ((40, 1025), 1), ((5, 2100), 1), ((3, 5000), 1),

@@ -23,7 +23,7 @@ from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupTile
 from bolt_build.families.cutlass.kinds.mean_tiles import of_bands, of_groups, of_wgmma
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
 
 Tile = WgmmaTile | BandTile | GroupTile
 

@@ -28,10 +28,10 @@ from bolt_build.families.cutlass.kinds.rolling import RollingTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.stack import UnfoldDepth
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.stack import UnfoldDepth
+from bolt_build.graph.ops.norms.norm import Norm
 
 Tile = WgmmaTile | BandTile | ResidentTile | RollingTile
 STRIP = 5

@@ -11,14 +11,14 @@ from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
-from bolt_build.graph.ops.grid_sample import GridSample
-from bolt_build.graph.ops.logic import Logic, Where
-from bolt_build.graph.ops.rearrange import Rearrange
-from bolt_build.graph.ops.shape import Cast, Concat, Pad, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Logic, Where
+from bolt_build.graph.ops.images.grid_sample import GridSample
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Pad, Slice, Transpose
 
 Shape = tuple[int, ...]
 

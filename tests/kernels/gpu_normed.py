@@ -20,9 +20,9 @@ from bolt_build.families.grouped.band_tile import band_tiles
 from bolt_build.families.grouped.normed import tile_of
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
-from bolt_build.graph.ops.chain import Normed
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Transpose
+from bolt_build.graph.ops.moves.shape import Transpose
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.chain import Normed
 
 
 def normed(

@@ -15,7 +15,7 @@ from bolt_build.families.base import KernelProblem, Operand, ProposedStep, Tenso
 from bolt_build.families.common.chains import chained, kept
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 
 FAMILY = Cutlass()
 ADD = (stage("add", 3),)

@@ -7,7 +7,7 @@ from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.pair_product import PairProduct, groups
+from bolt_build.graph.ops.products.pair_product import PairProduct, groups
 
 Shape = tuple[int, ...]
 

@@ -8,7 +8,7 @@ from gpu_harness import Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.pair_sum import PairSum
+from bolt_build.graph.ops.elementwise.pair_sum import PairSum
 
 Shape = tuple[int, ...]
 

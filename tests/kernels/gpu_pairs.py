@@ -21,8 +21,8 @@ from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.families.cutlass.kinds.wgmma_chain import WgmmaChainTile
 from bolt_build.families.cutlass.product_chain import ChainTile
 from bolt_build.graph.ir import Constant, Graph, Node, TensorType, Value, graph_of
-from bolt_build.graph.ops.chain import Chain
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.products.chain import Chain
 
 FAMILY = Cutlass()
 

@@ -13,10 +13,10 @@ from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
-from bolt_build.families.portable.kernels.permuted import PermutedTile
+from bolt_build.families.portable.kernels.moves.permuted import PermutedTile
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.rearrange import Rearrange
-from bolt_build.graph.ops.shape import Convert, Transpose
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.moves.shape import Convert, Transpose
 
 Shape = tuple[int, ...]
 

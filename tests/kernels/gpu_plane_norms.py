@@ -14,9 +14,9 @@ from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.norm_planes import PlanesTile
+from bolt_build.families.portable.kernels.norms.norm_planes import PlanesTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 
 _CLUSTERS = TARGET.gpu is not None and TARGET.gpu.warpgroup_mma
 """Whether blocks of the target form clusters."""

@@ -16,15 +16,15 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.joined_planes import JoinedTile
-from bolt_build.families.portable.kernels.pool_sliding import SlidingTile
-from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
-from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
+from bolt_build.families.portable.kernels.images.joined_planes import JoinedTile
+from bolt_build.families.portable.kernels.images.pool_sliding import SlidingTile
+from bolt_build.families.portable.kernels.images.staged_planes import StagedPlanesTile
+from bolt_build.families.portable.kernels.images.streamed_planes import StreamedPlanesTile
 from bolt_build.graph.ir import EpilogueOp, Op
-from bolt_build.graph.ops.lines import CumProd, CumSum, Places
-from bolt_build.graph.ops.lp_pool import LpPool
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places
+from bolt_build.graph.ops.lines.reduce import Reduce
 
 PORTABLE = Portable()
 DIRECT = Candidate("portable", (("algorithm", "direct"),))

@@ -17,7 +17,7 @@ from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.families.cutlass.kinds.wgmma_prenorm import PrenormTile, WgmmaPrenorm
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 
 FAMILY = Cutlass()
 

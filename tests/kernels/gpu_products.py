@@ -7,9 +7,9 @@ from families_layers import RELU, stage
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, TensorType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 
 TOLERANCE = 4e-3
 """Of half precision: values stored once after sums of exact products in fp32, relative to 1 + |value|."""

@@ -19,7 +19,7 @@ from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile
 from bolt_build.families.cutlass.kinds.wgmma_sliced import SlicedTile
 from bolt_build.families.cutlass.prologue_kind import images_of
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 SHIFTED = (stage("add", 2), RELU)
 

@@ -12,9 +12,9 @@ from quantised_layers import whole
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.quantize import WideTile
+from bolt_build.families.portable.kernels.quantised.quantize import WideTile
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.quantize import Dequantize, FakeQuantize, Quantize
+from bolt_build.graph.ops.quantised.quantize import Dequantize, FakeQuantize, Quantize
 
 LAST, ROW = Layout.CHANNELS_LAST, Layout.ROW
 PLANES, PIXELS, FEW = (3, 5, 9, 7), (2, 32, 5, 6), (2, 7, 3, 2)

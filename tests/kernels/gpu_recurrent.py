@@ -11,8 +11,8 @@ from gpu_harness import TARGET, Trial, trials_of
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.portable.form import AnyForm, candidate_of
-from bolt_build.families.portable.kernels.half_recurrent import FORM as HALVES
-from bolt_build.families.portable.kernels.recurrent import FORM as ROWS
+from bolt_build.families.portable.kernels.recurrent.half_recurrent import FORM as HALVES
+from bolt_build.families.portable.kernels.recurrent.recurrent import FORM as ROWS
 
 
 def of_rows(layer: Layer) -> list[Trial]:

@@ -14,7 +14,7 @@ from region_layers import REGIONS, WEIGHED
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.weighed_windows import WindowTile
+from bolt_build.families.portable.kernels.images.weighed_windows import WindowTile
 
 
 def _in_half(layer: Layer, channels: int) -> Layer:

@@ -13,14 +13,14 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, TensorFormat
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.flat_rows import RowTile
-from bolt_build.families.portable.kernels.half_planes import HalfPlanesTile
-from bolt_build.families.portable.kernels.joined_planes import JoinedTile
-from bolt_build.families.portable.kernels.resample import ResampleTile
-from bolt_build.families.portable.kernels.staged_planes import StagedPlanesTile
-from bolt_build.families.portable.kernels.streamed_planes import StreamedPlanesTile
+from bolt_build.families.portable.kernels.images.half_planes import HalfPlanesTile
+from bolt_build.families.portable.kernels.images.joined_planes import JoinedTile
+from bolt_build.families.portable.kernels.images.resample import ResampleTile
+from bolt_build.families.portable.kernels.images.staged_planes import StagedPlanesTile
+from bolt_build.families.portable.kernels.images.streamed_planes import StreamedPlanesTile
+from bolt_build.families.portable.kernels.moves.flat_rows import RowTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.resample import Resample
+from bolt_build.graph.ops.images.resample import Resample
 
 DIRECT = Candidate("portable", (("algorithm", "direct"),))
 

@@ -7,7 +7,7 @@ from families_layers import RELU
 from gpu_products import RESIDUAL, TOLERANCE, conv
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.matmul import MatMul
 
 # ResNet-50's convolutions: extent of the input, kernel, stride, channels, filters, how many there are.
 RESNET50 = (

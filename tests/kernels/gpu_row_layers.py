@@ -13,10 +13,10 @@ from gpu_products import RESIDUAL, TOLERANCE, conv
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.normalization import BatchNorm
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Concat
+from bolt_build.graph.ops.norms.normalization import BatchNorm
 
 
 def _read_apart(channels: int) -> list[Layer]:

@@ -14,14 +14,14 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.gathered_lines import GatherTile
-from bolt_build.families.portable.kernels.gathered_words import GatheredWordsTile
-from bolt_build.families.portable.kernels.scatter_lines import LineTile
-from bolt_build.families.portable.kernels.scatter_rows import RowsTile
-from bolt_build.families.portable.kernels.scatter_stages import StagedLineTile
-from bolt_build.families.portable.kernels.scatter_warps import WarpColumnsTile, WarpRowsTile
-from bolt_build.graph.ops.gather import GatherElements, GatherND
-from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
+from bolt_build.families.portable.kernels.moves.gathered_lines import GatherTile
+from bolt_build.families.portable.kernels.moves.gathered_words import GatheredWordsTile
+from bolt_build.families.portable.kernels.scatter.scatter_lines import LineTile
+from bolt_build.families.portable.kernels.scatter.scatter_rows import RowsTile
+from bolt_build.families.portable.kernels.scatter.scatter_stages import StagedLineTile
+from bolt_build.families.portable.kernels.scatter.scatter_warps import WarpColumnsTile, WarpRowsTile
+from bolt_build.graph.ops.moves.gather import GatherElements, GatherND
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 
 Shape = tuple[int, ...]
 

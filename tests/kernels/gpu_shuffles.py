@@ -21,7 +21,7 @@ from bolt_build.families.cutlass.kinds.band import BandTile
 from bolt_build.families.cutlass.kinds.shuffled import ShuffledTile
 from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
 from bolt_build.graph.ir import TensorType
-from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.moves.rearrange import Rearrange
 
 
 def shuffled(first: Layer, sides: tuple[int, ...], cut: int = 0) -> Layer:

@@ -15,15 +15,15 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.norm_ahead import AheadTile
-from bolt_build.families.portable.kernels.norm_batches import BatchTile
-from bolt_build.families.portable.kernels.norm_both import BothTile
-from bolt_build.families.portable.kernels.norm_held import HeldTile
-from bolt_build.families.portable.kernels.norm_passes import PassTile
-from bolt_build.families.portable.kernels.norm_slabs import SlabTile
-from bolt_build.families.portable.kernels.norm_turns import TurnTile
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.families.portable.kernels.norms.norm_ahead import AheadTile
+from bolt_build.families.portable.kernels.norms.norm_batches import BatchTile
+from bolt_build.families.portable.kernels.norms.norm_both import BothTile
+from bolt_build.families.portable.kernels.norms.norm_held import HeldTile
+from bolt_build.families.portable.kernels.norms.norm_passes import PassTile
+from bolt_build.families.portable.kernels.norms.norm_slabs import SlabTile
+from bolt_build.families.portable.kernels.norms.norm_turns import TurnTile
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.norms.norm import Norm
 
 PORTABLE = Portable()
 INSTANCE = Norm("variance", (2, 3), 1e-5)

@@ -10,7 +10,7 @@ from gpu_products import SILU, conv
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 
 SIGMOID = (EpilogueOp(Activation("sigmoid")),)
 HARD = (EpilogueOp(Activation("hard_sigmoid", 1 / 6, 0.5)),)

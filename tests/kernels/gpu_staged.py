@@ -17,16 +17,16 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import Tile
-from bolt_build.families.portable.kernels.line_groups import GroupTile
-from bolt_build.families.portable.kernels.long_lines import SharedTwiceTile, TwiceTile
-from bolt_build.families.portable.kernels.paired_lines import PairedTile
-from bolt_build.families.portable.kernels.register_lines import RegisterTile
-from bolt_build.families.portable.kernels.spread_lines import SpreadTile
-from bolt_build.families.portable.kernels.staged import StagedTile
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.normalization import Lrn
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.families.portable.kernels.lines.line_groups import GroupTile
+from bolt_build.families.portable.kernels.lines.long_lines import SharedTwiceTile, TwiceTile
+from bolt_build.families.portable.kernels.lines.paired_lines import PairedTile
+from bolt_build.families.portable.kernels.lines.register_lines import RegisterTile
+from bolt_build.families.portable.kernels.lines.spread_lines import SpreadTile
+from bolt_build.families.portable.kernels.lines.staged import StagedTile
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.norms.normalization import Lrn
 
 PORTABLE = Portable()
 LAST, CHANNELS = Norm("variance", (2,), 1e-5), Norm("variance", (1,), 1e-5)

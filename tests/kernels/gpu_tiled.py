@@ -13,12 +13,12 @@ from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
-from bolt_build.families.portable.kernels.tiled import PointTile
+from bolt_build.families.portable.kernels.elementwise.tiled import PointTile
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.logic import Compare, Logic, Where
-from bolt_build.graph.ops.shape import Cast, Pad, Slice, Transpose
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Compare, Logic, Where
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Cast, Pad, Slice, Transpose
 
 Shape = tuple[int, ...]
 

@@ -15,8 +15,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp, Layout, TensorType
-from bolt_build.graph.ops.chain import Chain
-from bolt_build.graph.ops.stack import FoldDepth, Stack
+from bolt_build.graph.ops.moves.stack import FoldDepth, Stack
+from bolt_build.graph.ops.products.chain import Chain
 
 
 def volume(

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import graph, run, said, same_values
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
+from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
 from bolt_build.planner.passes.rows.chosen_matrices import CHOSEN_MATRICES
 from bolt_build.targets import target_named
 

@@ -14,7 +14,7 @@ from bolt_build.digest import encode
 from bolt_build.families import load
 from bolt_build.families.base import StepExpressions
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.padded_dims import PaddedDims, decisions_of, exact_lengths, padded_dims, with_counts
 from bolt_build.planner.pipeline import optimize, recognised
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine

@@ -7,7 +7,7 @@ import pytest
 from planner_checks import graph, run, said, same_values
 
 from bolt_build.graph.ir import Array, Graph
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.passes.rows.distances import MASKS_BY_DISTANCE
 from bolt_build.targets import target_named
 

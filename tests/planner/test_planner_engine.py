@@ -14,7 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.schema.recipe import LayerSpec, Recipe

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from planner_checks import graph, run, said
 
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.tidy.expands import BROADCAST
 
 

@@ -6,8 +6,8 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import PassResult
 from bolt_build.planner.passes.fold.filter_scales import SCALE_IMAGES
 

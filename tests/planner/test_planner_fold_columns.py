@@ -10,7 +10,7 @@ from planner_checks import graph, run, said
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.images.fold_columns import FOLD_BEYOND_BANDS, FOLD_COLUMNS
 from bolt_build.targets import target_named

@@ -6,8 +6,8 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Pad, Reshape
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Pad, Reshape
 from bolt_build.planner.passes.images.gathered_pieces import GATHER_PIECES
 from bolt_build.targets import target_named
 

@@ -11,9 +11,9 @@ from planner_interpreter import run_plan
 
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.families import load
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Cast, Convert
+from bolt_build.graph.ops.moves.shape import Cast, Convert
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import run, said
 from spelled_attention import END, QKV, SCORES, found, spelled
 
-from bolt_build.graph.ops.logic import Where
+from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 
 

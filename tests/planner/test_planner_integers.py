@@ -13,7 +13,7 @@ from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Array, Graph, Stored
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.shape import Reshape, Transpose
+from bolt_build.graph.ops.moves.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Pass
 from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.quantised.map_integers import MAP_INTEGERS

@@ -8,7 +8,7 @@ from planner_checks import body, graph, run, said, same_values
 
 import bolt_build.planner.passes.rows.mask_blocks as mask_blocks
 from bolt_build.graph.ir import Array, Graph
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.passes.rows.mask_blocks import MASK_BLOCKS
 
 

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import graph, run, said, same_values
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.passes.rows.masks_apart import MASKS_APART
 from bolt_build.targets import target_named
 

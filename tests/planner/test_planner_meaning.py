@@ -35,7 +35,7 @@ from kept_meaning import CLOSE, Changed, keeps_its_meaning, small_thresholds
 from planner_checks import graph, random_inputs
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner import pipeline
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor

@@ -7,8 +7,8 @@ from planner_checks import graph, run, said
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.shape import Transpose
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.moves.shape import Transpose
 from bolt_build.graph.text import format_op
 from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.tidy.moved_parts import MOVE_PARTS

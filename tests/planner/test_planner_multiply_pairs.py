@@ -7,7 +7,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.pair_product import PairProduct
+from bolt_build.graph.ops.products.pair_product import PairProduct
 from bolt_build.planner.passes.base import PassResult
 from bolt_build.planner.passes.rows.multiply_pairs import MULTIPLY_PAIRS
 from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS

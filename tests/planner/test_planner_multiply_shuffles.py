@@ -9,7 +9,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.images import multiply_shuffles
 from bolt_build.planner.passes.images.multiply_shuffles import MULTIPLY_SHUFFLES

@@ -6,11 +6,11 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Pad, Reshape, Transpose
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Pad, Reshape, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
 from bolt_build.targets import target_named
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 
 CONSTANTS = {

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.pair_sum import PairSum
+from bolt_build.graph.ops.elementwise.pair_sum import PairSum
 from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
 
 ADDED = ("y", "added up")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul, Walk, walks
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul, Walk, walks
 from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 

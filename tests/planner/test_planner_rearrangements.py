@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.moves.rearrange import Rearrange
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.align.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.fold.batch_norm import FOLD_BATCH_NORM

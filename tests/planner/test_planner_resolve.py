@@ -16,8 +16,8 @@ from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
 from bolt_build.families.base import Alternative, TensorFormat, same_bytes
 from bolt_build.graph.ir import Graph, Layout, Node, TensorType, Value, graph_of
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.resolve import Cover, resolve
 from bolt_build.planner.schedule import schedule
 from bolt_build.planner.space import SearchSpace, search_space

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from planner_checks import graph, random_inputs, run, said
 
-from bolt_build.graph.ops.normalization import Lrn
+from bolt_build.graph.ops.norms.normalization import Lrn
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.recognise.response_norms import RECOGNISE_RESPONSE_NORMS
 

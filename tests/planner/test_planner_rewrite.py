@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner_checks import graph
 
 from bolt_build.graph.ir import Node
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.planner.rewrite import GraphEditor
 
 

@@ -11,7 +11,7 @@ from planner_fakes import AS_MODEL, FAKE, HOST_TARGET, LAST, ROW, SPEC, Fake, re
 from bolt_build.errors import BoltError
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.ops.moves.shape import Identity
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.planner.plan_engine import plan_engine, structure
 from bolt_build.schema.recipe import IoSpec

@@ -8,7 +8,7 @@ from planner_checks import graph, run, said, same_values
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Array, Graph
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.pipeline import optimize
 

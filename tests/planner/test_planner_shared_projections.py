@@ -9,7 +9,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.heads import HeadRows
+from bolt_build.graph.ops.attention.heads import HeadRows
 from bolt_build.planner.passes.recognise.attention_heads import Heads, joined_heads
 from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
 

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said, same_values
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.heads import HeadRows
+from bolt_build.graph.ops.attention.heads import HeadRows
 from bolt_build.planner.passes.rows.single_rows import SINGLE_ROWS
 from bolt_build.targets import target_named
 

@@ -7,7 +7,7 @@ import pytest
 from planner_checks import body, graph, run, said
 from planner_fakes import POLICY
 
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.moves.shape import Slice
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.tidy.ordered_gathers import RESHAPE_GATHERS
 from bolt_build.planner.passes.tidy.slice_gathers import SLICE_GATHERS

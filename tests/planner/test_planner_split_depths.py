@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from planner_checks import graph, run, said
 
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 from bolt_build.planner.passes.rows import split_depths
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.passes.rows.split_depths import SPLIT_DEPTHS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said, same_values
 
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.passes.images.stacked_sums import ADD_STACKED
 
 

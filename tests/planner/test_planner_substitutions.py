@@ -9,7 +9,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.substitution import LARGEST, Substitution
+from bolt_build.graph.ops.products.substitution import LARGEST, Substitution
 from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
 
 LEAD = "2,3"

@@ -7,7 +7,7 @@ from planner_checks import graph, run, said, same_values
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
 from bolt_build.planner.pipeline import optimize
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.planner.passes.images.summed_selections import SUM_SELECTIONS
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.shape import Transpose
+from bolt_build.graph.ops.moves.shape import Transpose
 from bolt_build.planner.passes.images.turned_images import TURN_IMAGES
 
 

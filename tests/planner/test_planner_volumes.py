@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.align import split_batches, split_groups
 from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES

@@ -7,7 +7,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.weighed_windows import WeighedWindows
+from bolt_build.graph.ops.images.weighed_windows import WeighedWindows
 from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.images.weighed_windows import WEIGH_WINDOWS
 from bolt_build.targets import target_named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import graph, run, said
 
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
 
 WIDE = "its heads have 260 elements, kernels of attention take 256"

@@ -82,7 +82,7 @@ from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.portable.rule import Rule, computed_only
-from bolt_build.graph.ops.triple import Triple
+from bolt_build.graph.ops.elementwise.triple import Triple
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -113,8 +113,8 @@ for name in ("host", "h200"):
 
 
 def test_an_operator_is_a_file_and_its_kernels(scratch: Scratch) -> None:
-    scratch.add("bolt_build/graph/ops/triple.py", OPERATOR)
-    scratch.add("bolt_build/families/portable/kernels/triple.py", KERNEL)
+    scratch.add("bolt_build/graph/ops/elementwise/triple.py", OPERATOR)
+    scratch.add("bolt_build/families/portable/kernels/elementwise/triple.py", KERNEL)
     scratch.add("bolt_build/families/portable/include/bolt_portable/triple.h", "")
     assert scratch.run(USE_OPERATOR) == (
         "host bolt_portable/triple.h triple(r, x, y);\nh200 bolt_portable/triple.h triple(r, x, y);\n"

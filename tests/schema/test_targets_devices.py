@@ -10,7 +10,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import CUDA, HOST, Target, target_named
 
 

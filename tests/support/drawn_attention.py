@@ -8,17 +8,17 @@ from drawn_layers import activated, beside_constant, paired
 from drawn_products import multiplied
 
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Pad, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Ask, Compare, Logic, Where
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.matmul import MatMul
 
 DEPTHS, ROWS, WIDTHS = (4, 2, 6, 8), (4, 5, 3, 6, 1), (4, 8, 3)
 """Elements of a head, and extents of an input of rows."""

@@ -16,13 +16,13 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import type_of
 from bolt_build.graph.ir import Array, Constant, Graph, Node, Op, ShapeError, Value, graph_of
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
 
 T = TypeVar("T")
 

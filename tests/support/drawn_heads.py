@@ -7,16 +7,16 @@ from drawn_graphs import Dropped, Growing
 from drawn_layers import activated, beside_constant, cut, normed, paired
 from drawn_products import attended, convolved, followed, multiplied
 
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather, GatherElements
-from bolt_build.graph.ops.logic import Logic, Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Concat, Pad, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Logic, Where
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements
+from bolt_build.graph.ops.moves.shape import Concat, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 
 
 def picked_pairs(g: Growing) -> str:

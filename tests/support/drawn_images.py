@@ -11,17 +11,17 @@ from drawn_layers import activated, cut, normed_channels, paired
 from drawn_products import convolved, followed
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.gather import GatherElements, GatherND
-from bolt_build.graph.ops.lines import CumSum, Places
-from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
-from bolt_build.graph.ops.shape import Cast, Concat, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Ask, Compare, Logic, Where
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.lines import CumSum, Places
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.gather import GatherElements, GatherND
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.conv import Conv
 
 
 def odd_image(g: Growing) -> str:

@@ -11,12 +11,12 @@ from drawn_layers import activated, cut, paired
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Constant, Stored
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.quantize import Dequantize, Quantize
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.quantised.quantize import Dequantize, Quantize
 
 STEP = 0.05
 """Of the grids that are drawn: a sum on the edge of two numbers may be either."""

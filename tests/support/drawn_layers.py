@@ -7,18 +7,18 @@ from math import prod
 import numpy as np
 from drawn_graphs import Dropped, Growing
 
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.normalization import BatchNorm
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.resize import Interpolate
-from bolt_build.graph.ops.shape import Concat, Identity, Pad, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.images.resize import Interpolate
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.norms.normalization import BatchNorm
 
 _FUNCTIONS = (
     ("relu", 0.0, 0.0), ("sigmoid", 0.0, 0.0), ("exp", 0.0, 0.0), ("tanh", 0.0, 0.0), ("silu", 0.0, 0.0),

@@ -9,16 +9,16 @@ from drawn_graphs import Dropped, Growing
 from drawn_layers import activated, beside_constant, cut, normed, normed_channels, paired
 from drawn_products import convolved, followed, multiplied
 
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Pad, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
 
 
 def stacked(g: Growing) -> str:

@@ -8,15 +8,15 @@ import numpy as np
 from drawn_graphs import Growing
 from drawn_layers import activated, beside_constant, cut, normed, normed_channels, paired
 
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.logic import Compare, Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Pad, Reshape, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Compare, Where
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Pad, Reshape, Transpose
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 
 
 def convolved(

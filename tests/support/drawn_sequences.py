@@ -9,18 +9,18 @@ from drawn_layers import activated
 from drawn_products import convolved, multiplied
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather, GatherElements
-from bolt_build.graph.ops.lines import Places
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.scatter import ScatterND
-from bolt_build.graph.ops.shape import Cast, Concat, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.lines import Places
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements
+from bolt_build.graph.ops.moves.scatter import ScatterND
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.matmul import MatMul
 
 
 def over_channels(g: Growing) -> str:

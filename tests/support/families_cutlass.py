@@ -8,7 +8,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Target, target_named
 
 H200, A100 = target_named("h200"), target_named("a100")

@@ -10,34 +10,34 @@ from region_layers import REGIONS, TREES, WEIGHED
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
-from bolt_build.graph.ops.activation import FUNCTIONS, Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.channel_attention import ChannelAttention
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.formula import Formula, FormulaTerm
-from bolt_build.graph.ops.gather import Gather, GatherElements
-from bolt_build.graph.ops.line import FUNCTIONS as LINES
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.lines import CumProd, CumSum
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.lp_pool import LpPool
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.normalization import BatchNorm, Lrn
-from bolt_build.graph.ops.pair_product import PairProduct
-from bolt_build.graph.ops.pair_sum import PairSum
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.pool_places import PoolPlaces
-from bolt_build.graph.ops.rearrange import Rearrange
-from bolt_build.graph.ops.reduce import MODES, Reduce
-from bolt_build.graph.ops.resample import Resample
-from bolt_build.graph.ops.resize import Interpolate
-from bolt_build.graph.ops.scatter import ScatterElements
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
-from bolt_build.graph.ops.stack import FoldDepth, Stack, UnfoldDepth
+from bolt_build.graph.ops.attention.channel_attention import ChannelAttention
+from bolt_build.graph.ops.elementwise.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.elementwise.pair_sum import PairSum
+from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.images.pool_places import PoolPlaces
+from bolt_build.graph.ops.images.resample import Resample
+from bolt_build.graph.ops.images.resize import Interpolate
+from bolt_build.graph.ops.lines.line import FUNCTIONS as LINES
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.lines import CumProd, CumSum
+from bolt_build.graph.ops.lines.reduce import MODES, Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.moves.scatter import ScatterElements
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.stack import FoldDepth, Stack, UnfoldDepth
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.norms.normalization import BatchNorm, Lrn
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.pair_product import PairProduct
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 
 RELU = EpilogueOp(Activation("relu"))
 CLIP = EpilogueOp(Activation("clip", -1.0, 1.5))

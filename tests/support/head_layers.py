@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from families_harness import Input, Layer
 
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.heads import HeadRows, Rotary
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.attention.heads import HeadRows, Rotary
 
 HEADS = [
     Layer("rotary-halves", Rotary(), (Input((2, 3, 5, 16)), Input((5, 16), True), Input((5, 16), True))),

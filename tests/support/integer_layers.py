@@ -7,12 +7,12 @@ from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.quantised_product import QuantisedProduct
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
 
 I8, U8, F32 = DType.I8, DType.U8, DType.F32
 RELU = EpilogueOp(Activation("relu"))

@@ -8,8 +8,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, TensorFormat
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.chain import Kept
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.chain import Kept
 from bolt_build.targets import Target, target_named
 
 H200, A100, T4 = (target_named(name) for name in ("h200", "a100", "t4"))

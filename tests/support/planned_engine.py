@@ -11,7 +11,7 @@ import numpy as np
 
 from bolt_build.graph.arrays import narrowed, numpy_dtype
 from bolt_build.graph.ir import Array, Node
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.moves.shape import Convert
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.planner.engine_plan import BatchPlan, Step, StepTensor
 from bolt_build.planner.plan_engine import PlannedEngine

@@ -15,7 +15,7 @@ from bolt_build.graph import invariants
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.moves.shape import Concat
 from bolt_build.graph.reference import evaluate
 from bolt_build.graph.text import format_graph, parse_graph
 from bolt_build.planner.engine_plan import BatchPlan, Step, StepTensor

@@ -19,9 +19,9 @@ from bolt_build.families.base import (
     TensorFormat,
 )
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.shape import Convert, Reshape
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Convert, Reshape
 from bolt_build.schema.recipe import (
     EngineSpec,
     FusionPolicy,

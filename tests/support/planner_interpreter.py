@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bolt_build.families.base import Operand
 from bolt_build.graph.arrays import narrowed, numpy_dtype
 from bolt_build.graph.ir import Array, Layout, Node
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.moves.shape import Convert
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.planner.engine_plan import BatchPlan, Location, Step, StepTensor
 from bolt_build.planner.parts import part_of

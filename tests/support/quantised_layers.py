@@ -6,11 +6,11 @@ from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.integer_product import IntegerConv, IntegerMatMul
-from bolt_build.graph.ops.quantised_map import QuantisedMap
-from bolt_build.graph.ops.quantize import (
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.quantised.integer_product import IntegerConv, IntegerMatMul
+from bolt_build.graph.ops.quantised.quantised_map import QuantisedMap
+from bolt_build.graph.ops.quantised.quantize import (
     Dequantize,
     FakeQuantize,
     Quantize,

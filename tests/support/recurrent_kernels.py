@@ -7,7 +7,7 @@ from dataclasses import replace
 from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.recurrent import GATES, Recurrent
+from bolt_build.graph.ops.recurrent.recurrent import GATES, Recurrent
 
 
 def recurrent(

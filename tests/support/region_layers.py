@@ -7,16 +7,16 @@ from families_harness import Input, Layer
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
-from bolt_build.graph.ops.deform_conv import DeformedWindows
-from bolt_build.graph.ops.det import Det
-from bolt_build.graph.ops.roi_align import RoiAlign
-from bolt_build.graph.ops.roi_pool import RoiPool
-from bolt_build.graph.ops.substitution import Substitution
-from bolt_build.graph.ops.trees import TreeLeaves
-from bolt_build.graph.ops.weighed_windows import WeighedWindows
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.roi_align import RoiAlign
+from bolt_build.graph.ops.images.roi_pool import RoiPool
+from bolt_build.graph.ops.images.weighed_windows import WeighedWindows
+from bolt_build.graph.ops.learned.trees import TreeLeaves
+from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
+from bolt_build.graph.ops.products.deform_conv import DeformedWindows
+from bolt_build.graph.ops.products.det import Det
+from bolt_build.graph.ops.products.substitution import Substitution
 
 REGIONS = [
     Layer(f"regions-{label}", op,

@@ -12,8 +12,8 @@ import pytest
 
 from bolt_build.graph.arrays import type_of
 from bolt_build.graph.ir import Array, Constant, Graph, Op, ShapeError, Value, graph_of
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.shape import Reshape, Slice
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Reshape, Slice
 
 LONG, SHORT = 11, 7
 """Extents of the dimension: no other axis has a multiple of either."""

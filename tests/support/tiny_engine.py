@@ -30,9 +30,9 @@ from bolt_build.families.base import (
     TensorFormat,
 )
 from bolt_build.graph.ir import Array, EpilogueOp, Layout, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.shape import Identity, Reshape
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Identity, Reshape
 from bolt_build.planner.engine_plan import (
     PLAN_VERSION,
     BatchPlan,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, Refusal, TensorFormat
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.lockfile.fingerprint import TuningTools
 from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle
 from bolt_build.tuning.records.kernel_record import Record, Status

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from planner_fakes import Fake
 
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
-from bolt_build.graph.ops.shape import Convert, Identity
+from bolt_build.graph.ops.moves.shape import Convert, Identity
 from bolt_build.targets import Target
 
 

@@ -68,7 +68,7 @@ def build(folder: Path) -> None:
     from bolt_build.dtypes import DType
     from bolt_build.families import load
     from bolt_build.families.base import Candidate, Family, KernelProblem, StepCode, StepExpressions
-    from bolt_build.graph.ops.activation import Activation
+    from bolt_build.graph.ops.elementwise.activation import Activation
     from bolt_build.targets import Target
     from bolt_build.tuning.compile import glue
     from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.attention import Attention, images_of
+from bolt_build.graph.ops.attention.attention import Attention, images_of
 
 
 def attention(build: Builder, node: Node) -> fx.Node:

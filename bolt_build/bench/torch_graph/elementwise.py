@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 _PLAIN: dict[str, Callable[..., torch.Tensor]] = {
     "relu": F.relu, "sigmoid": torch.sigmoid, "hard_swish": F.hardswish, "tanh": torch.tanh, "softplus": F.softplus,

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from bolt_build.bench.torch_graph.builder import Builder, Lower
 from bolt_build.bench.torch_graph.sampling import interpolate, resizes
 from bolt_build.graph.ir import Array, Node, Op
-from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
-from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 

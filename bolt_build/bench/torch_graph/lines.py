@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.det import Det
-from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.lines import CumProd, CumSum, Places
+from bolt_build.graph.ops.lines.line import Line
+from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places
+from bolt_build.graph.ops.products.det import Det
 
 
 def line(build: Builder, node: Node) -> fx.Node:

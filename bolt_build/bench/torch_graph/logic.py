@@ -9,7 +9,7 @@ from torch import fx
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.logic import Ask, Bitwise, Compare, Logic, Where
+from bolt_build.graph.ops.elementwise.logic import Ask, Bitwise, Compare, Logic, Where
 
 _COMPARISONS: dict[str, Callable[..., torch.Tensor]] = {
     "equal": torch.eq, "less": torch.lt, "less_equal": torch.le, "greater": torch.gt, "greater_equal": torch.ge,

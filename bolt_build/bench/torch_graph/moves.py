@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, dtype_of
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 
 
 def reshape(build: Builder, node: Node) -> fx.Node:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 
 
 def norm(build: Builder, node: Node) -> fx.Node:

@@ -8,7 +8,7 @@ from torch import fx
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, dtype_of
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.quantize import Dequantize, Quantize, limits
+from bolt_build.graph.ops.quantised.quantize import Dequantize, Quantize, limits
 
 
 def quantize(build: Builder, node: Node) -> fx.Node:

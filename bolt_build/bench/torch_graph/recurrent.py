@@ -11,8 +11,8 @@ from torch import fx, nn
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.graph.ir import Array, Node, Op
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.recurrent import GATES, Recurrent
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.recurrent.recurrent import GATES, Recurrent
 
 _ORDER = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "rnn": (0,)}
 """torch's gates, i f g o and r z n, by their places among ONNX's."""

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.graph.ir import Array, Node, Op
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.grid_sample import GridSample
-from bolt_build.graph.ops.resize import Interpolate
+from bolt_build.graph.ops.images.grid_sample import GridSample
+from bolt_build.graph.ops.images.resize import Interpolate
+from bolt_build.graph.ops.moves.gather import Gather
 
 _CLOSE = 1e-3
 """Weights of torch's modes are computed in fp32 from rounded places."""

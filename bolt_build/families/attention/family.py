@@ -30,7 +30,7 @@ from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct, named_unit
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.attention import Attention as AttentionOp
+from bolt_build.graph.ops.attention.attention import Attention as AttentionOp
 from bolt_build.targets import Target
 
 _MEMORY_MB = 500

@@ -12,7 +12,7 @@ from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED, HALVES, element
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 
 SPACE = "bolt::attention"
 MOST = 256

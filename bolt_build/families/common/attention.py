@@ -7,7 +7,7 @@ from bolt_build.families.common.cxx import literal
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.stages import aligned
-from bolt_build.graph.ops.attention import Attention, images_of
+from bolt_build.graph.ops.attention.attention import Attention, images_of
 
 
 def mask_steps(problem: KernelProblem, which: int = 0) -> tuple[int, ...]:

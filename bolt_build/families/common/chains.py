@@ -8,10 +8,10 @@ from dataclasses import replace
 from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.families.common.problems import op_operands
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.chain import Averaged, Chain, Kept, Normed
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Transpose
-from bolt_build.graph.ops.stack import UnfoldDepth
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Transpose
+from bolt_build.graph.ops.moves.stack import UnfoldDepth
+from bolt_build.graph.ops.products.chain import Averaged, Chain, Kept, Normed
 
 
 def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:

@@ -7,8 +7,8 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.functors import ACTIVATIONS, BINARIES, activation, binary
 from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 
 def refuse_stages(problem: KernelProblem, axis: int | None = None) -> str | None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from bolt_build.families.common.cxx import literal
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.functions import FUNCTIONS as MORE_FUNCTIONS
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS as MORE_FUNCTIONS
 
 ACTIVATIONS = {
     "relu": "Relu", "leaky_relu": "LeakyRelu", "clip": "Clip", "sigmoid": "Sigmoid", "hard_sigmoid": "HardSigmoid",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.chain import Averaged
+from bolt_build.graph.ops.products.chain import Averaged
 
 LAST = "last"
 """How a candidate says that whoever comes last to an image adds up what was left of it."""

@@ -6,7 +6,7 @@ from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.product import Product
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 
 def reads_apart(problem: KernelProblem, product: Product, x: int, added: int | None) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 _SPACE = "bolt::cutlass_kernels"
 PIXEL = 4

@@ -16,7 +16,7 @@ from bolt_build.families.cutlass.fold import CELL, folding, folds
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, narrow_loads, too_large
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 _SPACE = "bolt::cutlass_kernels"
 _MOST_TAPS = 32

@@ -14,9 +14,9 @@ from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.families.reason import Reason
 from bolt_build.graph.image_numbers import are_of_images
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.products.conv import Conv
 
 _SPACE = "bolt::cutlass_kernels"
 _BIAS = "<bolt::portable::Add, false>"

@@ -30,8 +30,8 @@ from bolt_build.families.cutlass.products import multiplies
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
 from bolt_build.graph.chains import chain_from, product_of_normed
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.shape import Reshape
-from bolt_build.graph.ops.stack import Stack
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.moves.stack import Stack
 from bolt_build.targets import Target
 
 

@@ -12,9 +12,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.problems import problem_of
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import Target
 
 

@@ -9,7 +9,7 @@ from bolt_build.families.base import Operand
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED, element
 from bolt_build.families.common.geometry import strides
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 _SPACE = "bolt::cutlass_kernels"
 CHANNELS = 4

@@ -9,7 +9,7 @@ from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.product import ALIGNMENT, Product
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import Reach, spread
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.targets import Target
 
 LANES = 8

@@ -12,7 +12,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, narrow_loads, too_large
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.matmul import MatMul
 
 _SPACE = "bolt::cutlass_kernels"
 

@@ -27,9 +27,9 @@ from bolt_build.graph.chains import (
 )
 from bolt_build.graph.gates import gated_from
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.stack import UnfoldDepth
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.stack import UnfoldDepth
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Target
 
 Proposed = tuple[tuple[Alternative, ...], tuple[Refusal, ...]]

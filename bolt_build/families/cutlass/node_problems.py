@@ -11,10 +11,10 @@ from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.products import multiplies, product_of
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import Target
 
 

@@ -6,7 +6,7 @@ from bolt_build.families.base import KernelProblem
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.product import ALIGNMENT, Product
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 
 
 def refuse_padding(problem: KernelProblem, product: Product, loads: int = ALIGNMENT) -> str | None:

@@ -13,8 +13,8 @@ from bolt_build.families.cutlass.product import Product
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.matmul import MatMul
 
 CENTRED = {"variance": True, "rms": False}
 """By mean and variance, or by the mean of squares."""

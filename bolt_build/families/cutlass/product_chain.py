@@ -32,8 +32,8 @@ from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Gpu, Target
 
 

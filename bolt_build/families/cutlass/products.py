@@ -9,8 +9,8 @@ from bolt_build.families.base import KernelProblem
 from bolt_build.families.cutlass import conv, matmul
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Products
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 
 
 @dataclass(frozen=True)

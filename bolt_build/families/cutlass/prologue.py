@@ -14,9 +14,9 @@ from bolt_build.families.cutlass.product import ALIGNMENT, Product
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.products.conv import Conv
 
 CHEAP = ("relu", "leaky_relu", "clip", "hard_sigmoid", "hard_swish", "abs", "neg")
 """Activations of a few instructions, which a kernel computes again for every column of tiles."""

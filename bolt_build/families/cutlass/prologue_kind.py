@@ -36,7 +36,7 @@ from bolt_build.families.cutlass.product import Product, Work, work
 from bolt_build.families.cutlass.products import multiplies
 from bolt_build.families.cutlass.prologue import Prologue, behind, prologue_of, refuse_prologue
 from bolt_build.families.cutlass.tile_kind import TileKind
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.targets import Gpu, Target
 
 _IMAGES = (2, 4, 8)

@@ -7,8 +7,8 @@ from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.chains import chained
 from bolt_build.families.common.problems import problem_of
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.stack import FoldDepth
+from bolt_build.graph.ops.moves.stack import FoldDepth
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Target
 
 

@@ -39,9 +39,9 @@ from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operation
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.grouped.strips_tile import StripsTile, strips_tiles
 from bolt_build.families.reason import Reason, within
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.chain import Averaged, Chain
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.chain import Averaged, Chain
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Target
 
 _TRANSCENDENTAL = 11

@@ -8,8 +8,8 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.functors import activation_type, binary
 from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 _SPACE = "bolt::portable"
 _REACH = {Reach.SAME: "Same", Reach.AXIS: "Channel", Reach.SCALAR: "Scalar"}

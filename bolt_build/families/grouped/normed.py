@@ -23,9 +23,9 @@ from bolt_build.families.grouped.kind import FAMILY, between_rows, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, refuse, shape_of
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.chain import Normed
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.chain import Normed
 from bolt_build.targets import Target
 
 _MEMORY_MB = 500

@@ -15,8 +15,8 @@ from bolt_build.families.common.functors import TRANSCENDENTAL
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.conv import Conv
 
 SPACE = "bolt::grouped"
 _TRANSCENDENTAL = 5

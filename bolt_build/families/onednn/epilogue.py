@@ -7,8 +7,8 @@ from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.common.cxx import braces, literal
 from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 
 TYPES = {DType.F32: "bolt::onednn::Type::f32", DType.BF16: "bolt::onednn::Type::bf16"}
 """Storage types that this family takes."""

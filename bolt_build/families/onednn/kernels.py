@@ -24,14 +24,14 @@ from bolt_build.families.onednn.epilogue import (
 from bolt_build.families.onednn.matrices import matrices
 from bolt_build.families.onednn.rule import Rule, channels_last, either, row_major
 from bolt_build.graph.ir import Layout, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.normalization import Lrn
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.quantised_product import QuantisedProduct
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.norms.normalization import Lrn
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
 
 
 def _share_residual(problem: KernelProblem, names: tuple[str, ...]) -> tuple[tuple[int, int], ...]:

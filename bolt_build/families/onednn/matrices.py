@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.families.common.stages import aligned
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.matmul import MatMul
 
 Shape = tuple[int, ...]
 

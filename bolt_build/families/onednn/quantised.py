@@ -19,8 +19,8 @@ from bolt_build.families.onednn.epilogue import TYPES as OPERANDS
 from bolt_build.families.onednn.matrices import matrices
 from bolt_build.families.onednn.rule import Layouts, channels_last, row_major
 from bolt_build.graph.ir import Node, TensorType
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.quantised_product import OWN, QuantisedProduct
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.quantised.quantised_product import OWN, QuantisedProduct
 
 TYPES = {DType.F32: "bolt::onednn::Type::f32", DType.I8: "bolt::onednn::Type::s8", DType.U8: "bolt::onednn::Type::u8"}
 

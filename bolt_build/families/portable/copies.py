@@ -12,9 +12,9 @@ from bolt_build.families.common.element_types import COMPUTED, MOVED
 from bolt_build.families.common.geometry import Loop, merged, strides
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.typed import searched
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.rearrange import Rearrange, axes_of
-from bolt_build.graph.ops.shape import Slice, Transpose
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.rearrange import Rearrange, axes_of
+from bolt_build.graph.ops.moves.shape import Slice, Transpose
 
 _BLOCKS, _TRANSPOSED, _SCATTERED = 0.95, 0.35, 0.15
 """Parts of a GPU's bandwidth that elements of half precision reach where threads turn blocks of them in registers, in

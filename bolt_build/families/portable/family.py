@@ -31,17 +31,17 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import Reach, may_share, spreads
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
-from bolt_build.families.portable.kernels.formula import joined
-from bolt_build.families.portable.kernels.placed_products import mixing
-from bolt_build.families.portable.kernels.places import topped
-from bolt_build.families.portable.kernels.row_sum import summed
-from bolt_build.families.portable.kernels.squeeze import squeezed
+from bolt_build.families.portable.kernels.elementwise.formula import joined
+from bolt_build.families.portable.kernels.norms.row_sum import summed
+from bolt_build.families.portable.kernels.places.places import topped
+from bolt_build.families.portable.kernels.products.placed_products import mixing
+from bolt_build.families.portable.kernels.products.squeeze import squeezed
 from bolt_build.families.portable.plain import DIRECT
 from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.families.portable.typed import is_computed
 from bolt_build.graph.ir import Graph, Layout, Node, Op
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.shape import Convert, Reshape
+from bolt_build.graph.ops.moves.shape import Convert, Reshape
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 from bolt_build.targets import Target
 
 

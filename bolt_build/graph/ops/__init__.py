@@ -1,24 +1,22 @@
 """The operators of the IR, one file an operator or a close group. Importing this package defines all of them.
 
-A file is found by lying here: its `Op` classes are the IR's operators, its tuple `IMPORTERS` (where it has one) says
-which ONNX operators become them. There is no list to keep.
+A file is found by lying here, in a folder of its kin: its `Op` classes are the IR's operators, its tuple `IMPORTERS`
+(where it has one) says which ONNX operators become them. There is no list to keep.
 """
 
 from __future__ import annotations
 
 import inspect
-import pkgutil
 from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
 from bolt_build.graph.importing import Importer
 from bolt_build.graph.ir import Op
+from bolt_build.plugins import names_below
 
-MODULES: tuple[ModuleType, ...] = tuple(
-    import_module(f"{__name__}.{name}") for name in sorted(found.name for found in pkgutil.iter_modules(__path__))
-)
-"""Every file of this folder, by name."""
+MODULES: tuple[ModuleType, ...] = tuple(import_module(f"{__name__}.{name}") for name in names_below(__name__, __path__))
+"""Every file below this folder, in the order of the files' own names."""
 
 
 def operators_of(modules: Iterable[ModuleType]) -> tuple[type[Op], ...]:

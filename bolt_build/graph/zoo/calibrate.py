@@ -22,11 +22,11 @@ import onnx
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.normalization import BatchNorm
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.norms.normalization import BatchNorm
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.graph.zoo.replace import replace_constants
 from bolt_build.graph.zoo.samples import sample

@@ -20,8 +20,8 @@ from bolt_build.families.base import Family, KernelProblem
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import may_share
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import Target
 from bolt_build.tuning.compile.glue_functions import functions_of
 from bolt_build.tuning.compile.glue_reference import reference_of

@@ -13,7 +13,7 @@ from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.portable.family import RuleFamily
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.lines.softmax import Softmax
 from bolt_build_example.distances import Distances
 
 

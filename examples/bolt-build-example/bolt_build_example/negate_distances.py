@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -42,7 +42,7 @@ from bolt_build.families.cutlass.one_product import Kernel, ProductKind, Product
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import product_of
 from bolt_build.families.cutlass.settings import DEFAULT, Settings
-from bolt_build.graph.ops.gated import Gated
+from bolt_build.graph.ops.products.gated import Gated
 from bolt_build.targets import Target
 
 _RUN = 8

@@ -35,9 +35,9 @@ from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import within
 from bolt_build.graph.ir import EpilogueOp, Layout
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.chain import Kept
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.products.chain import Kept
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Gpu, Target
 
 _BOX = 4e-7

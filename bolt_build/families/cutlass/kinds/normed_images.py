@@ -36,9 +36,9 @@ from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.stack import UnfoldDepth
+from bolt_build.graph.ops.moves.stack import UnfoldDepth
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Target
 
 

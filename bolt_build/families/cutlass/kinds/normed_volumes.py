@@ -20,9 +20,9 @@ from bolt_build.families.cutlass.kinds.moment_tiles import (
 from bolt_build.families.cutlass.kinds.normed_images import normed_step
 from bolt_build.families.cutlass.kinds.volume import VolumeProduct, Volumes, VolumeTile, suits
 from bolt_build.families.cutlass.settings import DEFAULT
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.stack import FoldDepth, Stack, UnfoldDepth
+from bolt_build.graph.ops.moves.stack import FoldDepth, Stack, UnfoldDepth
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Gpu, Target
 
 

@@ -39,8 +39,8 @@ from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.targets import Gpu, Target
 
 _WINDOWS: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {((2, 2), (0, 0)): 2, ((3, 3), (1, 1)): 3}

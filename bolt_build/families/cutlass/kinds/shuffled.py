@@ -26,8 +26,8 @@ from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.rearrange import Rearrange, axes_of
+from bolt_build.graph.ops.moves.rearrange import Rearrange, axes_of
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Gpu, Target
 
 _BOX = 4.5e-7

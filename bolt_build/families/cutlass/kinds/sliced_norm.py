@@ -27,8 +27,8 @@ from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import refuse
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import Gpu, Target
 
 _THREADS, _WIDE, _LOADS = 128, 8, 4

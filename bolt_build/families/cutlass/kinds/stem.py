@@ -23,7 +23,7 @@ from bolt_build.families.cutlass.product import aligned
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Gpu, Target
 
 _MOST_CHANNELS = 4

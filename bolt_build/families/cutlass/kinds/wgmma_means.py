@@ -31,8 +31,8 @@ from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason
 from bolt_build.graph.chains import is_mean
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.targets import Gpu, Target
 
 

@@ -39,9 +39,9 @@ from bolt_build.families.cutlass.product import Product, work
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
-from bolt_build.graph.ops.chain import Kept
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.chain import Kept
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.targets import Gpu, Target
 
 STATISTICS = {"variance": True, "rms": False}

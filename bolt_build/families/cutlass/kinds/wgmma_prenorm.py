@@ -29,7 +29,7 @@ from bolt_build.families.cutlass.product import Product, Work, work
 from bolt_build.families.cutlass.products import multiplies
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.targets import Gpu, Target
 
 _MOST_REGISTERS = 176

@@ -1,23 +1,21 @@
 """The portable kernels, one file an operator or a close group; `RULES` has one entry an operator.
 
-A file is found by lying here: its tuple `RULES` says how the operators that it names are offered and emitted. There is
-no list to keep.
+A file is found by lying here, in a folder of its kin: its tuple `RULES` says how the operators that it names are
+offered and emitted. There is no list to keep.
 """
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
 from bolt_build.families.portable.rule import Rule
 from bolt_build.graph.ir import Op
+from bolt_build.plugins import names_below
 
-MODULES: tuple[ModuleType, ...] = tuple(
-    import_module(f"{__name__}.{name}") for name in sorted(found.name for found in pkgutil.iter_modules(__path__))
-)
-"""Every file of this folder, by name."""
+MODULES: tuple[ModuleType, ...] = tuple(import_module(f"{__name__}.{name}") for name in names_below(__name__, __path__))
+"""Every file below this folder, in the order of the files' own names."""
 
 
 def rules_of(modules: Iterable[ModuleType]) -> dict[type[Op], Rule]:

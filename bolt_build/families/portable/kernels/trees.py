@@ -7,7 +7,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
-from bolt_build.graph.ops.trees import TreeLeaves
+from bolt_build.graph.ops.learned.trees import TreeLeaves
 
 _STEP = 0.45e-6
 """Seconds of one step on a GPU, as measured on an H100: a node, and behind it the number that it asks about."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.shape import Concat, Slice
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.shape import Concat, Slice
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.align.pad_channels import WHOLE
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined

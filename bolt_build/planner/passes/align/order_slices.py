@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.moves.shape import Slice
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS, WHOLE
 from bolt_build.planner.passes.base import Journal, Pass, PassResult

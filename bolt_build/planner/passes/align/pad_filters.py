@@ -15,8 +15,8 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import EpilogueOp, Graph, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle

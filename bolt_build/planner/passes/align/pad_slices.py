@@ -18,13 +18,13 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Slice
-from bolt_build.graph.ops.stack import FoldDepth, UnfoldDepth
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Concat, Slice
+from bolt_build.graph.ops.moves.stack import FoldDepth, UnfoldDepth
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS, WHOLE
 from bolt_build.planner.passes.base import Journal, Pass, PassResult

@@ -14,8 +14,8 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import SUFFIX, channel_vector, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined

@@ -8,8 +8,8 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Node, TensorType
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.rewrite import GraphEditor, joined
 
 PIECE = 1 << 22

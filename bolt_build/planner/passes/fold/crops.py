@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.normalization import BatchNorm
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.moves.shape import Slice
+from bolt_build.graph.ops.norms.normalization import BatchNorm
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

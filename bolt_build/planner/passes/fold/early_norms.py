@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.normalization import BatchNorm
-from bolt_build.graph.ops.rearrange import axes_of
-from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.rearrange import axes_of
+from bolt_build.graph.ops.moves.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.normalization import BatchNorm
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor

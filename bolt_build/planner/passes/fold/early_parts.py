@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.normalization import BatchNorm
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.moves.shape import Concat
+from bolt_build.graph.ops.norms.normalization import BatchNorm
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.fuse.epilogues import IN_KERNEL

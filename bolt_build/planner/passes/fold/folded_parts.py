@@ -15,10 +15,10 @@ from functools import partial
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node, Op
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.affine import FUNCTIONS, scale_and_shift
 from bolt_build.planner.passes.fold.channels import channel_axis, folded_inputs, scale_obstacle, weight_obstacle

@@ -13,9 +13,9 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.affine import scale_and_shift
 from bolt_build.planner.passes.fold.channels import SUFFIX, channel_vector, scale_obstacle, weight_obstacle

@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Array, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.shape import Concat, Slice
+from bolt_build.graph.ops.moves.shape import Concat, Slice
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined

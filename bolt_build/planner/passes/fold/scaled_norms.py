@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

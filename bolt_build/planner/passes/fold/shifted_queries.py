@@ -15,10 +15,10 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape, Transpose
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Reshape, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.fold.channels import folded_inputs, weight_obstacle
 from bolt_build.planner.passes.recognise.attention_operands import Chain

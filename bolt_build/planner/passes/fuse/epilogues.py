@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import EpilogueOp, Graph, Node, TensorType
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.quantised_product import QuantisedProduct
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat
-from bolt_build.graph.ops.weighed_windows import WeighedWindows
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.weighed_windows import WeighedWindows
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
+from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.tidy.duplicates import COMMUTATIVE
 from bolt_build.planner.rewrite import GraphEditor, joined

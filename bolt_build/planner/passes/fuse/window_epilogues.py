@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import EpilogueOp, Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.fuse.epilogues import STAGES
 from bolt_build.planner.passes.tidy.duplicates import COMMUTATIVE

@@ -14,7 +14,7 @@ import numpy as np
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

@@ -14,8 +14,8 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, Graph, Node, Op
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Concat, Pad, Reshape, Slice
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Pad, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined

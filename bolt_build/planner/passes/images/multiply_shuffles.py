@@ -21,12 +21,12 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.rearrange import Rearrange
-from bolt_build.graph.ops.shape import Concat, Slice
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.moves.shape import Concat, Slice
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined

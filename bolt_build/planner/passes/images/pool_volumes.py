@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import prod
 
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.shape import Reshape
-from bolt_build.graph.ops.stack import FoldDepth, UnfoldDepth
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.moves.stack import FoldDepth, UnfoldDepth
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES
 from bolt_build.planner.rewrite import GraphEditor

@@ -14,10 +14,10 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.rearrange import Rearrange, axes_of
-from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.moves.rearrange import Rearrange, axes_of
+from bolt_build.graph.ops.moves.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.fuse.epilogues import IN_KERNEL

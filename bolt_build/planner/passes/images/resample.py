@@ -13,9 +13,9 @@ import numpy as np
 
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.resample import Resample
-from bolt_build.graph.ops.resize import Interpolate
+from bolt_build.graph.ops.images.resample import Resample
+from bolt_build.graph.ops.images.resize import Interpolate
+from bolt_build.graph.ops.moves.gather import Gather
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

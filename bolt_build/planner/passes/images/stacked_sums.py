@@ -13,9 +13,9 @@ import numpy as np
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node, Op, TensorType
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined

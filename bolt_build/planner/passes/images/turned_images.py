@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.integer_product import IntegerConv
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.quantize import Dequantize, FakeQuantize, Quantize
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Cast, Concat, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.quantised.integer_product import IntegerConv
+from bolt_build.graph.ops.quantised.quantize import Dequantize, FakeQuantize, Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.turned_axes import connected, give
 from bolt_build.planner.rewrite import GraphEditor

@@ -15,9 +15,9 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, Op
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.shape import Reshape
-from bolt_build.graph.ops.stack import FoldDepth, Stack, UnfoldDepth
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.moves.stack import FoldDepth, Stack, UnfoldDepth
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.quantize import Dequantize, FakeQuantize, Quantize
+from bolt_build.graph.ops.quantised.quantize import Dequantize, FakeQuantize, Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

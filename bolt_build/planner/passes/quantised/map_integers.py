@@ -7,11 +7,11 @@ from math import inf
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.integer_product import FACTORS
-from bolt_build.graph.ops.quantised_map import QuantisedMap
-from bolt_build.graph.ops.quantize import Dequantize, Quantize
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.quantised.integer_product import FACTORS
+from bolt_build.graph.ops.quantised.quantised_map import QuantisedMap
+from bolt_build.graph.ops.quantised.quantize import Dequantize, Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.quantised.multiply_integers import multiplies_integers
 from bolt_build.planner.rewrite import GraphEditor, joined

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Graph, Node, TensorType
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.integer_product import FACTORS
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.quantize import Dequantize, Quantize
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.quantised.integer_product import FACTORS
+from bolt_build.graph.ops.quantised.quantize import Dequantize, Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.quantised.fake_quantise import same_numbers
 from bolt_build.planner.passes.quantised.multiply_integers import multiplies_integers

@@ -13,12 +13,12 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, Graph, Node, Stored
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.integer_product import FACTORS, IntegerConv, IntegerMatMul
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.quantised_product import QuantisedProduct
-from bolt_build.graph.ops.quantize import Dequantize, Requantize, ScaleSums
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.quantised.integer_product import FACTORS, IntegerConv, IntegerMatMul
+from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
+from bolt_build.graph.ops.quantised.quantize import Dequantize, Requantize, ScaleSums
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.integer_product import FACTORS
-from bolt_build.graph.ops.quantised_product import QuantisedProduct
-from bolt_build.graph.ops.quantize import Quantize
+from bolt_build.graph.ops.quantised.integer_product import FACTORS
+from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
+from bolt_build.graph.ops.quantised.quantize import Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.quantised.multiply_integers import multiplies_integers
 from bolt_build.planner.rewrite import GraphEditor, joined

@@ -10,10 +10,10 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Graph, Node, ShapeError
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.integer_product import IntegerConv, IntegerMatMul
-from bolt_build.graph.ops.quantize import ScaleSums
-from bolt_build.graph.ops.shape import Cast
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Cast
+from bolt_build.graph.ops.quantised.integer_product import IntegerConv, IntegerMatMul
+from bolt_build.graph.ops.quantised.quantize import ScaleSums
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

@@ -8,8 +8,8 @@ from math import inf, pi, sqrt
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.formula import Reader
 from bolt_build.planner.rewrite import GraphEditor, joined

@@ -22,12 +22,12 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, Op, ShapeError
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.shape import Reshape, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_masks import MOST_FOLDED, Addend, is_nothing, mask_of, once
 from bolt_build.planner.passes.recognise.attention_operands import (

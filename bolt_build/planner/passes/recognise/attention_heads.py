@@ -10,10 +10,10 @@ import numpy as np
 
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.ir import Array, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.heads import HeadRows, Rotary
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.attention.heads import HeadRows, Rotary
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.planner.views import Axis, extent, uncut
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from bolt_build.graph.arrays import held, held_dtype, narrowed
 from bolt_build.graph.ir import Array, Op
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.recognise.attention_operands import Chain, viewed
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.planner.views import REPEATED, Axis, Digit, View, extent, grouped, made_of

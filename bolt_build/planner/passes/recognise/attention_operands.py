@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.passes.recognise.attention_heads import (
     Done,
     Heads,

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from math import isinf
 
 from bolt_build.graph.ir import Node, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.logic import Ask, Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Cast, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Ask, Where
+from bolt_build.graph.ops.moves.shape import Cast, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.rewrite import GraphEditor
 
 HIDES = -1e4

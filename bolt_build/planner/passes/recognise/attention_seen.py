@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.passes.recognise.attention_scores import LEAST
 
 

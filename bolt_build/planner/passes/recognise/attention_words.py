@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.graph.ir import Node
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.rewrite import GraphEditor
 
 

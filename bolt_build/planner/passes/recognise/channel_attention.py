@@ -15,10 +15,10 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.channel_attention import DEEPEST, STATISTICS, ChannelAttention
-from bolt_build.graph.ops.heads import HeadRows
-from bolt_build.graph.ops.shape import Slice
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.attention.channel_attention import DEEPEST, STATISTICS, ChannelAttention
+from bolt_build.graph.ops.attention.heads import HeadRows
+from bolt_build.graph.ops.moves.shape import Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Digit, View, step_back, whole

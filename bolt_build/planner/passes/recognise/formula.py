@@ -7,8 +7,8 @@ from math import fsum, isclose, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.rewrite import GraphEditor
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import channel_vector
 from bolt_build.planner.rewrite import GraphEditor, joined

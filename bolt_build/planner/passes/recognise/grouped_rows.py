@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Cast, Identity, Reshape
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Cast, Identity, Reshape
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.rewrite import GraphEditor
 
 _MOST = 12

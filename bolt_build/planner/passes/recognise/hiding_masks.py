@@ -13,10 +13,10 @@ from math import inf, isinf
 import numpy as np
 
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.logic import Ask, Logic, Where
-from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Ask, Logic, Where
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Identity
 from bolt_build.planner.passes.recognise.attention_masks import MOST_FOLDED
 from bolt_build.planner.passes.recognise.attention_scores import LEAST, Mask, number
 from bolt_build.planner.passes.recognise.attention_seen import seen_of

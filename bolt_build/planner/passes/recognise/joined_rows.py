@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.moves.shape import Concat
 from bolt_build.planner.passes.recognise.attention_heads import heads_done
 from bolt_build.planner.passes.recognise.attention_operands import (
     Chain,

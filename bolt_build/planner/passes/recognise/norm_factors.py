@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.graph.ir import Node, ShapeError
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.ops.operands import broadcast
-from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.planner.passes.recognise.norm_parts import Root, plain, reciprocal_of, root_of
 from bolt_build.planner.rewrite import GraphEditor
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from math import isclose, prod
 
 from bolt_build.graph.ir import Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.rewrite import GraphEditor
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Graph, Node, ShapeError
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.ops.operands import broadcast
-from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.norm_factors import Spread, spread
 from bolt_build.planner.passes.recognise.norm_parts import Root, inverse_root_of, mean_of, number_of, plain, root_of

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.normalization import Lrn
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.norms.normalization import Lrn
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.formula import Reader
 from bolt_build.planner.rewrite import GraphEditor, joined

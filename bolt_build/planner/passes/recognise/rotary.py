@@ -14,10 +14,10 @@ import numpy as np
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.heads import Rotary
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice
+from bolt_build.graph.ops.attention.heads import Rotary
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.rotary_parts import (
     Part,

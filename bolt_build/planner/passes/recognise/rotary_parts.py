@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.ir import Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.rewrite import GraphEditor
 
 

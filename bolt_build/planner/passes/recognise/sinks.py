@@ -14,12 +14,12 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshape, Slice
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.passes.recognise.norm_parts import number_of, plain
 from bolt_build.planner.rewrite import GraphEditor

@@ -12,12 +12,12 @@ from math import inf
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Reshape
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.norm_parts import number_of, plain, reciprocal_of
 from bolt_build.planner.passes.recognise.sinks import is_read_by_product, sink_beside, with_column

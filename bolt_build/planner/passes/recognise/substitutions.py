@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node, ShapeError
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
-from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
-from bolt_build.graph.ops.substitution import Substitution
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
+from bolt_build.graph.ops.moves.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.substitution import Substitution
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.tidy.slice_scatters import named_box, named_indices
 from bolt_build.planner.rewrite import GraphEditor, joined

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.shape import Reshape
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.passes.recognise.attention_scores import scores_of

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chosen_matmul import ChosenMatMul
-from bolt_build.graph.ops.gather import Gather, GatherND
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.gather import Gather, GatherND
+from bolt_build.graph.ops.moves.shape import Reshape
+from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS

@@ -14,7 +14,7 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_scores import LEAST
 from bolt_build.planner.passes.recognise.attention_words import attention_words

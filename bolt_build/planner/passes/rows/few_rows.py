@@ -10,10 +10,10 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.heads import HeadRows, Rotary
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.attention.heads import HeadRows, Rotary
+from bolt_build.graph.ops.moves.shape import Concat, Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.rows.projections import Projection, one_product

@@ -12,8 +12,8 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined

@@ -14,10 +14,10 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.recognise.attention_operands import Chain

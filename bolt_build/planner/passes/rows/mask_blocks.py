@@ -16,8 +16,8 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.attention import Attention, AttentionShape
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice
+from bolt_build.graph.ops.attention.attention import Attention, AttentionShape
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.passes.recognise.attention_scores import LEAST

@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import prod
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention, images_of
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.attention.attention import Attention, images_of
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

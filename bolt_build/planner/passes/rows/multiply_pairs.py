@@ -18,10 +18,10 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.pair_product import LINES, PLACES, TERMS, PairProduct, groups
-from bolt_build.graph.ops.pair_sum import PairSum, PairTerm
-from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
+from bolt_build.graph.ops.elementwise.pair_sum import PairSum, PairTerm
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.pair_product import LINES, PLACES, TERMS, PairProduct, groups
+from bolt_build.graph.ops.products.placed_matmul import Move, PlacedMatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

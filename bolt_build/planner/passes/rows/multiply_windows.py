@@ -16,12 +16,12 @@ import numpy as np
 
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.ir import Array, Graph, Node, Op
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Pad, Reshape, Transpose
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Pad, Reshape, Transpose
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.gather import GatherElements
-from bolt_build.graph.ops.lines import Places
-from bolt_build.graph.ops.shape import Cast
+from bolt_build.graph.ops.lines.lines import Places
+from bolt_build.graph.ops.moves.gather import GatherElements
+from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.ranges import ranges
 from bolt_build.planner.rewrite import GraphEditor

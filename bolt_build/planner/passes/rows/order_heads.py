@@ -12,9 +12,9 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import channel_axis, weight_obstacle
 from bolt_build.planner.passes.tidy.moves import MERGE_MOVES

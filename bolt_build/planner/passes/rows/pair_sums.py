@@ -18,12 +18,12 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, ShapeError, TensorType
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.gather import Gather, GatherElements
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.pair_sum import PairSum
-from bolt_build.graph.ops.shape import Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.pair_sum import PairSum
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements
+from bolt_build.graph.ops.moves.shape import Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

@@ -15,9 +15,9 @@ from math import prod
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.families.base import memory_axes
 from bolt_build.graph.ir import Graph, Layout, Node, Op
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul, walks
-from bolt_build.graph.ops.shape import Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.shape import Identity, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.placed_matmul import Move, PlacedMatMul, walks
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import REPEATED, View, step_back, whole

@@ -13,9 +13,9 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, Stored
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape, Transpose
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.moves.shape import Reshape, Transpose
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined

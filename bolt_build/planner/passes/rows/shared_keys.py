@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.attention import Attention, AttentionShape
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.attention.attention import Attention, AttentionShape
+from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.few_rows import FEW
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention
-from bolt_build.graph.ops.heads import HeadRows
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.shape import Reshape, Slice
+from bolt_build.graph.ops.attention.attention import Attention
+from bolt_build.graph.ops.attention.heads import HeadRows
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Reshape, Slice
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.recognise.attention_heads import Factor, Heads, joined_heads, operands_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.heads import HeadRows, Rotary
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Reshape, Slice
+from bolt_build.graph.ops.attention.heads import HeadRows, Rotary
+from bolt_build.graph.ops.moves.shape import Reshape, Slice
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor, joined

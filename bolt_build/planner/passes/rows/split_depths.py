@@ -10,10 +10,10 @@ from __future__ import annotations
 from math import ceil, prod
 
 from bolt_build.graph.ir import Graph, Node, TensorType
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
-from bolt_build.graph.ops.rearrange import axes_of
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.rearrange import axes_of
+from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.ops.products.placed_matmul import Move, PlacedMatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor

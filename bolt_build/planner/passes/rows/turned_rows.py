@@ -15,13 +15,13 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.gather import Gather
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.norm import Norm
-from bolt_build.graph.ops.shape import Cast, Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.shape import Cast, Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
+from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.turned_axes import connected, give
 from bolt_build.planner.rewrite import GraphEditor

@@ -12,13 +12,13 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Graph, Node, Op
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.attention import Attention, AttentionShape, images_of
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.logic import Where
-from bolt_build.graph.ops.placed_matmul import PlacedMatMul
-from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.attention.attention import Attention, AttentionShape, images_of
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.lines.softmax import Softmax
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor

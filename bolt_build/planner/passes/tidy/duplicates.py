@@ -7,8 +7,8 @@ key and what does not, in the masks of each layer, are no weights: zero, and a n
 from __future__ import annotations
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.logic import Where
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_scores import LEAST, number
 from bolt_build.planner.rewrite import GraphEditor

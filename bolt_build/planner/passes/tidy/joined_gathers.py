@@ -13,8 +13,8 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, Graph, Node, TensorType
-from bolt_build.graph.ops.gather import Gather, within
-from bolt_build.graph.ops.shape import Reshape, Transpose
+from bolt_build.graph.ops.moves.gather import Gather, within
+from bolt_build.graph.ops.moves.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy

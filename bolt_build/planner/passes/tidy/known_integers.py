@@ -13,9 +13,9 @@ import numpy as np
 
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.shape import Cast
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.ranges import Range, ranges
 from bolt_build.planner.rewrite import GraphEditor

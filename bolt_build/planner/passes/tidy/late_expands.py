@@ -13,10 +13,10 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, Graph, Node, Op, TensorType
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.logic import Ask, Compare, Logic, Where
-from bolt_build.graph.ops.shape import Cast
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Ask, Compare, Logic, Where
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node, ShapeError
-from bolt_build.graph.ops.gather import Gather, GatherND
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.moves.gather import Gather, GatherND
+from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -12,9 +12,9 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.scatter import ScatterND
-from bolt_build.graph.ops.shape import Concat, Reshape, Slice
+from bolt_build.graph.ops.moves.expand import Expand
+from bolt_build.graph.ops.moves.scatter import ScatterND
+from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined

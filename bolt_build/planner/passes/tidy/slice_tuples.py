@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.ops.gather import GatherND
-from bolt_build.graph.ops.shape import Reshape, Slice
+from bolt_build.graph.ops.moves.gather import GatherND
+from bolt_build.graph.ops.moves.shape import Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy

@@ -7,7 +7,7 @@
 namespace bolt::portable {
 
 /// x [steps, batch, directions, gates, hidden], weights [directions, hidden, gates, hidden], the other inputs and the
-/// output as in `graph/ops/recurrent.py`. `clip` is infinite where nothing is clipped.
+/// output as in `graph/ops/recurrent/recurrent.py`. `clip` is infinite where nothing is clipped.
 struct Recurrent {
   Index steps, batch, directions, hidden;
   bool reverse[2], every;

@@ -1,0 +1,1 @@
+"""Kernels of attention, and of heads on their way to it."""

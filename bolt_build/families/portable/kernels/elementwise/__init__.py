@@ -1,0 +1,1 @@
+"""Kernels that compute each element by itself, of one tensor or of several."""

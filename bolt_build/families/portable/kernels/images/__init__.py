@@ -1,0 +1,1 @@
+"""Kernels of images: windows, resampling and regions."""

@@ -1,0 +1,121 @@
+"""Planes that are pooled through shared memory."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.portable.kernels.images.joined_planes import JoinedRows, JoinedTile, joined_planes
+from bolt_build.families.portable.kernels.images.pool_sliding import (
+    goes_over_depths,
+    images_of,
+    refuse_windows_that_slide,
+)
+from bolt_build.families.portable.kernels.images.pool_windows import (
+    channels_last,
+    pool_header,
+    pool_parameters,
+    pool_types,
+)
+from bolt_build.families.portable.kernels.images.staged_planes import Planes, StagedPlanesTile, staged_planes
+from bolt_build.families.portable.kernels.images.streamed_planes import StreamedPlanesTile, kernel, streamed_planes
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.targets import Gpu
+
+
+@functools.lru_cache(maxsize=256)
+def _planes(problem: KernelProblem) -> Planes:
+    """Rows that are images by themselves are those of one plane."""
+    op, images = problem.op, images_of(problem)
+    assert isinstance(op, Pool | LpPool)
+    windows, (high, wide) = images.windows, images.out
+    rows, row = problem.inputs[0].shape[-2] if len(op.kernel) > 1 else 1, problem.inputs[0].shape[-1]
+    many, step, height = images.many, windows.step[0], windows.height
+    if images.rows_alone:
+        many, rows, high, step, height = 1, many, many, 1, 1
+    known, floats = (1, 0) if isinstance(op, LpPool) else (0, 0) if op.mode == "max" else (1, 1)
+    return Planes(
+        many, rows, high, row, wide, height, windows.cells[0], windows.cells[1], step, 0, floats, known, images.given,
+        images.stored,
+    )  # fmt: skip
+
+
+def _serves(problem: KernelProblem) -> bool:
+    return problem.outputs[0].type.elements > 0 and not channels_last(problem)
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    return refuse_windows_that_slide(problem, gpu) or _refuse_windows(problem, gpu)
+
+
+def _refuse_windows(problem: KernelProblem, gpu: Gpu) -> str | None:
+    op, output = problem.op, problem.outputs[0]
+    assert isinstance(op, Pool | LpPool)
+    if problem.epilogue:
+        return "pools alone, and nothing behind it"
+    extents = zip(problem.inputs[0].shape[2:], output.shape[2:], strict=True)
+    windows = zip(op.kernel, op.strides, op.dilations, op.pads_begin, strict=True)
+    for (extent, made), (cells, stride, dilation, pad) in zip(extents, windows, strict=True):
+        for first in range(-pad, made * stride - pad, stride):
+            if not any(0 <= first + cell * dilation < extent for cell in range(cells)):
+                return Reason("of {} elements of an axis, a window from {} on has none", extent, first)
+    return None
+
+
+def _call(
+    problem: KernelProblem, name: str, tile: StagedPlanesTile, own: str, down: str, at: StepExpressions
+) -> StepCode:
+    """A call of the kernel, whose name begins so; its tile states `own`, and `down` rows of results."""
+    op, images, planes = problem.op, images_of(problem), _planes(problem)
+    assert isinstance(op, Pool | LpPool)
+    windows = images.windows
+    sizes = ", ".join(map(str, (*windows.cells, *windows.step, *windows.gap)))
+    parameters = pool_parameters(problem, op, rows=planes.rows if images.rows_alone else 0)
+    call = (
+        f"bolt::portable::{name}{tile.text(planes)}{own}, {sizes}, {pool_types(problem)}>(r, {parameters}, "
+        f"{down}, {tile.given(planes)}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
+    )
+    return StepCode((pool_header(problem),), None, "", call)
+
+
+def _emit(problem: KernelProblem, tile: StagedPlanesTile, at: StepExpressions) -> StepCode:
+    return _call(problem, "pool_staged<", tile, "", f"{tile.down}", at)
+
+
+def _emit_streamed(problem: KernelProblem, tile: StreamedPlanesTile, at: StepExpressions) -> StepCode:
+    name = f"pool_streamed<{kernel(_planes(problem))}, "
+    return _call(problem, name, tile, f", {tile.near}", f"{tile.down}, {tile.turns}", at)
+
+
+@functools.lru_cache(maxsize=256)
+def _rows(problem: KernelProblem) -> JoinedRows:
+    op, windows, of = problem.op, images_of(problem).windows, _planes(problem)
+    assert isinstance(op, Pool | LpPool)
+    left = op.pads_begin[-1]
+    right = max((of.row_made - 1) * windows.step[1] - left + windows.width - of.row, 0)
+    depths = op.kernel[0] if goes_over_depths(op) else 0
+    return JoinedRows(replace(of, known=0), left, right, 1, windows.step[1], windows.width, True, depths)
+
+
+def _emit_joined(problem: KernelProblem, tile: JoinedTile, at: StepExpressions) -> StepCode:
+    op, images, rows = problem.op, images_of(problem), _rows(problem)
+    assert isinstance(op, Pool | LpPool)
+    alone = images.rows_alone
+    given = zip(op.kernel, op.strides, op.dilations, op.pads_begin, strict=True)
+    axes = [(1, 1, 1, 0)] * (3 - len(op.kernel)) + list(given)
+    sizes = ", ".join(f"bolt::portable::PoolAxis<{', '.join(map(str, axis))}>" for axis in axes)
+    parameters = pool_parameters(problem, op, rows=rows.of.rows if alone else 0)
+    call = (
+        f"bolt::portable::pool_joined<{tile.text(rows)}, {sizes}, {pool_types(problem)}>(r, {parameters}, "
+        f"{tile.turns}, {tile.given(rows)}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
+    )
+    return StepCode((pool_header(problem),), None, "", call)
+
+
+FORM = staged_planes(_serves, _planes, _refuse, _emit)
+STREAMED = streamed_planes(_serves, _planes, _refuse, _emit_streamed)
+JOINED = joined_planes(_serves, _rows, _refuse_windows, _emit_joined)

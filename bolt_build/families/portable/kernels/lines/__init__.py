@@ -1,0 +1,1 @@
+"""Kernels of whole lines along an axis: softmax, and running sums."""

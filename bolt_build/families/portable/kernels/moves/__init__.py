@@ -1,0 +1,1 @@
+"""Kernels that move elements: copies, changes of order, paddings and gathers."""

@@ -1,0 +1,1 @@
+"""Kernels that find the places of the greatest and least elements of lines."""

@@ -1,0 +1,1 @@
+"""Kernels of matrix products that no other family has, and of functions of matrices."""

@@ -1,0 +1,1 @@
+"""Kernels of tensors that are stored as small integers."""

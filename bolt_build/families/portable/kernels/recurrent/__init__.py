@@ -1,0 +1,1 @@
+"""Kernels of the steps of recurrent layers."""

@@ -1,0 +1,1 @@
+"""Attention, and what is done to heads on their way to it."""

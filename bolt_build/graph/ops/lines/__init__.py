@@ -1,0 +1,1 @@
+"""Operators along axes: softmax, reductions, running sums, places of the greatest."""

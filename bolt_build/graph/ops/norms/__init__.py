@@ -1,0 +1,1 @@
+"""Normalisations, by statistics of the data or of training."""

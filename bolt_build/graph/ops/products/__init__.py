@@ -1,0 +1,1 @@
+"""Convolutions and matrix products, chains of them, and functions of matrices."""

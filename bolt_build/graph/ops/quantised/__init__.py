@@ -1,0 +1,1 @@
+"""Operators of tensors that are stored as small integers."""

@@ -1,0 +1,1 @@
+"""Operators of signals: Fourier transforms and bands of a spectrum."""
