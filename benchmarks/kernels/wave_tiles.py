@@ -26,7 +26,7 @@ from benchmarks.kernels import kernel_trials
 from benchmarks.kernels.kernel_trials import best
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.wgmma import WAVES
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WAVES
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.lockfile.reading import load_lock
 

@@ -141,7 +141,7 @@ HOST_EDITS = {
 }
 
 GPU_EDITS = {
-    "families/cutlass/conv.py": set(),
+    "families/cutlass/problems/conv.py": set(),
     "families/cutlass/include/bolt_cutlass/launch.h": compiles(*EMITTED, "k_0123"),
     "families/onednn/family.py": set(),
     "build/compile_cuda.py": compiles("plan_b1", "k_0123"),
@@ -180,11 +180,12 @@ HOST_FAMILIES = family_modules(("onednn", "portable"))
 PLANNING = {
     "planner/memory.py": True, "families/onednn/rule.py": True, "graph/ops/products/conv.py": True,
     "schema/recipe.py": True, "schema/load.py": False, "schema/recipe.schema.json": False, "emit/weights.py": True,
-    "families/cutlass/conv.py": False, "emit/engine.py": False, "verify/compare.py": False, "build/cache.py": False,
+    "families/cutlass/problems/conv.py": False, "emit/engine.py": False, "verify/compare.py": False,
+    "build/cache.py": False,
 }  # fmt: skip
 EMISSION = {
     "emit/step_source.py": True, "emit/templates/plan.cpp.j2": True, "runtime/include/bolt_engine.h": True,
-    "families/onednn/epilogue.py": True, "families/common/cxx.py": True, "families/cutlass/conv.py": False,
+    "families/onednn/epilogue.py": True, "families/common/cxx.py": True, "families/cutlass/problems/conv.py": False,
     "verify/compare.py": False, "cli/main.py": False,
 }  # fmt: skip
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.warp import TILES, WarpTile
-from bolt_build.families.cutlass.kinds.wgmma import SINGLE, WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import SINGLE, WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.warps.warp import TILES, WarpTile
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind
-from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.problems.product import Product
+from bolt_build.families.cutlass.problems.products import product_of
 from bolt_build.families.cutlass.registry import KINDS
 from bolt_build.targets import Gpu, Target, target_named
 

@@ -20,12 +20,12 @@ from bolt_build import runtime
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.band import BAND_TILES, BandTile, Numbering
-from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands, GroupedTile
-from bolt_build.families.cutlass.kinds.wgmma import stages, store_bytes
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import stages, store_bytes
+from bolt_build.families.cutlass.kinds.windows.band import BAND_TILES, BandTile, Numbering
+from bolt_build.families.cutlass.kinds.windows.grouped_band import GroupedBands, GroupedTile
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind
-from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.problems.product import Product
+from bolt_build.families.cutlass.problems.products import product_of
 from bolt_build.families.cutlass.registry import KINDS, kind_of
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.targets import Gpu, target_named

@@ -11,8 +11,8 @@ from gpu_layers import small_trials
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Family, KernelProblem, StepExpressions
-from bolt_build.families.cutlass.kinds.warp import WarpTile
-from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.kinds.warps.warp import WarpTile
+from bolt_build.families.cutlass.kinds.warps.warp_chain import WarpChainTile
 from bolt_build.families.grouped.rows import RowsTile
 from bolt_build.targets import Target, target_named
 

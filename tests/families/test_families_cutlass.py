@@ -12,11 +12,11 @@ from families_layers import RELU, stage
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Expense, KernelProblem, StepExpressions, bound
-from bolt_build.families.cutlass.conv import product_of
 from bolt_build.families.cutlass.kinds.kind import Offers
-from bolt_build.families.cutlass.kinds.warp import TILES
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WGMMA_TILES
+from bolt_build.families.cutlass.kinds.warps.warp import TILES
 from bolt_build.families.cutlass.one_product import ProductKind
+from bolt_build.families.cutlass.problems.conv import product_of
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.images.pool import Pool

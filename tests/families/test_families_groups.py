@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.grouped_wgmma import GROUP_TILES, GroupedWgmma, GroupTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.grouped_wgmma import GROUP_TILES, GroupedWgmma, GroupTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
 from bolt_build.families.cutlass.registry import KINDS, kind_of
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.targets import target_named

@@ -15,11 +15,11 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.moment_tiles import Tile, with_moments
-from bolt_build.families.cutlass.kinds.resident import ResidentTile
-from bolt_build.families.cutlass.kinds.rolling import RollingTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.norms.moment_tiles import Tile, with_moments
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
+from bolt_build.families.cutlass.kinds.windows.resident import ResidentTile
+from bolt_build.families.cutlass.kinds.windows.rolling import RollingTile
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate

@@ -11,7 +11,7 @@ from gpu_products import conv
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.cutlass import offering
-from bolt_build.families.cutlass.node_problems import alone
+from bolt_build.families.cutlass.problems.node_problems import alone
 from bolt_build.families.cutlass.registry import kinds_for
 from bolt_build.targets import Target, target_named
 

@@ -22,8 +22,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import StepExpressions
 from bolt_build.families.common.chains import parts
-from bolt_build.families.cutlass.kinds.resident_chain import ResidentChainTile
-from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.kinds.warps.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.kinds.windows.resident_chain import ResidentChainTile
 from bolt_build.families.cutlass.product_chain import chain_of
 from bolt_build.graph.ir import Graph
 from bolt_build.targets import Target, target_named

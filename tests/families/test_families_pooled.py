@@ -21,7 +21,7 @@ from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.pooled import Pooled, PooledTile, length, seconds
+from bolt_build.families.cutlass.kinds.windows.pooled import Pooled, PooledTile, length, seconds
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
 from bolt_build.graph.ops.images.pool import Pool

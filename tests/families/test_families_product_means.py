@@ -15,7 +15,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.mean_tiles import MeanBandTile, MeanGroupTile, MeanWgmmaTile
+from bolt_build.families.cutlass.kinds.norms.mean_tiles import MeanBandTile, MeanGroupTile, MeanWgmmaTile
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine

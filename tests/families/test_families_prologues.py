@@ -11,8 +11,8 @@ from planner_interpreter import run_plan
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, StepExpressions
 from bolt_build.families.common.chains import parts
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
-from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma_prologue import PrologueTile
 from bolt_build.families.cutlass.prologue_kind import images_of
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate

@@ -18,10 +18,10 @@ from bolt_build import runtime
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.resident import RESIDENT_TILES, ResidentTile
+from bolt_build.families.cutlass.kinds.windows.resident import RESIDENT_TILES, ResidentTile
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind
-from bolt_build.families.cutlass.product import work
-from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.problems.product import work
+from bolt_build.families.cutlass.problems.products import product_of
 from bolt_build.families.cutlass.registry import KINDS
 from bolt_build.graph.ir import Array
 from bolt_build.targets import Gpu, target_named

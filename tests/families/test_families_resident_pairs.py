@@ -12,9 +12,9 @@ from kernel_tiles import candidate_of, ranked, tile_of
 from pair_graphs import A100, FAMILY, H200, problem, two
 
 from bolt_build.families.base import StepExpressions
-from bolt_build.families.cutlass.kinds.resident_chain import ResidentChainTile, refuse_chain
-from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
-from bolt_build.families.cutlass.kinds.wgmma_chain import WgmmaChainTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma_chain import WgmmaChainTile
+from bolt_build.families.cutlass.kinds.warps.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.kinds.windows.resident_chain import ResidentChainTile, refuse_chain
 from bolt_build.families.cutlass.product_chain import ProductChain, chain_of
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.targets import Gpu

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.rolling import ROLLING_TILES, RollingTile, filter_bytes
+from bolt_build.families.cutlass.kinds.windows.rolling import ROLLING_TILES, RollingTile, filter_bytes
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind
-from bolt_build.families.cutlass.product import Product, work
-from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.problems.product import Product, work
+from bolt_build.families.cutlass.problems.products import product_of
 from bolt_build.families.cutlass.registry import KINDS
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.graph.ir import Array

@@ -18,7 +18,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.shuffled import Shuffle, shuffle_of
+from bolt_build.families.cutlass.kinds.warpgroups.shuffled import Shuffle, shuffle_of
 from bolt_build.graph.ops.moves.rearrange import Rearrange
 from bolt_build.graph.ops.products.chain import Chain
 from bolt_build.graph.reference import evaluate

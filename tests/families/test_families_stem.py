@@ -12,7 +12,7 @@ from gpu_stems import stem_trials
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.stem import Stem, StemTile
+from bolt_build.families.cutlass.kinds.windows.stem import Stem, StemTile
 from bolt_build.graph.ir import Layout
 from bolt_build.targets import target_named
 

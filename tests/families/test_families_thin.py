@@ -16,11 +16,11 @@ from gpu_thin import tile
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.thin import THIN_TILES, ThinTile, refuse_product
-from bolt_build.families.cutlass.kinds.thin_gate import ThinGateTile
+from bolt_build.families.cutlass.kinds.warps.thin import THIN_TILES, ThinTile, refuse_product
+from bolt_build.families.cutlass.kinds.warps.thin_gate import ThinGateTile
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind
-from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.problems.product import Product
+from bolt_build.families.cutlass.problems.products import product_of
 from bolt_build.families.cutlass.registry import KINDS
 from bolt_build.targets import Gpu, target_named
 

@@ -11,7 +11,7 @@ from pair_graphs import A100, FAMILY, H200, problem, proposed, two
 
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.cutlass.kinds.kind import gpu_of
-from bolt_build.families.cutlass.kinds.thin_chain import ThinChainTile, refuse_chain
+from bolt_build.families.cutlass.kinds.warps.thin_chain import ThinChainTile, refuse_chain
 from bolt_build.families.cutlass.product_chain import ProductChain, chain_of
 from bolt_build.graph.ir import Graph
 from bolt_build.targets import Gpu

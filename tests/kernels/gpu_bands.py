@@ -13,8 +13,8 @@ from gpu_products import GELU, RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.common.stated import Stated
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.grouped_band import GroupedTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
+from bolt_build.families.cutlass.kinds.windows.grouped_band import GroupedTile
 
 
 def turns(m: int, n: int, k: int = 64, cluster: int = 1, bands: int = 2, stage: str = "tap") -> BandTile:

@@ -12,7 +12,7 @@ from gpu_pools import plain
 from gpu_products import RESIDUAL, TOLERANCE, conv, matmul
 
 from bolt_build.dtypes import DType
-from bolt_build.families.cutlass.kinds.warp import NARROW_TILES, WarpTile
+from bolt_build.families.cutlass.kinds.warps.warp import NARROW_TILES, WarpTile
 from bolt_build.graph.ops.images.pool import Pool
 
 

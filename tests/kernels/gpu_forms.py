@@ -11,11 +11,11 @@ from gpu_harness import TARGET, Trial
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.resident import ResidentTile
-from bolt_build.families.cutlass.kinds.warp import WarpTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warps.warp import WarpTile
+from bolt_build.families.cutlass.kinds.windows.resident import ResidentTile
 from bolt_build.families.cutlass.one_product import Kernel, ProductTile
-from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.problems.products import product_of
 
 FAMILY = Cutlass()
 

@@ -13,7 +13,7 @@ from gpu_products import GELU, SILU, TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.gated import GATED_WARP_TILES, GATED_WGMMA_TILES
+from bolt_build.families.cutlass.kinds.warpgroups.gated import GATED_WARP_TILES, GATED_WGMMA_TILES
 from bolt_build.families.cutlass.registry import kinds_for
 from bolt_build.graph.ir import EpilogueOp, Layout, Op, TensorType
 from bolt_build.graph.ops.elementwise.activation import Activation

@@ -15,9 +15,9 @@ from gpu_forms import pairs, single, together, turns
 from gpu_harness import Trial
 from gpu_products import GELU, RESIDUAL, SILU, conv
 
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.grouped_wgmma import GroupTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
 
 
 def _of(tile: WgmmaTile | BandTile, groups: int = 1) -> GroupTile:

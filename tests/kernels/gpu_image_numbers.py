@@ -15,7 +15,7 @@ from gpu_forms import in_slices, pairs, single, together, turns, with_tiles
 from gpu_harness import Trial
 from gpu_products import GELU, SILU, conv, matmul
 
-from bolt_build.families.cutlass.kinds.warp import WarpTile
+from bolt_build.families.cutlass.kinds.warps.warp import WarpTile
 from bolt_build.graph.ir import EpilogueOp
 
 GATE, ADDED = stage("mul", 3), stage("add", 3)

@@ -18,9 +18,9 @@ from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.common.chains import kept
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.kept import KeptTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.kept import KeptTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
 from bolt_build.graph.ir import Layout, Node, graph_of
 from bolt_build.graph.ops.elementwise.activation import Activation
 

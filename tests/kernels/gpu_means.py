@@ -18,10 +18,10 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import averaged, chained
 from bolt_build.families.common.stated import Stated
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupTile
-from bolt_build.families.cutlass.kinds.mean_tiles import of_bands, of_groups, of_wgmma
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.norms.mean_tiles import of_bands, of_groups, of_wgmma
+from bolt_build.families.cutlass.kinds.warpgroups.grouped_wgmma import GroupTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.lines.reduce import Reduce
 

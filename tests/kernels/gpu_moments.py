@@ -21,11 +21,11 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import chained, kept
 from bolt_build.families.common.chains import normed as of_norm
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.moment_tiles import with_moments
-from bolt_build.families.cutlass.kinds.resident import ResidentTile
-from bolt_build.families.cutlass.kinds.rolling import RollingTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.norms.moment_tiles import with_moments
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
+from bolt_build.families.cutlass.kinds.windows.resident import ResidentTile
+from bolt_build.families.cutlass.kinds.windows.rolling import RollingTile
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.graph.ir import EpilogueOp, Layout
 from bolt_build.graph.ops.elementwise.activation import Activation

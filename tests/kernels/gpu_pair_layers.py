@@ -13,7 +13,7 @@ from gpu_pairs import pair, ranked, registers, resident_pairs, shared, thin, war
 from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
 
 from bolt_build.dtypes import DType
-from bolt_build.families.cutlass.product import aligned
+from bolt_build.families.cutlass.problems.product import aligned
 from bolt_build.graph.ir import EpilogueOp, TensorType
 
 

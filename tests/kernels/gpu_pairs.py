@@ -13,12 +13,12 @@ from kernel_tiles import candidate_of
 
 from bolt_build.families.base import ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.resident_chain import ResidentChainTile
-from bolt_build.families.cutlass.kinds.thin_chain import ThinChainTile
-from bolt_build.families.cutlass.kinds.warp import WarpTile
-from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
-from bolt_build.families.cutlass.kinds.wgmma_chain import WgmmaChainTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma_chain import WgmmaChainTile
+from bolt_build.families.cutlass.kinds.warps.thin_chain import ThinChainTile
+from bolt_build.families.cutlass.kinds.warps.warp import WarpTile
+from bolt_build.families.cutlass.kinds.warps.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.kinds.windows.resident_chain import ResidentChainTile
 from bolt_build.families.cutlass.product_chain import ChainTile
 from bolt_build.graph.ir import Constant, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.images.pool import Pool

@@ -14,8 +14,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import chained
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
-from bolt_build.families.cutlass.kinds.wgmma_prenorm import PrenormTile, WgmmaPrenorm
+from bolt_build.families.cutlass.kinds.norms.wgmma_prenorm import PrenormTile, WgmmaPrenorm
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
 from bolt_build.graph.ir import EpilogueOp, Layout
 from bolt_build.graph.ops.norms.norm import Norm
 

@@ -13,10 +13,10 @@ from gpu_products import RESIDUAL, SILU, TOLERANCE, conv
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
-from bolt_build.families.cutlass.kinds.sliced_prologue import SlicedPrologueTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
-from bolt_build.families.cutlass.kinds.wgmma_prologue import PrologueTile
-from bolt_build.families.cutlass.kinds.wgmma_sliced import SlicedTile
+from bolt_build.families.cutlass.kinds.warpgroups.sliced_prologue import SlicedPrologueTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma_prologue import PrologueTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma_sliced import SlicedTile
 from bolt_build.families.cutlass.prologue_kind import images_of
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.arithmetic import Binary

@@ -12,7 +12,7 @@ from gpu_harness import Trial
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.cutlass.kinds.rolling import RollingTile
+from bolt_build.families.cutlass.kinds.windows.rolling import RollingTile
 
 
 def tile(columns: int, k: int = 64, teams: int = 2) -> RollingTile:

@@ -17,9 +17,9 @@ from gpu_products import SILU, conv
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
-from bolt_build.families.cutlass.kinds.band import BandTile
-from bolt_build.families.cutlass.kinds.shuffled import ShuffledTile
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.warpgroups.shuffled import ShuffledTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.windows.band import BandTile
 from bolt_build.graph.ir import TensorType
 from bolt_build.graph.ops.moves.rearrange import Rearrange
 

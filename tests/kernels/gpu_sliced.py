@@ -9,7 +9,7 @@ from gpu_forms import with_tiles
 from gpu_harness import Trial
 from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
 
-from bolt_build.families.cutlass.kinds.wgmma_sliced import SLICED_TILES, SlicedTile
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma_sliced import SLICED_TILES, SlicedTile
 
 
 def tile(n: int, slices: int, k: int = 64) -> SlicedTile:

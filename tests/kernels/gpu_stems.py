@@ -13,7 +13,7 @@ from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.stem import StemTile
+from bolt_build.families.cutlass.kinds.windows.stem import StemTile
 
 
 def stems(layer: Layer, tiles: Sequence[StemTile]) -> list[Trial]:

@@ -13,8 +13,8 @@ from gpu_products import GELU, RESIDUAL, SILU, conv, matmul
 from gpu_prologues import gate, product
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.cutlass.kinds.thin import ThinTile
-from bolt_build.families.cutlass.kinds.thin_gate import ThinGateTile
+from bolt_build.families.cutlass.kinds.warps.thin import ThinTile
+from bolt_build.families.cutlass.kinds.warps.thin_gate import ThinGateTile
 
 
 def tile(rows: int, warps: int, x: str = "whole") -> ThinTile:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bolt_build.families.base import Candidate, KernelProblem, Refusal
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.pooled import Pooled, PooledTile
+from bolt_build.families.cutlass.kinds.windows.pooled import Pooled, PooledTile
 from bolt_build.families.cutlass.one_product import ProductTile
 from bolt_build.families.cutlass.product_chain import ChainKind, ChainTile
 from bolt_build.families.cutlass.registry import kind_of

@@ -6,7 +6,7 @@ from math import prod
 
 from bolt_build.families.base import Expense, KernelProblem
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.cutlass.product import Product, work
+from bolt_build.families.cutlass.problems.product import Product, work
 from bolt_build.targets import Target
 
 

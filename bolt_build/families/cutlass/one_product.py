@@ -14,7 +14,6 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stated import is_read
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
-from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import (
     EpilogueCode,
@@ -28,9 +27,10 @@ from bolt_build.families.cutlass.epilogue import (
 from bolt_build.families.cutlass.expense import copy_seconds, expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MANY_IN_TURNS
-from bolt_build.families.cutlass.padding import refuse_padding
-from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
-from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
+from bolt_build.families.cutlass.problems.apart import between_rows, reads_apart
+from bolt_build.families.cutlass.problems.padding import refuse_padding
+from bolt_build.families.cutlass.problems.product import ALIGNMENT, Product, Work, work
+from bolt_build.families.cutlass.problems.products import multiplies, narrow_loads_of, product_of, refuse_problem
 from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.targets import Gpu, Target
 

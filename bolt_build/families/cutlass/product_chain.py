@@ -20,16 +20,16 @@ from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
-from bolt_build.families.cutlass import conv
-from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, refuse_channels, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.padding import refuse_padding
-from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
-from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
+from bolt_build.families.cutlass.problems import conv
+from bolt_build.families.cutlass.problems.apart import between_rows, reads_apart
+from bolt_build.families.cutlass.problems.padding import refuse_padding
+from bolt_build.families.cutlass.problems.product import ALIGNMENT, Product, Work, work
+from bolt_build.families.cutlass.problems.products import multiplies, product_of, refuse_problem
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.elementwise.activation import Activation

@@ -20,7 +20,6 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.common.units import named_unit
-from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import (
     epilogue_type,
@@ -31,10 +30,11 @@ from bolt_build.families.cutlass.epilogue import (
     stages_value,
 )
 from bolt_build.families.cutlass.kinds.kind import SPACE
-from bolt_build.families.cutlass.kinds.wgmma import refuse_product
-from bolt_build.families.cutlass.product import Product, Work, work
-from bolt_build.families.cutlass.products import multiplies
-from bolt_build.families.cutlass.prologue import Prologue, behind, prologue_of, refuse_prologue
+from bolt_build.families.cutlass.kinds.warpgroups.wgmma import refuse_product
+from bolt_build.families.cutlass.problems.apart import between_rows, reads_apart
+from bolt_build.families.cutlass.problems.product import Product, Work, work
+from bolt_build.families.cutlass.problems.products import multiplies
+from bolt_build.families.cutlass.problems.prologue import Prologue, behind, prologue_of, refuse_prologue
 from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.targets import Gpu, Target

@@ -5,43 +5,35 @@ from __future__ import annotations
 import functools
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.cutlass.kinds import (
-    band,
-    normed_images,
-    resident,
-    resident_chain,
-    rolling,
+from bolt_build.families.cutlass.kinds.kind import Kind
+from bolt_build.families.cutlass.kinds.norms import normed_images, wgmma_means
+from bolt_build.families.cutlass.kinds.norms.normed_volumes import NormedVolumes
+from bolt_build.families.cutlass.kinds.norms.sliced_norm import SlicedNorm
+from bolt_build.families.cutlass.kinds.norms.wgmma_norm import WgmmaNorm
+from bolt_build.families.cutlass.kinds.norms.wgmma_prenorm import WgmmaPrenorm
+from bolt_build.families.cutlass.kinds.warpgroups import (
     sliced_prologue,
-    thin,
-    thin_chain,
-    thin_gate,
-    warp,
-    warp_chain,
     wgmma,
     wgmma_chain,
-    wgmma_means,
     wgmma_prologue,
     wgmma_sliced,
 )
-from bolt_build.families.cutlass.kinds.gated import (
+from bolt_build.families.cutlass.kinds.warpgroups.gated import (
     GATED_WARP_TILES,
     GATED_WGMMA_TILES,
     GatedKind,
     GatedWarpTile,
     GatedWgmmaTile,
 )
-from bolt_build.families.cutlass.kinds.grouped_band import GroupedBands
-from bolt_build.families.cutlass.kinds.grouped_wgmma import GroupedWgmma
-from bolt_build.families.cutlass.kinds.kept import KeptActivation
-from bolt_build.families.cutlass.kinds.kind import Kind
-from bolt_build.families.cutlass.kinds.normed_volumes import NormedVolumes
-from bolt_build.families.cutlass.kinds.pooled import Pooled
-from bolt_build.families.cutlass.kinds.shuffled import Shuffled
-from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
-from bolt_build.families.cutlass.kinds.stem import Stem
-from bolt_build.families.cutlass.kinds.volume import Volumes
-from bolt_build.families.cutlass.kinds.wgmma_norm import WgmmaNorm
-from bolt_build.families.cutlass.kinds.wgmma_prenorm import WgmmaPrenorm
+from bolt_build.families.cutlass.kinds.warpgroups.grouped_wgmma import GroupedWgmma
+from bolt_build.families.cutlass.kinds.warpgroups.kept import KeptActivation
+from bolt_build.families.cutlass.kinds.warpgroups.shuffled import Shuffled
+from bolt_build.families.cutlass.kinds.warps import thin, thin_chain, thin_gate, warp, warp_chain
+from bolt_build.families.cutlass.kinds.windows import band, resident, resident_chain, rolling
+from bolt_build.families.cutlass.kinds.windows.grouped_band import GroupedBands
+from bolt_build.families.cutlass.kinds.windows.pooled import Pooled
+from bolt_build.families.cutlass.kinds.windows.stem import Stem
+from bolt_build.families.cutlass.kinds.windows.volume import Volumes
 from bolt_build.families.cutlass.one_product import ProductKind
 from bolt_build.families.cutlass.product_chain import ChainKind
 from bolt_build.families.cutlass.prologue_kind import PrologueKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Protocol
 
-from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cutlass.problems.product import Product
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cutlass.problems.product import Product
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, target_named
 

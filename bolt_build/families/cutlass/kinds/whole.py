@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cutlass.problems.product import Product
 from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.targets import Gpu
 

@@ -1,0 +1,1 @@
+"""Kinds of products whose warps multiply each by itself, on every GPU with tensor cores."""

@@ -1,0 +1,1 @@
+"""Kinds of convolutions on Hopper that read what their windows share once."""
