@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.report.printable import printable
-from bolt_build.verify.rounded_model import LARGEST
+from bolt_build.verify.models.rounded_model import LARGEST
 from bolt_build.verify.wide_layers import WideLayer
 from bolt_build.workflows.widening import WIDE, Widening
 

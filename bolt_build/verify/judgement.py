@@ -16,7 +16,7 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.compare import PIECE
-from bolt_build.verify.rounding import SMALLEST, UNIT, UNITS
+from bolt_build.verify.rounding.rounding import SMALLEST, UNIT, UNITS
 
 SPREAD = 1.5
 """Of the deviations' root mean square: an error of every element shows in it, however small beside the largest that

@@ -16,7 +16,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.runtime.loader import StepInfo
 from bolt_build.verify.judgement import MASK, Judgement, judge, judge_exactly
-from bolt_build.verify.piece import Care
+from bolt_build.verify.models.piece import Care
 from bolt_build.verify.reference import Expected, Reference, widened
 from bolt_build.verify.report import LayerReport
 from bolt_build.verify.taps import GROUP_BYTES, Tap, groups, taps_of

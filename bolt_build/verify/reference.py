@@ -18,19 +18,19 @@ from bolt_build.graph.operators import added_operators
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.toolchain.reference_runtime import import_onnxruntime
 from bolt_build.toolchain.wheels import installing
-from bolt_build.verify.known import giving, shape_reads
-from bolt_build.verify.named_twice import with_outputs_apart
-from bolt_build.verify.piece import Care, Wanted
-from bolt_build.verify.places import with_near_places
-from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
-from bolt_build.verify.rounded_model import RoundedModel
-from bolt_build.verify.segments import CutModel
-from bolt_build.verify.sparse import without_sparse
-from bolt_build.verify.stirred import stirred
+from bolt_build.verify.models.known import giving, shape_reads
+from bolt_build.verify.models.named_twice import with_outputs_apart
+from bolt_build.verify.models.piece import Care, Wanted
+from bolt_build.verify.models.places import with_near_places
+from bolt_build.verify.models.readable import Unreadable, Versions, readable, reads_of, versions_of
+from bolt_build.verify.models.rounded_model import RoundedModel
+from bolt_build.verify.models.segments import CutModel
+from bolt_build.verify.models.sparse import without_sparse
+from bolt_build.verify.models.stirred import stirred
+from bolt_build.verify.models.unrolled import has_graphs, unrolled
+from bolt_build.verify.models.widening import without_bf16, without_fp64
+from bolt_build.verify.models.written_out import with_exact_sigmoids, written_out
 from bolt_build.verify.taps import Tap
-from bolt_build.verify.unrolled import has_graphs, unrolled
-from bolt_build.verify.widening import without_bf16, without_fp64
-from bolt_build.verify.written_out import with_exact_sigmoids, written_out
 
 _NUMPY = {
     "tensor(float)": np.float32,
@@ -54,7 +54,7 @@ Run = Callable[[list[str], Mapping[str, Array]], dict[str, Array]]
 @dataclass(frozen=True)
 class Expected:
     """What the model makes of a tap's sources, in fp32, and the variance that rounding gives it: `variance` (None: 0),
-    and a part that is `relative` to the tensor's squares. Both are in units of the square of `verify.rounding.UNIT`."""
+    and a part that is `relative` to the tensor's squares. Both are in units of the square of `rounding.UNIT`."""
 
     tensor: Array
     variance: Array | None
@@ -122,7 +122,7 @@ class Reference:
         return self._run(self._loaded, list(self._outputs), self._cast(self._loaded, feeds))
 
     def stirred(self, feeds: Mapping[str, Array], size: float, seed: int) -> dict[str, Array]:
-        """The outputs where what integers select is changed by a random part of itself (`verify.stirred`)."""
+        """The outputs where what integers select is changed by a random part of itself (`verify.models.stirred`)."""
         model = stirred(self._whole, size, seed)
         if model is None:
             return self.outputs(feeds)

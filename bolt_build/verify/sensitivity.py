@@ -14,7 +14,7 @@ from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.verify.compare import difference, flatness, least_cosine
 from bolt_build.verify.masked import without_masked
 from bolt_build.verify.reference import Reference, Run
-from bolt_build.verify.rounding import UNIT, UNITS
+from bolt_build.verify.rounding.rounding import UNIT, UNITS
 
 ROUNDINGS = 8.0
 """Unit roundoffs by which the input is changed, as a part of its root mean square: as much as some sixty layers'

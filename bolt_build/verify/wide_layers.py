@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.verify.judgement import MASK
+from bolt_build.verify.models.rounded_model import LARGEST, Layer, RoundedModel
 from bolt_build.verify.outputs import ComparedOutputs, coarsest_of, compare_outputs
 from bolt_build.verify.reference import Reference, widened
-from bolt_build.verify.rounded_model import LARGEST, Layer, RoundedModel
 from bolt_build.verify.samples import Samples
 from bolt_build.verify.sensitivity import Growth, Share, amplification
 from bolt_build.verify.tolerance import Tolerances

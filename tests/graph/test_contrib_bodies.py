@@ -19,7 +19,7 @@ from bolt_build.graph.contrib_bodies import OPERATORS
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
-from bolt_build.verify.written_out import written_out
+from bolt_build.verify.models.written_out import written_out
 
 IMAGE, SKIP = drawn(2, 3, 4, 8), drawn(2, 3, 4, 8)
 ROWS, ROWS_BESIDE = drawn(2, 3, 12), drawn(2, 3, 12)

@@ -16,7 +16,7 @@ from bolt_build.graph import reference
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.verify.written_out import written_out
+from bolt_build.verify.models.written_out import written_out
 
 _RANDOM = np.random.RandomState(5)
 HIDDEN, WIDTH = 3, 4

@@ -17,7 +17,7 @@ from bolt_build.graph.importing import DATA_DECIDE
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
-from bolt_build.verify.unrolled import unrolled
+from bolt_build.verify.models.unrolled import unrolled
 
 WIDE = tensor("x", ["N", "width", 4])
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

@@ -17,7 +17,7 @@ from bolt_build.graph import model_import
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
-from bolt_build.verify.unrolled import unrolled
+from bolt_build.verify.models.unrolled import unrolled
 
 I64, BOOL = TensorProto.INT64, TensorProto.BOOL
 X = np.random.default_rng(7).standard_normal((2, 3, 4)).astype(np.float32)

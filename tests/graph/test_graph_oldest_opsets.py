@@ -12,8 +12,8 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bolt_build.graph import reference
-from bolt_build.verify.oldest import in_ninth
-from bolt_build.verify.written_out import written_out
+from bolt_build.verify.models.oldest import in_ninth
+from bolt_build.verify.models.written_out import written_out
 
 
 @pytest.mark.parametrize("opset", [7, 8])

@@ -14,7 +14,7 @@ from planned_engine import PlannedContext
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.layers import compare_layers, layer_report
-from bolt_build.verify.piece import Care
+from bolt_build.verify.models.piece import Care
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.taps import Source, Tap
 

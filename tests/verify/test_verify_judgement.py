@@ -7,7 +7,7 @@ import pytest
 
 from bolt_build.dtypes import DType
 from bolt_build.verify.judgement import SPREAD, chance, different, judge, largest
-from bolt_build.verify.rounding import UNIT
+from bolt_build.verify.rounding.rounding import UNIT
 
 REFERENCE = np.random.default_rng(0).standard_normal((64, 1000)).astype(np.float32)
 ONE = np.ones_like(REFERENCE)

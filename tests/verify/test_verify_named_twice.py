@@ -12,7 +12,7 @@ from graph_models import model, node, tensor
 from onnx import TensorProto, helper
 
 from bolt_build.graph.ir import Array
-from bolt_build.verify.named_twice import with_outputs_apart
+from bolt_build.verify.models.named_twice import with_outputs_apart
 
 X = np.asarray([[1.0, -2.0]], np.float32)
 RELU = np.maximum(X, 0)

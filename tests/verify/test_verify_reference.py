@@ -22,10 +22,10 @@ from bolt_build.errors import BoltError
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
 from bolt_build.verify import reference as reference_module
-from bolt_build.verify.readable import Unreadable, Versions, readable, versions_of
+from bolt_build.verify.models.readable import Unreadable, Versions, readable, versions_of
+from bolt_build.verify.models.widening import without_bf16
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.taps import Source, Tap
-from bolt_build.verify.widening import without_bf16
 
 PATH = Path("net.onnx")
 

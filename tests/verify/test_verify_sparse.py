@@ -8,7 +8,7 @@ import pytest
 from graph_models import model, node, tensor
 from onnx import helper, numpy_helper
 
-from bolt_build.verify.sparse import without_sparse
+from bolt_build.verify.models.sparse import without_sparse
 
 
 @pytest.mark.parametrize("constant", [False, True], ids=["initializer", "node"])

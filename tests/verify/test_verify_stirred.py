@@ -12,9 +12,9 @@ from onnx import TensorProto
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
+from bolt_build.verify.models.stirred import stirred
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.sensitivity import Share, amplification
-from bolt_build.verify.stirred import stirred
 
 _RANDOM = np.random.RandomState(0)
 WORDS = _RANDOM.standard_normal((20, 8)).astype(np.float32)

@@ -15,8 +15,8 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.sizes import Sizes
 from bolt_build.verify.judgement import Judgement, judge
+from bolt_build.verify.models.piece import Care
 from bolt_build.verify.outputs import OutputLimits, compare_output
-from bolt_build.verify.piece import Care
 from bolt_build.verify.problems import layer_problems
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.report import LayerReport

@@ -12,7 +12,7 @@ from graph_models import model, node, tensor
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.graph.ir import Array
-from bolt_build.verify.unrolled import has_graphs, unrolled
+from bolt_build.verify.models.unrolled import has_graphs, unrolled
 
 X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
 PORT = tensor("x", ["N", 3, 4])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from graph_models import node
 
-from bolt_build.verify.real_numbers import makes_others, whole_outputs
+from bolt_build.verify.models.real_numbers import makes_others, whole_outputs
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from bolt_build.verify.models.written_out import written_out
 from bolt_build.verify.reference import Reference
-from bolt_build.verify.rounding_rules import RULES, is_exact
-from bolt_build.verify.written_out import written_out
+from bolt_build.verify.rounding.rounding_rules import RULES, is_exact
 
 
 def attention(shape: list[int], mask: int, **attributes: int | float) -> onnx.ModelProto:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work
+from bolt_build.verify.rounding.rounding import FUNCTION, UNIT, Rule, Variance, Work
 
 _REACH = 16.0
 """Deviations of an argument that a function which levels off is looked at: more than a layer may be off by."""

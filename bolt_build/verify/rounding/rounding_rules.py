@@ -8,7 +8,7 @@ from math import prod
 from onnx import NodeProto
 
 from bolt_build.graph.onnx_import import importer_table
-from bolt_build.verify import (
+from bolt_build.verify.rounding import (
     partial_sums,
     quantised_rules,
     rounding_functions,
@@ -16,10 +16,10 @@ from bolt_build.verify import (
     rounding_norms,
     small_weights,
 )
-from bolt_build.verify.alike import of_means, of_positions, of_shares, of_sums
-from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
-from bolt_build.verify.rounding_einsum import einsum
-from bolt_build.verify.rounding_recurrent import recurrence
+from bolt_build.verify.rounding.alike import of_means, of_positions, of_shares, of_sums
+from bolt_build.verify.rounding.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
+from bolt_build.verify.rounding.rounding_einsum import einsum
+from bolt_build.verify.rounding.rounding_recurrent import recurrence
 
 
 def _convolution(work: Work) -> Variance:

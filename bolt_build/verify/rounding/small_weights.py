@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from bolt_build.verify.rounding import Variance, Work
+from bolt_build.verify.rounding.rounding import Variance, Work
 
 _CARRY = (
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "ReduceMean", "GlobalAveragePool",

@@ -4,7 +4,7 @@ Every stored weight, every addition and every stored result is off by a random p
 To first order the variance of what comes out follows from the layer's own inputs: for y = sum of w x over n products it
 is the sum of w^2 x^2, times the variance of a weight's rounding and a share of n for the additions, whose partial sums
 grow with the square root of their number where signs are mixed, and with the number itself where they are not (y^2).
-So a rule for an operator (`verify.rounding_rules`) is a few more nodes: the same convolution over squares, say.
+So a rule for an operator (`rounding_rules`) is a few more nodes: the same convolution over squares, say.
 Variances are in units of the square of fp32's unit roundoff, `UNIT`; a tensor without one is exact.
 
 Rounding errors are taken as independent, except over positions: a weight's is the same at each of them, so that means
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from onnx import NodeProto
 
 from bolt_build.dtypes import DType
-from bolt_build.verify.emitter import Emitter
+from bolt_build.verify.models.emitter import Emitter
 from bolt_build.verify.taps import Tap
 
 UNIT = 2.0**-24
@@ -83,7 +83,7 @@ class Work:
     `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
     has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them. `stored`
     says which inputs are floating-point constants. `careful`: no effort is spared. `apart`: of sums with constants, by
-    name, what emits the same without them. `floors` and `unscaled`: see `verify.small_weights`."""
+    name, what emits the same without them. `floors` and `unscaled`: see `small_weights`."""
 
     emit: Emitter
     node: NodeProto

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from onnx import NodeProto, TensorProto, helper
 
 from bolt_build.dtypes import DType
-from bolt_build.verify.emitter import Emitter
-from bolt_build.verify.rounding import UNIT, Variance
-from bolt_build.verify.rounding_rules import RULES, is_exact
+from bolt_build.verify.models.emitter import Emitter
+from bolt_build.verify.rounding.rounding import UNIT, Variance
+from bolt_build.verify.rounding.rounding_rules import RULES, is_exact
 
 _FACTOR = 2.0**2
 """An engine may be off by twice what one trial shows: both are draws of the same roundings, which the trial makes at
@@ -37,7 +37,7 @@ def tried(
     rounded.
 
     Weights are rounded as the model has them. Where an engine may have folded constants into them, what products and
-    scales leave is off by its `floors` besides (`verify.small_weights`): all up, as the error of one weight may be, and
+    scales leave is off by its `floors` besides (`small_weights`): all up, as the error of one weight may be, and
     in another trial each further from 0, where sums of what goes up alike would cancel it.
     """
     if computed not in _HALF or emit.opset < 13 or not all(map(_is_known, nodes)):

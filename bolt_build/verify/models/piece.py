@@ -1,4 +1,4 @@
-"""What a model is cut into (`verify.segments`): a graph, and what it gives of each tensor that is asked for."""
+"""What a model is cut into (`verify.models.segments`): a graph, and what it gives of each tensor that is asked for."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import Enum
 
 from onnx import ModelProto
 
-from bolt_build.verify.rounding import Roundings, Variance
+from bolt_build.verify.rounding.rounding import Roundings, Variance
 from bolt_build.verify.taps import Tap
 
 
 class Care(Enum):
     """How a variance is found: of the first rows, as a bound; of every row, with what partial sums come to
-    (`verify.partial_sums`); or of every row, and no more than trying shows (`verify.tried`)."""
+    (`verify.rounding.partial_sums`); or of every row, and no more than trying shows (`verify.rounding.tried`)."""
 
     FIRST_ROWS = "first rows"
     EVERY_ROW = "every row"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from onnx import TensorProto, helper
 
-from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
+from bolt_build.verify.rounding.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 
 REACH = 6.0
 """Standard deviations that a rounding error is below: the largest of a hundred million is some 6."""

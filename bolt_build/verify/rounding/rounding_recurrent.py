@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable
 from math import sqrt
 
-from bolt_build.verify.rounding import FUNCTION, UNIT, Variance, Work, additions
+from bolt_build.verify.rounding.rounding import FUNCTION, UNIT, Variance, Work, additions
 
 _STEP = 256.0
 """Times an error: so much that fp32 shows what it does, and so little that it does it in proportion."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bolt_build.verify.rounding import Variance, Work
+from bolt_build.verify.rounding.rounding import Variance, Work
 
 _PARTS = 8
 """Parts in which a sum is looked at."""

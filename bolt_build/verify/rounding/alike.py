@@ -12,7 +12,7 @@ no more than itself, and zero not at all.
 
 from __future__ import annotations
 
-from bolt_build.verify.rounding import UNIT, Variance, Work
+from bolt_build.verify.rounding.rounding import UNIT, Variance, Work
 
 _BOUND = 3.0 / 8.0
 """Both sides together may be off by 3/4 n u in every element, which must stay below `judgement.SPREAD`, 1.5: so the

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bolt_build.verify.rounding import FUNCTION, Rule, Variance, Work, additions
+from bolt_build.verify.rounding.rounding import FUNCTION, Rule, Variance, Work, additions
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bolt_build.verify import small_weights
-from bolt_build.verify.rounding import Variance, Work, additions
+from bolt_build.verify.rounding import small_weights
+from bolt_build.verify.rounding.rounding import Variance, Work, additions
 
 
 def einsum(work: Work) -> Variance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.verify.rounding import Rule, Variance, Work, measured
+from bolt_build.verify.rounding.rounding import Rule, Variance, Work, measured
 
 
 def _largest(work: Work) -> Variance:

@@ -15,7 +15,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from bolt_build.graph.control_flow import CONTROL_FLOW
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_parse import subgraphs
-from bolt_build.verify.known import giving, made_of_constants, shape_reads
+from bolt_build.verify.models.known import giving, made_of_constants, shape_reads
 
 Ask = Callable[[ModelProto, tuple[str, ...]], Mapping[str, Array]]
 """Runs a model and gives the tensors of these names."""

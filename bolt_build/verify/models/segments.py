@@ -17,12 +17,20 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
-from bolt_build.verify.duplicates import first_of
-from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
-from bolt_build.verify.known import made_of_constants
-from bolt_build.verify.piece import Care, Piece, Wanted
-from bolt_build.verify.real_numbers import REAL, in_fp32, is_own, is_real, makes_others, makes_real, whole_outputs
-from bolt_build.verify.rounding import (
+from bolt_build.verify.models.duplicates import first_of
+from bolt_build.verify.models.emitter import EXACT, Emitter, unused_prefix
+from bolt_build.verify.models.known import made_of_constants
+from bolt_build.verify.models.piece import Care, Piece, Wanted
+from bolt_build.verify.models.real_numbers import (
+    REAL,
+    in_fp32,
+    is_own,
+    is_real,
+    makes_others,
+    makes_real,
+    whole_outputs,
+)
+from bolt_build.verify.rounding.rounding import (
     OF_CONSTANTS,
     Roundings,
     Variance,
@@ -30,10 +38,10 @@ from bolt_build.verify.rounding import (
     roundings_of,
     variance_of,
 )
-from bolt_build.verify.rounding_rules import in_proportion, is_exact, variances_of
+from bolt_build.verify.rounding.rounding_rules import in_proportion, is_exact, variances_of
+from bolt_build.verify.rounding.tried import tried
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
-from bolt_build.verify.tried import tried
 
 ROWS = 8
 """Rows of a large batch whose variances are computed; those of the others follow from them (`verify.judgement`)."""

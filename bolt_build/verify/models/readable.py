@@ -18,7 +18,7 @@ from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_functions import inlined
 from bolt_build.graph.onnx_order import in_order
 from bolt_build.graph.onnx_parse import subgraphs
-from bolt_build.verify.oldest import in_ninth
+from bolt_build.verify.models.oldest import in_ninth
 
 Reads = Callable[[int, int], bool]
 """Whether the reference loads a model of an IR version and an opset."""
