@@ -16,8 +16,8 @@ from bolt_build.digest import digest
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.lockfile.reading import Lock, load_lock, lock_text
 from bolt_build.planner.parameters import count_parameters
-from bolt_build.report.chains import ShownChain
-from bolt_build.report.explainer import explain
+from bolt_build.report.explained.chains import ShownChain
+from bolt_build.report.explained.explainer import explain
 from bolt_build.schema.load import load_recipe
 from bolt_build.workflows.evidence import gather
 

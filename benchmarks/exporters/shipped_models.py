@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import record
 from benchmarks.exporters.torch_exporters import NOT_BUILT, Row, cause, is_wrong, right
 from bolt_build.errors import BoltError
-from bolt_build.graph.binding import free_symbols
+from bolt_build.graph.nodes.binding import free_symbols
 from bolt_build.graph.onnx_import import load_model
 
 _LARGEST = 120 * 2**20

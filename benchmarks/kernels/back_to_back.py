@@ -38,9 +38,9 @@ from benchmarks import record
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.planner.problem_text import describe_problem
-from bolt_build.report.chains import ShownChain
-from bolt_build.report.explainer import explain
-from bolt_build.report.explanation import Explanation
+from bolt_build.report.explained.chains import ShownChain
+from bolt_build.report.explained.explainer import explain
+from bolt_build.report.explained.explanation import Explanation
 from bolt_build.schema.load import load_recipe
 from bolt_build.tuning.exchange.bundle import RUN
 from bolt_build.tuning.exchange.results import read_results

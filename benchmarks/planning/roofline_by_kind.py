@@ -26,7 +26,7 @@ from benchmarks import ROOT, record
 from benchmarks.planning.step_kinds import kind_of
 from bolt_build.build.builder import BuildOptions
 from bolt_build.families.base import KernelProblem
-from bolt_build.report.explainer import explain
+from bolt_build.report.explained.explainer import explain
 from bolt_build.schema.load import load_recipe
 from bolt_build.workflows.evidence import gather
 

@@ -82,6 +82,6 @@ def _external_files(path: Path) -> tuple[Path, ...]:
     What is wrong with the file is the importer's to say.
     """
     # Loads onnx and NumPy: a build that finds nothing changed needs neither.
-    from bolt_build.graph.onnx_tensor import external_files
+    from bolt_build.graph.onnx_model.onnx_tensor import external_files
 
     return external_files(path)

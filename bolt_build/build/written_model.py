@@ -120,11 +120,11 @@ def _code(recipe: Recipe) -> str:
     own = None if recipe.model.zoo is None else zoo.module(recipe.model.zoo)
     writers = ["bolt_build.graph.zoo"] if recipe.model.zoo is not None else []
     if recipe.model.fixed:
-        writers += ["bolt_build.graph.fixed_inputs"]
+        writers += ["bolt_build.graph.onnx_model.fixed_inputs"]
     if recipe.model.empty:
-        writers += ["bolt_build.graph.empty_inputs"]
+        writers += ["bolt_build.graph.onnx_model.empty_inputs"]
     if recipe.model.inputs or recipe.model.outputs:
-        writers += ["bolt_build.graph.rewired"]
+        writers += ["bolt_build.graph.onnx_model.rewired"]
     if recipe.variant is not None:
         writers += ["bolt_build.graph.variants", "bolt_build.graph.onnx_import"]
 
@@ -205,7 +205,7 @@ def _changed(model: ModelProto, recipe: Recipe) -> ModelProto:
     if not recipe.model.inputs and not recipe.model.outputs:
         return model
     # As variants.
-    from bolt_build.graph.rewired import EndError, rewired
+    from bolt_build.graph.onnx_model.rewired import EndError, rewired
 
     try:
         return rewired(model, recipe.model.inputs, recipe.model.outputs)
@@ -221,7 +221,7 @@ def _fixed(model: ModelProto, recipe: Recipe) -> ModelProto:
     if not recipe.model.fixed:
         return model
     # As variants.
-    from bolt_build.graph.fixed_inputs import FixedError, fix_inputs
+    from bolt_build.graph.onnx_model.fixed_inputs import FixedError, fix_inputs
 
     try:
         return fix_inputs(model, recipe.model.fixed, dict(recipe.model.largest) | dict.fromkeys(recipe.model.empty, 0))
@@ -237,8 +237,8 @@ def _without_empty(model: ModelProto, recipe: Recipe) -> ModelProto:
     if not recipe.model.empty:
         return model
     # As variants.
-    from bolt_build.graph.empty_inputs import without_empty
-    from bolt_build.graph.fixed_inputs import FixedError
+    from bolt_build.graph.onnx_model.empty_inputs import without_empty
+    from bolt_build.graph.onnx_model.fixed_inputs import FixedError
 
     try:
         return without_empty(model, recipe.model.empty, dict(recipe.model.largest))

@@ -93,10 +93,10 @@ def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
 def _timed(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace, log: OutcomeLog) -> int:
     """Builds, and writes the page, whatever came of the build."""
     # It loads jinja2, which only a build with a page needs.
-    from bolt_build.report.page import check_place
+    from bolt_build.report.pages.page import check_place
 
     # It loads jinja2, which only a build with a page needs.
-    from bolt_build.report.timings import timings_page
+    from bolt_build.report.pages.timings import timings_page
 
     check_place(args.timings)
     directories = {recipe.name: options.directory(recipe) for recipe in recipes}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.report.chart import Chart
-from bolt_build.report.mermaid import mermaid
-from bolt_build.report.svg import svg
+from bolt_build.report.pages.chart import Chart
+from bolt_build.report.pages.mermaid import mermaid
+from bolt_build.report.pages.svg import svg
 from bolt_build.schema.recipe import Recipe
 from bolt_build.workflows.evidence import Evidence, gather
 

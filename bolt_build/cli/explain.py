@@ -20,9 +20,9 @@ from bolt_build.cli.common_arguments import (
     read_recipe,
 )
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
-from bolt_build.report.explainer import explain
-from bolt_build.report.explanation import Explanation
+from bolt_build.report.explained.explain import as_json, of_batch, of_layer, render, render_layer
+from bolt_build.report.explained.explainer import explain
+from bolt_build.report.explained.explanation import Explanation
 from bolt_build.report.tables import terminal_width
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.workflows.evidence import gather

@@ -24,8 +24,8 @@ from bolt_build.cli.common_arguments import (
 from bolt_build.errors import ExitCode
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.text import format_graph
-from bolt_build.report.chart import Chart, Group
-from bolt_build.report.engine_charts import graph_groups
+from bolt_build.report.pages.chart import Chart, Group
+from bolt_build.report.pages.engine_charts import graph_groups
 from bolt_build.schema.recipe import Recipe
 from bolt_build.sizes import all_sizes
 

@@ -92,6 +92,6 @@ def _write(args: argparse.Namespace, verb: str, code: ExitCode, seconds: float, 
 
 def _check_place(path: Path) -> None:
     # It loads jinja2, which no other check of options needs.
-    from bolt_build.report.page import check_place
+    from bolt_build.report.pages.page import check_place
 
     check_place(path)

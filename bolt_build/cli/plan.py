@@ -22,7 +22,7 @@ from bolt_build.cli.common_arguments import (
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
 from bolt_build.planner.engine_plan import EnginePlan
-from bolt_build.report.engine_charts import plan_chart
+from bolt_build.report.pages.engine_charts import plan_chart
 from bolt_build.report.plan import render
 from bolt_build.report.tables import terminal_width
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from bolt_build.build.files import told, write_named
 from bolt_build.cli.common_arguments import add_cache, add_place, add_recipe, file_name, options_of, read_recipe
 from bolt_build.errors import ExitCode
-from bolt_build.report.engine_page import engine_page
-from bolt_build.report.page import check_place
+from bolt_build.report.pages.engine_page import engine_page
+from bolt_build.report.pages.page import check_place
 from bolt_build.workflows.engine_report import report_engines
 
 NAME = "report"

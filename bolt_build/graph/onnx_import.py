@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from bolt_build.errors import Diagnostic
 from bolt_build.graph.arrays import type_of
-from bolt_build.graph.binding import INPUT_DTYPES, bind_inputs, own_batch
-from bolt_build.graph.importer_table import ImporterTable as ImporterTable
 from bolt_build.graph.importing import OnnxNode
 from bolt_build.graph.ir import Constant, Graph, Value
-from bolt_build.graph.model_import import ModelImport
-from bolt_build.graph.narrow import is_narrow, wider
+from bolt_build.graph.nodes.binding import INPUT_DTYPES, bind_inputs, own_batch
+from bolt_build.graph.nodes.importer_table import ImporterTable as ImporterTable
+from bolt_build.graph.nodes.model_import import ModelImport
+from bolt_build.graph.onnx_model.narrow import is_narrow, wider
 from bolt_build.graph.operators import importers
 from bolt_build.plugins import remembered
 from bolt_build.sizes import Dims, Lengths, all_sizes
 
 if TYPE_CHECKING:
-    from bolt_build.graph.onnx_file import OnnxInput
+    from bolt_build.graph.onnx_model.onnx_file import OnnxInput
 
 
 @remembered
@@ -50,7 +50,7 @@ class OnnxModel:
     nodes: tuple[OnnxNode, ...]
     problems: tuple[Diagnostic, ...] = ()
     narrow: tuple[tuple[str, str], ...] = ()
-    """Constants that are read as a wider type than the model has them in (`graph.narrow`), with the name of that."""
+    """Constants that are read as a wider type than the model has them in (`narrow`), with the name of that."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class OnnxModel:
 def load_model(path: Path) -> OnnxModel:
     """Reads an ONNX file. Raises BoltError with everything that makes it no model."""
     # onnx takes a third of a second to import, and nothing else of this module needs it.
-    from bolt_build.graph.onnx_file import read_onnx
+    from bolt_build.graph.onnx_model.onnx_file import read_onnx
 
     contents = read_onnx(path)
     problems = _check_inputs(contents.inputs)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, Refusal
-from bolt_build.graph.chains import chains_in, inverted_in, normed_in
-from bolt_build.graph.gates import gated_in
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.moves.shape import Slice
+from bolt_build.graph.patterns.chains import chains_in, inverted_in, normed_in
+from bolt_build.graph.patterns.gates import gated_in
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.layer_wishes import LayerWishes, layer_wishes, reach_of
 from bolt_build.planner.selection import Winner

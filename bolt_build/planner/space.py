@@ -18,7 +18,7 @@ from bolt_build.families.base import (
     same_bytes,
 )
 from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.onnx_findings import listed
+from bolt_build.graph.onnx_model.onnx_findings import listed
 from bolt_build.graph.ops.moves.shape import Convert, Identity
 from bolt_build.planner.angles import angles, places
 from bolt_build.planner.counts import counts

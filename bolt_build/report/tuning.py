@@ -11,9 +11,9 @@ from bolt_build.build.events import TaskEvent
 from bolt_build.errors import ExitCode
 from bolt_build.families.base import Candidate, Refusal
 from bolt_build.report.diagnostics import as_json
+from bolt_build.report.explained.whole_engine import WholeEngine, all_lines, of_evidence
 from bolt_build.report.progress import waiting
 from bolt_build.report.tables import Column, table
-from bolt_build.report.whole_engine import WholeEngine, all_lines, of_evidence
 from bolt_build.tuning.choice.engines import EngineEvidence
 from bolt_build.tuning.outcome import ProblemOutcome, TuneResult
 from bolt_build.tuning.records.engine_record import TriedPlan, TriedSwap

@@ -14,13 +14,13 @@ from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.errors import BoltError
 from bolt_build.families import load
 from bolt_build.graph.arrays import numpy_dtype, type_of
-from bolt_build.graph.binding import INPUT_DTYPES
 from bolt_build.graph.example import Bytes, Data, Integers, Listed, Weights
 from bolt_build.graph.importing import Attribute, Importer, OnnxNode
 from bolt_build.graph.ir import Array, Constant, Graph, Node, Value
-from bolt_build.graph.onnx_file import OnnxInput
+from bolt_build.graph.nodes.binding import INPUT_DTYPES
 from bolt_build.graph.onnx_import import OnnxModel, importer_table
-from bolt_build.graph.onnx_parse import OLDEST_OPSET
+from bolt_build.graph.onnx_model.onnx_file import OnnxInput
+from bolt_build.graph.onnx_model.onnx_parse import OLDEST_OPSET
 from bolt_build.targets import Target
 
 _WORDS = {dtype: word for word, dtype in INPUT_DTYPES.items()} | {

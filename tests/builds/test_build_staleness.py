@@ -141,7 +141,7 @@ def test_the_weights_are_written_by_the_build_that_follows(place: Place) -> None
         ("emit/step_source.py", [], []),
         ("planner/memory.py", [], ["planning tiny for host"]),
         ("verify/tolerance.py", ["verify against onnxruntime"], []),
-        ("report/explain.py", [], []),
+        ("report/explained/explain.py", [], []),
     ],
 )
 def test_an_edit_that_changes_no_text_runs_no_compiler(

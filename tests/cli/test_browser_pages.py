@@ -18,7 +18,7 @@ from locked_net import new_net, whole_engine
 from bolt_build.build.timings import Stage, TimedTask, Timings
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
-from bolt_build.report.timings import timings_page
+from bolt_build.report.pages.timings import timings_page
 from bolt_build.scratch import scratch_folder
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

@@ -11,7 +11,7 @@ from locked_net import new_net, whole_engine, written_plan
 
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
-from bolt_build.report.arena import live_bytes
+from bolt_build.report.pages.arena import live_bytes
 
 
 def test_a_tuned_engine_that_was_not_built(

@@ -14,9 +14,9 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import Selection, Winner
-from bolt_build.report.explain import as_json, of_layer, render, render_layer
-from bolt_build.report.explainer import explain
-from bolt_build.report.explanation import Explanation
+from bolt_build.report.explained.explain import as_json, of_layer, render, render_layer
+from bolt_build.report.explained.explainer import explain
+from bolt_build.report.explained.explanation import Explanation
 from bolt_build.schema.recipe import LayerSpec, Recipe, TargetSpec
 from bolt_build.targets import target_named
 from bolt_build.tuning.trials.tuning_set import tuning_set

@@ -15,7 +15,7 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.zoo.repvgg import build_a0
 from bolt_build.graph.zoo.resnet18 import build as build_resnet18
 from bolt_build.planner.plan_engine import plan_engine
-from bolt_build.report.changes import Change, changes_of, render_changes
+from bolt_build.report.explained.changes import Change, changes_of, render_changes
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.sizes import Sizes
 from bolt_build.targets import target_named

@@ -19,10 +19,10 @@ from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import PREDICTED
-from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
-from bolt_build.report.explainer import explain
-from bolt_build.report.explanation import Explanation
-from bolt_build.report.whole_engine import engine_lines
+from bolt_build.report.explained.explain import as_json, of_batch, of_layer, render, render_layer
+from bolt_build.report.explained.explainer import explain
+from bolt_build.report.explained.explanation import Explanation
+from bolt_build.report.explained.whole_engine import engine_lines
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import Target, target_named
 from bolt_build.tuning.records.kernel_record import Record, Statistics, Status

@@ -13,7 +13,7 @@ from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.moves.shape import Convert
 from bolt_build.report.brief import Brief
-from bolt_build.report.problem_words import in_words
+from bolt_build.report.explained.problem_words import in_words
 from bolt_build.report.reasons import Counted, counted, listed
 
 

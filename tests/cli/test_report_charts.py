@@ -15,9 +15,9 @@ from locked_net import new_net
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.graph.text import parse_graph
-from bolt_build.report.chart import Box, Chart, Group, ShownKernel, fill, graph_group, shade
-from bolt_build.report.explanation import Batch, Totals
-from bolt_build.report.mermaid import mermaid
+from bolt_build.report.explained.explanation import Batch, Totals
+from bolt_build.report.pages.chart import Box, Chart, Group, ShownKernel, fill, graph_group, shade
+from bolt_build.report.pages.mermaid import mermaid
 
 GRAPH = """\
 graph tiny batch=1 (%data: f32[1,3,8,8]) -> (%"out put") {

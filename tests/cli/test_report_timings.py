@@ -18,8 +18,8 @@ from bolt_build.build.tasks import Task
 from bolt_build.build.timings import TimedTask, Timekeeper, Timings, longest_chain
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
+from bolt_build.report.pages.timings import lanes, timings_page
 from bolt_build.report.progress import QuietProgress
-from bolt_build.report.timings import lanes, timings_page
 
 
 def task(name: str, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Task:

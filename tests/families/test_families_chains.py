@@ -33,7 +33,7 @@ from bolt_build.graph.ops.products.chain import Chain
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.problem_text import describe_problem
-from bolt_build.report.problem_words import in_words
+from bolt_build.report.explained.problem_words import in_words
 
 # The operator.
 

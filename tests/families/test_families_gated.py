@@ -21,7 +21,7 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import PREDICTED
-from bolt_build.report.problem_words import in_words
+from bolt_build.report.explained.problem_words import in_words
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import target_named
 

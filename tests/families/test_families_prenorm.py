@@ -11,7 +11,7 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.problem_text import describe_problem
-from bolt_build.report.problem_words import in_words
+from bolt_build.report.explained.problem_words import in_words
 from bolt_build.targets import target_named
 
 H200, FAMILY = target_named("h200"), Cutlass()

@@ -19,8 +19,8 @@ from bolt_build.graph.ops.elementwise.formula import Formula
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
-from bolt_build.report.chains import chains_of
-from bolt_build.report.problem_words import in_words
+from bolt_build.report.explained.chains import chains_of
+from bolt_build.report.explained.problem_words import in_words
 from bolt_build.schema.recipe import FusionPolicy, Policy, TargetSpec
 from bolt_build.targets import target_named
 from bolt_build.verify.index_ranges import index_ranges

@@ -23,7 +23,7 @@ from bolt_build.families.portable.kernels.norms.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norms.norm_turns import TurnTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.norms.norm import Norm
-from bolt_build.graph.row_sums import row_sums_from
+from bolt_build.graph.patterns.row_sums import row_sums_from
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")

@@ -15,9 +15,9 @@ from contrib_nodes import drawn
 from graph_models import refusals, saved
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from bolt_build.graph.contrib_bodies import OPERATORS
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.onnx_model.contrib_bodies import OPERATORS
 from bolt_build.graph.reference import evaluate
 from bolt_build.verify.models.written_out import written_out
 

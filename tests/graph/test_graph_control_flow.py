@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bolt_build.errors import BoltError
-from bolt_build.graph import model_import
 from bolt_build.graph.ir import Array
+from bolt_build.graph.nodes import model_import
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
 from bolt_build.verify.models.unrolled import unrolled

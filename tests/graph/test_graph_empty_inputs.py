@@ -11,8 +11,8 @@ import pytest
 from graph_models import bound, model, node, tensor
 from onnx import TensorProto
 
-from bolt_build.graph.empty_inputs import without_empty
-from bolt_build.graph.fixed_inputs import FixedError
+from bolt_build.graph.onnx_model.empty_inputs import without_empty
+from bolt_build.graph.onnx_model.fixed_inputs import FixedError
 from bolt_build.graph.reference import evaluate
 
 SEEN = tensor("seen", ["batch", "past", 4], TensorProto.FLOAT16)

@@ -11,7 +11,7 @@ from graph_models import model, node, of, said, saved, tensor
 from onnx import TensorProto
 
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.onnx_tensor import external_files
+from bolt_build.graph.onnx_model.onnx_tensor import external_files
 
 
 def external(tmp_path: Path, location: str, dims: tuple[int, ...] = (4,), names: str = "w", **entries: str) -> Path:

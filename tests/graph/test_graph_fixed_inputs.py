@@ -10,7 +10,7 @@ import pytest
 from graph_models import model, node, tensor
 from onnx import TensorProto, numpy_helper
 
-from bolt_build.graph.fixed_inputs import FixedError, FixedMistake, fix_inputs
+from bolt_build.graph.onnx_model.fixed_inputs import FixedError, FixedMistake, fix_inputs
 
 PORTS = [
     tensor("x", [1, 4]), tensor("rate", [], TensorProto.INT64), tensor("small", [2], TensorProto.UINT8),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from planner_checks import graph, random_inputs
 
-from bolt_build.graph.formulas import FoundFormula, formulas_from
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import FormulaTerm
+from bolt_build.graph.patterns.formulas import FoundFormula, formulas_from
 from bolt_build.graph.reference import evaluate
 
 IMAGE = "f32[2,8,4,4]"

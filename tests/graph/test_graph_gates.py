@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from planner_checks import graph
 
-from bolt_build.graph.gates import GatedProducts, gated_in
 from bolt_build.graph.ir import EpilogueOp, Graph
 from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.patterns.gates import GatedProducts, gated_in
 from bolt_build.planner.pipeline import optimize
 from bolt_build.schema.recipe import Policy
 

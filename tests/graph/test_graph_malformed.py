@@ -276,8 +276,8 @@ def chain(folded: int, computing: int) -> onnx.ModelProto:
 
 def test_too_many_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that compute with data are counted once all others are computed."""
-    monkeypatch.setattr("bolt_build.graph.model_import.MOST_NODES", 8)
-    monkeypatch.setattr("bolt_build.graph.onnx_structure.MOST_FILE_NODES", 20)
+    monkeypatch.setattr("bolt_build.graph.nodes.model_import.MOST_NODES", 8)
+    monkeypatch.setattr("bolt_build.graph.onnx_model.onnx_structure.MOST_FILE_NODES", 20)
     assert len(load_model(saved(tmp_path, chain(12, 8))).bind(1).nodes) == 8
     message = "9 nodes of the model compute with data; supported are 8"
     assert of(tmp_path, chain(11, 9)) == [("model-too-large", message)]

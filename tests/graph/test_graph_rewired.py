@@ -12,9 +12,9 @@ from graph_models import bound, model, node, tensor
 from onnx import TensorProto, helper
 
 from bolt_build.errors import BoltError
-from bolt_build.graph.missing import COUNTED
+from bolt_build.graph.nodes.missing import COUNTED
+from bolt_build.graph.onnx_model.rewired import EndError, rewired
 from bolt_build.graph.reference import evaluate
-from bolt_build.graph.rewired import EndError, rewired
 
 PORTS = [tensor("images", [1, 3, 8, 8]), tensor("size", [2], TensorProto.INT64)]
 CONSTANTS = {

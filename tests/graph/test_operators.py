@@ -13,8 +13,8 @@ from bolt_build.cli.main import main
 from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
 from bolt_build.graph.example import Data
-from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.nodes.importer_table import ImporterTable
 from bolt_build.graph.onnx_import import importer_table
 from bolt_build.report.operators import markdown, render
 from bolt_build.targets import all_targets

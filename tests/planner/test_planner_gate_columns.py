@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
-from bolt_build.graph.gates import gated_in
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.patterns.gates import gated_in
 from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 
 

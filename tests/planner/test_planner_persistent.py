@@ -14,8 +14,8 @@ from planner_interpreter import run_plan
 
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family
-from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ops.products.chain import Chain
+from bolt_build.graph.patterns.chains import chains_in
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.selection import PREDICTED, Selection, Winner

@@ -20,8 +20,8 @@ from bolt_build.families.base import bound
 from bolt_build.planner.engine_plan import SlowSteps
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.selection import PREDICTED, Selection, Winner
-from bolt_build.report.explain import render as render_explanation
-from bolt_build.report.explainer import explain
+from bolt_build.report.explained.explain import render as render_explanation
+from bolt_build.report.explained.explainer import explain
 from bolt_build.report.plan import render
 from bolt_build.schema.recipe import IoSpec, TargetSpec
 from bolt_build.targets import target_named

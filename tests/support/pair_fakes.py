@@ -9,8 +9,8 @@ from planner_fakes import AS_MODEL, ROW, Fake, recipe
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, ProposedStep, Refusal
 from bolt_build.families.common.chains import chained
-from bolt_build.graph.chains import chain_from
 from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.patterns.chains import chain_from
 from bolt_build.schema.recipe import FusionPolicy, LayerSpec, Policy, Recipe
 from bolt_build.targets import Target
 

@@ -16,7 +16,7 @@ from tuning_fakes import Measurement
 
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.selection import EngineChoice, Winner
-from bolt_build.report.whole_engine import engine_lines, of_evidence
+from bolt_build.report.explained.whole_engine import engine_lines, of_evidence
 from bolt_build.tuning.choice.engines import EngineEvidence, engine_evidence
 from bolt_build.tuning.choice.winners import evidence
 from bolt_build.tuning.exchange.engines_tsv import engines_text

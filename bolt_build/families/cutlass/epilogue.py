@@ -12,11 +12,11 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.functors import activation, activation_type, binary
 from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.families.reason import Reason
-from bolt_build.graph.image_numbers import are_of_images
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.image_numbers import are_of_images
 
 _SPACE = "bolt::cutlass_kernels"
 _BIAS = "<bolt::portable::Add, false>"

@@ -28,10 +28,10 @@ from bolt_build.families.cutlass.problems.neighbours import around, behind_prolo
 from bolt_build.families.cutlass.problems.node_problems import alone, in_rows, pitched, problems_of
 from bolt_build.families.cutlass.problems.products import multiplies
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
-from bolt_build.graph.chains import chain_from, product_of_normed
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.graph.ops.moves.stack import Stack
+from bolt_build.graph.patterns.chains import chain_from, product_of_normed
 from bolt_build.targets import Target
 
 

@@ -47,9 +47,9 @@ from bolt_build.families.grouped.kind import (
 )
 from bolt_build.families.grouped.registry import kind_of, kinds_for, sort_of
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
-from bolt_build.graph.chains import NodeChain, mean_behind
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.chains import NodeChain, mean_behind
 from bolt_build.targets import Target
 
 _MEMORY_MB = 500

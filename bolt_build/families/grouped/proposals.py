@@ -12,10 +12,10 @@ from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped import chain
 from bolt_build.families.grouped import normed as with_statistics
 from bolt_build.families.grouped.kind import FAMILY, READS_APART
-from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, mean_behind, normed_from, scales
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.shape import Transpose
+from bolt_build.graph.patterns.chains import chain_from, expanded_from, inverted_from, mean_behind, normed_from, scales
 from bolt_build.targets import Target
 
 _SQUEEZED = "the gate in front of the product takes the mean of all that the convolution leaves of an image"

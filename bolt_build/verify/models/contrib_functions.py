@@ -1,5 +1,5 @@
 """Operators that onnxruntime has on GPUs alone, or computes less exactly, written out as what its CPU has
-(`graph.contrib_bodies`)."""
+(`graph.onnx_model.contrib_bodies`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
-from bolt_build.graph.contrib_bodies import OPERATORS, Port, body_of_contrib
+from bolt_build.graph.onnx_model.contrib_bodies import OPERATORS, Port, body_of_contrib
 
 _CONTRIB = "com.microsoft"
 _AS_FIRST = (

@@ -14,10 +14,10 @@ import onnx.defs
 import onnx.version_converter
 from onnx import TensorProto, helper
 
-from bolt_build.graph.onnx_findings import Findings
-from bolt_build.graph.onnx_functions import inlined
-from bolt_build.graph.onnx_order import in_order
-from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.graph.onnx_model.onnx_findings import Findings
+from bolt_build.graph.onnx_model.onnx_functions import inlined
+from bolt_build.graph.onnx_model.onnx_order import in_order
+from bolt_build.graph.onnx_model.onnx_parse import subgraphs
 from bolt_build.verify.models.oldest import in_ninth
 
 Reads = Callable[[int, int], bool]

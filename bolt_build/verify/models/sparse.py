@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import GraphProto, ModelProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
-from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.graph.onnx_model.onnx_parse import subgraphs
 
 
 def without_sparse(model: ModelProto) -> ModelProto:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from bolt_build.graph.control_flow import CONTROL_FLOW
 from bolt_build.graph.ir import Array
-from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.graph.nodes.control_flow import CONTROL_FLOW
+from bolt_build.graph.onnx_model.onnx_parse import subgraphs
 from bolt_build.verify.models.known import giving, made_of_constants, shape_reads
 
 Ask = Callable[[ModelProto, tuple[str, ...]], Mapping[str, Array]]

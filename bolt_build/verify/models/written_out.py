@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
-from bolt_build.graph.onnx_parse import subgraphs
+from bolt_build.graph.onnx_model.onnx_parse import subgraphs
 from bolt_build.verify.models import batch_norms
 from bolt_build.verify.models.contrib_functions import contrib_written_out
 from bolt_build.verify.models.emitter import unused_prefix

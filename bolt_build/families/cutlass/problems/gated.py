@@ -12,11 +12,11 @@ from bolt_build.families.cutlass.epilogue import refuse_channels, refuse_epilogu
 from bolt_build.families.cutlass.problems.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.problems.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason
-from bolt_build.graph.gates import GatedProducts
 from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.gated import Gated
 from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.patterns.gates import GatedProducts
 from bolt_build.targets import Target
 
 _GATE, _BIASES = 1, 2

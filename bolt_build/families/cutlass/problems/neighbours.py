@@ -16,7 +16,11 @@ from bolt_build.families.cutlass.offering import offered, reads_apart
 from bolt_build.families.cutlass.problems import of_images
 from bolt_build.families.cutlass.problems.gated import gated_product, problem_of_gate
 from bolt_build.families.cutlass.problems.node_problems import alone, in_rows, pitched, pitched_chain, problems_of
-from bolt_build.graph.chains import (
+from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.moves.stack import UnfoldDepth
+from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.chains import (
     NodeChain,
     activation_beside,
     chain_from,
@@ -25,11 +29,7 @@ from bolt_build.graph.chains import (
     norm_behind,
     volume_norm_behind,
 )
-from bolt_build.graph.gates import gated_from
-from bolt_build.graph.ir import Graph, Layout, Node
-from bolt_build.graph.ops.images.pool import Pool
-from bolt_build.graph.ops.moves.stack import UnfoldDepth
-from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.gates import gated_from
 from bolt_build.targets import Target
 
 Proposed = tuple[tuple[Alternative, ...], tuple[Refusal, ...]]

@@ -8,11 +8,11 @@ from dataclasses import replace
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.problems import problem_of
-from bolt_build.graph.chains import NodeChain
-from bolt_build.graph.image_numbers import numbers_of
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout, Node
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.chains import NodeChain
+from bolt_build.graph.patterns.image_numbers import numbers_of
 from bolt_build.targets import Target
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from bolt_build.graph.image_numbers import numbers_of
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.patterns.image_numbers import numbers_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import (
     channel_axis,

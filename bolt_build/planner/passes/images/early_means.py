@@ -16,13 +16,13 @@ import numpy as np
 
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.arrays import held_dtype, narrowed
-from bolt_build.graph.image_numbers import numbers_of
 from bolt_build.graph.ir import Array, Graph, Node, Op, TensorType
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.shape import Reshape, Slice
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
+from bolt_build.graph.patterns.image_numbers import numbers_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.fold.channels import SUFFIX, channel_axis, weight_obstacle
 from bolt_build.planner.passes.fold.linear import composed, is_of_points, linear_behind

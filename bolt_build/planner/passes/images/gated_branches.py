@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.dtypes import PRECISIONS
-from bolt_build.graph.image_numbers import numbers_of
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.moves.shape import Concat
 from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.image_numbers import numbers_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.fold.channels import SUFFIX, weight_obstacle
 from bolt_build.planner.passes.fold.linear import is_of_points

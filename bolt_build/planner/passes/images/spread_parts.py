@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bolt_build.graph.image_numbers import are_of_images
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.moves.expand import Expand
 from bolt_build.graph.ops.moves.shape import Concat
 from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.image_numbers import are_of_images
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.fold.linear import is_of_points

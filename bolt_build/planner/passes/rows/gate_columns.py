@@ -2,7 +2,7 @@
 of one product's columns, whatever reshapes, transposes, slices and selections made of them.
 
 What moves both sides alike moves the gated product instead, of half as many columns. So one kernel may compute both
-products and the gate (`graph/gates.py`), and elsewhere the gate is part of a product's epilogue. For example exporters
+products and the gate (`gates.py`), and elsewhere the gate is part of a product's epilogue. For example exporters
 that flatten rows around every product, sides that are selected along an axis of their own, and channels that are moved
 last before they are split.
 """

@@ -30,9 +30,9 @@ from bolt_build.families.cutlass.problems.groups import GroupedProduct, has_grou
 from bolt_build.families.cutlass.problems.product import ALIGNMENT, Product, Work
 from bolt_build.families.cutlass.problems.products import product_of, refuse_problem
 from bolt_build.families.reason import Reason
-from bolt_build.graph.chains import is_mean
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.chains import is_mean
 from bolt_build.targets import Gpu, Target
 
 

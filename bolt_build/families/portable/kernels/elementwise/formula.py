@@ -23,11 +23,11 @@ from bolt_build.families.portable.kernels.elementwise.tiled import Points, point
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, same_layouts
 from bolt_build.families.portable.typed import ctype, in_whole_points, pointwise_bandwidth, pointwise_loops
 from bolt_build.families.reason import Reason
-from bolt_build.graph.formulas import formulas_from
 from bolt_build.graph.ir import EpilogueOp, Graph, Node
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula
+from bolt_build.graph.patterns.formulas import formulas_from
 from bolt_build.targets import Target
 
 _HEADER = "bolt_portable/formula.h"

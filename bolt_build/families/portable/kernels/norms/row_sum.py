@@ -24,7 +24,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.ops.norms.row_sum import KeptRows, NormedRows, Rows, RowSum
-from bolt_build.graph.row_sums import RowSums, row_sums_from
+from bolt_build.graph.patterns.row_sums import RowSums, row_sums_from
 from bolt_build.targets import Target
 
 _SPACE = "bolt::portable"

@@ -19,10 +19,10 @@ from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
-from bolt_build.graph.chains import NodeChain, chain_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.products.chain import Chain
 from bolt_build.graph.ops.products.conv import Conv
+from bolt_build.graph.patterns.chains import NodeChain, chain_from
 from bolt_build.targets import Target
 
 _MOST, _MOST_BETWEEN = 4096, 1024

@@ -1,0 +1,1 @@
+"""ONNX files as plain data, checked, with local functions inlined and nodes in order."""

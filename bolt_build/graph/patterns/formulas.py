@@ -1,0 +1,115 @@
+"""Elementwise nodes whose results only each other read: what one kernel computes in one pass over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bolt_build.dtypes import PRECISIONS
+from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
+from bolt_build.graph.patterns.row_sums import adds_rows
+
+MOST_INPUTS, MOST_TERMS = 6, 16
+"""Tensors that a formula reads, and functions that it has."""
+
+
+@dataclass(frozen=True)
+class FoundFormula:
+    """Nodes in the graph's order, the last of which leaves the result; and their functions of the values `inputs`."""
+
+    nodes: tuple[Node, ...]
+    op: Formula
+    inputs: tuple[str, ...]
+
+    @property
+    def region(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
+
+def formulas_from(graph: Graph, first: Node) -> Iterator[FoundFormula]:
+    """Formulas of two nodes and more whose first node in the graph's order is `first`, each as large as may be above
+    the node that it ends with. Sums of rows are left to `row_sums.py`."""
+    places = {node.name: place for place, node in enumerate(graph.nodes)}
+    for last in _below(graph, first):
+        nodes = _grown(graph, last, places)
+        if len(nodes) > 1 and nodes[0] is first and not all(adds_rows(graph, node) for node in nodes):
+            yield _formula(graph, nodes)
+
+
+def _is_elementwise(graph: Graph, node: Node) -> bool:
+    """Whether it computes numbers of a layer's precision element by element."""
+    computed = PRECISIONS.values()
+    return isinstance(node.op, Activation | Binary) and all(
+        graph.type(name).dtype in computed for name in (*node.inputs, *node.outputs)
+    )
+
+
+def _below(graph: Graph, first: Node) -> Iterator[Node]:
+    """Elementwise nodes that depend on the first through such nodes."""
+    seen, waiting = {first.name}, [first] if _is_elementwise(graph, first) else []
+    while waiting:
+        for reader in graph.consumers(waiting.pop().outputs[0]):
+            if reader.name not in seen and _is_elementwise(graph, reader):
+                seen.add(reader.name)
+                waiting.append(reader)
+                yield reader
+
+
+def _grown(graph: Graph, last: Node, places: dict[str, int]) -> tuple[Node, ...]:
+    """The node and those above it whose results only nodes read that are part of it, the nearest first, in the graph's
+    order."""
+    inside = {last.name: last}
+    waiting = _makers(graph, last)
+    while waiting:
+        name = max(waiting, key=lambda each: places[each])
+        node = waiting.pop(name)
+        readers = graph.consumers(node.outputs[0])
+        if node.outputs[0] in graph.outputs or any(reader.name not in inside for reader in readers):
+            continue
+        grown = [*inside.values(), node]
+        if len(_read(graph, grown)) > MOST_INPUTS or sum(_functions(each) for each in grown) > MOST_TERMS:
+            continue
+        inside[node.name] = node
+        waiting |= _makers(graph, node)
+    return tuple(sorted(inside.values(), key=lambda each: places[each.name]))
+
+
+def _makers(graph: Graph, node: Node) -> dict[str, Node]:
+    """The elementwise nodes that make what the node reads."""
+    makers = (graph.producer(name) for name in node.inputs)
+    return {maker.name: maker for maker in makers if maker is not None and _is_elementwise(graph, maker)}
+
+
+def _functions(node: Node) -> int:
+    return 1 + len(node.epilogue)
+
+
+def _read(graph: Graph, nodes: list[Node]) -> tuple[str, ...]:
+    """What the nodes read of others, constants behind all else."""
+    made = {node.outputs[0] for node in nodes}
+    found = dict.fromkeys(name for node in nodes for name in node.inputs if name not in made)
+    return tuple(sorted(found, key=lambda name: graph.constant(name) is not None))
+
+
+def _formula(graph: Graph, nodes: tuple[Node, ...]) -> FoundFormula:
+    inputs = _read(graph, list(nodes))
+    places = {name: place for place, name in enumerate(inputs)}
+    terms: list[FormulaTerm] = []
+
+    def add(op: Activation | Binary, *operands: int) -> int:
+        terms.append(FormulaTerm(op, operands))
+        return len(inputs) + len(terms) - 1
+
+    for node in nodes:
+        assert isinstance(node.op, Activation | Binary)
+        own = 1 if isinstance(node.op, Activation) else 2
+        result = add(node.op, *(places[name] for name in node.inputs[:own]))
+        for stage in node.epilogue:
+            assert isinstance(stage.op, Activation | Binary)
+            other = () if stage.operand is None else (places[node.inputs[stage.operand]],)
+            result = add(stage.op, *((*other, result) if stage.swapped else (result, *other)))
+        places[node.outputs[0]] = result
+    return FoundFormula(nodes, Formula(len(inputs), tuple(terms)), inputs)
