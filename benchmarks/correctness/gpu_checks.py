@@ -67,7 +67,7 @@ class PreparedEngine:
     def __init__(self, directory: Path) -> None:
         import onnx
 
-        from bolt_build.build.engine_file import read_engine
+        from bolt_build.build.planning.engine_file import read_engine
         from bolt_build.digest import decode
         from bolt_build.graph import zoo
         from bolt_build.runtime import names
@@ -93,7 +93,7 @@ class PreparedEngine:
         self.weights_s = round(time.time() - started, 2)
 
     def _write_weights(self) -> None:
-        from bolt_build.build.engine_from_model import parse, plan_parsed
+        from bolt_build.build.planning.engine_from_model import parse, plan_parsed
         from bolt_build.digest import decode
         from bolt_build.emit.weights import write_weights
         from bolt_build.planner.selection import Selection

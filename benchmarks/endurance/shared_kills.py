@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import ROOT, TESTS, record
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.session import SessionOptions, SessionPart, run_session
+from bolt_build.build.running.session import SessionOptions, SessionPart, run_session
 from bolt_build.digest import digest_file, encode
 from bolt_build.schema.shared_place import SharedPlace
 

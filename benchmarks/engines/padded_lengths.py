@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import ROOT
 from benchmarks.record import environment, write
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan
 from bolt_build.runtime import names

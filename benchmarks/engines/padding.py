@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import record
 from benchmarks.bolt_command import CommandFailed, bolt, build_one
 from bolt_build.bench.replays import Entrant, measured_in_turns
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.schema.load import load_recipe
 
 UNPADDED, PADDED, FOLDED = "unpadded", "padded", "folded"

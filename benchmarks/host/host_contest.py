@@ -10,7 +10,7 @@ import numpy as np
 from bolt_build.bench.contest import inputs_of
 from bolt_build.bench.contestant import Effort, Setup
 from bolt_build.bench.rounds import Round
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.planner.engine_plan import EnginePlan
 
 SEED = 7

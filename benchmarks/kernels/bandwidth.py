@@ -47,7 +47,7 @@ from benchmarks.kernels.bandwidth_cases import SETS
 from benchmarks.kernels.bandwidth_graphs import Engines
 from benchmarks.kernels.moved_bytes import moved_bytes
 from benchmarks.planning.problem_texts import text_of
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.families import load as load_families
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.engine_plan import BatchPlan, Step

@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import ROOT, record
 from benchmarks.bolt_command import CommandFailed, bolt, build_one
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.graph.ops.attention.attention import Attention
 
 EXPORTER = ROOT / "benchmarks" / "exporters" / "export_torch.py"

@@ -36,7 +36,7 @@ from benchmarks.peers.peer_rows import PeerRow
 from benchmarks.planning.roofline_by_kind import bound_us
 from benchmarks.planning.step_kinds import kind_of
 from bolt_build.bench.replays import step_times
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 
 SECONDS = 75.0
 """What a row may take."""

@@ -26,7 +26,7 @@ from benchmarks import record
 from benchmarks.planning.problem_texts import text_of
 from benchmarks.planning.roofline_by_kind import bound_us
 from benchmarks.planning.step_kinds import kind_of
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.families import load
 from bolt_build.planner.engine_plan import Step
 from bolt_build.planner.problem_text import describe_problem

@@ -12,24 +12,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
-from bolt_build.build.caches import Caches
+from bolt_build.build.caching.cache import DEFAULT_LIMIT, Cache, default_cache_directory
+from bolt_build.build.caching.caches import Caches
 from bolt_build.build.claim import Wait, directory_claim
-from bolt_build.build.estimate import Outlook, outlook
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import kept, told
-from bolt_build.build.last_runs import load_last_runs, note_runs
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.prepared_target import PreparedTarget
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.plan_file import load_plan_file
+from bolt_build.build.planning.prepared_target import PreparedTarget
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.build.remote.dask import scheduler
 from bolt_build.build.result import BuildResult, build_result, distinct
-from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
+from bolt_build.build.running.session import SessionOptions, SessionPart, SessionResult, run_session
+from bolt_build.build.running.signal_handlers import handled
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
-from bolt_build.build.signal_handlers import handled
-from bolt_build.build.staleness import Forecast, KnownOutputs, forecast, with_common
+from bolt_build.build.staleness.estimate import Outlook, outlook
+from bolt_build.build.staleness.last_runs import load_last_runs, note_runs
+from bolt_build.build.staleness.staleness import Forecast, KnownOutputs, forecast, with_common
 from bolt_build.build.tasks import TaskGraph
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe, TargetSpec

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
-from bolt_build.build.own_sources import header_digest, tree_digest
-from bolt_build.build.packages import family_package
-from bolt_build.build.plan_file import UnitSummary
+from bolt_build.build.planning.packages import family_package
+from bolt_build.build.planning.plan_file import UnitSummary
+from bolt_build.build.staleness.own_sources import header_digest, tree_digest
 from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.families.base import Family
 from bolt_build.runtime import include_dir, names, runner_include_dir, runner_sources, sources

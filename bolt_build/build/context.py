@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.model_file import ModelFile
-from bolt_build.build.plan_file import EngineSummary
+from bolt_build.build.planning.model_file import ModelFile
+from bolt_build.build.planning.plan_file import EngineSummary
 from bolt_build.build.tasks import Value, ValueKind
 from bolt_build.families.base import Family
 from bolt_build.runtime import include_dir

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bolt_build.build.cleaning import emulated
 from bolt_build.build.layout import TUNING, RecipeDirectory, TargetDirectory
-from bolt_build.build.origin import Origin, model_origin, origin
+from bolt_build.build.planning.origin import Origin, model_origin, origin
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import read_text
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.build.prepared_target import PreparedTarget
-from bolt_build.build.preparing import missing_verifier
-from bolt_build.build.session import SessionResult
+from bolt_build.build.planning.prepared_target import PreparedTarget
+from bolt_build.build.planning.preparing import missing_verifier
+from bolt_build.build.running.session import SessionResult
 from bolt_build.errors import Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from bolt_build.build.compiles import Values, compiles, family_places, library_units
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
-from bolt_build.build.engine_file import ENGINE
-from bolt_build.build.own_sources import code_digest, family_modules, package_versions
-from bolt_build.build.packages import named
-from bolt_build.build.provenance_file import PROVENANCE
+from bolt_build.build.planning.engine_file import ENGINE
+from bolt_build.build.planning.packages import named
+from bolt_build.build.planning.provenance_file import PROVENANCE
+from bolt_build.build.staleness.own_sources import code_digest, family_modules, package_versions
 from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.digest import canonical_json
 from bolt_build.runtime import names, runner_sources

@@ -17,7 +17,7 @@ from bolt_build.bench.contestant import Effort
 from bolt_build.bench.energy import Counter, cpu_counter, gpu_counter
 from bolt_build.bench.peers import check_peers
 from bolt_build.bench.runner import Load, Measurement, measure_alone
-from bolt_build.build.signal_handlers import handled
+from bolt_build.build.running.signal_handlers import handled
 from bolt_build.cli.common_arguments import (
     above_zero,
     add_dims,

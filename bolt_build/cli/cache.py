@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.cache_contents import Fault, LocalShelf, SharedShelf, Shelf, faults, prune
-from bolt_build.build.cache_folders import BLOBS, ENTRIES
+from bolt_build.build.caching.cache_contents import Fault, LocalShelf, SharedShelf, Shelf, faults, prune
+from bolt_build.build.caching.cache_folders import BLOBS, ENTRIES
 from bolt_build.build.files import told
 from bolt_build.build.sharing.store import StoreTrouble, check_place, open_store, shown
 from bolt_build.cli.cache_arguments import named, size

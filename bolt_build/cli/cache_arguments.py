@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.cache import DEFAULT_LIMIT
+from bolt_build.build.caching.cache import DEFAULT_LIMIT
 from bolt_build.build.sharing.store import check_place, is_in_the_clear, shown
 from bolt_build.cli.common_arguments import add_cache
 from bolt_build.cli.streams import wants_color

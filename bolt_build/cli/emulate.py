@@ -8,10 +8,10 @@ import sys
 from dataclasses import replace
 
 from bolt_build import emulator
-from bolt_build.build.cache import Cache
+from bolt_build.build.caching.cache import Cache
 from bolt_build.build.cleaning import emulated
 from bolt_build.build.files import told
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.cli.build import build_all
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.cli.common_arguments import (
     add_cache,
     add_format,

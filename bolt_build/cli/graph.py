@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.build.model_mark import marked
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.model_mark import marked
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.cli.chart_format import FORMATS, check_batch, evidences
 from bolt_build.cli.common_arguments import (
     add_cache,

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 from bolt_build.build.builder import chosen
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.cli.chart_format import FORMATS, check_batch, evidences
 from bolt_build.cli.common_arguments import (
     add_cache,

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from bolt_build.build.builder import Listener
-from bolt_build.build.changes import NEVER_BUILT, NEVER_VERIFIED
-from bolt_build.build.estimate import WORTH_SAYING, Outlook, about, minutes
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.result import BuildResult
-from bolt_build.build.staleness import Forecast, StaleTask
+from bolt_build.build.staleness.changes import NEVER_BUILT, NEVER_VERIFIED
+from bolt_build.build.staleness.estimate import WORTH_SAYING, Outlook, about, minutes
+from bolt_build.build.staleness.staleness import Forecast, StaleTask
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bolt_build.build.estimate import about, minutes
+from bolt_build.build.staleness.estimate import about, minutes
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bolt_build.build.engine_from_model import graphs_of
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.model_file import ModelFile
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.engine_from_model import graphs_of
+from bolt_build.build.planning.model_file import ModelFile
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family
 from bolt_build.graph.ir import Graph

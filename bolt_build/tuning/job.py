@@ -12,10 +12,10 @@ from pathlib import Path
 from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.context import BuildContext
 from bolt_build.build.files import told, write_named
-from bolt_build.build.plan_file import EngineSummary
-from bolt_build.build.session import SessionResult
+from bolt_build.build.planning.plan_file import EngineSummary
+from bolt_build.build.planning.target_lock import target_lock
+from bolt_build.build.running.session import SessionResult
 from bolt_build.build.sharing.client import StoreClient
-from bolt_build.build.target_lock import target_lock
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools
 from bolt_build.lockfile.reading import updated_lock_text

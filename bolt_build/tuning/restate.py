@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.engine_from_model import graphs_of
 from bolt_build.build.files import write_named
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.engine_from_model import graphs_of
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.contents import Lock, LockedEngine, LockedTarget, LockEntry

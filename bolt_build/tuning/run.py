@@ -11,7 +11,7 @@ from pathlib import Path
 from bolt_build.build.builder import BuildOptions, Listener, chosen
 from bolt_build.build.claim import Wait, directory_claim
 from bolt_build.build.files import told
-from bolt_build.build.signal_handlers import handled
+from bolt_build.build.running.signal_handlers import handled
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.schema.recipe import Recipe, TargetSpec

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.build.plan_file import PlanFile, load_plan_file
-from bolt_build.build.preparing import Preparer
-from bolt_build.build.receipt import load_receipt
+from bolt_build.build.planning.plan_file import PlanFile, load_plan_file
+from bolt_build.build.planning.preparing import Preparer
+from bolt_build.build.running.receipt import load_receipt
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.schema.recipe import Recipe

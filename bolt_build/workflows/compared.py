@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from bolt_build.build.engine_file import ENGINE, read_engine
 from bolt_build.build.layout import TUNING, TargetDirectory
-from bolt_build.build.plan_file import load_plan_file
+from bolt_build.build.planning.engine_file import ENGINE, read_engine
+from bolt_build.build.planning.plan_file import load_plan_file
 from bolt_build.digest import decode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.lockfile.reading import LOCK, LockedTarget, load_lock

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bolt_build.bench.contest import Contest
 from bolt_build.bench.contestant import Effort
-from bolt_build.build.engine_file import read_engine
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.sizes import Dims, Sizes

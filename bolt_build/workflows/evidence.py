@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.engine_from_model import graphs_of
-from bolt_build.build.preparing import Preparer
-from bolt_build.build.target_lock import target_lock
+from bolt_build.build.planning.engine_from_model import graphs_of
+from bolt_build.build.planning.preparing import Preparer
+from bolt_build.build.planning.target_lock import target_lock
 from bolt_build.families import load
 from bolt_build.families.base import Family
 from bolt_build.lockfile.contents import LockedTarget

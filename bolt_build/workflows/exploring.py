@@ -13,12 +13,12 @@ from bolt_build.bench.device.cpu import CpuDevice
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored, as_json
 from bolt_build.bench.runner import Load, measure_alone
 from bolt_build.build.builder import BuildOptions, Listener, build, chosen
-from bolt_build.build.engine_file import read_engine
-from bolt_build.build.engine_from_model import parse
 from bolt_build.build.files import told, write_text
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.engine_file import read_engine
+from bolt_build.build.planning.engine_from_model import parse
+from bolt_build.build.planning.plan_file import load_plan_file
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.build.result import BuildResult
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.preparing import Preparer
-from bolt_build.build.unmatched_layers import unmatched_layers
+from bolt_build.build.planning.preparing import Preparer
+from bolt_build.build.planning.unmatched_layers import unmatched_layers
 from bolt_build.emit.weights import payload_bytes
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.planner.engine_plan import EnginePlan

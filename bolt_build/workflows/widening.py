@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bolt_build.build.engine_file import read_engine
-from bolt_build.build.engine_from_model import parse, plan_parsed
+from bolt_build.build.planning.engine_file import read_engine
+from bolt_build.build.planning.engine_from_model import parse, plan_parsed
 from bolt_build.emit.weights import payload_bytes
 from bolt_build.families import load
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Step

@@ -15,10 +15,10 @@ import onnx
 from soon_compiled import emitted_soon_compiled
 
 from bolt_build.build.builder import BuildOptions, build
-from bolt_build.build.engine_file import read_engine
-from bolt_build.build.estimate import Outlook
 from bolt_build.build.events import TaskEvent
+from bolt_build.build.planning.engine_file import read_engine
 from bolt_build.build.result import BuildResult
+from bolt_build.build.staleness.estimate import Outlook
 from bolt_build.digest import decode
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.report.progress import failure_text

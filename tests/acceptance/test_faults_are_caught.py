@@ -15,7 +15,7 @@ import pytest
 from engine_builds import Built, build_engine, edited
 from nets import pooling_net, residual_net
 
-from bolt_build.build import engine_from_model as engine_planning
+from bolt_build.build.planning import engine_from_model as engine_planning
 from bolt_build.digest import decode
 from bolt_build.errors import ExitCode
 from bolt_build.families.onednn.family import OneDnn

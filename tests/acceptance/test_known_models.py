@@ -12,7 +12,7 @@ import pytest
 from engine_builds import build_engine, passing_engine
 from lifetimes import most_alive, overlaps
 
-from bolt_build.build.engine_from_model import parse, plan_parsed
+from bolt_build.build.planning.engine_from_model import parse, plan_parsed
 from bolt_build.dtypes import DType
 from bolt_build.graph import zoo
 from bolt_build.graph.zoo.calibrate import calibrate

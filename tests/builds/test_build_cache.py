@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import pytest
 
-from bolt_build.build.cache import Cache, CachedOutput, RefusedEntry, default_cache_directory
-from bolt_build.build.cache_folders import Untrusted
+from bolt_build.build.caching.cache import Cache, CachedOutput, RefusedEntry, default_cache_directory
+from bolt_build.build.caching.cache_folders import Untrusted
 from bolt_build.digest import digest as seal
 from bolt_build.digest import digest_bytes, digest_file
 from bolt_build.errors import BoltError, ExitCode
@@ -240,7 +240,7 @@ def test_a_cache_below_a_folder_of_another_user_says_where_one_may_lie(
     def stat(path: Path) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("bolt_build.build.cache_folders.os.stat", stat)
+    monkeypatch.setattr("bolt_build.build.caching.cache_folders.os.stat", stat)
     assert complaint(cache) == (
         "error[cache-not-reachable]: the cache CACHE lies where you may not look: Permission denied\n"
         "  hint: name one of your own with --cache DIR\n"

@@ -12,9 +12,9 @@ from build_graphs import shell, write_plan
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
-from bolt_build.build.staleness import forecast, with_common
+from bolt_build.build.planning.plan_file import load_plan_file
+from bolt_build.build.running.session import SessionOptions, SessionPart, SessionResult, run_session
+from bolt_build.build.staleness.staleness import forecast, with_common
 from bolt_build.build.tasks import Task
 
 SHARED = shell("kernel", 'echo ran >> "../../runs"; sleep 0.2; echo kernel > "$out/k.o"', ("k.o",))

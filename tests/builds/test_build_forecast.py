@@ -11,14 +11,14 @@ from build_graphs import plan_of, shell, write_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bolt_build.build.cache import Cache
-from bolt_build.build.changes import RecipeChange, texts
+from bolt_build.build.caching.cache import Cache
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.facts import NO_FACTS, BatchChoice, Facts, LockedKernel, LockFacts, Versioned
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.session import SessionOptions, SessionPart, run_session
-from bolt_build.build.staleness import StaleTask, fact_changes, forecast
+from bolt_build.build.running.session import SessionOptions, SessionPart, run_session
+from bolt_build.build.staleness.changes import RecipeChange, texts
+from bolt_build.build.staleness.facts import NO_FACTS, BatchChoice, Facts, LockedKernel, LockFacts, Versioned
+from bolt_build.build.staleness.staleness import StaleTask, fact_changes, forecast
 from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.errors import Mark
 from bolt_build.planner.kernel_sources import UsedProblem

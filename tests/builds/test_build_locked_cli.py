@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from locked_net import HERE, RECIPE, TUNE, Net, new_net, whole_engine
 
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 

@@ -9,18 +9,18 @@ import pytest
 from cuda_tasks import TOOLS, UNIT
 from planner_fakes import recipe
 
-from bolt_build.build import own_sources
 from bolt_build.build.context import BuildContext
-from bolt_build.build.facts import Versioned
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.model_file import ModelFile
-from bolt_build.build.own_sources import PACKAGE, OwnSources, family_modules
-from bolt_build.build.plan_file import EngineSummary
-from bolt_build.build.source_files import SourceFile, SourceFiles
+from bolt_build.build.planning.model_file import ModelFile
+from bolt_build.build.planning.plan_file import EngineSummary
+from bolt_build.build.planning.written_model import written_model
+from bolt_build.build.staleness import own_sources
+from bolt_build.build.staleness.facts import Versioned
+from bolt_build.build.staleness.own_sources import PACKAGE, OwnSources, family_modules
+from bolt_build.build.staleness.source_files import SourceFile, SourceFiles
 from bolt_build.build.task_graph import task_graph
 from bolt_build.build.tasks import Task, ValueKind
-from bolt_build.build.written_model import written_model
 from bolt_build.families import load
 from bolt_build.graph import zoo
 from bolt_build.plugins import Offer
@@ -102,7 +102,7 @@ ACTIONS = {"manifest", "verify"}
 HOST_EDITS = {
     # The actions themselves, and what runs them.
     "build/action.py": ACTIONS,
-    "build/engine_file.py": {"verify"},
+    "build/planning/engine_file.py": {"verify"},
     "build/actions/manifest.py": {"manifest"},
     "build/actions/verify.py": {"verify"},
     "graph/ops/products/conv.py": {"verify"},
@@ -181,7 +181,7 @@ PLANNING = {
     "planner/memory.py": True, "families/onednn/rule.py": True, "graph/ops/products/conv.py": True,
     "schema/recipe.py": True, "schema/load.py": False, "schema/recipe.schema.json": False, "emit/weights.py": True,
     "families/cutlass/problems/conv.py": False, "emit/engine.py": False, "verify/compare.py": False,
-    "build/cache.py": False,
+    "build/caching/cache.py": False,
 }  # fmt: skip
 EMISSION = {
     "emit/step_source.py": True, "emit/templates/plan.cpp.j2": True, "runtime/include/bolt_engine.h": True,
@@ -192,18 +192,18 @@ EMISSION = {
 
 @pytest.mark.parametrize("file", PLANNING)
 def test_an_edit_of_what_the_planner_imports_plans_again(file: str) -> None:
-    modules = ("bolt_build.build.engine_from_model", "bolt_build.emit.weights")
+    modules = ("bolt_build.build.planning.engine_from_model", "bolt_build.emit.weights")
     changed = own(file).code_digest(modules, HOST_FAMILIES) != own().code_digest(modules, HOST_FAMILIES)
     assert changed is PLANNING[file]
 
 
 @pytest.mark.parametrize("file", EMISSION)
 def test_an_edit_of_what_emission_imports_emits_again(file: str) -> None:
-    modules = ("bolt_build.build.emission",)
+    modules = ("bolt_build.build.planning.emission",)
     changed = own(file).code_digest(modules, HOST_FAMILIES) != own().code_digest(modules, HOST_FAMILIES)
     assert changed is EMISSION[file]
     # Planning a target is more than the planner's part of it.
-    whole = ("bolt_build.build.preparing",)
+    whole = ("bolt_build.build.planning.preparing",)
     assert (own(file).code_digest(whole, HOST_FAMILIES) != own().code_digest(whole, HOST_FAMILIES)) >= changed
 
 
@@ -223,7 +223,7 @@ ZOO = {
     "graph/zoo/resnet50.py": True, "graph/zoo/calibrate.py": True, "graph/ops/products/conv.py": True,
     "graph/reference.py": True, "graph/onnx_model/onnx_file.py": True, "dtypes.py": True, "graph/zoo/repvgg.py": False,
     "graph/variants/deepen.py": False,
-    "planner/memory.py": False, "emit/weights.py": False, "build/written_model.py": False,
+    "planner/memory.py": False, "emit/weights.py": False, "build/planning/written_model.py": False,
 }  # fmt: skip
 
 
@@ -277,7 +277,7 @@ def test_what_an_installed_package_offers_counts_where_it_is_looked_up(more_of_i
     def digest_now(*installed: Offer, counts: bool = True) -> str:
         LOOKED_AT.pop(more_of_it / "second.py", None)
         found = OwnSources(PACKAGE, EditedFiles(), installed)
-        return found.code_digest(["bolt_build.build.engine_from_model"], HOST_FAMILIES, lambda offer: counts)
+        return found.code_digest(["bolt_build.build.planning.engine_from_model"], HOST_FAMILIES, lambda offer: counts)
 
     without, with_it = digest_now(), digest_now(offer)
     assert (with_it != without) is GROUPS[group]

@@ -20,10 +20,10 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import told, trouble, write_named, write_text
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.receipt import load_receipt
+from bolt_build.build.planning.plan_file import load_plan_file
 from bolt_build.build.result import verification_passed
-from bolt_build.build.session import SessionOptions, SessionPart, run_session
+from bolt_build.build.running.receipt import load_receipt
+from bolt_build.build.running.session import SessionOptions, SessionPart, run_session
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.user_files import UnfitFile, stands_for_stream
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bolt_build.build.estimate import Outlook
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.result import BuildResult, TargetResult
+from bolt_build.build.staleness.estimate import Outlook
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report import live

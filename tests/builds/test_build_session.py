@@ -15,7 +15,7 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
+from bolt_build.build.running.session import SessionOptions, SessionPart, SessionResult, run_session
 from bolt_build.build.tasks import Task, Value, ValueKind
 
 COPY = shell("copy", 'cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
@@ -275,5 +275,7 @@ def test_results_are_the_same_whatever_the_environment_says(built: Built, monkey
 def test_the_process_of_scons_does_not_read_what_is_installed() -> None:
     """Every build starts it: what asks other packages for what they add is imported where a job is sent alone."""
     heavy = "{'importlib.metadata', 'bolt_build.plugins', 'bolt_build.toolchain', 'jsonschema', 'numpy', 'onnx'}"
-    code = f"import sys, bolt_build.build.scons_session; assert not (found := {heavy} & sys.modules.keys()), found"
+    code = (
+        f"import sys, bolt_build.build.running.scons_session; assert not (found := {heavy} & sys.modules.keys()), found"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

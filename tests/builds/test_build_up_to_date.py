@@ -8,12 +8,12 @@ from dataclasses import fields, replace
 
 import pytest
 
-from bolt_build.build.facts import NO_FACTS
 from bolt_build.build.files import FileStamp, trouble
-from bolt_build.build.own_sources import PACKAGE
-from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, task_key
+from bolt_build.build.running.receipt import RECEIPT_VERSION, Receipt, task_key
+from bolt_build.build.staleness.facts import NO_FACTS
+from bolt_build.build.staleness.own_sources import PACKAGE
+from bolt_build.build.staleness.up_to_date import Fault, judge, output_faults
 from bolt_build.build.tasks import Task, Value, ValueKind
-from bolt_build.build.up_to_date import Fault, judge, output_faults
 
 TASK = Task(
     "t",
@@ -95,7 +95,7 @@ def test_nobody_compares_keys_but_the_rule() -> None:
         for path in sorted((PACKAGE / "build").rglob("*.py"))
         if any(_compares_a_receipt(node) for node in ast.walk(ast.parse(path.read_text())))
     ]
-    assert found == ["build/up_to_date.py"]
+    assert found == ["build/staleness/up_to_date.py"]
 
 
 def _compares_a_receipt(node: ast.AST) -> bool:

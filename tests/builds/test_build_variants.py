@@ -11,7 +11,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 from zoo_checks import assert_depends_on_its_input
 
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.model_file import ModelFile, model_file
+from bolt_build.build.planning.model_file import ModelFile, model_file
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.graph.onnx_import import load_model

@@ -19,7 +19,7 @@ from dask_graphs import DaskProcesses, Sources, answers, compile_task, free_port
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.events import EventKind
-from bolt_build.build.plan_file import load_plan_file
+from bolt_build.build.planning.plan_file import load_plan_file
 from bolt_build.build.remote.compilations import Compilations
 from bolt_build.build.remote.dask import LOCAL, DaskScheduler, Stopped, scheduler
 from bolt_build.build.remote.job import Job, job_of

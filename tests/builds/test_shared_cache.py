@@ -16,11 +16,11 @@ from store_servers import HttpStore, http_store, s3_store
 
 pytest.importorskip("obstore", reason="pip install 'bolt-build[shared,test]'")
 
-from bolt_build.build.cache import Cache, RefusedEntry
-from bolt_build.build.caches import Caches, Origin
+from bolt_build.build.caching.cache import Cache, RefusedEntry
+from bolt_build.build.caching.caches import Caches, Origin
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.session import SessionOptions, SessionPart, run_session
+from bolt_build.build.running.session import SessionOptions, SessionPart, run_session
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.sharing.store import StoreTrouble, open_store

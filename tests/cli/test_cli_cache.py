@@ -9,7 +9,7 @@ import pytest
 from recipe_complaints import HEAD
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.cache import DEFAULT_LIMIT, Cache
+from bolt_build.build.caching.cache import DEFAULT_LIMIT, Cache
 from bolt_build.cli.cache_arguments import add_task_cache, size, with_cache
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode

@@ -13,7 +13,7 @@ from store_servers import http_store, s3_store
 
 pytest.importorskip("obstore", reason="pip install 'bolt-build[shared]'")
 
-from bolt_build.build.cache import Cache
+from bolt_build.build.caching.cache import Cache
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.cli.main import main

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bolt_build.build import builder
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.runtime import names

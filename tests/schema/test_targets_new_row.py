@@ -24,7 +24,7 @@ ROW = """\
 """
 PROGRAM = """\
 from pathlib import Path
-from bolt_build.build.engine_from_model import parse, plan_parsed
+from bolt_build.build.planning.engine_from_model import parse, plan_parsed
 from bolt_build.emit.engine import emit
 from bolt_build.families import load
 from bolt_build.schema.recipe import TargetSpec

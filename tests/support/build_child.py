@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.session import SessionOptions, SessionPart, run_session
+from bolt_build.build.running.session import SessionOptions, SessionPart, run_session
 
 
 def say(text: str) -> None:

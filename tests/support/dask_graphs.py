@@ -19,9 +19,9 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.context import tool_values
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.own_sources import PACKAGE
-from bolt_build.build.plan_file import save_plan_file
-from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
+from bolt_build.build.planning.plan_file import save_plan_file
+from bolt_build.build.running.session import SessionOptions, SessionPart, SessionResult, run_session
+from bolt_build.build.staleness.own_sources import PACKAGE
 from bolt_build.build.task_graph import tool_places
 from bolt_build.build.tasks import Task
 from bolt_build.digest import digest_file

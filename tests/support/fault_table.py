@@ -15,7 +15,7 @@ import onnx
 from planned_engine import Executed, PlannedContext, PlannedModel
 from planted import FAULTS, norms_of
 
-from bolt_build.build.engine_from_model import parse, plan_parsed
+from bolt_build.build.planning.engine_from_model import parse, plan_parsed
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample

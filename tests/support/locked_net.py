@@ -15,11 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 from tuning_evidence import H200, ok
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.engine_file import ENGINE, read_engine
-from bolt_build.build.engine_from_model import parse
-from bolt_build.build.prepared_target import PreparedTarget
-from bolt_build.build.preparing import Preparer
-from bolt_build.build.provenance_file import PROVENANCE
+from bolt_build.build.planning.engine_file import ENGINE, read_engine
+from bolt_build.build.planning.engine_from_model import parse
+from bolt_build.build.planning.prepared_target import PreparedTarget
+from bolt_build.build.planning.preparing import Preparer
+from bolt_build.build.planning.provenance_file import PROVENANCE
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate

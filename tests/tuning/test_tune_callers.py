@@ -13,7 +13,7 @@ from test_tune_tasks import context
 from test_tuning_glue import FAMILIES, trials_of
 
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.session import SessionResult
+from bolt_build.build.running.session import SessionResult
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.lockfile.fingerprint import TuningTools
 from bolt_build.tuning.compile.candidates import compile_candidates

@@ -12,7 +12,7 @@ import pytest
 from test_tune_measure import Workshop, project, workshop
 from tune_projects import Project, by_prediction
 
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.report.diagnostics import render

@@ -12,7 +12,7 @@ import pytest
 from tune_projects import H200, Project, by_prediction, last_first, new_project, write_model
 from tune_sets import bundle as other_bundle
 
-from bolt_build.build.preparing import Preparer
+from bolt_build.build.planning.preparing import Preparer
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.report.diagnostics import render

@@ -12,7 +12,7 @@ import pytest
 from tune_projects import A100, H200, Project, new_project
 
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.session import SessionResult
+from bolt_build.build.running.session import SessionResult
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.families.base import Family
 from bolt_build.lockfile.fingerprint import Device, TuningTools

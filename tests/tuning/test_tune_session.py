@@ -19,8 +19,8 @@ from bolt_build.build.context import BuildContext
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.model_file import ModelFile
-from bolt_build.build.plan_file import EngineSummary
+from bolt_build.build.planning.model_file import ModelFile
+from bolt_build.build.planning.plan_file import EngineSummary
 from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.errors import BoltError
 from bolt_build.families import load

@@ -9,9 +9,9 @@ from planner_fakes import recipe
 
 from bolt_build.build.context import BuildContext
 from bolt_build.build.files import FileStamp
-from bolt_build.build.model_file import ModelFile
-from bolt_build.build.plan_file import EngineSummary
-from bolt_build.build.receipt import task_key
+from bolt_build.build.planning.model_file import ModelFile
+from bolt_build.build.planning.plan_file import EngineSummary
+from bolt_build.build.running.receipt import task_key
 from bolt_build.families import load
 from bolt_build.families.base import KernelUnit
 from bolt_build.targets import target_named

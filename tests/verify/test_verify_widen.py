@@ -14,7 +14,7 @@ from onnx import TensorProto, numpy_helper
 from planned_engine import PlannedModel
 from widened_net import Net
 
-from bolt_build.build.engine_from_model import parse, plan_parsed
+from bolt_build.build.planning.engine_from_model import parse, plan_parsed
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError
 from bolt_build.planner.plan_engine import PlannedEngine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bolt_build.build.provenance_file import PROVENANCE
+from bolt_build.build.planning.provenance_file import PROVENANCE
 from bolt_build.emit.subjects import manifest_json
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.engine_file import engine_here
+from bolt_build.build.planning.engine_file import engine_here
 from bolt_build.digest import decode, encode
 from bolt_build.schema.recipe import VerifySpec
 from bolt_build.verify import Tolerances, verify_engine

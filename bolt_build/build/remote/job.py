@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.plan_file import Places, place_of
+from bolt_build.build.planning.plan_file import Places, place_of
 from bolt_build.build.tasks import Task, ValueKind
 
 REMOTE_RULES = ("compile",)
@@ -62,7 +62,7 @@ class Answer:
 def package_digest() -> str:
     """Digest of bolt-build's own folder: whoever has another one would make something else."""
     # Every build has this module in SCons's process, and few send jobs: that reads what packages are installed.
-    from bolt_build.build.own_sources import tree_digest
+    from bolt_build.build.staleness.own_sources import tree_digest
 
     return tree_digest(_PACKAGE)
 

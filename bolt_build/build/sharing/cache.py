@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.cache_entry import (
+from bolt_build.build.caching.cache_entry import (
     LARGEST_ENTRY,
     CachedOutput,
     CacheEntry,
@@ -20,7 +20,7 @@ from bolt_build.build.cache_entry import (
     entry_text,
     read_entry,
 )
-from bolt_build.build.cache_folders import BLOBS, ENTRIES
+from bolt_build.build.caching.cache_folders import BLOBS, ENTRIES
 from bolt_build.build.files import unlink
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.sharing.store import Store

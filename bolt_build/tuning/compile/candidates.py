@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told, write_text
-from bolt_build.build.session import SessionResult
+from bolt_build.build.running.session import SessionResult
 from bolt_build.digest import digest_bytes
 from bolt_build.families.base import Family, KernelUnit
 from bolt_build.lockfile.fingerprint import TuningTools

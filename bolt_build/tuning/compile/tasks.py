@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bolt_build.build.compiles import SOON_COMPILED, kernel_compiles, other_compile
 from bolt_build.build.context import BuildContext, in_package, tool_values
-from bolt_build.build.own_sources import tree_digest
-from bolt_build.build.plan_file import UnitSummary
+from bolt_build.build.planning.plan_file import UnitSummary
+from bolt_build.build.staleness.own_sources import tree_digest
 from bolt_build.build.task_graph import link_argv
 from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.families.base import KernelUnit

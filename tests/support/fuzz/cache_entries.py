@@ -16,7 +16,7 @@ from fuzzing.bytes_mutation import mutated
 from fuzzing.case import Case, Violation
 from fuzzing.json_mutation import spoiled
 
-from bolt_build.build.cache import Cache, RefusedEntry
+from bolt_build.build.caching.cache import Cache, RefusedEntry
 from bolt_build.digest import digest, digest_bytes
 
 LONG, SHORT = 2500, 30

@@ -57,7 +57,7 @@ def check(case: Case, folder: Path) -> str:
 
 def _emit(folder: Path) -> None:
     """The sources of the engine that was planned, and its weights table."""
-    from bolt_build.build.engine_from_model import parse, plan_parsed
+    from bolt_build.build.planning.engine_from_model import parse, plan_parsed
     from bolt_build.emit.engine import emit
     from bolt_build.emit.weights import payload_bytes
     from bolt_build.families import load

@@ -1,0 +1,1 @@
+"""SCons's process, and the one way in which a task runs in it."""

@@ -1,0 +1,1 @@
+"""Whether what a task made is what it would make now, and why not."""
