@@ -103,7 +103,7 @@ def test_its_call_says_where_rows_lie() -> None:
     code = FAMILY.emit(problem, FAMILY.candidates(problem, H200)[0][0], H200, at)
     f16 = f"{SPACE}::f16"
     terms = f"{SPACE}::RowTerms<{SPACE}::PartRows<{f16}>, {SPACE}::PartRows<{f16}>, {SPACE}::TensorRows<float>>"
-    assert (code.includes, code.member_type) == (("bolt_portable/cuda/row_sum.h",), None)
+    assert (code.includes, code.member_type) == (("bolt_portable/cuda/norms/row_sum.h",), None)
     assert code.call == (
         f"{SPACE}::row_sum<2, 4, true, false, {SPACE}::NormVariance, float, float, {f16}, {f16}>"
         f"(r, {SPACE}::RowLoops{{.rank = 2, .extent = {{3, 7}}, .rows = 21, .count = 40}}, "

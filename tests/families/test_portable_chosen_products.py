@@ -64,7 +64,7 @@ def test_blocks_share_a_tile_where_its_rows_choose_many_matrices(
 
 def test_what_is_emitted_says_how_matrices_lie_and_what_may_be_read_at_once() -> None:
     code = FAMILY.emit(problem_of(64, 36, 5, 72, turned=True), tile(32, 64, 1, 3), H200, AT)
-    assert code.includes == ("bolt_portable/cuda/half_chosen.h",)
+    assert code.includes == ("bolt_portable/cuda/products/half_chosen.h",)
     assert code.call == (
         "bolt::portable::half_chosen<32, 64, 4, 4, true, 8, 1, 3, bolt::portable::f16, bolt::portable::f16, "
         "std::int64_t>(r, bolt::portable::ChosenMatMul{.m = 64, .n = 72, .k = 36, .matrices = 5, .b_row = 1, "

@@ -254,7 +254,10 @@ def test_what_a_candidate_states_is_what_runs() -> None:
         ".reduced = {524800}, .reduced_stride = {1}, .channel_axis = -1}, 17, x, "
         f"bolt::portable::float_results<{mode}, {half}>(y, 524800, bolt::portable::chain()));"
     )
-    assert (code.includes, code.member_type) == (("bolt_portable/cuda/fold_runs.h",), "bolt::portable::SharedTotals")
+    assert (code.includes, code.member_type) == (
+        ("bolt_portable/cuda/reductions/fold_runs.h",),
+        "bolt::portable::SharedTotals",
+    )
     assert (code.member_arguments, code.counts) == ("2176", True)
 
 
@@ -264,7 +267,7 @@ def test_pixels_of_any_channels_are_whole_words_of_their_image() -> None:
     assert code.call.startswith(
         "bolt::portable::fold_pixels<256, 90, bolt::portable::FloatFold<bolt::portable::ReduceMean"
     )
-    assert code.includes == ("bolt_portable/cuda/fold_pixels.h",)
+    assert code.includes == ("bolt_portable/cuda/reductions/fold_pixels.h",)
     late = FAMILY.candidates(asked(Reduce("mean", (2, 3)), 2, 521, 7, 7, layout=LAST), H100)[1]
     assert "pixels: channels repeat after 521 words, a block has 512 threads at most" in [each.reason for each in late]
     whole = FAMILY.candidates(asked(Reduce("mean", (2, 3)), 32, 96, 56, 56, layout=LAST), H100)

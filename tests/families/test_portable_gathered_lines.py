@@ -59,7 +59,7 @@ def test_whole_lines_are_first_where_they_are_many() -> None:
 
 def test_emission_follows_what_is_stated() -> None:
     code = FAMILY.emit(TOP, candidate_of("portable", "staged", GatherTile(64, 5)), H200, AT)
-    assert code.includes == ("bolt_portable/gather.h", "bolt_portable/cuda/gathered_lines.h")
+    assert code.includes == ("bolt_portable/gather.h", "bolt_portable/cuda/moves/gathered_lines.h")
     assert code.call == (
         "bolt::portable::gathered_lines<std::uint16_t, std::int64_t, 64, 5>(r, "
         "bolt::portable::GatherElements{.rank = 3, .extent = {32, 80, 300}, .step = {80000, 1000, 0}, .along = 1, "

@@ -60,7 +60,7 @@ def test_indices_that_leave_out_elements_have_the_plain_kernel() -> None:
 def test_the_call_states_the_axis() -> None:
     at = StepExpressions(("d", "i"), ("y",), ("", ""))
     code = FAMILY.emit(QUERIES, candidate_of("portable", "words", GatheredWordsTile(4, 2)), H200, at)
-    assert code.includes == ("bolt_portable/gather.h", "bolt_portable/cuda/gathered_words.h")
+    assert code.includes == ("bolt_portable/gather.h", "bolt_portable/cuda/moves/gathered_words.h")
     assert code.call == (
         "bolt::portable::gathered_words<std::uint16_t, std::int64_t, 4, 2>(r, bolt::portable::Gather{.outer = 32, "
         ".extent = 900, .inner = 256, .count = 600}, d, i, y);"

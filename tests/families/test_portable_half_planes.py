@@ -93,7 +93,7 @@ def test_a_call_knows_extents_windows_and_gaps_between_rows() -> None:
     at = StepExpressions(("x", "fh", "wh", "fw", "ww"), ("y",), (None,) * 5)
     tile = candidate_of("portable", "tensor_cores", HalfPlanesTile(1, 15, 4, 2, 4))
     code = FAMILY.emit(CUBIC, tile, H200, at)
-    assert code.includes == ("bolt_portable/cuda/half_planes.h",)
+    assert code.includes == ("bolt_portable/cuda/images/half_planes.h",)
     start = "bolt::portable::resample_half_planes<bolt::portable::f16, bolt::portable::HalfPlanesTile<"
     assert code.call.startswith(f"{start}57, 114, 57, 114, 1, 15, 4, 2, 1, 2, 57, 0, 0>, 4, 4>(r, ")
     assert code.call.endswith("}, 4, x, y);")

@@ -112,7 +112,7 @@ def test_tiles_that_are_none_are_refused(candidate: Candidate, reason: str | Non
 )
 def test_elements_are_read_at_once_as_rows_and_images_allow(a: Input, b: Input, op: MatMul, how: str) -> None:
     code = FAMILY.emit(problem_of(a, b, op), tile(64, 64), H200, AT)
-    assert code.includes == ("bolt_portable/cuda/half_matmul.h",)
+    assert code.includes == ("bolt_portable/cuda/products/half_matmul.h",)
     assert code.call.startswith(f"bolt::portable::half_matmul<{how}, bolt::portable::f16, bolt::portable::f16>(r, ")
 
 

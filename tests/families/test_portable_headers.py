@@ -16,7 +16,7 @@ from bolt_build.toolchain import probe
 
 KERNELS = Path(bolt_build.families.portable.__file__).parent / "kernels"
 NAMED = sorted(
-    {name for path in KERNELS.glob("*.py") for name in re.findall(r"bolt_portable/cuda/\w+\.h", path.read_text())}
+    {name for path in KERNELS.rglob("*.py") for name in re.findall(r"bolt_portable/cuda/[\w/]+\.h", path.read_text())}
 )
 H200 = target_named("h200")
 

@@ -191,7 +191,7 @@ def test_words_wherever_rows_begin_have_a_kernel_of_their_own() -> None:
         H100,
         StepExpressions(("x",), ("y",), (None,)),
     )
-    assert found.includes == ("bolt_portable/cuda/permuted_words.h",)
+    assert found.includes == ("bolt_portable/cuda/moves/permuted_words.h",)
     assert found.call == (
         "bolt::portable::permuted_words_copy<std::uint16_t, std::uint16_t, bolt::portable::PermutedTile<"
         "bolt::portable::Numbers<1, 20, 197>, bolt::portable::Numbers<0, 1, 197>, bolt::portable::Numbers<0, 197, 1>, "

@@ -146,7 +146,7 @@ def test_rows_of_single_neighbours_are_of_planes(problem: KernelProblem) -> None
 def test_a_row_of_single_neighbours_knows_tables_and_extents() -> None:
     at = StepExpressions(("x", "fh", "wh", "fw", "ww"), ("y",), (None,) * 5)
     code = FAMILY.emit(NEAREST, candidate_of("portable", "flat_rows", RowTile(4, 4)), H100, at)
-    assert code.includes == ("bolt_portable/cuda/resample_rows.h",)
+    assert code.includes == ("bolt_portable/cuda/images/resample_rows.h",)
     assert code.call == (
         "bolt::portable::flat_rows<4, 4, true>(r, 116736, bolt::portable::NearestRows<bolt::portable::f16, "
         "bolt::portable::Numbers<114, 57, 114, 57, 1, 1, 1>, 1, 1>{static_cast<const bolt::portable::f16*>(x), "

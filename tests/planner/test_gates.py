@@ -85,7 +85,7 @@ def test_the_plain_kernel_s_call_names_the_loads() -> None:
     """20 channels between are padded to whole loads."""
     numbers = ".images = 2, .channels = 480, .between = 24, .out = 480, .blocks = 2"
     how = f"squeeze<1024, 1, 1, 8, 8, {F16}, {F16}, {F16}, {F16}>(r, {P}::Squeeze{{{numbers}}}"
-    assert call(gate_of("h200"), direct(2)) == (("bolt_portable/cuda/squeeze.h",), f"{P}::{how}, {STAGES}")
+    assert call(gate_of("h200"), direct(2)) == (("bolt_portable/cuda/products/squeeze.h",), f"{P}::{how}, {STAGES}")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,10 @@ def test_the_call_on_tensor_cores_says_how_warps_share_the_products(
     """Two tiles of rows are between, of 15 steps each; 30 tiles behind, of one step."""
     numbers = ", ".join(map(str, (480, 24, 480, *tile, deep, deep_behind)))
     how = f"half_gate<{P}::HalfGate<{numbers}>, {F16}, {F16}>(r, 2"
-    assert call(gate_of("h200"), cores(*tile)) == (("bolt_portable/cuda/half_gate.h",), f"{P}::{how}, {STAGES}")
+    assert call(gate_of("h200"), cores(*tile)) == (
+        ("bolt_portable/cuda/products/half_gate.h",),
+        f"{P}::{how}, {STAGES}",
+    )
 
 
 def test_blocks_read_many_weights_once_for_eight_images() -> None:

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bolt_cutlass/with_means.h"
-#include "bolt_portable/cuda/image_moments.h"
+#include "bolt_portable/cuda/norms/image_moments.h"
 
 namespace bolt::cutlass_kernels {
 

@@ -118,7 +118,7 @@ BOLT_HD inline float attention_total(const Attention& p, const Row& row, Index c
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/attention.h"
+#include "bolt_portable/cuda/attention/attention.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -1,4 +1,4 @@
-// Rows times the matrix that an index chooses for each: experts. Plainly; GPUs with tensor cores have cuda/half_chosen.h.
+// Rows times the matrix that an index chooses for each: experts. Plainly; GPUs with tensor cores have cuda/products/half_chosen.h.
 #pragma once
 
 #include "bolt_portable/each.h"

@@ -61,7 +61,7 @@ BOLT_HD inline float conv_cell(const Conv& p, Index n, Index k, Index z, Index y
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/conv.h"
+#include "bolt_portable/cuda/products/conv.h"
 #else
 #include "bolt_portable/parallel.h"
 

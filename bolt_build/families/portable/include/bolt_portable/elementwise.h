@@ -36,7 +36,7 @@ ApartRows<T> apart_rows(void* data, Index row, Index pitch) {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/elementwise.h"
+#include "bolt_portable/cuda/elementwise/elementwise.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -63,7 +63,7 @@ void gather_nd(const Run& r, const GatherND& p, const void* data, const void* in
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/gather.h"
+#include "bolt_portable/cuda/moves/gather.h"
 #else
 #include <cstring>
 

@@ -106,7 +106,7 @@ BOLT_HD inline void grid_cell(const GridSample& p, const In* in, const Grid* gri
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/grid_sample.h"
+#include "bolt_portable/cuda/images/grid_sample.h"
 #endif
 
 namespace bolt::portable {

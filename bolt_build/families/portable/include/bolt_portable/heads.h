@@ -59,7 +59,7 @@ BOLT_HD inline bool first_of_pair(Index i, Index turned) {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/heads.h"
+#include "bolt_portable/cuda/attention/heads.h"
 #else
 namespace bolt::portable {
 

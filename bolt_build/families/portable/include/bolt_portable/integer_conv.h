@@ -31,7 +31,7 @@ BOLT_HD inline std::int32_t integer_cell(const IntegerConv& q, Index n, Index k,
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/integer_conv.h"
+#include "bolt_portable/cuda/quantised/integer_conv.h"
 #else
 #include "bolt_portable/integer_tiles.h"
 

@@ -15,7 +15,7 @@ struct IntegerMatMul {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/integer_matmul.h"
+#include "bolt_portable/cuda/quantised/integer_matmul.h"
 #else
 #include "bolt_portable/integer_tiles.h"
 

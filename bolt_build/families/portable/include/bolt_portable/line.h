@@ -42,7 +42,7 @@ BOLT_HD inline void one_line(const In* in, Out* out, Index count, Index stride) 
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/line.h"
+#include "bolt_portable/cuda/lines/line.h"
 #else
 #include "bolt_portable/parallel.h"
 

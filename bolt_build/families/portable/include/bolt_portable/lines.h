@@ -6,7 +6,7 @@
 #include "bolt_portable/typed.h"
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/scan.h"
+#include "bolt_portable/cuda/lines/scan.h"
 #else
 #include <algorithm>
 #include <numeric>

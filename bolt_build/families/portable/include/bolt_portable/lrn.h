@@ -41,8 +41,8 @@ BOLT_HD inline void lrn_cell(const Lrn& p, const In* in, Out* out, Index outer, 
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/lrn.h"
-#include "bolt_portable/cuda/lrn_staged.h"
+#include "bolt_portable/cuda/norms/lrn.h"
+#include "bolt_portable/cuda/norms/lrn_staged.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -21,7 +21,7 @@ struct MatMul {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/matmul.h"
+#include "bolt_portable/cuda/products/matmul.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -107,7 +107,7 @@ BOLT_HD inline I pad_source(I at, I begin, I extent, I out) {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/move.h"
+#include "bolt_portable/cuda/moves/move.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -104,7 +104,7 @@ struct NormEnd {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/norm.h"
+#include "bolt_portable/cuda/norms/norm.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -33,7 +33,7 @@ struct PairSum {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/pair_sum.h"
+#include "bolt_portable/cuda/elementwise/pair_sum.h"
 #else
 #include <algorithm>
 #include <utility>

@@ -26,7 +26,7 @@ BOLT_HD inline void point(const Function& function, Out* out, const In*... in) {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/pointwise.h"
+#include "bolt_portable/cuda/elementwise/pointwise.h"
 #else
 #include "bolt_portable/parallel.h"
 

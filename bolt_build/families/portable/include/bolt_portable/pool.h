@@ -122,10 +122,10 @@ BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Extent z, Extent 
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/pool.h"
-#include "bolt_portable/cuda/pool_joined.h"
-#include "bolt_portable/cuda/pool_sliding.h"
-#include "bolt_portable/cuda/pool_staged.h"
+#include "bolt_portable/cuda/images/pool.h"
+#include "bolt_portable/cuda/images/pool_joined.h"
+#include "bolt_portable/cuda/images/pool_sliding.h"
+#include "bolt_portable/cuda/images/pool_staged.h"
 #else
 #include "bolt_portable/parallel.h"
 

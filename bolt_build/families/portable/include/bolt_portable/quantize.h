@@ -111,5 +111,5 @@ struct RangeQuantize {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/quantize.h"
+#include "bolt_portable/cuda/quantised/quantize.h"
 #endif

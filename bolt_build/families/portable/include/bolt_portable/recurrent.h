@@ -155,7 +155,7 @@ BOLT_HD inline void load_unit(const Recurrent& p, const Tensors& t, const Recurr
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/recurrent.h"
+#include "bolt_portable/cuda/recurrent/recurrent.h"
 #else
 #include <cstring>
 #include <string>

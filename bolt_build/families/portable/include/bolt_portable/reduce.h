@@ -96,7 +96,7 @@ BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/reduce.h"
+#include "bolt_portable/cuda/reductions/reduce.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -101,7 +101,7 @@ BOLT_HD inline float roi_cell(const RoiAlign& p, const In* in, const Region* reg
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/region_words.h"
+#include "bolt_portable/cuda/images/region_words.h"
 #endif
 
 namespace bolt::portable {

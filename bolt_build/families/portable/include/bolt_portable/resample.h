@@ -62,7 +62,7 @@ void resample(const Run& r, const Resample& p, const ResampledAxis& rows, const 
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/resample.h"
-#include "bolt_portable/cuda/resample_joined.h"
-#include "bolt_portable/cuda/resample_staged.h"
+#include "bolt_portable/cuda/images/resample.h"
+#include "bolt_portable/cuda/images/resample_joined.h"
+#include "bolt_portable/cuda/images/resample_staged.h"
 #endif

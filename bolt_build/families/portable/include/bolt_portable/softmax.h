@@ -41,12 +41,12 @@ BOLT_HD inline void softmax_line(const In* in, Out* out, Index count, Index stri
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/softmax.h"
-#include "bolt_portable/cuda/softmax_groups.h"
-#include "bolt_portable/cuda/softmax_paired.h"
-#include "bolt_portable/cuda/softmax_spread.h"
-#include "bolt_portable/cuda/softmax_staged.h"
-#include "bolt_portable/cuda/softmax_twice.h"
+#include "bolt_portable/cuda/lines/softmax.h"
+#include "bolt_portable/cuda/lines/softmax_groups.h"
+#include "bolt_portable/cuda/lines/softmax_paired.h"
+#include "bolt_portable/cuda/lines/softmax_spread.h"
+#include "bolt_portable/cuda/lines/softmax_staged.h"
+#include "bolt_portable/cuda/lines/softmax_twice.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -14,7 +14,7 @@ struct Substitution {
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/substitution.h"
+#include "bolt_portable/cuda/products/substitution.h"
 #else
 #include "bolt_portable/parallel.h"
 

@@ -98,7 +98,7 @@ def _emit(problem: KernelProblem, tile: ChannelTile, at: StepExpressions) -> Ste
         f"bolt::portable::half_channel_attention<{_depth(problem)}, {tile.stages}, {lanes}, {types(problem)}>"
         f"(r, {parameters(problem, at)}, {at.outputs[0]});"
     )
-    return StepCode(("bolt_portable/cuda/half_channel_attention.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/attention/half_channel_attention.h",), None, "", call)
 
 
 FORM: Form[ChannelTile] = Form(

@@ -91,7 +91,7 @@ def _emit(problem: KernelProblem, tile: HeadPairsTile, at: StepExpressions) -> S
     lanes, threads = cut
     how = f"{lanes}, {threads}, {tile.each}, {types(problem, form)}"
     call = f"{SPACE}::head_pairs<{how}>(r, {parameters(form, loops)}, {pointers(form, at)});"
-    return StepCode(("bolt_portable/cuda/head_pairs.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/attention/head_pairs.h",), None, "", call)
 
 
 FORM: Form[HeadPairsTile] = Form(

@@ -151,7 +151,7 @@ def crossed_form(
         )
         how = f"bolt::portable::typed::{function(problem.op)}, {boolean(found.first_across)}, {dtype}, {dtype}"
         call = f"bolt::portable::crossed<{how}>(r, {shape}, {found.images}, {across}, {down}, {at.outputs[0]});"
-        return StepCode(("bolt_portable/cuda/crossed.h",), None, "", call)
+        return StepCode(("bolt_portable/cuda/elementwise/crossed.h",), None, "", call)
 
     def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[CrossedTile]:
         yield from (CrossedTile(down) for down in _DOWNS)

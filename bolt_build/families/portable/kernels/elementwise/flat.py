@@ -256,7 +256,9 @@ def _emit(points: Points, tile: FlatTile, at: StepExpressions) -> StepCode:
     how = ", ".join((extents, str(tile.lanes), str(tile.turns), str(tile.apart), _offset(points), *sides))
     pointers = ", ".join((at.outputs[0], *at.inputs))
     call = f"bolt::portable::flat<bolt::portable::FlatLoops<{how}>, {points.types}>(r, {points.function}, {pointers});"
-    return StepCode(tuple(dict.fromkeys((points.header, "bolt_portable/cuda/flat_points.h"))), None, "", call)
+    return StepCode(
+        tuple(dict.fromkeys((points.header, "bolt_portable/cuda/elementwise/flat_points.h"))), None, "", call
+    )
 
 
 def _serves(points: Points) -> bool:

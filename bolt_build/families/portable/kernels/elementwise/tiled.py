@@ -289,7 +289,7 @@ def _emit(points: Points, tile: PointTile, at: StepExpressions) -> StepCode:
         f"bolt::portable::tiled<{how}, {points.types}>(r, {parameters}, {braces(loop.steps[0] for loop in loops)}, "
         f"{points.function}, {at.outputs[0]}, {', '.join((first, *others))});"
     )
-    return StepCode(tuple(dict.fromkeys((points.header, "bolt_portable/cuda/tiled.h"))), None, "", call)
+    return StepCode(tuple(dict.fromkeys((points.header, "bolt_portable/cuda/elementwise/tiled.h"))), None, "", call)
 
 
 T = TypeVar("T", bound=Tile)

@@ -274,7 +274,7 @@ def _emit(problem: KernelProblem, tile: HalfPlanesTile, at: StepExpressions) -> 
         f"bolt::portable::resample_half_planes<{how}>(r, {parameters}, {axes}, {tile.turns}, {at.inputs[0]}, "
         f"{at.outputs[0]});"
     )
-    return StepCode(("bolt_portable/cuda/half_planes.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/images/half_planes.h",), None, "", call)
 
 
 FORM: Form[HalfPlanesTile] = Form(

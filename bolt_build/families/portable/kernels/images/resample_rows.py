@@ -59,7 +59,7 @@ def nearest(problem: KernelProblem, at: StepExpressions | None) -> FlatRows | No
         _ROW,
         problem.inputs[0].type.elements,
         _read(images) - problem.inputs[0].nbytes,
-        header="bolt_portable/cuda/resample_rows.h",
+        header="bolt_portable/cuda/images/resample_rows.h",
         element=_ELEMENT,
         apart=images.nbytes * images.columns.extent / images.columns.made if inner == 1 else 0.0,
         driver="nearest_apart" if made else "flat_rows",

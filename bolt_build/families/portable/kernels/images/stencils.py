@@ -132,7 +132,7 @@ def _emit(problem: KernelProblem, tile: StencilTile, at: StepExpressions) -> Ste
         f"bolt::portable::stencil<{', '.join((*map(str, sizes), *types))}>(r, {parameters}, {at.inputs[own[0]]}, "
         f"{at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
     )
-    return StepCode(("bolt_portable/cuda/stencil.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/images/stencil.h",), None, "", call)
 
 
 FORM: Form[StencilTile] = Form("stencil", _serves, _refuse, _tiles, _refuse_tile, _seconds, StencilTile.read, _emit)

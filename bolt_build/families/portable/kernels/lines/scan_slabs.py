@@ -112,7 +112,7 @@ def _call(problem: KernelProblem, tile: ScanSlabTile, more: str, at: StepExpress
     sizes = f"{tile.stages}, {_shape(problem)[2]}, {boolean(op.exclusive)}, {boolean(op.reverse)}"
     how = f"{sizes}, {ctype(x.format.dtype)}, bolt::portable::typed::{function}{more}"
     given = f"{lines_text(x, op.axis)}, {tile.rows}, {at.inputs[0]}, {at.outputs[0]}, {first}"
-    header = ("bolt_portable/cuda/scan_slabs.h",)
+    header = ("bolt_portable/cuda/lines/scan_slabs.h",)
     return StepCode(header, None, "", f"bolt::portable::scan_slabs<{how}>(r, {given});")
 
 

@@ -208,7 +208,7 @@ def _emit_runs(problem: KernelProblem, tile: ScanRunsTile, at: StepExpressions) 
     flags = f"{tile.blocks}, {boolean(op.exclusive)}"
     given = f"{lines.many}, {lines.extent}, {flags}, {at.inputs[0]}, {at.outputs[0]}, {first}"
     call = f"bolt::portable::scan_runs<{how}>(r, {given});"
-    header = ("bolt_portable/cuda/scan_runs.h",)
+    header = ("bolt_portable/cuda/lines/scan_runs.h",)
     if tile.blocks == 1:
         return StepCode(header, None, "", call)
     return StepCode(header, "bolt::portable::SharedTotals", str(lines.many * tile.blocks * _TOTAL), call)
@@ -221,7 +221,7 @@ def _emit_columns(problem: KernelProblem, tile: ScanColumnsTile, at: StepExpress
     flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
     given = f"{lines_text(x, op.axis)}, {flags}, {at.inputs[0]}, {at.outputs[0]}, {first}"
     call = f"bolt::portable::scan_columns<{how}>(r, {given});"
-    return StepCode(("bolt_portable/cuda/scan_columns.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/lines/scan_columns.h",), None, "", call)
 
 
 RUNS: Form[ScanRunsTile] = Form(

@@ -52,7 +52,7 @@ class FlatRows:
     wasted: float = 0.0
     dense: bool = True
     driver: str = "flat_rows"
-    header: str = "bolt_portable/cuda/flat_rows.h"
+    header: str = "bolt_portable/cuda/moves/flat_rows.h"
     element: float = _ELEMENT
     apart: float = 0.0
 

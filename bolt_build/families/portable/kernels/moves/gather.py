@@ -90,7 +90,7 @@ def _emit_lines(problem: KernelProblem, tile: GatherTile, at: StepExpressions) -
     assert isinstance(op, GatherElements)
     parameters, cut = elements_along(data, indices, op.axis), f", {tile.threads}, {tile.holds}"
     code = _code(problem, at, "gathered_lines", parameters, cut)
-    return replace(code, includes=(*code.includes, "bolt_portable/cuda/gathered_lines.h"))
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/moves/gathered_lines.h"))
 
 
 def _emit_gathered(problem: KernelProblem, tile: GatheredWordsTile, at: StepExpressions) -> StepCode:
@@ -99,7 +99,7 @@ def _emit_gathered(problem: KernelProblem, tile: GatheredWordsTile, at: StepExpr
     outer, extent, inner = around(data, op.axis)
     parameters = struct("bolt::portable::Gather", outer=outer, extent=extent, inner=inner, count=indices.shape[op.axis])
     code = _code(problem, at, "gathered_words", parameters, f", {tile.lanes}, {tile.turns}")
-    return replace(code, includes=(*code.includes, "bolt_portable/cuda/gathered_words.h"))
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/moves/gathered_words.h"))
 
 
 def elements_along(data: Operand, indices: Operand, axis: int) -> str:
@@ -178,7 +178,7 @@ def _plain_seconds(problem: KernelProblem, target: Target) -> float:
 
 def _emit_words(problem: KernelProblem, tile: WordTile, at: StepExpressions) -> StepCode:
     code = _code(problem, at, "gather_slices", _tuples(problem), f", {tile.lanes}")
-    return replace(code, includes=(*code.includes, "bolt_portable/cuda/slices.h"))
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/moves/slices.h"))
 
 
 _INSTRUCTIONS, _ISSUED, _HIDDEN = 60, 0.6, 0.3

@@ -237,7 +237,7 @@ def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions, anywh
     name = "permuted_words" if anywhere else "permuted"
     copy = f"r, {strided_text(loops, offset)}, {at.inputs[0]}, {at.outputs[0]}"
     call = f"bolt::portable::{name}_copy<{copied_types(*sides)}, {how}>({copy});"
-    return StepCode((f"bolt_portable/cuda/{name}.h",), None, "", call)
+    return StepCode((f"bolt_portable/cuda/moves/{name}.h",), None, "", call)
 
 
 def _form(algorithm: str, anywhere: bool) -> Form[PermutedTile]:

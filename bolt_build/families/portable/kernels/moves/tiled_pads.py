@@ -178,4 +178,4 @@ def emit_tiled_pad(problem: KernelProblem, tile: PadTile, at: StepExpressions, d
     )
     how = f"bolt::portable::PadTile<{cut}, {ragged}u, {steps}, {apart}>, bolt::portable::PadMode::{op.mode}, {dtype}"
     call = f"bolt::portable::tiled_pad<{how}>(r, {parameters}, {value}, {at.inputs[0]}, {at.outputs[0]});"
-    return StepCode(("bolt_portable/cuda/tiled_pad.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/moves/tiled_pad.h",), None, "", call)

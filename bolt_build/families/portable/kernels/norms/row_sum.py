@@ -214,7 +214,7 @@ def _emit(problem: KernelProblem, tile: SumTile | None, at: StepExpressions) -> 
         f"{_SPACE}::row_sum<{how}, {_SPACE}::{statistic}, {scale}, {bias}, {', '.join(types)}>(r, {shape}, "
         f"{_SPACE}::RowTerms<{', '.join(kinds)}>{nested}, {', '.join(factors)}, {literal(epsilon)}, {total}, {normed});"
     )
-    return StepCode(("bolt_portable/cuda/row_sum.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/norms/row_sum.h",), None, "", call)
 
 
 def _source(

@@ -91,7 +91,7 @@ def _emit(problem: KernelProblem, tile: CountTile, at: StepExpressions) -> StepC
     how = f"{boolean(op.greatest)}, {tile.threads}, {ctype(x.format.dtype)}"
     given = f"{lines_text(x, op.axis)}, {count_of(problem)}, {at.inputs[0]}, {results_text(problem, at)}"
     return StepCode(
-        ("bolt_portable/cuda/counted_places.h",), "bolt::portable::SharedTotals", str(_scratch(problem)),
+        ("bolt_portable/cuda/places/counted_places.h",), "bolt::portable::SharedTotals", str(_scratch(problem)),
         f"bolt::portable::counted_places<{how}>(r, {given});",
     )  # fmt: skip
 

@@ -106,7 +106,7 @@ def _emit(problem: KernelProblem, tile: DrawTile, at: StepExpressions) -> StepCo
     assert isinstance(op, Places)
     given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
     how = f"{boolean(op.greatest)}, {tile.holds}, {boolean(_paired(problem))}, {ctype(x.format.dtype)}"
-    header = ("bolt_portable/cuda/drawn_places.h",)
+    header = ("bolt_portable/cuda/places/drawn_places.h",)
     return StepCode(header, None, "", f"bolt::portable::drawn_places<{how}>(r, {given});")
 
 

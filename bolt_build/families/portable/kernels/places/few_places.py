@@ -135,7 +135,9 @@ def _emit(problem: KernelProblem, tile: FewTile, at: StepExpressions) -> StepCod
     numbers = f"{tile.threads}, {tile.kept}, {tile.loads}, {tile.lanes}"
     how = f"{boolean(op.greatest)}, {numbers}, {key}, {ctype(x.format.dtype)}"
     given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
-    return StepCode(("bolt_portable/cuda/few_places.h",), None, "", f"bolt::portable::few_places<{how}>(r, {given});")
+    return StepCode(
+        ("bolt_portable/cuda/places/few_places.h",), None, "", f"bolt::portable::few_places<{how}>(r, {given});"
+    )
 
 
 FORM: Form[FewTile] = Form("few", serves, _refuse, _tiles, _refuse_tile, _seconds, FewTile.read, _emit)

@@ -1,4 +1,4 @@
-"""How a GPU's threads put keys of a line in bins of shared memory, and sort them there (`cuda/key_bins.h`)."""
+"""How a GPU's threads put keys of a line in bins of shared memory, and sort them there (`cuda/places/key_bins.h`)."""
 
 from __future__ import annotations
 

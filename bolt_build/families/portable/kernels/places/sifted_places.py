@@ -274,7 +274,7 @@ def _how(problem: KernelProblem, tile: SiftTile, extent: int) -> str:
     return f"{boolean(op.greatest)}, {numbers}, {key}, {ctype(x.format.dtype)}, {pairs}"
 
 
-_HEADER = ("bolt_portable/cuda/sifted_places.h",)
+_HEADER = ("bolt_portable/cuda/places/sifted_places.h",)
 
 
 def _emit(problem: KernelProblem, tile: SiftTile, at: StepExpressions) -> StepCode:

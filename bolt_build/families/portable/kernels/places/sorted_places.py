@@ -188,7 +188,7 @@ def ranking_code(
     how = f"{boolean(op.greatest)}, {boolean(op.last)}, {', '.join(map(str, cut))}, {types}{more}"
     given = f"{lines_text(x, op.axis)}, {op.count}, {at.inputs[0]}, {results_text(problem, at)}"
     call = f"bolt::portable::{function}<{how}>(r, {given});"
-    return StepCode((f"bolt_portable/cuda/{function}.h",), None, "", call)
+    return StepCode((f"bolt_portable/cuda/places/{function}.h",), None, "", call)
 
 
 def _emit(problem: KernelProblem, tile: SortTile, at: StepExpressions) -> StepCode:

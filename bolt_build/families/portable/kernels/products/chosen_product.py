@@ -201,7 +201,9 @@ def _emit_half(problem: KernelProblem, tile: ChosenTile, at: StepExpressions) ->
     a, _, made, index = _types(problem)
     how = f"{tile.rows}, {tile.columns}, {loads}, {tile.parts}, {tile.stages}, {a}, {made}, {index}"
     parameters = _parameters(problem, slots=slots(m, matrices, tile.rows))
-    return StepCode(("bolt_portable/cuda/half_chosen.h",), None, "", _call(problem, at, "half_chosen", how, parameters))
+    return StepCode(
+        ("bolt_portable/cuda/products/half_chosen.h",), None, "", _call(problem, at, "half_chosen", how, parameters)
+    )
 
 
 FORM: Form[ChosenTile] = Form(

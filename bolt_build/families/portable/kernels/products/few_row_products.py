@@ -100,7 +100,7 @@ def _emit(problem: KernelProblem, tile: FewRowsTile, at: StepExpressions) -> Ste
         f"bolt::portable::few_rows_matmul<{depth}, {tile.each}, {tile.lanes}, {types}>(r, {rows}, {columns}, "
         f"{at.inputs[own[0]]}, {at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
     )
-    return StepCode(("bolt_portable/cuda/few_rows.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/products/few_rows.h",), None, "", call)
 
 
 FORM: Form[FewRowsTile] = Form("few_rows", _serves, _refuse, _tiles, _refuse_tile, _seconds, FewRowsTile.read, _emit)

@@ -138,7 +138,7 @@ def _emit(problem: KernelProblem, tile: HalfGateTile, at: StepExpressions) -> St
         f"bolt::portable::half_gate<bolt::portable::HalfGate<{', '.join(map(str, numbers))}>, {types}>(r, "
         f"{gate.images}, {gate.arguments(at)});"
     )
-    return StepCode(("bolt_portable/cuda/half_gate.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/products/half_gate.h",), None, "", call)
 
 
 FORM: Form[HalfGateTile] = Form(

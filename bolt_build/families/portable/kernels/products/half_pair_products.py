@@ -110,7 +110,7 @@ def _emit(problem: KernelProblem, tile: PairTile, at: StepExpressions) -> StepCo
         f"bolt::portable::half_pair_product<{_depth(problem)}, {boolean(tile.together > 1)}, {types}>"
         f"(r, {parameters(problem, at)}, {at.outputs[0]});"
     )
-    return StepCode(("bolt_portable/cuda/half_pair_product.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/products/half_pair_product.h",), None, "", call)
 
 
 FORM: Form[PairTile] = Form(

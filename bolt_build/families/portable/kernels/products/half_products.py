@@ -269,7 +269,7 @@ def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCo
         f"bolt::portable::half_matmul<{how}, {COMPUTED[dtype]}, {COMPUTED[made]}>(r, {parameters}, "
         f"{at.inputs[a]}, {at.inputs[b]}, {at.outputs[0]}, {chain(problem, at, before)});"
     )
-    return StepCode(("bolt_portable/cuda/half_matmul.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/products/half_matmul.h",), None, "", call)
 
 
 FORM: Form[HalfTile] = Form(

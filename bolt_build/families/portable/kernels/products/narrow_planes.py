@@ -83,7 +83,7 @@ def _emit(problem: KernelProblem, tile: PlanesTile, at: StepExpressions) -> Step
         f"bolt::portable::narrow_planes<{how}>(r, {images}, {inner}, {at.inputs[own[0]]}, "
         f"{at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
     )
-    return StepCode(("bolt_portable/cuda/narrow_matmul.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/products/narrow_matmul.h",), None, "", call)
 
 
 FORM: Form[PlanesTile] = Form(

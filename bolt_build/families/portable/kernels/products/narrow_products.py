@@ -82,7 +82,7 @@ def _emit(problem: KernelProblem, tile: NarrowTile, at: StepExpressions) -> Step
         f"bolt::portable::narrow_matmul<{how}>(r, {rows}, {at.inputs[own[0]]}, {at.inputs[own[1]]}, "
         f"{at.outputs[0]}, {chain(problem, at, before)});"
     )
-    return StepCode(("bolt_portable/cuda/narrow_matmul.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/products/narrow_matmul.h",), None, "", call)
 
 
 FORM: Form[NarrowTile] = Form(

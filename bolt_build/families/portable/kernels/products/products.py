@@ -39,8 +39,8 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 LEAST_TILED, TILED, SCALAR = 16, 0.4, 0.005
-"""Rows and columns from which a GPU computes products in tiles (`least_tiled` of cuda/tiles.h), and parts of the peak
-rate of fp32 that are expected of tiles, and where a thread computes each result by itself. Guesses, not measured."""
+"""Rows and columns from which a GPU computes products in tiles (`least_tiled` of `tiles.h`), and parts of the peak rate
+of fp32 that are expected of tiles, and where a thread computes each result by itself. Guesses, not measured."""
 
 
 def single_efficiency(rows: int, columns: int) -> float:

@@ -118,7 +118,7 @@ def _emit(problem: KernelProblem, tile: SqueezeTile | None, at: StepExpressions)
     numbers = (cut.threads, cut.rows, cut.beside, lanes_of(gate.channels), lanes_of(gate.between))
     types = ", ".join([*map(str, numbers), *(COMPUTED[o.format.dtype] for o in gate.operands)])
     call = f"bolt::portable::squeeze<{types}>(r, {parameters}, {gate.arguments(at)});"
-    return StepCode(("bolt_portable/cuda/squeeze.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/products/squeeze.h",), None, "", call)
 
 
 def squeezed(

@@ -150,7 +150,7 @@ def _emit(problem: KernelProblem, tile: HalfRecurrentTile, at: StepExpressions) 
     call = (
         f"bolt::portable::half_recurrent<{tile.rows}, {load}, {tile.threads}>(r, {layer}, {shared}, {cell}, {tensors});"
     )
-    return StepCode(("bolt_portable/cuda/half_recurrent.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/recurrent/half_recurrent.h",), None, "", call)
 
 
 FORM: Form[HalfRecurrentTile] = Form(

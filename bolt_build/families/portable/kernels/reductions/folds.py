@@ -236,7 +236,7 @@ def emit_fold(
     numbers = ", ".join(map(str, how))
     parameters = reduce_struct(nest.kept, nest.folded, nest.channels)
     call = f"{_SPACE}::{function}<{numbers}, {fold}>(r, {parameters}, {blocks}, {at.inputs[0]}, {results});"
-    header = f"bolt_portable/cuda/{function}.h"
+    header = f"bolt_portable/cuda/reductions/{function}.h"
     if blocks == 1:
         return StepCode((header,), None, "", call)
     return StepCode((header,), f"{_SPACE}::SharedTotals", str(totals * nest.total), call, counts=True)

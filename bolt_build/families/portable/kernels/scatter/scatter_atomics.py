@@ -206,14 +206,14 @@ def _emit_columns(problem: KernelProblem, tile: AtomicColumnsTile, at: StepExpre
     lanes = 2 if inner % 2 == 0 else 1
     types = f"{_functions(problem)}, {tile.columns}, {tile.threads}, {lanes}, {ctype(indices)}"
     given = f"{parameters(problem, 1, tile.columns)}, {', '.join((*at.inputs, *at.outputs))}"
-    header = ("bolt_portable/cuda/scatter_atomics.h",)
+    header = ("bolt_portable/cuda/scatter/scatter_atomics.h",)
     return StepCode(header, None, "", f"bolt::portable::scatter_atomic_columns<{types}>(r, {given});")
 
 
 def _emit_runs(problem: KernelProblem, tile: AtomicRunsTile, at: StepExpressions) -> StepCode:
     types = f"{_functions(problem)}, {tile.threads}, {ctype(problem.inputs[1].format.dtype)}"
     given = f"{parameters(problem, tile.outers, 1)}, {', '.join((*at.inputs, *at.outputs))}"
-    header = ("bolt_portable/cuda/scatter_atomics.h",)
+    header = ("bolt_portable/cuda/scatter/scatter_atomics.h",)
     return StepCode(header, None, "", f"bolt::portable::scatter_atomic_runs<{types}>(r, {given});")
 
 

@@ -101,7 +101,7 @@ def _emit(problem: KernelProblem, tile: ClaimTile, at: StepExpressions) -> StepC
     at, member = with_scratch(problem, _scratch(problem), at)
     pointers = ", ".join((*at.inputs, *at.outputs))
     call = f"bolt::portable::scatter_claims<{types}>(r, {tuples_text(data, indices, 0)}, {pointers});"
-    header = ("bolt_portable/cuda/scatter_claims.h",)
+    header = ("bolt_portable/cuda/scatter/scatter_claims.h",)
     return StepCode(header, *member, call)
 
 

@@ -78,7 +78,7 @@ def _emit(problem: KernelProblem, tile: ClaimTile, at: StepExpressions) -> StepC
     at, member = with_scratch(problem, _scratch(problem), at)
     given = f"{parameters(problem, 1, 1)}, {', '.join((*at.inputs, *at.outputs))}"
     call = f"bolt::portable::scatter_elements_in_claims<{types}>(r, {given});"
-    return StepCode(("bolt_portable/cuda/scatter_elements.h",), *member, call)
+    return StepCode(("bolt_portable/cuda/scatter/scatter_elements.h",), *member, call)
 
 
 FORM: Form[ClaimTile] = Form(

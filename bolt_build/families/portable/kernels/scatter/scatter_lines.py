@@ -144,7 +144,7 @@ def _emit(problem: KernelProblem, tile: LineTile, at: StepExpressions) -> StepCo
     lanes = next(each for each in _WORDS if each * size <= 16 and inner % each == 0 and tile.columns % each == 0)
     types = f"{UPDATES[op.reduction]}, {lanes}, {ctype(data.format.dtype)}, {ctype(indices.format.dtype)}"
     pointers = ", ".join((*at.inputs, *at.outputs))
-    headers = ("bolt_portable/lines.h", "bolt_portable/cuda/scatter.h")
+    headers = ("bolt_portable/lines.h", "bolt_portable/cuda/scatter/scatter.h")
     call = f"bolt::portable::scatter_lines<{types}>(r, {parameters(problem, tile.outers, tile.columns)}, {pointers});"
     return StepCode(headers, None, "", call)
 

@@ -120,7 +120,7 @@ def _seconds(problem: KernelProblem, tile: AtomicTile, target: Target) -> float:
     return float(both + _LAUNCHES * (OVERLAPPED * target.launch_seconds + _WAIT))
 
 
-_HEADER = ("bolt_portable/cuda/scatter_memory_atomics.h",)
+_HEADER = ("bolt_portable/cuda/scatter/scatter_memory_atomics.h",)
 
 
 def _emit_elements(problem: KernelProblem, tile: AtomicTile, at: StepExpressions) -> StepCode:

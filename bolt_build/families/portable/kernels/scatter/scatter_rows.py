@@ -84,7 +84,7 @@ def _emit(problem: KernelProblem, tile: RowsTile, at: StepExpressions) -> StepCo
     given = f"{rows}, {length}, {indices.shape[op.axis]}, {tile.lines}"
     pointers = ", ".join((*at.inputs, *at.outputs))
     call = f"bolt::portable::scatter_rows<{types}>(r, {given}, {pointers});"
-    return StepCode(("bolt_portable/cuda/scatter_rows.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/scatter/scatter_rows.h",), None, "", call)
 
 
 def _serves(problem: KernelProblem) -> bool:

@@ -130,7 +130,7 @@ def _emit(problem: KernelProblem, tile: StagedLineTile, at: StepExpressions) -> 
         f"bolt::portable::staged_scatter<{UPDATES[op.reduction]}, {tile.rows}, {tile.stages}, {types}>(r, "
         f"{parameters(problem, 1, tile.columns)}, {pointers});"
     )
-    return StepCode(("bolt_portable/lines.h", "bolt_portable/cuda/scatter_stages.h"), None, "", call)
+    return StepCode(("bolt_portable/lines.h", "bolt_portable/cuda/scatter/scatter_stages.h"), None, "", call)
 
 
 FORM: Form[StagedLineTile] = Form(

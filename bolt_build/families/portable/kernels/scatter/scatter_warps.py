@@ -161,7 +161,7 @@ def _seconds_of_rows(problem: KernelProblem, tile: WarpRowsTile, target: Target)
     return float(_BEGIN + seconds + OVERLAPPED * target.launch_seconds)
 
 
-_HEADER = ("bolt_portable/cuda/scatter_warps.h",)
+_HEADER = ("bolt_portable/cuda/scatter/scatter_warps.h",)
 
 
 def _emit_columns(problem: KernelProblem, tile: WarpColumnsTile, at: StepExpressions) -> StepCode:
