@@ -224,7 +224,7 @@ def test_a_target_more_leaves_the_others_alone(place: Place) -> None:
 
 def test_a_template_compiles_what_may_include_it(place: Place) -> None:
     kernels = place.kernels()
-    place.edited("families/cutlass/include/bolt_cutlass/conv_kernel.h")
+    place.edited("families/cutlass/include/bolt_cutlass/units/conv_kernel.h")
     found = place.stale()
     assert {label for _, label in found} >= {*PLANNED, *kernels, *BEHIND}
     assert set(found.values()) == {OWN}

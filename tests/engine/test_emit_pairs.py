@@ -36,9 +36,9 @@ def sources(way: str) -> dict[str, SourceFile]:
 def test_a_plan_holds_the_pair_and_its_unit_is_beside_it(way: str, header: str) -> None:
     files = sources(way)
     plan = files["plan_b32.cu"].text
-    assert '#include "bolt_cutlass/pair.h"' in plan
+    assert '#include "bolt_cutlass/plans/pair.h"' in plan
     assert "bolt::cutlass_kernels::PairConv<" in plan
     assert "// op      conv strides=(1, 1) pads_begin=(1, 1)" in plan
     assert "//         then conv strides=(1, 1) pads_begin=(0, 0)" in plan
     (unit,) = [file.text for path, file in files.items() if path.startswith("k_")]
-    assert unit.startswith(f'#include "bolt_cutlass/conv_pair{header}_kernel.h"\n')
+    assert unit.startswith(f'#include "bolt_cutlass/units/conv_pair{header}_kernel.h"\n')

@@ -21,7 +21,7 @@ _PROGRAM = """\
 #include <cuda_runtime.h>
 #include <cstring>
 #include <sstream>
-#include "bolt_cutlass/window_loads.h"
+#include "bolt_cutlass/warpgroups/window_loads.h"
 namespace {
 std::ostringstream told;
 template <typename T>

@@ -23,7 +23,7 @@ struct dim3 { unsigned x = 1, y = 1, z = 1; dim3(unsigned x, unsigned y = 1, uns
 inline dim3 blockIdx{0}, gridDim{1};
 """
 _PROGRAM = """\
-#include "bolt_cutlass/warpgroup_order.h"
+#include "bolt_cutlass/warpgroups/warpgroup_order.h"
 template <int m, int n>
 int order(const int* of, int multiprocessors, unsigned* grid, int* tiles) {
   const auto order = bolt::cutlass_kernels::TileOrder<m, n>::of(of[0], of[1], of[2], of[3], of[4]);

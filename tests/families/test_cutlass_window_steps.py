@@ -19,7 +19,7 @@ _CUDA = "#pragma once\n#define __host__\n#define __device__\n"
 _PROGRAM = """\
 #include <initializer_list>
 
-#include "bolt_cutlass/window_steps.h"
+#include "bolt_cutlass/warpgroups/window_steps.h"
 extern "C" void steps(const int* of, int row, int slice, int count, int* found) {
   const bolt::cutlass_kernels::WindowShape shape{of[0], of[1], of[2], of[3], of[4], of[5], of[6], of[7], of[8], of[9]};
   bolt::cutlass_kernels::WindowStep step(shape, row, slice, count);

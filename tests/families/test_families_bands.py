@@ -37,8 +37,8 @@ FAMILY = Cutlass()
 
 _CUDA = "#pragma once\n#define __host__\n#define __device__\n"
 _PROGRAM = """\
-#include "bolt_cutlass/band_shape.h"
-#include "bolt_cutlass/packing.h"
+#include "bolt_cutlass/warpgroups/band_shape.h"
+#include "bolt_cutlass/plans/packing.h"
 using namespace bolt::cutlass_kernels;
 extern "C" int pitch(int extent, int out, int pad, int reach, int stride) {
   return BandShape::pitch(extent, out, pad, reach, stride);
@@ -265,7 +265,7 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     # The second run has 16 of its 64 channels.
     assert unit.text == (
-        '#include "bolt_cutlass/conv_band_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/conv_band_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
         "    bolt::cutlass_kernels::BandTile<128, 192, 64, true, 1, 2, 192, 2, 1, 3, 3, 1, 64, 1>,\n"
         "    const bolt::cutlass_kernels::ConvArguments&,\n"

@@ -174,9 +174,9 @@ def test_words_of_a_vocabulary_in_fp32_need_not_be_whole_stores() -> None:
     candidate = FAMILY.candidates(full.problem, H200)[0][0]
     assert {"warpgroups"} <= set(dict(candidate.parameters))
     code = FAMILY.emit(full.problem, candidate, H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
-    assert code.includes == ("bolt_cutlass/prepared.h", "bolt_cutlass/wide.h")
+    assert code.includes == ("bolt_cutlass/plans/prepared.h", "bolt_cutlass/plans/wide.h")
     unit = FAMILY.units([(full.problem, candidate)], H200)[0]
-    assert unit.text.startswith('#include "bolt_cutlass/gemm_wide_warpgroup_kernel.h"')
+    assert unit.text.startswith('#include "bolt_cutlass/units/gemm_wide_warpgroup_kernel.h"')
     assert "Wide<bolt::cutlass_kernels::Epilogue<>>" in unit.text
     assert bound(full.problem, H200) < FAMILY.predict(full.problem, candidate, H200)
 
@@ -259,7 +259,7 @@ def test_units_are_shared_by_problems_and_named_by_their_text() -> None:
     pairs = [(first(layer, A100)[0], tile) for layer in (small, small, large)]
     (unit,) = FAMILY.units(pairs, A100)
     lines = unit.text.splitlines()
-    assert lines[0] == '#include "bolt_cutlass/conv_kernel.h"'
+    assert lines[0] == '#include "bolt_cutlass/units/conv_kernel.h"'
     assert lines[2] == "template void bolt::cutlass_kernels::launch_conv("
     assert unit.name.startswith("k_")
     assert unit.name.endswith(".cu")
@@ -270,7 +270,10 @@ def test_units_are_shared_by_problems_and_named_by_their_text() -> None:
 def test_hopper_has_units_of_its_own() -> None:
     layer = conv((32, 128, 28, 28), (128, 128, 3, 3))
     headers = [FAMILY.units([first(layer, target)], target)[0].text.splitlines()[0] for target in (A100, H200)]
-    assert headers == ['#include "bolt_cutlass/conv_kernel.h"', '#include "bolt_cutlass/conv_warpgroup_kernel.h"']
+    assert headers == [
+        '#include "bolt_cutlass/units/conv_kernel.h"',
+        '#include "bolt_cutlass/units/conv_warpgroup_kernel.h"',
+    ]
 
 
 def test_every_kernel_is_a_unit_of_its_own() -> None:

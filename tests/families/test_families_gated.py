@@ -231,7 +231,7 @@ def test_the_kernel_and_its_call() -> None:
     code = FAMILY.emit(problem, candidate, H200, at)
     tile, none = f"{SPACE}::WarpgroupTile<128, 128, 64, false, 1, 1>", f"{SPACE}::Epilogue<>"
     gate = f"{SPACE}::Gated<{SPACE}::Epilogue<{SPACE}::Map<bolt::portable::Silu>>, {none}, {none}, true>"
-    assert code.includes == ("bolt_cutlass/gated.h",)
+    assert code.includes == ("bolt_cutlass/plans/gated.h",)
     assert code.member_type == f"{SPACE}::GatedGemm<{tile}, {gate}, {SPACE}::AsItIs>"
     assert code.call == "kernel.run(r, x, nullptr, y);"
     assert code.member_arguments == (
@@ -242,7 +242,7 @@ def test_the_kernel_and_its_call() -> None:
         f"{gate}{{{SPACE}::epilogue({SPACE}::map(bolt::portable::Silu{{}})), {SPACE}::epilogue(), {SPACE}::epilogue()}}"
     )
     (unit,) = FAMILY.units([(problem, candidate)], H200)
-    assert unit.text.startswith('#include "bolt_cutlass/gemm_gated_warpgroup_kernel.h"\n')
+    assert unit.text.startswith('#include "bolt_cutlass/units/gemm_gated_warpgroup_kernel.h"\n')
     assert f"template void {SPACE}::launch_gemm(\n    {tile},\n" in unit.text
     assert unit.label == "gemm tile 128x128x64 pingpong, gated | silu * identity"
 

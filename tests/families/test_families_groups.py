@@ -132,7 +132,7 @@ def test_what_is_emitted_for_a_matrix_product() -> None:
     )
     (unit,) = FAMILY.units([(UP, candidate)], H200)
     assert unit.text == (
-        '#include "bolt_cutlass/gemm_groups_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/gemm_groups_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_gemm(\n"
         "    bolt::cutlass_kernels::GroupTile<bolt::cutlass_kernels::WarpgroupTile<128, 96, 64, true, 1, 1, 2>>,\n"
         "    const bolt::cutlass_kernels::GemmArguments&,\n"
@@ -150,7 +150,7 @@ def test_what_is_emitted_for_windows_of_several_groups_together() -> None:
         in code.member_arguments
     )
     (unit,) = FAMILY.units([(layer, candidate)], H200)
-    assert '#include "bolt_cutlass/conv_groups_kernel.h"\n' in unit.text
+    assert '#include "bolt_cutlass/units/conv_groups_kernel.h"\n' in unit.text
     # The last run of both groups' channels has 48 of 64.
     assert "GroupTile<bolt::cutlass_kernels::BandTile<64, 96, 64, false, 2, 1, 96, 2, 3, 3, 3, 1, 64, 1>>," in unit.text
 

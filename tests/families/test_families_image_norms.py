@@ -122,7 +122,7 @@ def test_the_code_is_that_of_the_convolution_and_of_the_pass(
         'bolt::portable::PassedConstant{pt, "pt", 256}}, '
     )
     assert ".y_row = 96" in code.member_arguments
-    assert (code.includes, code.counts) == (("bolt_cutlass/normed_images.h",), False)
+    assert (code.includes, code.counts) == (("bolt_cutlass/plans/normed_images.h",), False)
     assert code.call == (
         "kernel.run(r, x, nullptr, z, [&](const bolt::portable::ImageMoments& moments, void* joined) { "
         f"bolt::portable::norm_applied<bolt::portable::AppliedShape<64, 1, {joining}, 4>, "

@@ -64,13 +64,13 @@ def test_the_kernel_has_both_functions_and_both_results() -> None:
     assert ".y_row = 96, .residual_row = 88, .second_row = 80" in code.member_arguments
     assert code.call == "kernel.run_both(r, x, r, y, z);"
     (unit,) = FAMILY.units([(step.problem, TILE)], H200)
-    assert unit.text.startswith('#include "bolt_cutlass/conv_kept_kernel.h"\n')
+    assert unit.text.startswith('#include "bolt_cutlass/units/conv_kept_kernel.h"\n')
 
 
 def test_products_have_a_kernel_too() -> None:
     _, step = with_activation(conv("k", (2, 64, 9, 7), 72, (1, 1)))
     (unit,) = FAMILY.units([(step.problem, TILE)], H200)
-    assert unit.text.startswith('#include "bolt_cutlass/gemm_kept_kernel.h"\n')
+    assert unit.text.startswith('#include "bolt_cutlass/units/gemm_kept_kernel.h"\n')
 
 
 @pytest.mark.parametrize(

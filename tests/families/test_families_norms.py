@@ -114,7 +114,7 @@ def test_what_adds_slices_up_normalises_whole_rows() -> None:
     slices = dict(candidate.settings)["slices"]
     at = StepExpressions(("x", "", "", "r", "", ""), ("y", "n"), (None, "w", "b", None, "s", "t"))
     code = FAMILY.emit(problem, candidate, H200, at)
-    assert code.includes == ("bolt_cutlass/sliced_norm.h",)
+    assert code.includes == ("bolt_cutlass/plans/sliced_norm.h",)
     assert code.member_type is not None
     assert code.member_type.startswith(f"{SPACE}::SlicedNormedGemm<{SPACE}::WarpgroupTile<")
     assert code.member_type.endswith(f", {SPACE}::AsItIs, bolt::portable::f16, 1, true>")

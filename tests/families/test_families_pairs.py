@@ -294,7 +294,7 @@ def test_a_pair_is_called_and_instantiated() -> None:
     values = dict(wide.parameters)
     turns = "true" if values["warpgroups"] == "cooperative" else "false"
     tile = f"{space}::WarpgroupPair<{values['m']}, {values['n']}, {values['n1']}, {values['k']}, {turns}>"
-    assert code.includes == ("bolt_cutlass/pair.h",)
+    assert code.includes == ("bolt_cutlass/plans/pair.h",)
     assert code.member_type == f"{space}::PairConv<{tile}, {epilogue}, {epilogue}, {space}::AsItIs>"
     relu = f"{space}::epilogue({space}::map(bolt::portable::Relu{{}}))"
     second = (
@@ -307,11 +307,12 @@ def test_a_pair_is_called_and_instantiated() -> None:
         unit.text.splitlines()[0]: unit for unit in FAMILY.units([(given_problem, wide), (given_problem, narrow)], H200)
     }
     assert set(texts) == {
-        '#include "bolt_cutlass/conv_pair_warpgroup_kernel.h"', '#include "bolt_cutlass/conv_pair_kernel.h"',
-    }  # fmt: skip
-    unit = texts['#include "bolt_cutlass/conv_pair_warpgroup_kernel.h"']
+        '#include "bolt_cutlass/units/conv_pair_warpgroup_kernel.h"',
+        '#include "bolt_cutlass/units/conv_pair_kernel.h"',
+    }
+    unit = texts['#include "bolt_cutlass/units/conv_pair_warpgroup_kernel.h"']
     assert unit.text == (
-        '#include "bolt_cutlass/conv_pair_warpgroup_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/conv_pair_warpgroup_kernel.h"\n\n'
         f"template void {space}::launch_conv(\n    {tile},\n"
         f"    const {space}::ConvArguments&, const {space}::SecondArguments&,\n"
         f"    const {epilogue}&,\n    const {epilogue}&, void*);\n"
@@ -321,7 +322,8 @@ def test_a_pair_is_called_and_instantiated() -> None:
 def test_headers_of_pairs_are_there() -> None:
     folder = FAMILY.include_dir / "bolt_cutlass"
     names = [f"{kind}_pair{way}_kernel.h" for kind in ("conv", "gemm") for way in ("", "_warpgroup")]
-    assert all((folder / name).is_file() for name in ("pair.h", "conv_resident_pair_kernel.h", *names))
+    units = [f"units/{name}" for name in ("conv_resident_pair_kernel.h", *names)]
+    assert all((folder / name).is_file() for name in ("plans/pair.h", *units))
 
 
 def test_other_families_do_not_fuse_products() -> None:

@@ -189,14 +189,14 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
     assert str(STEM) == "16x16 positions pooled 3x3, weights of 64 channels in registers"
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     assert unit.text == (
-        '#include "bolt_cutlass/conv_pooled_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/conv_pooled_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
         "    bolt::cutlass_kernels::PooledTile<16, 4, 4, 1, 16, 3>,\n"
         "    const bolt::cutlass_kernels::ConvArguments&, const bolt::cutlass_kernels::Pooling&,\n"
         "    const bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Map<bolt::portable::Relu>>&, void*);\n"
     )
     code = FAMILY.emit(wanted, candidate, H200, StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
-    assert code.includes == ("bolt_cutlass/pooled.h",)
+    assert code.includes == ("bolt_cutlass/plans/pooled.h",)
     assert code.call == "kernel.run(r, x, y);"
     assert code.member_type == (
         "bolt::cutlass_kernels::PooledConv<bolt::cutlass_kernels::PooledTile<16, 4, 4, 1, 16, 3>, "

@@ -128,7 +128,7 @@ def test_the_kernel_and_its_call() -> None:
     code = FAMILY.emit(problem, candidate, H200, at)
     tile = f"{SPACE}::WarpgroupPrenorm<192, 192, 64, true, true>"
     gelu = f"{SPACE}::Epilogue<{SPACE}::Map<bolt::portable::Gelu>>"
-    assert code.includes == ("bolt_cutlass/prenorm.h",)
+    assert code.includes == ("bolt_cutlass/plans/prenorm.h",)
     assert code.member_type == f"{SPACE}::PrenormGemm<{tile}, {gelu}>"
     assert code.call == "kernel.run(r, x, nullptr, y);"
     assert code.member_arguments == (

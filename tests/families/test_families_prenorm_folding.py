@@ -18,7 +18,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.targets import target_named
 
 _PROGRAM = """
-#include "bolt_cutlass/folded_norm.h"
+#include "bolt_cutlass/plans/folded_norm.h"
 using namespace bolt::cutlass_kernels;
 template <typename Element>
 long folded(int n, int k, float distance, const std::uint16_t* weights, const float* scale, const float* shift,

@@ -126,7 +126,7 @@ def test_the_code_is_that_of_the_convolution_with_means_behind_its_epilogue(of: 
     assert code.member_type == f"{SPACE}::LeavesMeans<{SPACE}::{kernel}{of_means}, {SPACE}::AsItIs>>"
     assert code.member_arguments.startswith(f"32, {positions}, 49, {SPACE}::")
     assert f"{SPACE}::with_means<false>({SPACE}::epilogue(" in code.member_arguments
-    assert (code.includes, code.counts) == (("bolt_cutlass/leaves_means.h",), False)
+    assert (code.includes, code.counts) == (("bolt_cutlass/plans/leaves_means.h",), False)
     assert code.call == "kernel.run(r, x, nullptr, nullptr, m);"
     (unit,) = FAMILY.units([(problem, stated(tile))], H200)
     assert f"const {of_means}&, void*);" in unit.text

@@ -185,7 +185,7 @@ def test_the_blocks_of_a_cluster_share_the_depth_of_few_tiles() -> None:
     candidate = next(c for c in found if str(c) == "cutlass n=64 k=64 deep_cluster=4 prologue=affine")
     assert FAMILY.refuse(problem, candidate, H200) is None
     (unit,) = FAMILY.units([(problem, candidate)], H200)
-    assert '#include "bolt_cutlass/gemm_sliced_prologue_kernel.h"' in unit.text
+    assert '#include "bolt_cutlass/units/gemm_sliced_prologue_kernel.h"' in unit.text
     assert f"{SPACE}::SlicedPrologue<64, 64, 4>" in unit.text
 
 
@@ -256,7 +256,7 @@ def test_a_call_names_scales_shifts_and_their_function() -> None:
     prepare = (None, *(f"p{index}" for index in range(1, 5)))
     code = FAMILY.emit(step.problem, candidate, H200, StepExpressions(NAMES[:5], ("y",), prepare, (80,), (200,)))
     relu = f"{SPACE}::Epilogue<{SPACE}::Map<bolt::portable::Relu>>"
-    assert code.includes == ("bolt_cutlass/prologue.h",)
+    assert code.includes == ("bolt_cutlass/plans/prologue.h",)
     assert code.call == "kernel.run(r, x0, nullptr, nullptr, y);"
     assert code.member_type is not None
     assert code.member_type.startswith(f"{SPACE}::PrologueGemm<{SPACE}::WarpgroupPrologue<")

@@ -33,7 +33,7 @@ TURNS = ResidentTile(14, 4, together=False)
 Pack = Callable[[str, Array, Sequence[int], Sequence[int]], Array]
 
 _PACK = """
-#include "bolt_cutlass/packing.h"
+#include "bolt_cutlass/plans/packing.h"
 struct Memory : bolt::Prepare {
   void* to;
   explicit Memory(void* memory) : to(memory) {}
@@ -273,7 +273,7 @@ def test_the_kernel_and_its_weights_in_words() -> None:
     assert str(RESIDENT.kernel_of(candidate)) == "tile 14x8 pixels together, weights of 32 channels in registers"
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     assert unit.text == (
-        '#include "bolt_cutlass/conv_resident_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/conv_resident_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
         "    bolt::cutlass_kernels::ResidentTile<14, 2, true, 3, 3, 8>,\n"
         "    const bolt::cutlass_kernels::ConvArguments&,\n"

@@ -189,7 +189,7 @@ def test_the_kernel_and_its_weights_in_words() -> None:
     assert first in arguments
     assert second in arguments
     assert text == (
-        '#include "bolt_cutlass/conv_resident_pair_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/conv_resident_pair_kernel.h"\n\n'
         f"template void {space}::launch_conv(\n    {cxx},\n"
         f"    const {space}::ConvArguments&, const {space}::SecondArguments&,\n"
         f"    const {epilogue}&,\n    const {epilogue}&, void*);\n"

@@ -159,7 +159,7 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     # 100 channels are padded to 104, seven runs of 16.
     assert unit.text == (
-        '#include "bolt_cutlass/conv_rolling_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/conv_rolling_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
         "    bolt::cutlass_kernels::RollingTile<32, 16, 7, 3, 3, 16, 2>,\n"
         "    const bolt::cutlass_kernels::ConvArguments&,\n"

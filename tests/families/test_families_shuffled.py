@@ -105,14 +105,14 @@ def test_the_kernel_is_told_where_pixels_lie() -> None:
     assert ".y_row = 48" in code.member_arguments
     assert ".x_column = 80" in code.member_arguments
     (unit,) = FAMILY.units([(problem_of(), TILE)], H200)
-    assert unit.text.startswith('#include "bolt_cutlass/conv_shuffled_kernel.h"\n')
+    assert unit.text.startswith('#include "bolt_cutlass/units/conv_shuffled_kernel.h"\n')
 
 
 def test_a_product_has_a_kernel_too() -> None:
     layer = shuffled(conv("s", (2, 64, 9, 7), 128, (1, 1)), (2, 2))
     (step,) = steps_of(layer)
     (unit,) = FAMILY.units([(step.problem, TILE)], H200)
-    assert unit.text.startswith('#include "bolt_cutlass/gemm_shuffled_kernel.h"\n')
+    assert unit.text.startswith('#include "bolt_cutlass/units/gemm_shuffled_kernel.h"\n')
 
 
 RUNS = Rearrange((2, 128, 3, 3, 7), (0, 2, 1, 3, 4), (2, 384, 3, 7), 0, (2, 384, 3, 7))

@@ -109,7 +109,7 @@ def test_its_call_says_where_pixels_results_and_residuals_lie() -> None:
     code = FAMILY.emit(problem, tile(), H200, at)
     s, p = "bolt::cutlass_kernels", "bolt::portable"
     stages = f"{s}::Join<{p}::Add, false>, {s}::Map<{p}::Relu>"
-    assert code.includes == ("bolt_cutlass/stem.h",)
+    assert code.includes == ("bolt_cutlass/plans/stem.h",)
     assert code.member_type == (
         f"{s}::StemConv<{s}::StemTile<{p}::f16, {p}::f16, false, 3, 32, 3, 3, 2, 2, -1, 8, 16>, "
         f"{s}::Epilogue<{stages}>>"

@@ -118,7 +118,7 @@ def test_a_thin_product_is_called_and_instantiated(dtype: DType) -> None:
     assert code.member_type.startswith(f"{SPACE}::Gemm<{own}, ")
     assert code.call == "kernel.run(r, x, r, y);"
     (unit,) = FAMILY.units([(given, candidate)], H200)
-    assert unit.text.startswith('#include "bolt_cutlass/gemm_thin_kernel.h"\n\n')
+    assert unit.text.startswith('#include "bolt_cutlass/units/gemm_thin_kernel.h"\n\n')
     assert own in unit.text
 
 

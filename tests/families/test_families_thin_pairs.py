@@ -137,7 +137,7 @@ def test_a_thin_pair_is_called_and_instantiated() -> None:
     assert code.call == "kernel.run(r, r.arena(0), nullptr, r.output(0));"
     (unit,) = FAMILY.units([(given, candidate)], H200)
     assert unit.text == (
-        '#include "bolt_cutlass/gemm_thin_pair_kernel.h"\n\n'
+        '#include "bolt_cutlass/units/gemm_thin_pair_kernel.h"\n\n'
         f"template void {space}::launch_gemm(\n    {tile},\n"
         f"    const {space}::GemmArguments&, const {space}::SecondArguments&,\n"
         f"    const {between}&,\n    const {space}::Epilogue<>&, void*);\n"

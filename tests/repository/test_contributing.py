@@ -177,7 +177,7 @@ print(wide.compiled, *[line for line in unit.text.splitlines() if "_wide_kernel.
 
 def test_a_kind_of_kernels_is_a_file_its_header_and_a_line(scratch: Scratch) -> None:
     scratch.add("bolt_build/families/cutlass/kinds/warps/wide.py", KIND)
-    scratch.add("bolt_build/families/cutlass/include/bolt_cutlass/gemm_wide_kernel.h", "")
+    scratch.add("bolt_build/families/cutlass/include/bolt_cutlass/units/gemm_wide_kernel.h", "")
     registry = "bolt_build/families/cutlass/registry.py"
     scratch.line(registry, "    Pooled(),", "    WIDE,")
     scratch.line(
@@ -186,7 +186,8 @@ def test_a_kind_of_kernels_is_a_file_its_header_and_a_line(scratch: Scratch) -> 
         "from bolt_build.families.cutlass.kinds.warps.wide import WIDE",
     )
     assert scratch.run(USE_KIND) == (
-        'cutlass wide=1 m=128 n=128 k=64 warp_m=64 warp_n=64 stages=3\n#include "bolt_cutlass/gemm_wide_kernel.h"\n'
+        "cutlass wide=1 m=128 n=128 k=64 warp_m=64 warp_n=64 stages=3\n"
+        '#include "bolt_cutlass/units/gemm_wide_kernel.h"\n'
     )
     touches(scratch, "kernel kind", "wide")
 

@@ -45,7 +45,7 @@ def emitted(layer: Layer, target: Target = H200) -> tuple[str, str, str]:
         tuple(f"w{i}" if problem.inputs[i].constant else None for i in range(count)),
     )
     code = FAMILY.emit(problem, candidate, target, at)
-    assert code.includes == ("bolt_cutlass/prepared.h",)
+    assert code.includes == ("bolt_cutlass/plans/prepared.h",)
     texts = (code.member_type or "", code.member_arguments, code.call)
     kernel, arguments, call = (t.replace("bolt::cutlass_kernels::", "").replace("bolt::", "") for t in texts)
     return kernel, arguments, call

@@ -88,11 +88,11 @@ def test_a_family_counts_what_its_kernels_include(monkeypatch: pytest.MonkeyPatc
     before = families("")
     changed = {
         name: {family for family, digest in families(name).items() if digest != before[family]}
-        for name in ("bolt_portable/gather.h", "bolt_portable/cuda/launch.h", "bolt_cutlass/conv_pooled_kernel.h")
+        for name in ("bolt_portable/gather.h", "bolt_portable/cuda/launch.h", "bolt_cutlass/units/conv_pooled_kernel.h")
     }
     assert changed["bolt_portable/gather.h"] == {"portable"}
     assert changed["bolt_portable/cuda/launch.h"] >= {"portable", "cutlass"}
-    assert changed["bolt_cutlass/conv_pooled_kernel.h"] == {"cutlass"}
+    assert changed["bolt_cutlass/units/conv_pooled_kernel.h"] == {"cutlass"}
 
 
 class Edited(OwnSources):

@@ -277,7 +277,7 @@ class ProductKind(Generic[T]):
         if (numbers := image_numbers(problem)) is not None:
             others.append(at.inputs[numbers])
         call = f"kernel.run(r, {', '.join((at.inputs[x], *others, at.outputs[0]))});"
-        headers = ("bolt_cutlass/prepared.h", *(("bolt_cutlass/wide.h",) if wide else ()))
+        headers = ("bolt_cutlass/plans/prepared.h", *(("bolt_cutlass/plans/wide.h",) if wide else ()))
         return StepCode(headers, member, ", ".join(arguments), call)
 
     def epilogue(self, problem: KernelProblem, kernel: Kernel[T]) -> EpilogueCode:
@@ -299,7 +299,7 @@ def unit_of(
     stages = (epilogue or EpilogueCode.of(problem, biased=_is_biased(problem, kernel))).type
     follows = f"{SPACE}::Partial" if kernel.partial else _wide_type(stages) if wide else stages
     text = (
-        f'#include "bolt_cutlass/{kind}{"_wide" if wide else ""}{kernel.tile.header}_kernel.h"\n\n'
+        f'#include "bolt_cutlass/units/{kind}{"_wide" if wide else ""}{kernel.tile.header}_kernel.h"\n\n'
         f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
         f"    const {SPACE}::{product.kernel}Arguments&,\n    const {follows}&, void*);\n"
     )

@@ -174,13 +174,13 @@ class ChainKind(TileKind[T, ProductChain]):
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[0]}, {other}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/pair.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/pair.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         (first, second), chain, tile = parts(problem), chain_of(problem), self.tile_of(candidate)
         kind = chain.first.kernel.lower()
         text = (
-            f'#include "bolt_cutlass/{kind}{tile.header}_kernel.h"\n\n'
+            f'#include "bolt_cutlass/units/{kind}{tile.header}_kernel.h"\n\n'
             f"template void {SPACE}::launch_{kind}(\n    {tile.cxx(gpu_of(target), chain)},\n"
             f"    const {SPACE}::{chain.first.kernel}Arguments&, const {SPACE}::SecondArguments&,\n"
             f"    const {epilogue_type(first)}&,\n    const {epilogue_type(second)}&, void*);\n"

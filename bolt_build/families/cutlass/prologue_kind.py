@@ -164,12 +164,12 @@ class PrologueKind(TileKind[T, Prologued]):
         gates = at.inputs[prologue.scale] if prologue.gate else "nullptr"
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[prologue.x]}, {gates}, {other}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/prologue.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/prologue.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         (first, second), tile, prologue = parts(problem), self.tile_of(candidate), prologue_of(problem)
         text = (
-            f'#include "bolt_cutlass/{tile.header}_kernel.h"\n\n'
+            f'#include "bolt_cutlass/units/{tile.header}_kernel.h"\n\n'
             f"template void {SPACE}::launch_gemm(\n    {tile.cxx(behind(problem))},\n"
             f"    const {SPACE}::GemmArguments&, const {SPACE}::PrologueArguments&,\n"
             f"    const {_type(tile, prologue)}&,\n    const {epilogue_type(second)}&, void*);\n"

@@ -141,7 +141,7 @@ def normed_step(
     )
     arguments = f"{moments}, {{{', '.join(constants)}}}, {conv.member_arguments}"
     member = f"{SPACE}::NormsImages<{conv.member_type}>"
-    return StepCode(("bolt_cutlass/normed_images.h", *conv.includes[1:]), member, arguments, call)
+    return StepCode(("bolt_cutlass/plans/normed_images.h", *conv.includes[1:]), member, arguments, call)
 
 
 def _behind(first: KernelProblem, norm: KernelProblem, at: StepExpressions) -> tuple[StepExpressions, tuple[str, ...]]:

@@ -152,7 +152,7 @@ class SlicedNorm(TileKind[SlicedNormTile, Product]):
         kept = at.outputs[0] if keeps(problem) else "nullptr"
         call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {kept}, {at.outputs[-1]});"
         member = f"{SPACE}::SlicedNormedGemm<{', '.join(types)}>"
-        return StepCode(("bolt_cutlass/sliced_norm.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/sliced_norm.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         """That of split-K without a normalisation: its sums know nothing of what follows."""

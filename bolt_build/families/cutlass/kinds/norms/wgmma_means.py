@@ -179,7 +179,7 @@ def _with_means(problem: KernelProblem, conv: StepCode, positions: int, at: Step
     arguments = f"{images}, {positions}, {pixels}, {conv.member_arguments}"
     call = f"kernel.run(r, {at.inputs[x]}, {other}, {kept[0] if kept else 'nullptr'}, {means});"
     member = f"{SPACE}::LeavesMeans<{conv.member_type}>"
-    return StepCode(("bolt_cutlass/leaves_means.h",), member, arguments, call)
+    return StepCode(("bolt_cutlass/plans/leaves_means.h",), member, arguments, call)
 
 
 def kinds(keeps: bool) -> tuple[MeanKind[MeanWgmmaTile], MeanKind[MeanBandTile], MeanGroups]:

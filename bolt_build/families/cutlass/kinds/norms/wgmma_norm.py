@@ -115,12 +115,14 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         other = "nullptr" if added is None else at.inputs[added]
         kept = at.outputs[0] if keeps(problem) else "nullptr"
         call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {kept}, {at.outputs[-1]});"
-        return StepCode(("bolt_cutlass/normed.h",), member, ", ".join(arguments), call, counts=tile.through_memory)
+        return StepCode(
+            ("bolt_cutlass/plans/normed.h",), member, ", ".join(arguments), call, counts=tile.through_memory
+        )
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
         text = (
-            '#include "bolt_cutlass/gemm_norm_warpgroup_kernel.h"\n\n'
+            '#include "bolt_cutlass/units/gemm_norm_warpgroup_kernel.h"\n\n'
             f"template void {SPACE}::launch_gemm(\n    {_tile(problem, tile, self.computed(problem))},\n"
             f"    const {SPACE}::GemmArguments&, const {SPACE}::NormArguments&,\n"
             f"    const {_stages(problem)}&, void*);\n"

@@ -150,12 +150,12 @@ class WgmmaPrenorm(TileKind[PrenormTile, Prenormed]):
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[0]}, {other}, {at.outputs[0]});"
         member = f"{SPACE}::PrenormGemm<{tile.cxx(what)}, {epilogue_type(second)}>"
-        return StepCode(("bolt_cutlass/prenorm.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/prenorm.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         second, tile, what = parts(problem)[1], self.tile_of(candidate), prenormed(problem)
         text = (
-            '#include "bolt_cutlass/gemm_prenorm_warpgroup_kernel.h"\n\n'
+            '#include "bolt_cutlass/units/gemm_prenorm_warpgroup_kernel.h"\n\n'
             f"template void {SPACE}::launch_gemm(\n    {tile.cxx(what)},\n"
             f"    const {SPACE}::GemmArguments&, const {SPACE}::PrenormArguments&,\n"
             f"    const {epilogue_type(second)}&, void*);\n"

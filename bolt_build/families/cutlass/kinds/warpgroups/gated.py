@@ -182,7 +182,7 @@ class GatedKind(ProductKind[T]):
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/gated.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/gated.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         """Partial sums of split-K know no gate: such a kernel is that of a product."""
@@ -191,7 +191,7 @@ class GatedKind(ProductKind[T]):
             return unit_of(both_sides(problem), Kernel(kernel.tile.plain, partial=True), target)
         kind = product.kernel.lower()
         text = (
-            f'#include "bolt_cutlass/{kind}{kernel.tile.header}_kernel.h"\n\n'
+            f'#include "bolt_cutlass/units/{kind}{kernel.tile.header}_kernel.h"\n\n'
             f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
             f"    const {SPACE}::{product.kernel}Arguments&,\n    const {_gate_type(problem)}&, void*);\n"
         )

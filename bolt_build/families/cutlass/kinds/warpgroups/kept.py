@@ -154,14 +154,14 @@ class KeptActivation(TileKind[KeptTile, KeptProduct]):
         member = f"{SPACE}::{product.kernel}<{tile.cxx(product, gpu_of(target))}, {both}, {product.source}>"
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run_both(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]}, {at.outputs[1]});"
-        return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/prepared.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile, first = self.tile_of(candidate), parts(problem)[0]
         product = conv.product_of(first)
         kind = product.kernel.lower()
         text = (
-            f'#include "bolt_cutlass/{kind}_kept_kernel.h"\n\n'
+            f'#include "bolt_cutlass/units/{kind}_kept_kernel.h"\n\n'
             f"template void {SPACE}::launch_{kind}(\n    {tile.cxx(product, gpu_of(target))},\n"
             f"    const {SPACE}::{product.kernel}Arguments&,\n    const {self._epilogue(problem)}&, void*);\n"
         )

@@ -27,7 +27,7 @@ def conv_step(
     )  # fmt: skip
     other = "nullptr" if added is None else at.inputs[added]
     call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
-    return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+    return StepCode(("bolt_cutlass/plans/prepared.h",), member, ", ".join(arguments), call)
 
 
 def conv_unit(
@@ -38,7 +38,7 @@ def conv_unit(
     takes `memory_mb` MB. `kernel`: as `Product` has it. `epilogue`: the problem's, unless said."""
     epilogue = epilogue or EpilogueCode.of(problem)
     text = (
-        f'#include "bolt_cutlass/{header}"\n\n'
+        f'#include "bolt_cutlass/units/{header}"\n\n'
         f"template void {SPACE}::launch_{kernel.lower()}(\n    {tile},\n"
         f"    const {SPACE}::{kernel}Arguments&,\n    const {epilogue.type}&, void*);\n"
     )

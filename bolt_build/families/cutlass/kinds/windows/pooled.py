@@ -271,11 +271,11 @@ class Pooled(TileKind[PooledTile, PooledConv]):
             epilogue_value(first), struct(f"{SPACE}::Pooling", pool_h=height, pool_w=width, length=strip),
         )  # fmt: skip
         call = f"kernel.run(r, {at.inputs[0]}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/pooled.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/pooled.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         text = (
-            '#include "bolt_cutlass/conv_pooled_kernel.h"\n\n'
+            '#include "bolt_cutlass/units/conv_pooled_kernel.h"\n\n'
             f"template void {SPACE}::launch_conv(\n    {self.tile_of(candidate).cxx(product_of(problem))},\n"
             f"    const {SPACE}::ConvArguments&, const {SPACE}::Pooling&,\n"
             f"    const {epilogue_type(parts(problem)[0])}&, void*);\n"

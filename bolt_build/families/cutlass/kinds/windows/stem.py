@@ -327,12 +327,12 @@ class Stem(TileKind[StemTile, StemConv]):
         numbers = (constant(at, each) for each in channels(problem))
         arguments = (shape, constant(at, own[1]), packed, constant(at, *own[2:]), epilogue_value(problem), *numbers)
         call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
-        return StepCode(("bolt_cutlass/stem.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/plans/stem.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         tile = self.tile_of(candidate)
         text = (
-            '#include "bolt_cutlass/stem_kernel.h"\n\n'
+            '#include "bolt_cutlass/units/stem_kernel.h"\n\n'
             f"template void {SPACE}::launch_stem(\n    {_cxx(problem, tile)},\n"
             f"    const {SPACE}::StemArguments&, const {epilogue_type(problem)}&, const bolt::Run&);\n"
         )

@@ -1,5 +1,0 @@
-// launch_gemm of gated matrix products on WGMMA.
-#pragma once
-
-#include "bolt_cutlass/gemm_warpgroup_kernel.h"
-#include "bolt_cutlass/warpgroup_gated_store.h"
