@@ -142,4 +142,4 @@ def test_a_thin_pair_is_called_and_instantiated() -> None:
         f"    const {space}::GemmArguments&, const {space}::SecondArguments&,\n"
         f"    const {between}&,\n    const {space}::Epilogue<>&, void*);\n"
     )
-    assert (FAMILY.include_dir / "bolt_cutlass" / "gemm_thin_pair_kernel.h").is_file()
+    assert (FAMILY.include_dir / "bolt_cutlass" / "units" / "gemm_thin_pair_kernel.h").is_file()

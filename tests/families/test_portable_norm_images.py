@@ -79,7 +79,7 @@ def test_large_images_may_be_gathered_whatever_their_channels() -> None:
 
 def test_parts_of_large_images_are_joined_once() -> None:
     """Of 391 parts of each of 32 statistics each block that normalises would read 150 KB."""
-    header = (Portable().include_dir / "bolt_portable" / "cuda" / "image_sums.h").read_text()
+    header = (Portable().include_dir / "bolt_portable" / "cuda" / "norms" / "image_sums.h").read_text()
     assert f"many = Shape::parts * statistics > {norm_gathered.MOST_JOINED};" in header
 
 
