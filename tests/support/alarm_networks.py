@@ -32,11 +32,11 @@ class Net:
         self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
         return name
 
-    def saved(self, path: Path, output: str, shape: list[int | str]) -> Path:
+    def saved(self, path: Path, output: str, shape: list[int | str], opset: int = 17) -> Path:
         info = helper.make_tensor_value_info
         ports = [info("x", TensorProto.FLOAT, self.shape)], [info(output, TensorProto.FLOAT, shape)]
         graph = helper.make_graph(self.nodes, "net", *ports, self.constants)
-        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)]), path)
         return path
 
 

@@ -122,6 +122,20 @@ def test_two_masks_in_one_row_leave_rounding_that_numbers_hold(tmp_path: Path) -
     assert judge(wrong, expected.tensor, expected.variance, FP32, expected.relative).used > 1
 
 
+@pytest.mark.parametrize("axis", [-1, -2])
+@pytest.mark.parametrize("opset", [7, 10, 12])
+def test_shares_of_an_old_opset_may_count_their_axis_from_the_end(opset: int, axis: int, tmp_path: Path) -> None:
+    """Keras's converters wrote it so, and onnxruntime takes it, but not in Flatten."""
+    net = Net([4, 4])
+    path = net.saved(tmp_path / "net.onnx", net.node("Softmax", "y", "x", axis=axis), [4, 4], opset)
+    held = np.random.default_rng(0).random((4, 4), np.float32)
+    powers = np.exp(held.astype(np.float64))
+    wanted = (powers / powers.sum(axis=None if axis == -2 else -1, keepdims=True)).astype(np.float32)
+    expected = single(path, {"x": held}, "y", "x")
+    assert judge(wanted, expected.tensor, expected.variance, FP32, expected.relative).used < 1
+    assert judge(1.001 * wanted, expected.tensor, expected.variance, FP32, expected.relative).used > 1
+
+
 @pytest.mark.parametrize(("op_type", "scale"), [("Elu", 1.0), ("Celu", 1.0), ("Selu", 1.7580993408473766)])
 def test_a_power_less_1_of_a_small_argument_is_off_as_the_power_is(op_type: str, scale: float, tmp_path: Path) -> None:
     """Quiet passages of Encodec's decoder: onnxruntime computes e^x - 1, an engine what that is."""

@@ -146,6 +146,17 @@ class Emitter:
         picked = self.add("Gather", [self.add("Shape", [a]), self.constant([axis])])
         return self.add("Cast", [picked], to=TensorProto.FLOAT)
 
+    def flat(self, a: str, axis: int) -> str:
+        """`a` as a matrix, whose columns are the axes from `axis` (negative: from the end) on. Flatten counts from the
+        end since opset 11 alone; models of older ones have such axes in Softmax."""
+        if axis >= 0 or self.opset >= 11:
+            return self.add("Flatten", [a], axis=axis)
+        shape, columns = self.add("Shape", [a]), ""
+        for each in range(axis, 0):
+            extent = self.add("Gather", [shape, self.constant([each])])
+            columns = self.product(columns, extent) if columns else extent
+        return self.add("Reshape", [a, self.add("Concat", [self.constant([-1]), columns], axis=0)])
+
     def zeros_like(self, a: str) -> str:
         """fp32 zeros of the shape of `a`."""
         return self.add("ConstantOfShape", [self.add("Shape", [a])])

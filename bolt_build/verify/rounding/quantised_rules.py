@@ -155,7 +155,7 @@ def _softmax(work: Work) -> Variance:
     """QLinearSoftmax: along one axis, or before opset 13 over all from one on."""
     emit, x, axis = work.emit, _real(work, 0), work.integer("axis", -1)
     if work.integer("opset", 13) < 13:
-        made = emit.add("Softmax", [emit.add("Flatten", [x], axis=axis)], axis=1)
+        made = emit.add("Softmax", [emit.flat(x, axis)], axis=1)
         made = emit.add("Reshape", [made, emit.add("Shape", [x])])
     else:
         made = emit.add("Softmax", [x], axis=axis)

@@ -212,8 +212,8 @@ def _softmax(work: Work) -> Variance:
     coerced = emit.opset < 13
     if coerced:
         shape = emit.add("Shape", [y])
-        x, y = emit.add("Flatten", [x], axis=axis), emit.add("Flatten", [y], axis=axis)
-        variance = None if variance is None else emit.add("Flatten", [variance], axis=axis)
+        x, y = emit.flat(x, axis), emit.flat(y, axis)
+        variance = None if variance is None else emit.flat(variance, axis)
         axis = 1
     below = emit.add("Sub", [x, emit.reduce("ReduceMax", x, [axis])])
     argument = emit.scaled(emit.square(below), work.roundings.result)
