@@ -49,7 +49,6 @@ BAND, REGRET = (0.7, 1.4), 1.1
 """What a kind's ratio is within in geometric mean, and its regret below, where the next does not name it."""
 OUTSIDE = {
     "attention warp": "of eleven problems those of few keys have kernels within a tenth of each other first",
-    "grouped sliding": "cuts that leave a column of an image over take a twelfth longer than is predicted",
     "grouped banded": "of eight problems two have blocks of all rows predicted first, where half of them take less",
     "grouped rows": "of small images, where another cut of the same kernel takes a fifth less",
     "grouped rows + means": "of six problems with several kernels four have them in a wrong order",
