@@ -292,9 +292,15 @@ def _misplaced(added: Plugged[Pass], own: list[str]) -> str | None:
 
 
 def _guarded(added: Plugged[Pass]) -> Pass:
-    run, in_fp16 = added.thing.run, added.thing.in_fp16
-    guarded = None if in_fp16 is None else guarded_call(added.offer, in_fp16)
-    return replace(added.thing, run=guarded_call(added.offer, run), in_fp16=guarded)
+    """The pass, whose calls say what package they are of where they fail."""
+    each = added.thing
+    return replace(
+        each,
+        rewrite=each.rewrite and guarded_call(added.offer, each.rewrite),
+        in_fp16=each.in_fp16 and guarded_call(added.offer, each.in_fp16),
+        by_padding=each.by_padding and guarded_call(added.offer, each.by_padding),
+        by_fusion=each.by_fusion and guarded_call(added.offer, each.by_fusion),
+    )
 
 
 def optimize(graph: Graph, policy: Policy, target: Target | None = None, precision: str = "") -> PassResult:
@@ -320,7 +326,7 @@ def _run(graph: Graph, policy: Policy, target: Target | None, precision: str, or
             continue
         if each.pays_on is not None and (target is None or not each.pays_on(target, precision)):
             continue
-        result = each.made_for(precision)(graph, policy)
+        result = each.run(graph, policy, precision)
         try:
             invariants.check(result.graph, checked)
         except invariants.InvariantError as error:

@@ -114,7 +114,7 @@ from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 
 
-def _run(graph, policy):
+def _run(graph):
     editor = GraphEditor(graph)
     for node in editor.nodes():
         if isinstance(node.op, BatchNorm) and node.name == "conv3/bn":

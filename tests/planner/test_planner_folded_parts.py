@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from planner_checks import body, graph, run, said
 
@@ -109,7 +107,7 @@ def test_what_stays_has_its_reason(lines: tuple[str, ...], outputs: str, reason:
 def test_fp16_alone_keeps_small_scales_out_of_columns(line: str, one: str, fewer: str) -> None:
     before = packed(line, one=one)
     for precision in ("fp32", "bf16", "fp16"):
-        result = run(replace(FOLD_PARTS, run=FOLD_PARTS.made_for(precision)), before)
+        result = run(FOLD_PARTS, before, precision)
         declined = f"fp16 would hold weights times {fewer} to fewer digits"
         stays = precision == "fp16" and fewer != ""
         assert (result.graph == before) is stays

@@ -39,7 +39,6 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner import pipeline
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 ALL = (*LAYERS, *PRODUCTS, *NETWORKS * 2, *HEADS * 2)
 MORE = (*ALL, *ATTENTION * 2, *IMAGES, *SEQUENCES)
@@ -109,7 +108,7 @@ def test_what_is_drawn_is_the_same_for_the_same_draws() -> None:
     assert graph_of(1).finish() == graph_of(1).finish() != graph_of(2).finish()
 
 
-def wrong(graph: Graph, policy: Policy) -> PassResult:
+def wrong(graph: Graph) -> PassResult:
     """A pass that takes the sides of a difference for those of a sum."""
     editor = GraphEditor(graph)
     for node in editor.nodes():

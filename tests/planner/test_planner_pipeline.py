@@ -15,7 +15,6 @@ from bolt_build.planner import pipeline
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.pipeline import optimize, passes, unknown_passes
 from bolt_build.plugins import Found, Offer, Plugged
-from bolt_build.schema.recipe import Policy
 
 RELU = """
     graph g batch=1 (%x: f32[2]) -> (%y) {
@@ -32,7 +31,7 @@ def plugged(monkeypatch: pytest.MonkeyPatch, *added: Pass) -> None:
     monkeypatch.setattr(pipeline, "plugged", lambda **asked: found)
 
 
-def nothing(graph: Graph, policy: Policy) -> PassResult:
+def nothing(graph: Graph) -> PassResult:
     return PassResult(graph, ())
 
 
@@ -206,7 +205,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
 
 
 def test_a_pass_that_raises_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stumble(graph: Graph, policy: Policy) -> PassResult:
+    def stumble(graph: Graph) -> PassResult:
         raise KeyError("x")
 
     plugged(monkeypatch, Pass("stumbling", stumble))
@@ -219,7 +218,7 @@ def test_a_pass_that_raises_is_named_with_its_package(monkeypatch: pytest.Monkey
 
 
 def test_a_pass_that_breaks_the_graph_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(graph: Graph, policy: Policy) -> PassResult:
+    def forget(graph: Graph) -> PassResult:
         return PassResult(replace(graph, nodes=()), ())
 
     plugged(monkeypatch, Pass("forgetful", forget))

@@ -197,10 +197,9 @@ from __future__ import annotations
 
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     journal = Journal(COUNT_NODES.name)
     journal.did(graph.name, "counted", f"{len(graph.nodes)} nodes")
     return journal.result(graph)

@@ -38,9 +38,9 @@ def said(result: PassResult) -> list[tuple[str, str, str]]:
     return [(d.subject, d.action, d.reason) for d in result.decisions]
 
 
-def run(each: Pass, before: Graph) -> PassResult:
+def run(each: Pass, before: Graph, precision: str = "") -> PassResult:
     """The pass applied, with everything checked that holds of any pass: invariants, outputs' names, values."""
-    result = each.run(before, POLICY)
+    result = each.run(before, POLICY, precision)
     invariants.check(result.graph)
     assert result.graph.outputs == before.outputs
     assert result.graph.inputs == before.inputs

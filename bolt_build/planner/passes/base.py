@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import Decision
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import FusionPolicy, PaddingPolicy, Policy
 from bolt_build.targets import Target
 
 
@@ -21,23 +21,37 @@ class PassResult:
 
 @dataclass(frozen=True)
 class Pass:
-    """A named rewrite. `run` keeps the meaning of every graph output, and every surviving value's name and values.
+    """A named rewrite. It keeps the meaning of every graph output, and every surviving value's name and values.
 
     No decision may rest on the values of a constant with more than one element: weights can be swapped without a
-    rebuild. `before` is the built-in pass in front of which a pass from another package runs. `pays_on` says for which
-    target and precision the pass runs, None that it pays everywhere. `in_fp16` runs in the place of `run` where the
-    precision is fp16, whose weights lose digits below its normal numbers; None: there is no difference.
+    rebuild. What rewrites reads the graph alone (`rewrite`), or beside it how a recipe wants channels padded
+    (`by_padding`) or nodes fused (`by_fusion`): one of the three. `before` is the built-in pass in front of which a
+    pass from another package runs. `pays_on` says for which target and precision the pass runs, None that it pays
+    everywhere. `in_fp16` runs in the place of `rewrite` where the precision is fp16, whose weights lose digits below
+    its normal numbers; None: there is no difference. Raises ValueError where nothing rewrites, or several things do.
     """
 
     name: str
-    run: Callable[[Graph, Policy], PassResult]
+    rewrite: Callable[[Graph], PassResult] | None = None
     before: str = "fuse-epilogues"
     pays_on: Callable[[Target, str], bool] | None = None
-    in_fp16: Callable[[Graph, Policy], PassResult] | None = None
+    in_fp16: Callable[[Graph], PassResult] | None = None
+    by_padding: Callable[[Graph, PaddingPolicy], PassResult] | None = None
+    by_fusion: Callable[[Graph, FusionPolicy], PassResult] | None = None
 
-    def made_for(self, precision: str) -> Callable[[Graph, Policy], PassResult]:
-        """What runs in this precision."""
-        return self.in_fp16 if precision == "fp16" and self.in_fp16 is not None else self.run
+    def __post_init__(self) -> None:
+        if sum(each is not None for each in (self.rewrite, self.by_padding, self.by_fusion)) != 1:
+            raise ValueError(f"pass '{self.name}' has to have one of rewrite, by_padding and by_fusion")
+
+    def run(self, graph: Graph, policy: Policy, precision: str = "") -> PassResult:
+        """The graph as the pass rewrites it, in this precision (`fp16`)."""
+        if self.by_padding is not None:
+            return self.by_padding(graph, policy.padding)
+        if self.by_fusion is not None:
+            return self.by_fusion(graph, policy.fusion)
+        rewrite = self.in_fp16 if precision == "fp16" and self.in_fp16 is not None else self.rewrite
+        assert rewrite is not None, "one of the three is there"
+        return rewrite(graph)
 
 
 def on_tensor_cores(target: Target, precision: str) -> bool:

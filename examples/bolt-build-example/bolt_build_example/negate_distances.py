@@ -8,11 +8,10 @@ from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build_example.distances import Distances
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(NEGATE_DISTANCES.name)
     for node in editor.nodes():
         if not isinstance(node.op, Distances) or node.epilogue:

@@ -24,7 +24,6 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.align.pad_channels import WHOLE
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class _Found:
     begin: int
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(JOIN_SLICES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -21,12 +21,12 @@ from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS, WHOLE
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import channel_axis
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import PaddingPolicy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, padding: PaddingPolicy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ORDER_SLICES.name)
-    wishes = padding_wishes(graph.nodes, policy.padding)
+    wishes = padding_wishes(graph.nodes, padding)
     for node in editor.nodes():
         if not _makes_channels(editor, node):
             continue
@@ -130,4 +130,4 @@ def _taken(editor: GraphEditor, name: str, places: list[int], axis: int) -> str:
     return editor.new_constant(f"{name}.ordered", np.ascontiguousarray(found), editor.type(name).dtype)
 
 
-ORDER_SLICES = Pass("order-slices", _run, pays_on=PAD_CHANNELS.pays_on)
+ORDER_SLICES = Pass("order-slices", by_padding=_run, pays_on=PAD_CHANNELS.pays_on)

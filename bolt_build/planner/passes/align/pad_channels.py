@@ -29,7 +29,7 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import PaddingPolicy
 from bolt_build.targets import Target
 
 WHOLE = 8
@@ -38,10 +38,10 @@ _LARGEST = 1e4
 """Padding beyond it could overflow half precision on its way."""
 
 
-def _run(graph: Graph, policy: Policy, *, ranks: Container[int]) -> PassResult:
+def _run(graph: Graph, padding: PaddingPolicy, *, ranks: Container[int]) -> PassResult:
     """Of values that have so many axes."""
     editor, journal = GraphEditor(graph), Journal(PAD_CHANNELS.name)
-    wishes, to = padding_wishes(graph.nodes, policy.padding), policy.padding.alignment
+    wishes, to = padding_wishes(graph.nodes, padding), padding.alignment
     for group in _groups(editor, to):
         if editor.type(group[0]).rank not in ranks:
             continue
@@ -261,5 +261,5 @@ def _loads_whole(target: Target, precision: str) -> bool:
 
 
 _VOLUME = 5
-PAD_VOLUMES = Pass("pad-channels", partial(_run, ranks=(_VOLUME,)), pays_on=_loads_whole)
-PAD_CHANNELS = Pass("pad-channels", partial(_run, ranks=range(_VOLUME)), pays_on=_loads_whole)
+PAD_VOLUMES = Pass("pad-channels", by_padding=partial(_run, ranks=(_VOLUME,)), pays_on=_loads_whole)
+PAD_CHANNELS = Pass("pad-channels", by_padding=partial(_run, ranks=range(_VOLUME)), pays_on=_loads_whole)

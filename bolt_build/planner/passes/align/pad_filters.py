@@ -19,7 +19,6 @@ from bolt_build.graph.ops.moves.rearrange import Rearrange
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 _WHOLE = 8
@@ -34,7 +33,7 @@ SUFFIX = ".whole"
 """Behind the names of weights with more filters."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(PAD_FILTERS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv) or node.op.groups > 1 or editor.type(node.inputs[0]).rank not in (3, 4):

@@ -20,7 +20,7 @@ from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import PaddingPolicy
 from bolt_build.targets import Target
 
 _WHOLE = 8
@@ -46,9 +46,9 @@ class _Heads:
         return np.concatenate(parts)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, padding: PaddingPolicy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(PAD_HEADS.name)
-    wishes = padding_wishes(graph.nodes, policy.padding)
+    wishes = padding_wishes(graph.nodes, padding)
     for node in editor.nodes():
         if not isinstance(node.op, Attention):
             continue
@@ -153,4 +153,4 @@ def _copies_whole(target: Target, precision: str) -> bool:
     return target.gpu is not None and target.gpu.warpgroup_mma and precision in ("fp16", "bf16")
 
 
-PAD_HEADS = Pass("pad-heads", _run, pays_on=_copies_whole)
+PAD_HEADS = Pass("pad-heads", by_padding=_run, pays_on=_copies_whole)

@@ -29,7 +29,7 @@ from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS, WHOLE
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import PaddingPolicy
 
 _MOST = 4 / 3
 """Times as many elements as there are that padding may make of tensors that belong together."""
@@ -50,9 +50,9 @@ class _Tie:
     looks through none of them."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, padding: PaddingPolicy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(PAD_SLICES.name)
-    wishes = padding_wishes(graph.nodes, policy.padding)
+    wishes = padding_wishes(graph.nodes, padding)
     ties = [tie for node in editor.nodes() for tie in _ties(editor, node)]
     cuts = _cuts(editor, ties)
     place = {node.outputs[0]: at for at, node in enumerate(editor.nodes())}
@@ -278,4 +278,4 @@ def _moved(editor: GraphEditor, name: str, rows: list[int] | None, columns: list
     return editor.new_constant(f"{name}.apart", np.ascontiguousarray(array), type.dtype)
 
 
-PAD_SLICES = Pass("pad-slices", _run, pays_on=PAD_CHANNELS.pays_on)
+PAD_SLICES = Pass("pad-slices", by_padding=_run, pays_on=PAD_CHANNELS.pays_on)

@@ -14,13 +14,12 @@ from bolt_build.graph.ops.moves.shape import Concat, Slice
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _MOST = (1 << 30) - 1
 """Elements of half precision in less than 2 GiB."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SPLIT_BATCHES.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv) or node.op.groups > 1:

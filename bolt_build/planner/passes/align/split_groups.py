@@ -19,7 +19,6 @@ from bolt_build.graph.ops.moves.shape import Concat, Slice
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 _WHOLE = 8
@@ -31,7 +30,7 @@ _LEAST_WORK = 5e8
 """Operations of a group: below them launches take longer than products, by reckoning."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SPLIT_GROUPS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv) or node.op.groups < 2 or editor.type(node.inputs[0]).rank > 4:

@@ -14,7 +14,6 @@ from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 SUFFIX = ".taps"
 """Behind the name of a weight with fewer taps."""
@@ -30,7 +29,7 @@ class _Taps:
     behind: int
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(TRIM_WINDOWS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv):

@@ -13,12 +13,11 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import fold_into, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 NO_HOST = "no Conv or MatMul stands before it"
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_BATCH_NORM.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -19,7 +19,6 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import SUFFIX, channel_vector, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 MERGED = ".merged"
 """Behind the name of a weight to which another branch has been added."""
@@ -51,7 +50,7 @@ class Branch:
         return self.op is not None and all(set(theirs) <= set(mine) for mine, theirs in pairs)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MERGE_BRANCHES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

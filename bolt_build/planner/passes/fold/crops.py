@@ -16,13 +16,12 @@ from bolt_build.graph.ops.norms.normalization import BatchNorm
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 SUFFIX = ".cropped"
 """Behind the names of values between the convolution and its slice."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_CROPS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -18,11 +18,10 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.wording import many
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(NORM_EARLY.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -23,7 +23,6 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 Shape = tuple[int, ...]
 _Add = Callable[..., str]
@@ -52,7 +51,7 @@ class _Scaled:
     steps: tuple[tuple[str, tuple[_Factor, ...]], ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SCALE_IMAGES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

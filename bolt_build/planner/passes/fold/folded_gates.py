@@ -21,12 +21,11 @@ from bolt_build.planner.passes.fold.channels import (
     weight_obstacle,
 )
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _MUL = Binary("mul")
 
 
-def _run(graph: Graph, policy: Policy, *, fp16: bool) -> PassResult:
+def _run(graph: Graph, *, fp16: bool) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_GATED.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -24,7 +24,6 @@ from bolt_build.planner.passes.fold.affine import FUNCTIONS, scale_and_shift
 from bolt_build.planner.passes.fold.channels import channel_axis, folded_inputs, scale_obstacle, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import View, step_back, whole
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class _Part:
         return None if self.view is None else _columns(self.view, channel)
 
 
-def _run(graph: Graph, policy: Policy, *, fp16: bool) -> PassResult:
+def _run(graph: Graph, *, fp16: bool) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_PARTS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

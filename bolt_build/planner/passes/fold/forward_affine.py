@@ -20,12 +20,11 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.affine import scale_and_shift
 from bolt_build.planner.passes.fold.channels import SUFFIX, channel_vector, scale_obstacle, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 FUNCTIONS = ("add", "sub", "mul", "div")
 
 
-def _run(graph: Graph, policy: Policy, *, fp16: bool) -> PassResult:
+def _run(graph: Graph, *, fp16: bool) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_FORWARD.name)
     # The last of several first: what is in front of it then is read by the product.
     for old in reversed(editor.nodes()):

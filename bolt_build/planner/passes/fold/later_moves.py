@@ -14,10 +14,9 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MOVE_LATER.name)
     for old in editor.nodes():
         node = editor.node(old.name)

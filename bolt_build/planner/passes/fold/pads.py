@@ -16,13 +16,12 @@ from bolt_build.graph.ops.moves.shape import Pad
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _Windowed = TypeVar("_Windowed", bound=Conv | Pool)
 _CEIL = "with ceil_mode windows may start in the pad, but not in padding"
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_PADS.name)
     for old in editor.nodes():
         pad = editor.node(old.name)

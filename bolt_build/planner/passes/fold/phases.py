@@ -17,7 +17,6 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class _Phases:
     slices: tuple[Node, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(JOIN_PHASES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -16,10 +16,9 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.planner.views import View, whole
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ADD_TO_IMAGES.name)
     for node in editor.nodes():
         if not isinstance(node.op, Binary) or node.op.function != "add" or node.epilogue:

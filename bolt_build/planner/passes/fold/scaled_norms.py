@@ -14,10 +14,9 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SCALE_NORMS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -23,7 +23,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_
 from bolt_build.planner.passes.fold.channels import folded_inputs, weight_obstacle
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _EXCHANGE = (0, 2, 1, 3)
 """Of rows and heads."""
@@ -50,7 +49,7 @@ class _Queries:
     turned: bool
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SHIFT_QUERIES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

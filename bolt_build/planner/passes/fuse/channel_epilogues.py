@@ -26,7 +26,7 @@ from bolt_build.planner.passes.fold.channels import channel_axis
 from bolt_build.planner.passes.fuse.epilogues import ACTIVATIONS, IN_KERNEL
 from bolt_build.planner.passes.tidy.duplicates import COMMUTATIVE
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import FusionPolicy
 
 CONSTANTS = 4
 """Most stages of an epilogue that read a constant of the channel."""
@@ -36,9 +36,9 @@ _ACTIVATIONS = ("sqrt", "reciprocal", "neg", "selu", "celu", "softsign", "thresh
 sine, would take registers from its products."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, fusion: FusionPolicy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FUSE_CHANNELS.name)
-    if not policy.fusion.epilogue:
+    if not fusion.epilogue:
         journal.declined(graph.name, "policy.fusion.epilogue is false")
         return journal.result(graph)
     for host in reversed([node for node in editor.nodes() if _has_channels(editor, node)]):
@@ -171,4 +171,4 @@ def _of_each_channel(editor: GraphEditor, host: Node, operand: str) -> str:
     return editor.new_constant(f"{operand}.channels", repeated, editor.type(operand).dtype)
 
 
-FUSE_CHANNELS = Pass("fuse-channels", _run, pays_on=on_tensor_cores)
+FUSE_CHANNELS = Pass("fuse-channels", by_fusion=_run, pays_on=on_tensor_cores)

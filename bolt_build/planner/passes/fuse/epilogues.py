@@ -28,7 +28,7 @@ from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.tidy.duplicates import COMMUTATIVE
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import FusionPolicy
 
 ACTIVATIONS = 2
 """Most activations in the epilogue of a Conv or MatMul."""
@@ -52,9 +52,9 @@ class Stage:
     swapped: bool
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, fusion: FusionPolicy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FUSE_EPILOGUES.name)
-    if not policy.fusion.epilogue:
+    if not fusion.epilogue:
         journal.declined(graph.name, "policy.fusion.epilogue is false")
         return journal.result(graph)
     # From the last to the first: of two convolutions that meet in an addition, the later one takes it, because the
@@ -205,4 +205,4 @@ def _fuse(editor: GraphEditor, host: Node, reader: Node, stage: Stage) -> Node:
     return fused
 
 
-FUSE_EPILOGUES = Pass("fuse-epilogues", _run)
+FUSE_EPILOGUES = Pass("fuse-epilogues", by_fusion=_run)

@@ -19,15 +19,15 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_
 from bolt_build.planner.passes.fuse.epilogues import STAGES
 from bolt_build.planner.passes.tidy.duplicates import COMMUTATIVE
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
+from bolt_build.schema.recipe import FusionPolicy
 
 _WHOLE = 8
 """Channels of a load of 16 bytes: images of others may lie in planes."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph, fusion: FusionPolicy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FUSE_WINDOWS.name)
-    if not policy.fusion.epilogue:
+    if not fusion.epilogue:
         journal.declined(graph.name, "policy.fusion.epilogue is false")
         return journal.result(graph)
     for node in editor.nodes():
@@ -94,4 +94,4 @@ def _fuse(editor: GraphEditor, node: Node, reader: Node) -> None:
     editor.replace(reader, fused)
 
 
-FUSE_WINDOWS = Pass("fuse-windows", _run, pays_on=on_tensor_cores)
+FUSE_WINDOWS = Pass("fuse-windows", by_fusion=_run, pays_on=on_tensor_cores)

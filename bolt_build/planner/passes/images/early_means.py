@@ -27,7 +27,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_
 from bolt_build.planner.passes.fold.channels import SUFFIX, channel_axis, weight_obstacle
 from bolt_build.planner.passes.fold.linear import composed, is_of_points, linear_behind
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 
@@ -41,7 +40,7 @@ class _Mean:
     reduce: Node
 
 
-def _run(graph: Graph, policy: Policy, *, gates: bool) -> PassResult:
+def _run(graph: Graph, *, gates: bool) -> PassResult:
     editor, journal = GraphEditor(graph), Journal("early-means")
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -25,7 +25,6 @@ from bolt_build.graph.ops.moves.shape import Pad, Slice
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 _BLOCK = 8
@@ -71,7 +70,7 @@ def _axis(kernel: Sequence[int]) -> int:
     return -2 if len(kernel) > 1 and kernel[-2] > kernel[-1] else -1
 
 
-def _run(graph: Graph, policy: Policy, *, bands: bool) -> PassResult:
+def _run(graph: Graph, *, bands: bool) -> PassResult:
     """`bands`: whether the target has kernels in bands."""
     editor, journal = GraphEditor(graph), Journal(FOLD_COLUMNS.name)
     for node in editor.nodes():

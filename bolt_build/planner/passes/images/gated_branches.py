@@ -22,7 +22,6 @@ from bolt_build.planner.passes.fold.channels import SUFFIX, weight_obstacle
 from bolt_build.planner.passes.fold.linear import is_of_points
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 MOST_FILTERS = 512
 """A branch more is a product of all filters more, and some ten bytes of each pixel and channel less to move: beyond so
@@ -39,7 +38,7 @@ class _Branch:
     gate: str
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(GATE_BRANCHES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -17,7 +17,6 @@ from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass
@@ -30,7 +29,7 @@ class _Gated:
     nodes: list[Node] = field(default_factory=list)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(GATE_SUMS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

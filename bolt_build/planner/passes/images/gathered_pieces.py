@@ -18,7 +18,6 @@ from bolt_build.graph.ops.moves.gather import Gather
 from bolt_build.graph.ops.moves.shape import Concat, Pad, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _FEWEST, _WHOLE = 5, 16
 """Steps that are worth a gather, and elements of a row that it moves whole: fewer would be gathered one by one."""
@@ -38,7 +37,7 @@ class _Pieces:
     nodes: tuple[Node, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(GATHER_PIECES.name)
     for old in reversed(editor.nodes()):  # the last concatenation first
         node = editor.node(old.name)

@@ -22,7 +22,6 @@ from bolt_build.graph.ops.moves.gather import Gather
 from bolt_build.graph.ops.moves.shape import Concat, Pad, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _FEWEST = 4
 """Cuts that are worth it."""
@@ -71,7 +70,7 @@ class _Done:
     inputs: tuple[_Shared | _Cuts | _Done, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(GATHER_WINDOWS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -19,7 +19,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import View, made_of, whole
-from bolt_build.schema.recipe import Policy
 
 _LAST, _SECOND = Transpose((0, 2, 3, 1)), Transpose((0, 3, 1, 2))
 """Which bring channels behind pixels, and back."""
@@ -27,7 +26,7 @@ _FAR = 6
 """Nodes that are asked whether an image is one, one behind the other."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MOVE_IMAGES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -30,7 +30,6 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.align.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _MOST = 1024
 """Channels, shuffled: the product of more takes longer than what it spares."""
@@ -39,7 +38,7 @@ _OPERATIONS = 256
 """Products of each element that a convolution reads or writes: of fewer, memory takes longer than tensor cores."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MULTIPLY_SHUFFLES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

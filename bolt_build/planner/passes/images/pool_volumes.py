@@ -17,13 +17,12 @@ from bolt_build.graph.ops.moves.stack import FoldDepth, UnfoldDepth
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _MANY = 3
 """Times that windows read an element, from which on they are taken apart."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(POOL_VOLUMES.name)
     for node in editor.nodes():
         op = node.op

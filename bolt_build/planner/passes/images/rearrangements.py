@@ -22,7 +22,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.fuse.epilogues import IN_KERNEL
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 from bolt_build.wording import many
 
 _MOST_AXES = 8
@@ -30,7 +29,7 @@ SUFFIX = ".ordered"
 """Behind the names of weights whose filters are in another order."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MERGE_REARRANGEMENTS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

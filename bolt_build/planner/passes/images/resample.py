@@ -18,7 +18,6 @@ from bolt_build.graph.ops.images.resize import Interpolate
 from bolt_build.graph.ops.moves.gather import Gather
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 MOST_TAPS = 8
 """Neighbours of a result along one axis: a kernel keeps as many rows in registers."""
@@ -34,7 +33,7 @@ class _Axis:
     weights: str | None
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RESAMPLE.name)
     for last in reversed(editor.nodes()):
         if editor.node(last.name) is not last:

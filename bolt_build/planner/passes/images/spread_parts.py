@@ -22,7 +22,6 @@ from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.fold.linear import is_of_points
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _LEAST = 2
 """Channels that are repeated, over those that the convolution leaves: the sum reads and writes these once more."""
@@ -38,7 +37,7 @@ class _Part:
     source: str | None
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SPREAD_PARTS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -19,7 +19,6 @@ from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _AXIS, _MOST = 1, 4
 """What images are stacked along, and tensors that are added up one by one."""
@@ -32,7 +31,7 @@ class _Unknown(Exception):
     """Why a stack's tensors cannot be had one by one."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ADD_STACKED.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -15,7 +15,6 @@ from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.gather import Gather
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _FEWEST = 4
 """Selections that are worth a sum of their own."""
@@ -31,7 +30,7 @@ class _Selected:
     places: tuple[int, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SUM_SELECTIONS.name)
     for old in reversed(editor.nodes()):  # the last sum first
         node = editor.node(old.name)

@@ -26,7 +26,6 @@ from bolt_build.graph.ops.quantised.quantize import Dequantize, FakeQuantize, Qu
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.turned_axes import connected, give
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.wording import many
 
 _LEAST_RANK = 4
@@ -43,7 +42,7 @@ class _Region:
     saved: int | None
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(TURN_IMAGES.name)
     for region in _regions(editor):
         if region.saved is None:

@@ -20,7 +20,6 @@ from bolt_build.graph.ops.moves.stack import FoldDepth, Stack, UnfoldDepth
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 MOST_TAPS = 32
 """Positions of a window along one axis that kernels for products count."""
@@ -34,7 +33,7 @@ SUFFIX = ".flat"
 """Behind the name of a weight over fewer axes."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FLATTEN_VOLUMES.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv) or not editor.type(node.inputs[0]).elements:

@@ -23,7 +23,6 @@ from bolt_build.graph.ops.moves.shape import Pad, Reshape, Transpose
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _MOST_TAPS = 256
 """Of a window: a thread goes through all of them, and larger ones are work for products."""
@@ -47,7 +46,7 @@ class _Windows:
     shape: tuple[int, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(WEIGH_WINDOWS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

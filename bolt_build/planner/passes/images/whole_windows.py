@@ -11,14 +11,13 @@ from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _LONG = 16
 """Elements along whole axes from which on a step of their own pays."""
 _MODES = {"average": "mean", "max": "max"}
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(REDUCE_WHOLE.name)
     for node in editor.nodes():
         if not isinstance(node.op, Pool) or not editor.type(node.outputs[0]).dtype.is_float:

@@ -8,10 +8,9 @@ from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.quantised.quantize import Dequantize, FakeQuantize, Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FAKE_QUANTISE.name)
     for node in editor.nodes():
         if isinstance(node.op, Dequantize):

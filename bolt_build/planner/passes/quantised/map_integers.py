@@ -15,14 +15,13 @@ from bolt_build.graph.ops.quantised.quantize import Dequantize, Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.quantised.multiply_integers import multiplies_integers
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 SIDES = 3
 """Most tensors that one step reads."""
 UNCHANGED = Activation("clip", -inf, inf)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MAP_INTEGERS.name)
     for node in editor.nodes():
         if isinstance(node.op, Quantize) and node.op.to in FACTORS and not node.epilogue:

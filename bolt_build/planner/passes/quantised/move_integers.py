@@ -16,10 +16,9 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.quantised.fake_quantise import same_numbers
 from bolt_build.planner.passes.quantised.multiply_integers import multiplies_integers
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MOVE_INTEGERS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

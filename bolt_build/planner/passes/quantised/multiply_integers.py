@@ -21,7 +21,6 @@ from bolt_build.graph.ops.quantised.quantised_product import QuantisedProduct
 from bolt_build.graph.ops.quantised.quantize import Dequantize, Requantize, ScaleSums
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 
@@ -43,7 +42,7 @@ class _Factor:
     zero: str
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MULTIPLY_INTEGERS.name)
     for node in editor.nodes():
         try:

@@ -11,10 +11,9 @@ from bolt_build.graph.ops.quantised.quantize import Quantize
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.quantised.multiply_integers import multiplies_integers
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ROUND_PRODUCTS.name)
     for node in editor.nodes():
         if isinstance(node.op, QuantisedProduct) and not node.op.rounds:

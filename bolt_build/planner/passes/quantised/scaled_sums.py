@@ -16,10 +16,9 @@ from bolt_build.graph.ops.quantised.integer_product import IntegerConv, IntegerM
 from bolt_build.graph.ops.quantised.quantize import ScaleSums
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SCALE_SUMS.name)
     for node in editor.nodes():
         if isinstance(node.op, Cast) and node.op.to.is_float:

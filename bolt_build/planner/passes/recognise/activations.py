@@ -13,7 +13,6 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.formula import Reader
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _DEEPEST = 4
 """Sums and products inside each other that spell out a polynomial."""
@@ -28,7 +27,7 @@ class Match:
     formula: str
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_ACTIVATIONS.name)
     reader = Reader(editor)
     for old in editor.nodes():

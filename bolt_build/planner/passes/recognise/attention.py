@@ -53,7 +53,6 @@ from bolt_build.planner.passes.recognise.leading_heads import in_front, leading_
 from bolt_build.planner.passes.recognise.sinks import sink_of, sinks_of_heads
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
-from bolt_build.schema.recipe import Policy
 
 _LONGEST = 256
 """Elements of a head, up to which its scores are worth being kept from memory: longer ones no GPU's kernel holds."""
@@ -68,7 +67,7 @@ class _Result:
     nodes: tuple[Node, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     """Heads that are rows of one product are taken apart where attention is recognised among them then."""
     apart, softmaxes = with_heads_apart(graph, ())
     result = _in_graph(apart)

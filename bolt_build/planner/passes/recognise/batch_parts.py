@@ -23,7 +23,6 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _MOST_NODES = 48
 """Of one part; attention with masks and moves has about half as many."""
@@ -54,7 +53,7 @@ class _Part:
         )
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(BATCH_PARTS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Concat) or node.epilogue or len(node.inputs) < 2:

@@ -22,7 +22,6 @@ from bolt_build.graph.ops.moves.shape import Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Digit, View, step_back, whole
-from bolt_build.schema.recipe import Policy
 
 _MOST_ROWS = 8192
 """Of an image: a block goes through those of a head alone."""
@@ -51,7 +50,7 @@ class _Found:
     behind: tuple[Node, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ATTEND_CHANNELS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

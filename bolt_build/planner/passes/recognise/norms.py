@@ -19,7 +19,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.norm_factors import Spread, spread
 from bolt_build.planner.passes.recognise.norm_parts import Root, inverse_root_of, mean_of, number_of, plain, root_of
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _LENGTHS = {"l1": "x / max(sum(abs(x)), epsilon)", "l2": "x / max(sqrt(sum(x ** 2)), epsilon)"}
 _FORMULAS = {
@@ -35,7 +34,7 @@ _ENDLESS = 3e38
 """A bound of a clip that exporters write where there is none."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_NORMS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

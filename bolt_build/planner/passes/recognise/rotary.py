@@ -30,7 +30,6 @@ from bolt_build.planner.passes.recognise.rotary_parts import (
     terms_of,
 )
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class _Turned:
     passed: int = 0
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_ROTARY.name)
     for old in editor.nodes():
         node = editor.node(old.name)

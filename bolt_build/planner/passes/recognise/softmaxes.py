@@ -22,7 +22,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.norm_parts import number_of, plain, reciprocal_of
 from bolt_build.planner.passes.recognise.sinks import is_read_by_product, sink_beside, with_column
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _FORMULA = "exp(x - max(x)) / sum(exp(x - max(x)))"
 _SUNK = "exp(x) / (exp(sink) + sum(exp(x)))"
@@ -40,7 +39,7 @@ class _Sum:
     power: str | None = None
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_SOFTMAXES.name)
     for old in editor.nodes():
         node = editor.node(old.name)

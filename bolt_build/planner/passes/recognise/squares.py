@@ -15,10 +15,9 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.formula import Reader
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_SQUARES.name)
     reader = Reader(editor)
     for node in editor.nodes():

@@ -24,7 +24,6 @@ from bolt_build.graph.ops.products.substitution import Substitution
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.tidy.slice_scatters import named_box, named_indices
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _FEWEST = 3
 """Rows that are substituted: fewer are no loop."""
@@ -49,7 +48,7 @@ class _Step:
     elements: str
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_SUBSTITUTIONS.name)
     if not any(isinstance(node.op, ScatterElements | ScatterND) for node in editor.nodes()):
         return journal.result(editor.finish())

@@ -16,7 +16,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.passes.recognise.attention_scores import scores_of
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class _Split:
     obstacle: str | None = None
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SUM_BIASES.name)
     for node in editor.nodes():
         if isinstance(node.op, Softmax) and node.op.axis == editor.type(node.inputs[0]).rank - 1:

@@ -16,10 +16,9 @@ from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.graph.ops.moves.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(CARRY_CHOICES.name)
     for node in editor.nodes():
         if not isinstance(node.op, Where | Binary | Activation) or node.epilogue:

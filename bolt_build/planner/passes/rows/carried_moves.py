@@ -18,7 +18,6 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Digit, View, grouped, whole
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class _Way:
     nodes: tuple[Node, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(CARRY_MOVES.name)
     for old in editor.nodes():
         for reader in editor.readers(old.outputs[0]):  # several products may read what one move brings them

@@ -19,11 +19,10 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_scores import LEAST
 from bolt_build.planner.passes.recognise.attention_words import attention_words
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MASKS_BY_DISTANCE.name)
     for node in editor.nodes():
         op = node.op

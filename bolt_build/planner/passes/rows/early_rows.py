@@ -18,13 +18,12 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import step_back
-from bolt_build.schema.recipe import Policy
 
 LEAST_GAIN = 2
 """So many times fewer rows must be left: what takes them costs a step of its own."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SELECT_EARLY.name)
     waiting = [node.name for node in editor.nodes()]
     made: dict[tuple[str, Slice], str] = {}

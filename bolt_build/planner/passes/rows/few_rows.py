@@ -19,7 +19,6 @@ from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.rows.projections import Projection, one_product
 from bolt_build.planner.passes.rows.shared_projections import ALIGNED
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 FEW = 64
@@ -28,7 +27,7 @@ _MOVES = (Attention, Concat, HeadRows, Identity, Reshape, Rotary, Slice, Transpo
 """What only moves results of such products, or works on heads."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SHARE_FEW_ROWS.name)
     groups: dict[str, list[Node]] = {}
     for node in editor.nodes():

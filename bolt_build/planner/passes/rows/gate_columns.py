@@ -21,7 +21,6 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, View, made_of, step_back, whole
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class _Form:
         return all(side.moves == (0 if self.axis < 0 else 1) for side in self.sides)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(GATE_COLUMNS.name)
     for gate in editor.nodes():
         if gate.op != Binary("mul") or gate.epilogue or editor.node(gate.name) is None:

@@ -17,7 +17,6 @@ from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _LEAST = 16
 """Bytes of a row, as many as a thread moves at once."""
@@ -25,7 +24,7 @@ _MOST = 1 << 21
 """Rows of all images: places are computed one by one, and an image's are kept with the weights."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(GATHER_ROWS.name)
     declined: set[str] = set()
     for old in reversed(editor.nodes()):

@@ -22,7 +22,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _HEADS_FIRST = Transpose((0, 2, 1, 3))
 
@@ -40,7 +39,7 @@ class _Found:
     ahead: bool
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(LATENT_KEYS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Attention) or node.op.packed:

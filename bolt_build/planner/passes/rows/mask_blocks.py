@@ -22,7 +22,6 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.passes.recognise.attention_scores import LEAST
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _MOST_RUNS = 8
 """Attentions in the place of one."""
@@ -43,7 +42,7 @@ class _Blocks:
         return self.length * self.count
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MASK_BLOCKS.name)
     for node in editor.nodes():
         op = node.op

@@ -16,7 +16,6 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 _GROWTH = 2
@@ -25,7 +24,7 @@ _LEAST_SCALE = 2**-8
 """Of scores whose constant masks kernels keep in half precision."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MASKS_APART.name)
     for node in editor.nodes():
         op = node.op

@@ -19,14 +19,13 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 MOST = 16
 """Heads on either side: kernels for few planes have no more."""
 _LAST, _BACK = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MIX_HEADS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -24,7 +24,6 @@ from bolt_build.graph.ops.products.pair_product import LINES, PLACES, TERMS, Pai
 from bolt_build.graph.ops.products.placed_matmul import Move, PlacedMatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 REACH, SPAN = 80, 128
 """Positions that the lines of a group name together, and those of a tile, at most: what kernels have room for."""
@@ -45,7 +44,7 @@ class _Picked:
     more: Array
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MULTIPLY_PAIRS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -24,7 +24,6 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _FILTERS, _DEPTH, _DEEP = 8, 16, 256
 """Fewest filters of a group that are worth a product where columns are stored, which plain instructions do without;
@@ -41,7 +40,7 @@ class _Add(Protocol):
     def __call__(self, what: str, op: Op, *inputs: str) -> str: ...
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MULTIPLY_WINDOWS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv) or node.epilogue or editor.is_constant(node.inputs[1]):

@@ -16,7 +16,6 @@ from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.ranges import ranges
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 _LEAST = 128
@@ -24,7 +23,7 @@ _LEAST = 128
 _MOST = 255
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(NARROW_PLACES.name)
     known = ranges(graph)
     for node in editor.nodes():

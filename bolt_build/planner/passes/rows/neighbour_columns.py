@@ -18,7 +18,6 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.wording import many
 
 
@@ -38,7 +37,7 @@ class _Taken:
         return range(self.begin, self.begin + self.count * self.step, self.step)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(PART_NEIGHBOURS.name)
     for node in editor.nodes():
         if not isinstance(node.op, MatMul) or node.op.transpose_b or weight_obstacle(editor, node) is not None:

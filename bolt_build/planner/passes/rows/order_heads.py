@@ -17,9 +17,8 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import channel_axis, weight_obstacle
-from bolt_build.planner.passes.tidy.moves import MERGE_MOVES
+from bolt_build.planner.passes.tidy.moves import merge_moves
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class _Moved:
     order: Array
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ORDER_HEADS.name)
     for old in editor.nodes():
         node = editor.node(old.name)
@@ -63,7 +62,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     found = journal.result(editor.finish())
     if not found.decisions:
         return found
-    merged = MERGE_MOVES.run(found.graph, policy)  # reshapes of heads and what reads them
+    merged = merge_moves(found.graph)  # reshapes of heads and what reads them
     return PassResult(merged.graph, (*found.decisions, *merged.decisions))
 
 

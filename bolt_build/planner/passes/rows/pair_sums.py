@@ -26,7 +26,6 @@ from bolt_build.graph.ops.moves.shape import Identity, Pad, Reshape, Slice, Tran
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 _MOVES = (Slice, Gather, Reshape, Pad, Transpose, GatherElements)
@@ -58,7 +57,7 @@ class _Sum:
     nodes: tuple[Node, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ADD_PAIRS.name)
     for old in reversed(editor.nodes()):
         node = editor.node(old.name)

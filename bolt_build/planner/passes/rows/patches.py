@@ -17,7 +17,6 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 LEAST_WINDOW, MOST_CHANNELS = 8, 4
@@ -26,7 +25,7 @@ SUFFIX = ".patches"
 """Behind the name of a weight whose rows are patches."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MULTIPLY_PATCHES.name)
     for node in editor.nodes():
         if not isinstance(node.op, Conv) or node.epilogue or not editor.is_constant(node.inputs[1]):

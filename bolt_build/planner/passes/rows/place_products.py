@@ -21,7 +21,6 @@ from bolt_build.graph.ops.products.placed_matmul import Move, PlacedMatMul, walk
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import REPEATED, View, step_back, whole
-from bolt_build.schema.recipe import Policy
 
 _IMAGE = 4
 """Axes of a tensor that kernels may keep channels last."""
@@ -39,7 +38,7 @@ class _Place:
     gains: bool = False
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(PLACE_PRODUCTS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

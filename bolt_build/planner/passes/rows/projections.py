@@ -19,7 +19,6 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.fold.channels import weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 SUFFIX = ".projections"
 """Behind the name of the first of the weights, and of the biases, that have become one."""
@@ -37,7 +36,7 @@ class Projection:
         return (self.product,) if self.reshape is None else (self.product, self.reshape)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MERGE_PROJECTIONS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Attention) or node.op.packed:

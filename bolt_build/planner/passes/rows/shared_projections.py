@@ -23,7 +23,6 @@ from bolt_build.planner.passes.recognise.attention_heads import Factor, Heads, j
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.passes.rows.projections import Projection, one_product, projection
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
 
 ALIGNED = 8
@@ -49,7 +48,7 @@ class _Side(_Operand):
         return self.rows.nodes if self.heads is None else (*self.rows.nodes, self.heads)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SHARE_PROJECTIONS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Attention) or node.op.packed:

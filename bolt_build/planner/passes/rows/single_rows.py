@@ -17,7 +17,6 @@ from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class _Prepared:
     nodes: tuple[Node, ...]
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SINGLE_ROWS.name)
     for node in reversed(editor.nodes()):
         if editor.node(node.name) is None or node.epilogue:

@@ -17,7 +17,6 @@ from bolt_build.graph.ops.products.placed_matmul import Move, PlacedMatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _TILE = 32
 """Rows and columns of the smallest tile."""
@@ -29,7 +28,7 @@ _FULL = 1024
 """Blocks that a GPU holds at once."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SPLIT_DEPTHS.name)
     for node in editor.nodes():
         op = _placed(editor, node)

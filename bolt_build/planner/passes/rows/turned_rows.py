@@ -25,7 +25,6 @@ from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.turned_axes import connected, give
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 from bolt_build.wording import many
 
 _LEAST_RANK = 3
@@ -59,7 +58,7 @@ class _Region:
     saved: int
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(TURN_ROWS.name)
     for lead in _leads(editor):
         for region in _regions(editor, lead):

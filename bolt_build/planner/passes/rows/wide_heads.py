@@ -22,14 +22,13 @@ from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _Add = Callable[..., str]
 _WIDEST = 256
 """Elements of a head that kernels of attention keep."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(WIDE_HEADS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Attention):

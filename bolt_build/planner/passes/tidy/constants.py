@@ -8,7 +8,6 @@ from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 FREE_BYTES = 1 << 20
 """Results up to this size are always folded."""
@@ -17,7 +16,7 @@ GROWTH = 2
 """Larger ones only up to this many times the bytes of the inputs: no engine should carry what a kernel can spread."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_CONSTANTS.name)
     budget = Budget(value.type.nbytes for value in graph.values if value.constant is not None)
     for node in editor.nodes():

@@ -5,10 +5,9 @@ from __future__ import annotations
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(REMOVE_DEAD.name)
     for node in reversed(editor.nodes()):
         if not any(editor.is_output(name) or editor.readers(name) for name in node.outputs):

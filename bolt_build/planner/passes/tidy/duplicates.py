@@ -12,12 +12,11 @@ from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_scores import LEAST, number
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 COMMUTATIVE = ("add", "mul", "max", "min")
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MERGE_DUPLICATES.name)
     first: dict[object, str] = {}
     for old in editor.nodes():

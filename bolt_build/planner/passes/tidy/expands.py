@@ -17,10 +17,9 @@ from bolt_build.graph.ops.moves.expand import Expand
 from bolt_build.graph.ops.moves.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(BROADCAST.name)
     for expand in editor.nodes():
         if not isinstance(expand.op, Expand) or expand.epilogue:

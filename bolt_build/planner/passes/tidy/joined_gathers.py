@@ -17,7 +17,6 @@ from bolt_build.graph.ops.moves.gather import Gather, within
 from bolt_build.graph.ops.moves.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _MOST = 1 << 22
 """Elements of the table that names what is taken."""
@@ -41,7 +40,7 @@ class _Pair:
         return first, second if second < first else second - self.of_first.ndim + 1
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(JOIN_GATHERS.name)
     for old in editor.nodes():
         node = editor.node(old.name)

@@ -19,7 +19,6 @@ from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.ranges import Range, ranges
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _LARGEST = 1 << 20
 """Bytes of a constant."""
@@ -29,7 +28,7 @@ _NEUTRAL = {"add": 0, "sub": 0}
 """The number on the right that changes nothing."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(KNOWN_INTEGERS.name)
     known = ranges(graph)
     for node in editor.nodes():

@@ -19,12 +19,11 @@ from bolt_build.graph.ops.moves.expand import Expand
 from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _ELEMENTWISE = (Ask, Binary, Cast, Compare, Logic, Where)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(EXPAND_LATE.name)
     for node in editor.nodes():
         if not isinstance(node.op, _ELEMENTWISE) or node.epilogue:

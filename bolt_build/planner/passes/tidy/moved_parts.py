@@ -14,10 +14,9 @@ from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MOVE_PARTS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Concat) or node.epilogue or len(node.inputs) < 2:

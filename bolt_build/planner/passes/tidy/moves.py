@@ -13,10 +13,10 @@ from bolt_build.graph.ops.moves.shape import Reshape, Transpose
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def merge_moves(graph: Graph) -> PassResult:
+    """What `MERGE_MOVES` does."""
     editor, journal = GraphEditor(graph), Journal(MERGE_MOVES.name)
     for old in editor.nodes():
         node = editor.node(old.name)
@@ -98,4 +98,4 @@ def _joined_axes(shape: tuple[int, ...], joined_to: tuple[int, ...]) -> tuple[tu
     return tuple(groups) if axis == len(shape) else None
 
 
-MERGE_MOVES = Pass("merge-moves", _run)
+MERGE_MOVES = Pass("merge-moves", merge_moves)

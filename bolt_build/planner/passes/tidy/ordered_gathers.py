@@ -14,13 +14,12 @@ from bolt_build.graph.ops.moves.gather import Gather, GatherND
 from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _MOST = 1 << 20
 """Elements of what is looked through, where indices name single ones."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RESHAPE_GATHERS.name)
     for node in editor.nodes():
         if not _takes_all_in_order(editor, node):

@@ -15,13 +15,12 @@ from bolt_build.graph.ops.moves.shape import Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.planner.views import step_back
-from bolt_build.schema.recipe import Policy
 
 _CLIPS = 5
 """Axes of clips, frames, and what an image has."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SLICE_GATHERS.name)
     for node in editor.nodes():
         if (frame := _frame(editor, node)) is not None:

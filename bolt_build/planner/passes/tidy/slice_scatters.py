@@ -18,7 +18,6 @@ from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 _MOVES = 4
 """Reshapes and expansions between an arange and its indices."""
@@ -26,7 +25,7 @@ Box = tuple[tuple[int, int], ...]
 """Where each axis begins and ends."""
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SLICE_SCATTERS.name)
     for node in editor.nodes():
         if not isinstance(node.op, ScatterND) or node.op.reduction != "none":

@@ -12,10 +12,9 @@ from bolt_build.graph.ops.moves.gather import GatherND
 from bolt_build.graph.ops.moves.shape import Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SLICE_TUPLES.name)
     for node in editor.nodes():
         if not isinstance(node.op, GatherND) or node.epilogue or editor.is_constant(node.inputs[0]):

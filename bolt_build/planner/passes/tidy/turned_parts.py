@@ -12,10 +12,9 @@ from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.moves.shape import Concat, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.schema.recipe import Policy
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(TURN_PARTS.name)
     for old in editor.nodes():
         node = editor.node(old.name)
