@@ -179,6 +179,7 @@ PIPELINE: tuple[Pass, ...] = (
     GATE_SUMS,  # BatchNorms are in weights now
     MOVE_LATER,  # biases are part of products now
     FOLD_AFFINE,  # what stood behind the sum of branches, and behind such moves
+    MERGE_BRANCHES,  # a block that scales what it adds to its input
     FOLD_FORWARD,  # what no product in front took
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader

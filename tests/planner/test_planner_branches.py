@@ -84,6 +84,44 @@ def test_the_tensor_itself_scaled_or_not_goes_onto_the_diagonal(arithmetic: str,
     assert said(result) == [("sum", "merged", f"'{label}' into the weights of 'dense'")]
 
 
+@pytest.mark.parametrize(("first", "second"), [("%a", "%b"), ("%b", "%a"), ("%a", "%x"), ("%x", "%a")])
+def test_what_is_subtracted_has_its_weights_turned_round(first: str, second: str) -> None:
+    branch = '%b = conv(%x, %w1, %b1) // "1x1"'
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,4,5,5]) -> (%y) {{
+          const %w3: f32[4,4,3,3] #
+          const %b3: f32[4] #
+          {"const %w1: f32[4,4,1,1] #" if "%b" in (first, second) else ""}
+          {"const %b1: f32[4] #" if "%b" in (first, second) else ""}
+          %a = conv(%x, %w3, %b3) pads_begin=[1,1] pads_end=[1,1] // "dense"
+          {branch if "%b" in (first, second) else ""}
+          %y = sub({first}, {second}) // "difference"
+        }}""")
+    result = run(MERGE_BRANCHES, before)
+    assert [(node.name, node.op.kind) for node in result.graph.nodes] == [("difference", "conv")]
+
+
+def test_a_block_that_scales_what_it_adds_to_its_input_is_one_depthwise_convolution() -> None:
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,4,6,6]) -> (%y) {{
+          const %w7: f32[4,1,7,7] #
+          const %w1: f32[4,1,1,1] #
+          const %gamma: f32[4,1,1] #{NORM.format("m")}{NORM.format("n")}
+          %m = batch_norm(%x, %mg, %mb, %mm, %mv) epsilon=1e-5 // "mixer/identity"
+          %p = conv(%x, %w1) groups=4 // "mixer/scale"
+          %q = add(%p, %m) // "mixer/add"
+          %k = conv(%x, %w7) groups=4 pads_begin=[3,3] pads_end=[3,3] // "mixer/window"
+          %r = add(%q, %k) // "mixer/add_1"
+          %n = batch_norm(%x, %ng, %nb, %nm, %nv) epsilon=1e-5 // "norm"
+          %d = sub(%r, %n) // "difference"
+          %s = mul(%d, %gamma) // "layer_scale"
+          %y = add(%x, %s) // "residual"
+        }}""")
+    after = optimize(before, POLICY).graph
+    same_values(before, after)
+    assert [(node.name, node.op.kind) for node in after.nodes] == [("residual", "conv")]
+
+
 def test_the_whole_block_of_a_training_graph_becomes_one_3x3_with_its_relu() -> None:
     before = graph(f"""
         graph g batch=2 (%x: f32[2,4,6,6]) -> (%y) {{

@@ -94,6 +94,7 @@ def test_the_order_is_this() -> None:
         "gate-sums",
         "move-later",
         "fold-affine",
+        "merge-branches",
         "fold-forward",
         "merge-duplicates",
         "remove-dead",

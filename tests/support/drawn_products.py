@@ -107,7 +107,7 @@ def branches(g: Growing) -> str:
                 sums.append(normed_channels(g, part) if g.chance() else part)
     made = sums[0]
     for each in sums[1:]:
-        made = paired(g, "add", made, each)
+        made = paired(g, g.choose("add", "add", "sub"), made, each)
     return followed(g, made)
 
 

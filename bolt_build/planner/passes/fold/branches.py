@@ -1,4 +1,4 @@
-"""Merges convolutions of one tensor whose results are added into one convolution: RepVGG's blocks, and others'.
+"""Merges convolutions of one tensor whose results are added or subtracted into one: RepVGG's blocks, and others'.
 
 A kernel whose taps all lie on taps of the other's is added to its weights (1x1 to 3x3), and its bias to the bias. The
 tensor itself, or one that is scaled and shifted by channel (a BatchNorm without a convolution before it), counts as a
@@ -29,16 +29,18 @@ MOST_ELEMENTS = 1 << 25
 
 @dataclass(frozen=True)
 class Branch:
-    """One side of the addition: a convolution, or (`op` None) arithmetic by channel, often none, on its input.
+    """One side of the sum: a convolution, or (`op` None) arithmetic by channel, often none, on its input.
 
     `value` is its result; `nodes` compute it from the tensor that both sides share, its last one first. `offsets` say
-    for each spatial axis where its taps lie, from the first cell that an output at 0 would stand on.
+    for each spatial axis where its taps lie, from the first cell that an output at 0 would stand on. `sign` is -1 for
+    what is subtracted.
     """
 
     value: str
     nodes: tuple[Node, ...]
     op: Conv | None
     offsets: tuple[tuple[int, ...], ...]
+    sign: int
 
     @property
     def label(self) -> str:
@@ -54,7 +56,7 @@ def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MERGE_BRANCHES.name)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is None or not isinstance(node.op, Binary) or node.op.function != "add" or node.epilogue:
+        if node is None or not isinstance(node.op, Binary) or node.epilogue or node.op.function not in ("add", "sub"):
             continue
         pair = _branches(editor, node)
         if pair is None:
@@ -70,17 +72,20 @@ def _run(graph: Graph) -> PassResult:
 
 
 def _branches(editor: GraphEditor, node: Node) -> tuple[Branch, Branch] | None:
-    """Both sides of the addition, where they are branches of one tensor and one of them is a convolution."""
+    """Both sides of the sum, where they are branches of one tensor and one of them is a convolution."""
+    assert isinstance(node.op, Binary)
+    signs = (1, -1 if node.op.function == "sub" else 1)
     producers = [editor.producer(name) for name in node.inputs]
     for conv in producers:
         if conv is not None and isinstance(conv.op, Conv):
-            first, second = (_branch(editor, name, conv.inputs[0]) for name in node.inputs)
+            sides = zip(node.inputs, signs, strict=True)
+            first, second = (_branch(editor, name, conv.inputs[0], sign) for name, sign in sides)
             if first is not None and second is not None:
                 return first, second
     return None
 
 
-def _branch(editor: GraphEditor, value: str, source: str) -> Branch | None:
+def _branch(editor: GraphEditor, value: str, source: str, sign: int) -> Branch | None:
     """How `value` is made from `source`: by one convolution, or by scalings and shifts; None where by neither."""
     nodes: list[Node] = []
     at = value
@@ -89,13 +94,13 @@ def _branch(editor: GraphEditor, value: str, source: str) -> Branch | None:
         if node is None:
             return None
         if not nodes and isinstance(node.op, Conv) and node.inputs[0] == source:
-            return Branch(value, (node,), node.op, _offsets(node.op, editor.type(node.inputs[1]).shape[2:]))
+            return Branch(value, (node,), node.op, _offsets(node.op, editor.type(node.inputs[1]).shape[2:]), sign)
         step = _step(editor, node)
         if step is None:
             return None
         nodes.append(node)
         at = step[0]
-    return Branch(value, tuple(nodes), None, ((0,),) * (editor.type(value).rank - 2))
+    return Branch(value, tuple(nodes), None, ((0,),) * (editor.type(value).rank - 2), sign)
 
 
 def _offsets(op: Conv, kernel: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -162,12 +167,13 @@ def _weight_obstacle(editor: GraphEditor, branch: Branch) -> str | None:
 
 
 def _merge(editor: GraphEditor, node: Node, host: Branch, other: Branch) -> None:
-    """The host with the other's weights and bias added, in the place of the addition."""
+    """The host with the other's weights and bias added, in the place of the sum."""
     conv = host.nodes[0]
-    weight, bias = _weights(editor, conv)
+    weight, bias = _signed(_weights(editor, conv), host.sign)
     axes = zip(host.offsets, other.offsets, strict=True)
     places = [[mine.index(tap) for tap in taps] for mine, taps in axes]
-    added, shift = _weights(editor, other.nodes[0]) if other.op is not None else _diagonal(editor, other, host)
+    made = _weights(editor, other.nodes[0]) if other.op is not None else _diagonal(editor, other, host)
+    added, shift = _signed(made, other.sign)
     weight[np.ix_(range(weight.shape[0]), range(weight.shape[1]), *places)] += added
     for step in (*host.nodes, *other.nodes):
         editor.remove(step)  # first, so that names of constants that only they read are free
@@ -190,6 +196,11 @@ def _weights(editor: GraphEditor, conv: Node) -> tuple[Array, Array | None]:
         assert bias is not None
         bias = bias.astype(np.float64)
     return weight.astype(np.float64), bias
+
+
+def _signed(made: tuple[Array, Array | None], sign: int) -> tuple[Array, Array | None]:
+    weight, bias = made
+    return sign * weight, None if bias is None else sign * bias
 
 
 def _diagonal(editor: GraphEditor, branch: Branch, host: Branch) -> tuple[Array, Array | None]:
