@@ -63,8 +63,8 @@ class Exporter:
         self._command = [python, str(SCRIPT), "--serve"]
         self._process: subprocess.Popen[str] | None = None
 
-    def export(self, model: str, form: str, file: Path, batch: int = 1) -> str:
-        """ "ok", or what is wrong."""
+    def export(self, model: str, form: str, file: Path, batch: int | str = 1) -> str:
+        """ "ok", or what is wrong. A batch of "any" leaves it open."""
         if self._process is None or self._process.poll() is not None:
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
             self._process = subprocess.Popen(

@@ -4,14 +4,14 @@
     python benchmarks/planning/exported_cliffs.py ... --only 'timm.levit*'     # some of them, shown and not written
 
 torchvision's classification and segmentation architectures and timm's of `catalog.py` are exported by torchscript at
-opset 17 (`torch_exporters.py` says what the environment needs), for batches of 1 and 32, and planned without a lock:
-for an H200 all of them, for other targets every eighth. No GPU is needed. Of each plan are kept its kinds of steps
-(family, and words of `step_kinds.py`), its cliffs, and what its steps that only move bytes or compute element by
-element take: a neighbour's load or store might carry those.
+opset 17 for any batch (`torch_exporters.py` says what the environment needs), and planned for batches of 1 and 32
+without a lock: for an H200 all of them, for other targets every eighth. No GPU is needed. Of each plan are kept its
+kinds of steps (family, and words of `step_kinds.py`), its cliffs, and what its steps that only move bytes or compute
+element by element take: a neighbour's load or store might carry those.
 
-Networks of the same package that `FOLDER/rows.json` has are not planned again. Exporting takes longest: `--keep` leaves
-the networks' files in FOLDER, and `--exported` plans those that lie there and exports nothing. What is left out then
-is named in `results/exported_cliffs.json`.
+Networks of the same package that `FOLDER/rows.json` has are not planned again. `--keep` leaves the networks' files in
+FOLDER, and `--exported` plans those that lie there and exports nothing. What is left out then is named in
+`results/exported_cliffs.json`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchmarks.planning.cliffs import Timed, package_key, planned, planned_of, 
 from benchmarks.planning.step_kinds import kind_of
 from bolt_build.errors import BoltError
 
-FORM, BATCHES = "ts17", (1, 32)
+FORM, ANY, BATCHES = "ts17", "any", (1, 32)
 FULL, SAMPLED, EVERY = "h200", ("a100", "t4"), 8
 """The target of all networks, and those of every eighth."""
 VIDEO = ("r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v1_b", "mvit_v2_s", "swin3d_t")
@@ -89,26 +89,33 @@ _exporter: list[Exporter] = []
 """Of this process."""
 
 
-def network(python: str, folder: Path, model: str, batch: int, targets: Sequence[str], keep: bool) -> dict[str, Any]:
-    """Exports the network and plans it: "ok" or what is wrong, and its plans by target."""
+def network(
+    python: str, folder: Path, model: str, batches: Sequence[int], targets: Sequence[str], keep: bool
+) -> dict[int, dict[str, Any]]:
+    """Exports the network and plans it: "ok" or what is wrong, and its plans by target, of each batch."""
     if not _exporter:
         _exporter.append(Exporter(python))
-    file = folder / f"{model}-{batch}.onnx"
+    file = folder / f"{model}.onnx"
     if not file.is_file():
         with tempfile.TemporaryDirectory(dir=folder) as made:
-            said = _exporter[0].export(model, FORM, Path(made) / "net.onnx", batch)
+            said = _exporter[0].export(model, FORM, Path(made) / "net.onnx", ANY)
             if said != "ok":
-                return {"said": f"not exported: {said}", "plans": {}}
+                return {batch: {"said": f"not exported: {said}", "plans": {}} for batch in batches}
             (Path(made) / "net.onnx").rename(file)
     try:
-        with tempfile.TemporaryDirectory() as work:
-            plans = {target: summary(timed_steps(file, target, batch, Path(work))) for target in targets}
-        return {"said": "ok", "plans": plans}
-    except BoltError as error:
-        return {"said": f"not planned: {error.diagnostics[0].message}", "plans": {}}
+        return {batch: plans(file, batch, targets) for batch in batches}
     finally:
         if not keep:
             file.unlink()
+
+
+def plans(file: Path, batch: int, targets: Sequence[str]) -> dict[str, Any]:
+    try:
+        with tempfile.TemporaryDirectory() as work:
+            found = {target: summary(timed_steps(file, target, batch, Path(work))) for target in targets}
+        return {"said": "ok", "plans": found}
+    except BoltError as error:
+        return {"said": f"not planned: {error.diagnostics[0].message}", "plans": {}}
 
 
 def wanted(python: str) -> list[str]:
@@ -133,36 +140,42 @@ def main() -> None:
     words.work.mkdir(parents=True, exist_ok=True)
     some = bool(words.only or words.target or words.batch)
     models = wanted(words.python)
+    batches = words.batch or BATCHES
     cases = {
-        f"{model} {batch}": (model, batch, tuple(words.target or (FULL, *(SAMPLED if index % EVERY == 0 else ()))))
+        model: tuple(words.target or (FULL, *(SAMPLED if index % EVERY == 0 else ())))
         for index, model in enumerate(models) if any(fnmatch.fnmatch(model, each) for each in words.only or ["*"])
-        for batch in words.batch or BATCHES
     }  # fmt: skip
     if words.exported:
-        cases = {name: case for name, case in cases.items() if (words.work / f"{case[0]}-{case[1]}.onnx").is_file()}
+        cases = {model: targets for model, targets in cases.items() if (words.work / f"{model}.onnx").is_file()}
     kept, key = words.work / "rows.json", package_key()
     rows: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
         rows = {name: row for name, row in json.loads(kept.read_text()).items() if row["package"] == key}
     with ProcessPoolExecutor(words.jobs) as pool:
         missing = {
-            pool.submit(network, words.python, words.work.resolve(), model, batch, targets, words.keep): name
-            for name, (model, batch, targets) in cases.items()
-            if not set(targets) <= set(rows.get(name, {}).get("targets", ()))
+            pool.submit(network, words.python, words.work.resolve(), model, batches, targets, words.keep): model
+            for model, targets in cases.items()
+            if any(not set(targets) <= set(rows.get(row_of(model, each), {}).get("targets", ())) for each in batches)
         }
         for done in as_completed(missing):
-            name = missing[done]
-            rows[name] = done.result() | {"package": key, "targets": cases[name][2]}
+            model = missing[done]
+            for batch, row in done.result().items():
+                rows[row_of(model, batch)] = row | {"package": key, "targets": cases[model]}
+                report(row_of(model, batch), row)
             record.save(kept, rows)
-            report(name, rows[name])
     if not some:
-        networks = {name: {"said": rows[name]["said"], "plans": rows[name]["plans"]} for name in cases}
+        names = [row_of(model, batch) for model in cases for batch in batches]
+        networks = {name: {"said": rows[name]["said"], "plans": rows[name]["plans"]} for name in names}
         head = record.environment("bolt-build", "onnx")
         head["command"] = "python benchmarks/planning/exported_cliffs.py --python exporters/bin/python --work FOLDER"
         head["versions"] |= versions_of(words.python)
         left_out = [f"torchvision.{name}" for name in LARGEST]
-        left_out += [model for model in models if all(f"{model} {batch}" not in cases for batch in BATCHES)]
+        left_out += [model for model in models if model not in cases]
         print(record.write("exported_cliffs", head | {"left_out": left_out, "networks": networks}, words.out))
+
+
+def row_of(model: str, batch: int) -> str:
+    return f"{model} {batch}"
 
 
 def report(name: str, row: dict[str, Any]) -> None:
