@@ -26,6 +26,7 @@ MADE_BY_BUILDS = {
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _FILE = re.compile(r"`([\w./-]+\.(?:py|h|cpp|cu|md|json|yaml|svg|txt))`")
 _ROW = re.compile(r"(?:^\| |, )`([a-z_]+(?:/|\.py))`(?=,| \|)")
+_FOLDER = re.compile(r"`([a-z_/]+/)`")
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
 
 
@@ -67,6 +68,18 @@ def test_the_overviews_folders_are_in_the_order_of_imports() -> None:
     shown = [name.removesuffix("/").removesuffix(".py") for row in rows.splitlines()[2:] for name in _ROW.findall(row)]
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     assert shown == linter["contracts"][0]["layers"][::-1]
+
+
+def test_the_overview_names_every_folder_inside_the_large_ones() -> None:
+    page = (ROOT / "docs" / "overview.md").read_text(encoding="utf-8").partition("### Inside the large ones")[2]
+    rows = [row.split("|") for row in page.split("\n\n")[2].splitlines()[2:]]
+    for _, place, named, _ in rows:
+        (folder,) = _FOLDER.findall(place)
+        there = {path.parent.name for path in (ROOT / "bolt_build" / folder).glob("*/*.py")}
+        if folder.startswith("families/portable/"):
+            there -= {path.parent.name for path in (ROOT / "bolt_build" / "graph" / "ops").glob("*/*.py")}
+        shown = {name.rstrip("/") for name in _FOLDER.findall(named) if (ROOT / "bolt_build" / folder / name).is_dir()}
+        assert shown == there, f"the overview's row of {folder}"
 
 
 def test_every_kind_of_cutlass_kernels_has_a_row() -> None:
