@@ -23,9 +23,9 @@ from benchmarks import TESTS
 from benchmarks.kernels import chain_kernels, kernel_trials
 from benchmarks.kernels.chain_kernels import BATCH, MOBILENET_V2, Shape
 from bolt_build.families.base import Candidate
-from bolt_build.families.grouped.chain import Tile, chain_shape, tiles
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.families.grouped.strips_tile import StripsTile
+from bolt_build.families.grouped.neighbours.chain import Tile, chain_shape, tiles
+from bolt_build.families.grouped.neighbours.strips_tile import StripsTile
 
 sys.path[:0] = map(str, TESTS)
 

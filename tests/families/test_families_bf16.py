@@ -13,7 +13,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Family, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.kinds.warps.warp import WarpTile
 from bolt_build.families.cutlass.kinds.warps.warp_chain import WarpChainTile
-from bolt_build.families.grouped.rows import RowsTile
+from bolt_build.families.grouped.kinds.rows import RowsTile
 from bolt_build.targets import Target, target_named
 
 H200, A100, T4 = (target_named(name) for name in ("h200", "a100", "t4"))

@@ -13,9 +13,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Alternative, Candidate, StepExpressions
 from bolt_build.families.common.chains import parts
-from bolt_build.families.grouped.chain import chain_shape, tile_of
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile
+from bolt_build.families.grouped.neighbours.chain import chain_shape, tile_of
+from bolt_build.families.grouped.neighbours.inverted_tile import ExpandedTile, InvertedTile
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine

@@ -9,10 +9,10 @@ from families_harness import graph_with
 from gpu_products import conv
 
 from bolt_build.dtypes import DType
-from bolt_build.families.grouped import down
-from bolt_build.families.grouped.down import DownTile
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.kinds import down
+from bolt_build.families.grouped.kinds.down import DownTile
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import Shape, shape_of
 from bolt_build.targets import Target, target_named

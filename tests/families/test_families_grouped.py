@@ -14,15 +14,15 @@ from proposed import one_problem, refusals
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
-from bolt_build.families.grouped.depthwise import DepthwiseTile
-from bolt_build.families.grouped.diagonal import DiagonalTile
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.kinds.depthwise import DepthwiseTile
+from bolt_build.families.grouped.kinds.diagonal import DiagonalTile
+from bolt_build.families.grouped.kinds.rows import RowsTile
+from bolt_build.families.grouped.kinds.sliding import SlidingTile
+from bolt_build.families.grouped.kinds.tensor_core import TensorCoreTile
 from bolt_build.families.grouped.registry import KINDS, kinds_for
-from bolt_build.families.grouped.rows import RowsTile
 from bolt_build.families.grouped.shape import shape_of
-from bolt_build.families.grouped.sliding import SlidingTile
-from bolt_build.families.grouped.tensor_core import TensorCoreTile
 from bolt_build.targets import HOST, Target, target_named
 
 FAMILY = Grouped()

@@ -11,12 +11,12 @@ from grouped_tiles import DEEP, GROUPED, LINE
 from proposed import one_problem
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.grouped.deep import DeepTile
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.kinds.deep import DeepTile
+from bolt_build.families.grouped.kinds.tensor_core import TensorCoreTile
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
-from bolt_build.families.grouped.tensor_core import TensorCoreTile
 from bolt_build.targets import Target, target_named
 
 FAMILY = Grouped()

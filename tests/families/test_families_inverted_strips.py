@@ -9,10 +9,10 @@ from gpu_depthwise_chains import expanded, inverted, step_of
 from gpu_products import SILU
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.grouped.chain import chain_shape, tile_of, tiles
-from bolt_build.families.grouped.chain_tile import ChainShape
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.families.grouped.inverted_strips_tile import InvertedStripsTile
+from bolt_build.families.grouped.neighbours.chain import chain_shape, tile_of, tiles
+from bolt_build.families.grouped.neighbours.chain_tile import ChainShape
+from bolt_build.families.grouped.neighbours.inverted_strips_tile import InvertedStripsTile
 from bolt_build.targets import Target, target_named
 
 H200, A100, T4 = target_named("h200"), target_named("a100"), target_named("t4")

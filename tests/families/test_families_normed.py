@@ -14,7 +14,7 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.families.grouped.normed import tile_of
+from bolt_build.families.grouped.neighbours.normed import tile_of
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine

@@ -9,10 +9,10 @@ from gpu_depthwise_chains import averaged_step, depthwise, expanded, step_of
 from gpu_products import SILU
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.grouped.chain import chain_shape, tile_of, tiles
-from bolt_build.families.grouped.chain_tile import ChainShape
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.families.grouped.strips_tile import StripsTile
+from bolt_build.families.grouped.neighbours.chain import chain_shape, tile_of, tiles
+from bolt_build.families.grouped.neighbours.chain_tile import ChainShape
+from bolt_build.families.grouped.neighbours.strips_tile import StripsTile
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.targets import Target, target_named

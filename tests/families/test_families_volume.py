@@ -12,8 +12,8 @@ from proposed import one_problem
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.kinds.volume import VolumeTile, apart, live, step
 from bolt_build.families.grouped.shape import Depths, shape_of
-from bolt_build.families.grouped.volume import VolumeTile, apart, live, step
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Grouped(), target_named("h200")

@@ -15,10 +15,10 @@ from bolt_build.families.base import Candidate, KernelProblem, Operand, Proposed
 from bolt_build.families.common.chains import averaged
 from bolt_build.families.common.means import LAST
 from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.kinds.sliding import SlidingTile
 from bolt_build.families.grouped.means import CLUSTER, SECOND, WAYS, joined, split
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
-from bolt_build.families.grouped.sliding import SlidingTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.lines.reduce import Reduce
 

@@ -19,11 +19,11 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep
 from bolt_build.families.common.chains import averaged
 from bolt_build.families.common.means import LAST
-from bolt_build.families.grouped.chain import Tile, chain_shape, tiles
-from bolt_build.families.grouped.inverted_strips_tile import InvertedStripsTile
 from bolt_build.families.grouped.means import CLUSTER, SECOND, joined
-from bolt_build.families.grouped.quads_tile import QuadsTile
-from bolt_build.families.grouped.strips_tile import StripsTile
+from bolt_build.families.grouped.neighbours.chain import Tile, chain_shape, tiles
+from bolt_build.families.grouped.neighbours.inverted_strips_tile import InvertedStripsTile
+from bolt_build.families.grouped.neighbours.quads_tile import QuadsTile
+from bolt_build.families.grouped.neighbours.strips_tile import StripsTile
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.lines.reduce import Reduce

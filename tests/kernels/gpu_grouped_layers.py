@@ -11,9 +11,9 @@ from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.grouped import banded, down
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import Kind, candidate_of
+from bolt_build.families.grouped.kinds import banded, down
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import EpilogueOp

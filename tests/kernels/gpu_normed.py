@@ -16,8 +16,8 @@ from gpu_products import SILU, TOLERANCE, conv
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.common.chains import parts
-from bolt_build.families.grouped.band_tile import band_tiles
-from bolt_build.families.grouped.normed import tile_of
+from bolt_build.families.grouped.neighbours.band_tile import band_tiles
+from bolt_build.families.grouped.neighbours.normed import tile_of
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.moves.shape import Transpose

@@ -21,13 +21,13 @@ from gpu_products import RESIDUAL, SILU, conv
 from bolt_build.families.base import Candidate, ProposedStep
 from bolt_build.families.common.means import LAST
 from bolt_build.families.common.text_form import Named
-from bolt_build.families.grouped.chain import chain_shape, tiles
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.kinds.sliding import tiles as sliding_tiles
 from bolt_build.families.grouped.means import CLUSTER, joined
+from bolt_build.families.grouped.neighbours.chain import chain_shape, tiles
 from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
-from bolt_build.families.grouped.sliding import tiles as sliding_tiles
 
 GROUPED = Grouped()
 SWISHED = expanded("swished", (1, 16, 9, 9), 32, epilogue=SILU)

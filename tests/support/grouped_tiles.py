@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gpu_products import conv
 
-from bolt_build.families.grouped.banded import BandedTile
-from bolt_build.families.grouped.deep import DeepTile
-from bolt_build.families.grouped.depthwise import DepthwiseTile
-from bolt_build.families.grouped.diagonal import DiagonalTile
-from bolt_build.families.grouped.rows import RowsTile
-from bolt_build.families.grouped.sliding import SlidingTile
-from bolt_build.families.grouped.tensor_core import TensorCoreTile
+from bolt_build.families.grouped.kinds.banded import BandedTile
+from bolt_build.families.grouped.kinds.deep import DeepTile
+from bolt_build.families.grouped.kinds.depthwise import DepthwiseTile
+from bolt_build.families.grouped.kinds.diagonal import DiagonalTile
+from bolt_build.families.grouped.kinds.rows import RowsTile
+from bolt_build.families.grouped.kinds.sliding import SlidingTile
+from bolt_build.families.grouped.kinds.tensor_core import TensorCoreTile
 
 DEPTHWISE = conv("depthwise", (32, 96, 56, 56), 96, (3, 3), groups=96)
 GROUPED = conv("grouped", (32, 128, 56, 56), 128, (3, 3), groups=32)

@@ -9,9 +9,9 @@ from bolt_build.families.common.chains import averaged, chained, normed
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.stages import may_share
-from bolt_build.families.grouped import chain
-from bolt_build.families.grouped import normed as with_statistics
 from bolt_build.families.grouped.kind import FAMILY, READS_APART
+from bolt_build.families.grouped.neighbours import chain
+from bolt_build.families.grouped.neighbours import normed as with_statistics
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.shape import Transpose

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.grouped import (
+from bolt_build.families.grouped.kind import Kind
+from bolt_build.families.grouped.kinds import (
     banded,
-    chain,
     deep,
     depthwise,
     diagonal,
     down,
-    normed,
     rows,
     sliding,
     tensor_core,
     volume,
 )
-from bolt_build.families.grouped.kind import Kind
+from bolt_build.families.grouped.neighbours import chain, normed
 from bolt_build.families.grouped.shape import Shape
 from bolt_build.families.grouped.sort import Sort
 

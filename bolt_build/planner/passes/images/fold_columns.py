@@ -5,8 +5,8 @@ A window of one channel over columns is then a window over blocks of eight, from
 are those of the window shifted by each column: a Toeplitz matrix. So it is a convolution with groups of eight, which
 multiplies few zeros more than the window reaches over: a window of 31 columns is one of five blocks.
 
-Windows of up to 13 rows and 17 columns stay where kernels in bands compute them (`families/grouped/banded.py`), from
-Ampere on: those multiply as few zeros, and move nothing.
+Windows of up to 13 rows and 17 columns stay where kernels in bands compute them (`kinds/banded.py`), from Ampere
+on: those multiply as few zeros, and move nothing.
 """
 
 from __future__ import annotations

@@ -29,15 +29,20 @@ from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.text_form import Reader
 from bolt_build.families.common.units import named_unit
 from bolt_build.families.grouped import means
-from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
-from bolt_build.families.grouped.inverted_strips_tile import InvertedStripsTile, inverted_strips_tiles
-from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
 from bolt_build.families.grouped.kind import FAMILY, Offer, Sums, between_rows, gpu_of
-from bolt_build.families.grouped.quads_tile import QuadsTile, quads_tiles
+from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
+from bolt_build.families.grouped.neighbours.inverted_strips_tile import InvertedStripsTile, inverted_strips_tiles
+from bolt_build.families.grouped.neighbours.inverted_tile import (
+    ExpandedTile,
+    InvertedTile,
+    expanded_tiles,
+    inverted_tiles,
+)
+from bolt_build.families.grouped.neighbours.quads_tile import QuadsTile, quads_tiles
+from bolt_build.families.grouped.neighbours.strips_tile import StripsTile, strips_tiles
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
 from bolt_build.families.grouped.sort import fastest
-from bolt_build.families.grouped.strips_tile import StripsTile, strips_tiles
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.products.chain import Averaged, Chain

@@ -16,10 +16,10 @@ from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import named_unit
-from bolt_build.families.grouped.band_tile import OCTET, BandTile, band_tiles, reach
-from bolt_build.families.grouped.chain import constant
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import FAMILY, between_rows, gpu_of
+from bolt_build.families.grouped.neighbours.band_tile import OCTET, BandTile, band_tiles, reach
+from bolt_build.families.grouped.neighbours.chain import constant
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, refuse, shape_of
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within

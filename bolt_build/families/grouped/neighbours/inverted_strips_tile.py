@@ -11,10 +11,16 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.grouped.chain_tile import MOST_REGISTERS, MULTIPLY, OCTET, STEP, ChainShape, clocks_a_second
 from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
-from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
-from bolt_build.families.grouped.strips_tile import (
+from bolt_build.families.grouped.neighbours.chain_tile import (
+    MOST_REGISTERS,
+    MULTIPLY,
+    OCTET,
+    STEP,
+    ChainShape,
+    clocks_a_second,
+)
+from bolt_build.families.grouped.neighbours.strips_tile import (
     STRIPS,
     TILES,
     Strip,
@@ -23,6 +29,7 @@ from bolt_build.families.grouped.strips_tile import (
     older,
     refuse_strips,
 )
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 

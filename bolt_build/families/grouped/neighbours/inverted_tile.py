@@ -13,7 +13,8 @@ from typing import ClassVar, Self
 
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.chain_tile import (
+from bolt_build.families.grouped.kind import Load, Sums, gpu_of
+from bolt_build.families.grouped.neighbours.chain_tile import (
     MOST_REGISTERS,
     MULTIPLY,
     OCTET,
@@ -27,7 +28,6 @@ from bolt_build.families.grouped.chain_tile import (
     stored,
     tall,
 )
-from bolt_build.families.grouped.kind import Load, Sums, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target

@@ -11,8 +11,14 @@ from typing import ClassVar, Self
 
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.chain_tile import MOST_REGISTERS, MULTIPLY, OCTET, ChainShape, clocks_a_second
 from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
+from bolt_build.families.grouped.neighbours.chain_tile import (
+    MOST_REGISTERS,
+    MULTIPLY,
+    OCTET,
+    ChainShape,
+    clocks_a_second,
+)
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target

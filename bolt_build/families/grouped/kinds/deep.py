@@ -14,9 +14,17 @@ from bolt_build.families.common.blocks import refuse_shared, refuse_threads
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
+from bolt_build.families.grouped.kinds.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
+from bolt_build.families.grouped.kinds.warps import (
+    Work,
+    copied,
+    product_clocks,
+    read_bytes,
+    seconds_of,
+    store_waits,
+    stored,
+)
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
-from bolt_build.families.grouped.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
-from bolt_build.families.grouped.warps import Work, copied, product_clocks, read_bytes, seconds_of, store_waits, stored
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 

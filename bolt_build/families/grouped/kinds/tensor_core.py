@@ -14,8 +14,16 @@ from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
+from bolt_build.families.grouped.kinds.warps import (
+    Work,
+    copied,
+    product_clocks,
+    read_bytes,
+    seconds_of,
+    store_waits,
+    stored,
+)
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
-from bolt_build.families.grouped.warps import Work, copied, product_clocks, read_bytes, seconds_of, store_waits, stored
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 

@@ -15,8 +15,8 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kinds.singles import strip_pitch
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
-from bolt_build.families.grouped.singles import strip_pitch
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 

@@ -1,0 +1,1 @@
+"""Kernels for a depthwise convolution and its neighbours: products of single positions, a normalisation."""
