@@ -39,6 +39,7 @@ from bolt_build.planner.passes.fuse.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.fuse.window_epilogues import FUSE_WINDOWS
 from bolt_build.planner.passes.images.early_means import EARLY_GATES, EARLY_MEANS
 from bolt_build.planner.passes.images.fold_columns import FOLD_BEYOND_BANDS, FOLD_COLUMNS
+from bolt_build.planner.passes.images.fold_lines import FOLD_LINES
 from bolt_build.planner.passes.images.gated_branches import GATE_BRANCHES
 from bolt_build.planner.passes.images.gated_sums import GATE_SUMS
 from bolt_build.planner.passes.images.gathered_pieces import GATHER_PIECES
@@ -235,6 +236,7 @@ PIPELINE: tuple[Pass, ...] = (
     POOL_VOLUMES,
     FOLD_COLUMNS,  # volumes are images now
     FOLD_BEYOND_BANDS,
+    FOLD_LINES,  # what follows is in epilogues
     TRIM_WINDOWS,  # blocks of columns that an image is too narrow for
     SPLIT_GROUPS,  # likewise
     MULTIPLY_SHUFFLES,  # activations are in their epilogues now

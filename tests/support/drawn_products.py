@@ -75,6 +75,16 @@ def depthwise(g: Growing) -> str:
     return followed(g, convolved(g, x, channels, kernel, channels))
 
 
+def long_window(g: Growing) -> str:
+    """One over an image of one channel, as for EEG and sound."""
+    x = g.tensor(4, 3)
+    x = g.add(Reduce("mean", (1,), True), x)
+    long, axes = g.choose(5, 3, 4), g.rank(x) - 2
+    at = g.which(axes)
+    kernel = tuple(min(long, extent) if axis == at else 1 for axis, extent in enumerate(g.shape(x)[2:]))
+    return followed(g, convolved(g, x, g.choose(4, 3, 8), kernel, 1))
+
+
 def side_by_side(g: Growing) -> str:
     """Convolutions of one tensor, concatenated, with what follows all of them."""
     x = g.tensor(4, 4, 3)
@@ -312,7 +322,7 @@ def token(g: Growing) -> str:
 
 
 PRODUCTS = (
-    *[convolution] * 4, *[product] * 3, depthwise, *[side_by_side] * 2, *[branches] * 2, gate, *[other_product] * 2,
-    *[attention] * 3, *[rows_of_images] * 2, *[turned] * 3, token,
+    *[convolution] * 4, *[product] * 3, depthwise, long_window, *[side_by_side] * 2, *[branches] * 2, gate,
+    *[other_product] * 2, *[attention] * 3, *[rows_of_images] * 2, *[turned] * 3, token,
 )  # fmt: skip
 """As often as each is drawn."""
