@@ -9,10 +9,11 @@ from gpu_folds import candidate
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.portable.kernels.places.binned_places import BinTile
 from bolt_build.families.portable.kernels.places.selected_places import SelectTile
 from bolt_build.families.portable.kernels.places.sorted_places import SortTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.lines.lines import Places
+from bolt_build.graph.ops.lines.lines import Places, TopElements
 from bolt_build.targets import HOST, Target
 
 TOP = asked(Places(2, 300), 32, 80, 1000)
@@ -72,3 +73,40 @@ def test_the_class_of_a_pixel_is_found_where_channels_lie_side_by_side(target: T
     graph, node = graph_with(Layer("classes", Places(1, 5), (Input((8, 150, 64, 64)),), (), DType.F32))
     several = FAMILY.propose(graph, node, target, DType.F32)[0]
     assert {each.steps[0].problem.inputs[0].format.layout for each in several} == {Layout.ROW}
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "reason"),
+    [
+        (asked(Places(2, 1000), 32, 80, 1000), BinTile(128, 8, 12, 1024, 2048), None),
+        (asked(Places(2, 1000), 32, 80, 1000), BinTile(128, 8, 8, 1024, 2048),
+         "128 threads that sort 8 keys each have no room for 1024"),
+        (asked(Places(2, 1000), 32, 80, 1000), BinTile(64, 8, 20, 1024, 2048),
+         "1000 elements are more than 64 threads hold"),
+        (TOP, BinTile(128, 8, 12, 1024, 2048), "binned: puts all of 1000 elements in bins, of which 300 are few"),
+        (asked(Places(1, 5000), 4, 5000), BinTile(512, 16, 12, 5120, 4096),
+         "binned: puts up to 4096 elements in bins, not 5000"),
+        (asked(Places(1, 3000), 4, 3000, dtype=DType.BF16), BinTile(256, 16, 20, 3072, 4096),
+         "binned: puts up to 2048 elements in bins, not 3000"),
+        (asked(Places(1, 90, True, True), 4, 90), BinTile(32, 3, 4, 128, 256),
+         "binned: takes the first of equal elements, not the last"),
+    ],
+)  # fmt: skip
+def test_bins_that_have_no_line_have_a_reason(problem: KernelProblem, tile: BinTile, reason: str | None) -> None:
+    assert FAMILY.refuse(problem, candidate(tile), H100) == reason
+
+
+def test_lines_of_which_most_are_wanted_are_put_in_bins_without_a_lock() -> None:
+    for extent in (197, 1000, 4096):
+        (first, *_), _ = FAMILY.candidates(asked(Places(1, extent), 4096, extent), H100)
+        assert str(first).startswith("portable algorithm=binned threads=")
+
+
+def test_elements_that_are_taken_lie_in_shared_memory_where_there_is_room() -> None:
+    def staged(extent: int, *more: int) -> str:
+        problem = asked(TopElements(1, extent, with_places=False), 64, extent, *more)
+        tile = BinTile(256, 16, 20, 4096, 4096) if extent > 1024 else BinTile(128, 8, 12, 1024, 2048)
+        call = FAMILY.emit(problem, candidate(tile), H100, AT).call
+        return call.split(", std::uint32_t")[0].rsplit(", ", 1)[1]
+
+    assert [staged(1000), staged(4096), staged(1000, 3)] == ["2016", "8208", "0"]

@@ -9,6 +9,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.lines.scan_parts import ScanPartsTile
 from bolt_build.families.portable.kernels.lines.scan_slabs import ScanClusterTile
 from bolt_build.families.portable.kernels.lines.scans import ScanRunsTile
 from bolt_build.graph.ir import Layout
@@ -52,6 +53,40 @@ def runs(threads: int, blocks: int = 1) -> Candidate:
 )
 def test_what_is_not_legal_has_a_reason(problem: KernelProblem, candidate: Candidate, reason: str | None) -> None:
     assert FAMILY.refuse(problem, candidate, H200) == reason
+
+
+def parts(rows: int) -> Candidate:
+    return candidate_of("portable", "slab_parts", ScanPartsTile(rows))
+
+
+ROUTES = running((1, 32768, 64), 1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "candidate", "reason"),
+    [
+        (ROUTES, parts(256), None),
+        (ROUTES, parts(32768), "32768 rows are all of a slab's 32768"),
+        (ROUTES, parts(8), "4096 parts of a slab are more than the 2048 that a block adds up"),
+        (ROUTES, parts(2048), "takes 266784 bytes of shared memory, a block has 232448"),
+        (running((1, 32768, 600), 1), parts(32), "slab_parts: 600 lines are more than the 512 threads of a block"),
+    ],
+)
+def test_parts_that_are_not_legal_have_a_reason(
+    problem: KernelProblem, candidate: Candidate, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem, candidate, H200) == reason
+
+
+def test_parts_of_one_long_slab_have_blocks_of_their_own_without_a_lock() -> None:
+    (first, *_), _ = FAMILY.candidates(ROUTES, H200)
+    assert str(first).startswith("portable algorithm=slab_parts rows=")
+    code = FAMILY.emit(ROUTES, parts(256), H200, AT)
+    assert code.member_arguments == str(128 * 64 * 8)
+    assert code.call == (
+        "bolt::portable::scan_slabs<1, 64, false, false, bolt::portable::f16, bolt::portable::typed::Add, 0>(r, "
+        "bolt::portable::Lines{.outer = 1, .extent = 32768, .inner = 64}, 256, x, y, 0);"
+    )
 
 
 def test_blocks_share_slabs_from_hopper_on() -> None:

@@ -12,6 +12,7 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.scatter.scatter_atomics import AtomicColumnsTile, AtomicRunsTile
 from bolt_build.families.portable.kernels.scatter.scatter_memory_atomics import AtomicTile
+from bolt_build.families.portable.kernels.scatter.scatter_parts import ColumnPartsTile, RunPartsTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 from bolt_build.targets import HOST, target_named
@@ -64,8 +65,9 @@ def in_memory(of: str) -> Candidate:
         (ROWS, runs(65), "65 rows are more than the 64 that there are"),
         (ROWS, runs(80), "80 rows are more than the 64 that there are"),
         (scattered((64, 60000), 77, 1), runs(1), "takes 540000 bytes of shared memory, a block has 232448"),
-        (scattered((8, 333), 200000, 1), runs(1),
-         "atomic_runs: 200000 updates of a line are more than the 131070 that it has room for"),
+        (scattered((8, 333), 5000000, 1), runs(1),
+         "atomic_runs: 5000000 updates of a line are more than the 4194304 that it has room for"),
+        (scattered((8, 333), 5000000, 1, "max"), runs(1), None),
         (scattered((64, 333), 77, 1, "mul"), runs(1), "atomic_runs: products depend on the order of updates"),
         (scattered((64, 333), 77, 1, "none", DType.I64), runs(1), None),
         (scattered((90000, 64), 77, 0, "none"), in_memory("elements"),
@@ -93,16 +95,55 @@ def test_gpus_alone_have_them() -> None:
     assert [str(each) for each in FAMILY.candidates(NODES, HOST)[0]] == ["portable algorithm=direct"]
 
 
-@pytest.mark.parametrize(
-    ("many", "words"),
-    [(2046, 2), (2047, 3)],
-)
-def test_sums_of_many_updates_have_a_third_word(many: int, words: int) -> None:
-    problem = scattered((8, 100, 250), many, 1)
-    assert FAMILY.emit(problem, columns(32), H200, AT).call == (
-        f"bolt::portable::scatter_atomic_columns<bolt::portable::SharedSum<{words}>, 32, 256, 2, std::int64_t>(r, "
-        f"bolt::portable::ScatterLines{{.outer = 8, .length = 100, .extent = {many}, .inner = 250, .outers = 1, "
+def test_the_call_states_lines_and_threads() -> None:
+    assert FAMILY.emit(scattered((8, 100, 250), 2047, 1), columns(32), H200, AT).call == (
+        "bolt::portable::scatter_atomic_columns<bolt::portable::SharedSum, 32, 256, 2, std::int64_t>(r, "
+        "bolt::portable::ScatterLines{.outer = 8, .length = 100, .extent = 2047, .inner = 250, .outers = 1, "
         ".columns = 32}, d, i, u, y);"
+    )
+
+
+def column_parts(many: int, part: int) -> Candidate:
+    return candidate_of("portable", "atomic_column_parts", ColumnPartsTile(many, 256, part))
+
+
+def run_parts(part: int) -> Candidate:
+    return candidate_of("portable", "atomic_run_parts", RunPartsTile(512, part))
+
+
+LONG, NUMBERS = scattered((4, 64, 140800), 12000, 2, "none"), scattered((32, 20000, 16), 60000, 1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "candidate", "reason"),
+    [
+        (LONG, run_parts(35200), None),
+        (LONG, run_parts(140800), "lines of 140800 elements have no parts of 140800"),
+        (LONG, run_parts(70400), "takes 316800 bytes of shared memory, a block has 232448"),
+        (LONG, run_parts(2000), "71 blocks would go through the updates of a line, 64 at most do"),
+        (LONG, column_parts(8, 800),
+         "portable algorithm=atomic_column_parts columns=8 threads=256 part=800 is none of its candidates"),
+        (NUMBERS, column_parts(8, 3336), None),
+        (NUMBERS, column_parts(64, 3336), "there are blocks of 8, 16 or 32 lines, not of 64"),
+        (NUMBERS, column_parts(16, 3336), "takes 427008 bytes of shared memory, a block has 232448"),
+        (scattered((32, 20000, 16), 60000, 1, "add", DType.BF16), column_parts(8, 3336),
+         "atomic_column_parts: sums of bf16 depend on the order of updates"),
+    ],
+)  # fmt: skip
+def test_parts_that_are_not_legal_have_a_reason(
+    problem: KernelProblem, candidate: Candidate, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem, candidate, H200) == reason
+
+
+def test_blocks_share_lines_that_none_has_room_for() -> None:
+    (first, *_), _ = FAMILY.candidates(LONG, H200)
+    assert str(first).startswith("portable algorithm=atomic_run_parts threads=")
+    assert FAMILY.emit(LONG, run_parts(35200), H200, AT).call == (
+        "bolt::portable::scatter_atomic_runs<bolt::portable::SharedLast<bolt::portable::f16>, 512, std::int64_t, true>("
+        "r, "
+        "bolt::portable::ScatterLines{.outer = 256, .length = 140800, .extent = 12000, .inner = 1, .outers = 1, "
+        ".columns = 1}, d, i, u, y, 35200);"
     )
 
 

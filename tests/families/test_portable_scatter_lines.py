@@ -59,9 +59,8 @@ def test_lines_that_no_block_has_are_refused_with_their_reason(tile: LineTile, r
     [
         (scattered((4, 20, 8), (3, 5, 8), 1),
          [f"{form}: indices leave out elements along axis 0, whose lines are copied alone"
-          for form in ("lines", "staged_lines", "warp_columns", "atomic_columns", "atomic_runs", "claims",
-                       "atomic_elements")]),
-        (named((4, 20, 7), 5), ["slices: slices are single elements, or odd"]),
+          for form in ("lines", "staged_lines", "warp_columns", "atomic_columns", "atomic_runs",
+                       "atomic_column_parts", "claims", "atomic_elements")]),
     ],
 )  # fmt: skip
 def test_what_has_no_such_kernel_has_a_reason(problem: KernelProblem, reasons: list[str]) -> None:
@@ -72,7 +71,9 @@ def test_what_has_no_such_kernel_has_a_reason(problem: KernelProblem, reasons: l
 
 def test_lines_that_no_block_has_room_for_claim_their_updates() -> None:
     candidates, refusals = FAMILY.candidates(scattered((4, 40000, 8), (4, 5, 8), 1), H100)
-    assert {dict(each.parameters)["algorithm"] for each in candidates} == {"direct", "claims"}
+    assert {dict(each.parameters)["algorithm"] for each in candidates} == {
+        "direct", "claims", "atomic_column_parts",
+    }  # fmt: skip
     assert [str(refusal.reason) for refusal in refusals] == [
         "lines: a line takes 80000 bytes, a block has 24576",
         "takes 641280 bytes of shared memory, a block has 232448",
@@ -89,6 +90,12 @@ def test_without_a_lock_it_is_first(problem: KernelProblem, algorithm: str) -> N
     assert dict(first.parameters)["algorithm"] == algorithm
     assert DIRECT in others
     assert FAMILY.candidates(problem, HOST)[0] == (DIRECT,)
+
+
+def test_odd_slices_have_no_words_of_their_own() -> None:
+    candidates, refusals = FAMILY.candidates(named((4, 20, 7), 5), H100)
+    assert {dict(each.parameters)["algorithm"] for each in candidates} == {"direct", "tuples"}
+    assert "slices: slices are single elements, or odd" in [str(refusal.reason) for refusal in refusals]
 
 
 def test_lines_of_a_block_are_whole_lines_of_memory_and_many_updates_are_on_their_way() -> None:

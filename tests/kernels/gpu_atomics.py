@@ -14,6 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.scatter.scatter_atomics import AtomicColumnsTile, AtomicRunsTile
 from bolt_build.families.portable.kernels.scatter.scatter_memory_atomics import AtomicTile
+from bolt_build.families.portable.kernels.scatter.scatter_parts import ColumnPartsTile, RunPartsTile
 
 
 def _beyond(layer: Layer) -> Layer:
@@ -56,6 +57,21 @@ _LAYERS = (
     (scattered("atomic-last", 1, (2, 19, 36), 90), (("columns", 32, 512), ("columns", 8, 256), ("runs", 2, 256))),
     (scattered("atomic-last-odd", 1, (3, 40, 7), 33, dtype=DType.I64), (("columns", 8, 256), ("runs", 1, 512))),
     (scattered("atomic-last-rows", 1, (37, 91), 130, dtype=DType.U8), (("runs", 5, 256),)),
+    (
+        scattered("atomic-parts", 1, (2, 70, 36), 300, "add"),
+        (("column_parts", 16, 256, 24), ("column_parts", 8, 512, 40), ("column_parts", 32, 256, 64)),
+    ),
+    (
+        _beyond(scattered("atomic-parts-none", 1, (2, 70, 36), 45, "add")),
+        (("column_parts", 8, 256, 32),),
+    ),
+    (scattered("atomic-parts-greatest", 1, (3, 50, 7), 140, "max"), (("column_parts", 8, 256, 16),)),
+    (scattered("atomic-parts-last", 1, (2, 40, 36), 90), (("column_parts", 8, 256, 32), ("column_parts", 32, 512, 24))),
+    (scattered("atomic-run-parts", 1, (3, 333), 500, "add"), (("run_parts", 256, 88), ("run_parts", 512, 200))),
+    (_beyond(scattered("atomic-run-parts-none", 1, (3, 333), 50, "add")), (("run_parts", 256, 88),)),
+    (scattered("atomic-run-parts-last", 2, (2, 3, 501), 130), (("run_parts", 256, 128), ("run_parts", 256, 304))),
+    (scattered("atomic-run-parts-bytes", 1, (5, 203), 90, dtype=DType.U8), (("run_parts", 256, 40),)),
+    (scattered("atomic-run-parts-least", 1, (3, 203), 90, "min", DType.BF16), (("run_parts", 512, 104),)),
     (claimed("atomic-rows", (40, 24), 1, 190, "add"), (("slices",),)),
     (_below(claimed("atomic-pairs", (5, 6, 3, 5), 2, 37, "add")), (("slices",),)),
     (scattered("atomic-numbers", 1, (3, 9, 7), 77, "add", DType.I64), (("elements",),)),
@@ -63,7 +79,10 @@ _LAYERS = (
     (claimed("atomic-elements", (7, 9), 2, 50, "max", DType.F32), (("slices",),)),
 )
 """All that order does not matter to, with many updates of one place, and with infinities and what is no number."""
-_TILES = {"columns": AtomicColumnsTile, "runs": AtomicRunsTile, "elements": AtomicTile, "slices": AtomicTile}
+_TILES = {
+    "columns": AtomicColumnsTile, "runs": AtomicRunsTile, "elements": AtomicTile, "slices": AtomicTile,
+    "column_parts": ColumnPartsTile, "run_parts": RunPartsTile,
+}  # fmt: skip
 
 
 def atomic_trials() -> list[Trial]:

@@ -15,8 +15,10 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.lines.scan_parts import ScanPartsTile
 from bolt_build.families.portable.kernels.lines.scan_slabs import ScanClusterTile, ScanSlabTile
 from bolt_build.families.portable.kernels.lines.scans import ScanColumnsTile, ScanRunsTile
+from bolt_build.families.portable.kernels.places.binned_places import BinTile
 from bolt_build.families.portable.kernels.places.counted_places import CountTile
 from bolt_build.families.portable.kernels.places.drawn_places import DrawTile
 from bolt_build.families.portable.kernels.places.few_places import FewTile
@@ -39,8 +41,8 @@ Tile = (
 ALGORITHMS = {
     RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters", SortTile: "sorted",
     SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted", CountTile: "counted",
-    DrawTile: "drawn", ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
-    ScanClusterTile: "cluster_slabs",
+    DrawTile: "drawn", BinTile: "binned", ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
+    ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -94,6 +96,10 @@ def sifts(*tiles: tuple[int, int, int, int, int, int]) -> tuple[Tile, ...]:
     return tuple(SiftTile(*each) for each in tiles)
 
 
+def bins(*tiles: tuple[int, int, int, int, int]) -> tuple[Tile, ...]:
+    return tuple(BinTile(*each) for each in tiles)
+
+
 def counts(*threads: int) -> tuple[Tile, ...]:
     return tuple(map(CountTile, threads))
 
@@ -141,6 +147,9 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("drawn-apart", TopElements(1, 6, with_places=False), 2, 77, 5), (DrawTile(3),)),
     (folded("drawn-integers", Places(1, 11, False), 7, 900, dtype=DType.I32, span=9), (DrawTile(29),)),
     (folded("drawn-numbers", Places(1, 3, False), 9, 201, dtype=DType.I32, span=90000), (DrawTile(7),)),
+    (folded("drawn-many", TopElements(1, 32, with_places=False), 7, 1024), (DrawTile(32), DrawTile(40))),
+    (folded("drawn-most", Places(1, 25, False), 5, 510, dtype=DType.BF16), (DrawTile(24),)),
+    (hidden(folded("drawn-most-hidden", Places(1, 32), 4, 333)), (DrawTile(16),)),
     (folded("drawn-single", Places(1, 8), 5, 1201, dtype=DType.F32), (DrawTile(38),)),
     (folded("running", CumSum(1), 11, 333), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-far", CumSum(1, True), 2, 21007), (ScanRunsTile(256, 3), ScanRunsTile(256, 2))),
@@ -182,6 +191,7 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (hidden(folded("sifted-worst", Places(2, 30), 3, 7, 301)), sifts((32, 10, 4, 128, 128, 4),)),
     (folded("parted", Places(1, 50), 2, 9001),
      (PartTile(2040, 64, 32, 4, 128, 256, 16, 128, 5, 4, 128, 512, 2),
+      PartTile(4088, 128, 32, 4, 160, 512, 16, 128, 5, 4, 128, 512, 2),
       PartTile(1000, 64, 16, 4, 128, 256, 8, 256, 5, 4, 256, 1024, 2))),
     (folded("parted-apart", Places(1, 20, False), 2, 4001, 3, dtype=DType.I32, span=90000),
      (PartTile(1024, 64, 16, 4, 128, 256, 16, 64, 8, 4, 64, 512, 2),)),
@@ -191,6 +201,19 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
      (*fews((4, 8, 16, 1)), *sorts((256, 1, 1)))),
     (folded("values-of-parts", TopElements(1, 50, with_places=False), 2, 9001),
      (PartTile(2040, 64, 32, 4, 128, 256, 16, 128, 5, 4, 128, 512, 2),)),
+    (folded("binned", Places(1, 300), 5, 300),
+     bins((32, 16, 12, 384, 512), (64, 8, 8, 320, 256), (128, 3, 4, 384, 1024))),
+    (folded("binned-values", TopElements(2, 997, with_places=False), 2, 3, 997),
+     bins((128, 8, 12, 1024, 2048), (64, 16, 20, 1024, 1024))),
+    (folded("binned-coarse", TopElements(1, 410, False, with_places=False), 5, 801, dtype=DType.BF16),
+     bins((32, 32, 28, 896, 512), (256, 8, 8, 1024, 2048))),
+    (folded("binned-apart", TopElements(1, 97, with_places=False), 2, 120, 7),
+     bins((32, 4, 4, 128, 256), (64, 2, 4, 128, 256))),
+    (folded("binned-wide", TopElements(1, 300, False, with_places=False), 3, 301, dtype=DType.I32, span=90000),
+     bins((64, 5, 8, 320, 512),)),
+    (folded("binned-alike", TopElements(1, 203, with_places=False), 5, 203, span=0), bins((32, 8, 8, 256, 512),)),
+    (folded("binned-bytes", Places(1, 150, False), 7, 250, dtype=DType.U8, span=255), bins((64, 4, 8, 256, 256),)),
+    (hidden(folded("binned-worst", TopElements(2, 77, with_places=False), 3, 7, 101)), bins((32, 4, 4, 128, 128),)),
     (folded("counted", Places(1, 700), 3, 900), counts(32, 256)),
     (folded("counted-long", Places(1, 900, False), 3, 900, dtype=DType.I64, span=70000), counts(64, 1024)),
     (folded("counted-doubles", Places(1, 150), 2, 301, 3, dtype=DType.F64), counts(128)),
@@ -216,6 +239,10 @@ _SHORT = (
     (folded("running-shared-back", CumSum(1, True, True), 2, 77, 65), (ScanClusterTile(4),)),
     (folded("running-shared-products", CumProd(1), 2, 43, 3, dtype=DType.I64, span=2), (ScanClusterTile(8),)),
     (folded("running-shared-bytes", CumSum(0), 150, 37, dtype=DType.I8, span=9), (ScanClusterTile(4),)),
+    (folded("running-parts", CumSum(1), 2, 703, 13), (ScanPartsTile(24), ScanPartsTile(360))),
+    (folded("running-parts-back", CumSum(1, True, True), 3, 77, 65), (ScanPartsTile(8),)),
+    (folded("running-parts-products", CumProd(1), 1, 343, 3, dtype=DType.I64, span=2), (ScanPartsTile(16),)),
+    (folded("running-parts-bytes", CumSum(0), 350, 37, dtype=DType.I8, span=9), (ScanPartsTile(40),)),
     (folded("running-shorter", CumSum(1, False, True), 37, 57, dtype=DType.F32), (ScanRunsTile(8), ScanRunsTile(16))),
 )
 """Lines of a part of a warp, and slabs that blocks share."""

@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.moves.gathered_lines import GatherTile
+from bolt_build.families.portable.kernels.moves.gathered_tuples import TupleTile
 from bolt_build.families.portable.kernels.moves.gathered_words import GatheredWordsTile
 from bolt_build.families.portable.kernels.scatter.scatter_lines import LineTile
 from bolt_build.families.portable.kernels.scatter.scatter_rows import RowsTile
@@ -111,6 +112,14 @@ GATHERS = (
     _named("pairs", 0, (5, 6, 3, 4), (7,), 2),
     _named("of-six", 1, (2, 10, 6), (3, 4), 1),
 )
+TUPLES = (
+    (_named("points", 1, (3, 50, 3), (41,), 1), ((8, 1), (4, 2), (2, 4))),
+    (_named("colours", 1, (2, 9, 11, 3), (5, 7), 2), ((8, 2), (4, 1))),
+    (_named("single", 0, (5, 6, 7), (333,), 3), ((2, 4), (4, 2), (8, 1))),
+    (_named("odd", 1, (2, 10, 33), (19,), 1), ((8, 2), (4, 4))),
+    (_named("whole", 1, (2, 10, 24), (19,), 1), ((8, 4), (4, 1))),
+)
+"""Slices of whole words and of odd ones, several of them in a word, the last of which is a part."""
 
 
 def _along(label: str, shape: Shape, taken: Shape, dtype: DType = DType.F16, named: DType = DType.I64) -> Layer:
@@ -204,4 +213,9 @@ def scatter_trials() -> list[Trial]:
         trial = trials_of(layer, "portable")[0]
         words = (candidate_of("portable", "words", GatheredWordsTile(*each)) for each in cuts)
         found += [replace(trial, candidate=tile) for tile in words]
-    return found + [trial for layer in asked(GATHERS) for trial in trials_of(layer, "portable", kind="lanes")]
+    for layer, cuts in ((layer, cuts) for layer, cuts in TUPLES if asked((layer,))):
+        trial = trials_of(layer, "portable")[0]
+        tiles = (candidate_of("portable", "tuples", TupleTile(*each)) for each in cuts)
+        found += [replace(trial, candidate=tile) for tile in tiles]
+    slices = (trials_of(layer, "portable", kind="lanes", without=("tuples",)) for layer in asked(GATHERS))
+    return found + [trial for trials in slices for trial in trials]

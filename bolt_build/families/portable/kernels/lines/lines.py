@@ -7,7 +7,7 @@ from math import ceil, prod
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.geometry import MOST_AXES
-from bolt_build.families.portable.kernels.lines import scan_slabs, scans
+from bolt_build.families.portable.kernels.lines import scan_parts, scan_slabs, scans
 from bolt_build.families.portable.kernels.lines.line_extents import lines_text
 from bolt_build.families.portable.kernels.moves.gather import elements_along, tuples_text
 from bolt_build.families.portable.kernels.scatter.scatter_atomics import COLUMNS as ATOMIC_COLUMNS
@@ -18,6 +18,8 @@ from bolt_build.families.portable.kernels.scatter.scatter_lines import FORM as I
 from bolt_build.families.portable.kernels.scatter.scatter_lines import UPDATES, updates_wait
 from bolt_build.families.portable.kernels.scatter.scatter_memory_atomics import ELEMENTS as ATOMIC_ELEMENTS
 from bolt_build.families.portable.kernels.scatter.scatter_memory_atomics import SLICES as ATOMIC_SLICES
+from bolt_build.families.portable.kernels.scatter.scatter_parts import COLUMNS as COLUMN_PARTS
+from bolt_build.families.portable.kernels.scatter.scatter_parts import RUNS as RUN_PARTS
 from bolt_build.families.portable.kernels.scatter.scatter_rows import FORM as IN_ROWS
 from bolt_build.families.portable.kernels.scatter.scatter_stages import FORM as IN_STAGES
 from bolt_build.families.portable.kernels.scatter.scatter_warps import COLUMNS as WARP_COLUMNS
@@ -151,7 +153,7 @@ RULES = (
             gpu_bandwidth=_scanned,
             gpu_latency=_rounds,
             layouts=row_major,
-            forms=(scans.RUNS, scans.COLUMNS, scan_slabs.FORM, scan_slabs.CLUSTERS),
+            forms=(scans.RUNS, scans.COLUMNS, scan_slabs.FORM, scan_slabs.CLUSTERS, scan_parts.FORM),
         )
         for op in (CumSum, CumProd)
     ),
@@ -171,6 +173,8 @@ RULES = (
             WARP_ROWS,
             ATOMIC_COLUMNS,
             ATOMIC_RUNS,
+            COLUMN_PARTS,
+            RUN_PARTS,
             CLAIMED_ELEMENTS,
             ATOMIC_ELEMENTS,
         ),

@@ -22,7 +22,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines.lines import CumProd, CumSum
 from bolt_build.targets import Gpu, Target
 
-_THREADS, _ACCESS, _REGISTERS = 512, 16, 48
+THREADS, _ACCESS, REGISTERS = 512, 16, 48
 """Threads of a block, bytes of an access, and registers of a thread."""
 _PARTS = (16 << 10, 32 << 10, 48 << 10)
 """Bytes of a part that are tried."""
@@ -45,59 +45,65 @@ class ScanClusterTile(NumberTile):
     cluster: int
 
 
-def _shape(problem: KernelProblem) -> tuple[int, int, int]:
+def slabs_of(problem: KernelProblem) -> tuple[int, int, int]:
     """Slabs, rows of each, and lines side by side."""
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, CumSum | CumProd)
     return prod(x.shape[: op.axis]), x.shape[op.axis], prod(x.shape[op.axis + 1 :])
 
 
-def _shared(problem: KernelProblem, tile: ScanSlabTile) -> int:
+def shared_of(problem: KernelProblem, tile: ScanSlabTile) -> int:
     """Bytes of shared memory of a block (`ScanSlabs`)."""
-    row = _shape(problem)[2] * problem.inputs[0].format.dtype.nbytes
+    row = slabs_of(problem)[2] * problem.inputs[0].format.dtype.nbytes
     return tile.stages * (ceil(tile.rows * row / _ACCESS) * _ACCESS + 2 * _ACCESS)
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    elements, inner = problem.inputs[0].type.elements, _shape(problem)[2]
+def refuse_slabs(problem: KernelProblem, gpu: Gpu) -> str | None:
+    """Why no block has slabs of the problem, None where one may."""
+    elements, inner = problem.inputs[0].type.elements, slabs_of(problem)[2]
     if not gpu.async_copies:
         return "copies to shared memory run beside a block's work from sm_80 on"
     if elements == 0:
         return "there are no elements"
     if elements > COUNTED:
         return Reason("{} elements are more than the {} that it counts", elements, COUNTED)
-    return Reason("{} lines are more than the {} threads of a block", inner, _THREADS) if inner > _THREADS else None
+    return Reason("{} lines are more than the {} threads of a block", inner, THREADS) if inner > THREADS else None
 
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[ScanSlabTile]:
-    _, extent, inner = _shape(problem)
+    _, extent, inner = slabs_of(problem)
     yield ScanSlabTile(1, extent)
     found = (part // (inner * problem.inputs[0].format.dtype.nbytes) // 8 * 8 for part in _PARTS)
     yield from (ScanSlabTile(2, rows) for rows in dict.fromkeys(found) if 0 < rows < extent)
 
 
 def _refuse_tile(problem: KernelProblem, tile: ScanSlabTile, gpu: Gpu) -> str | None:
-    extent = _shape(problem)[1]
+    extent = slabs_of(problem)[1]
     if tile.stages not in (1, 2):
         return Reason("one part or two are in shared memory, not {}", tile.stages)
     if tile.rows > extent or (tile.stages == 1) != (tile.rows == extent):
         return Reason("of {} rows {} do not come in {} parts at once", extent, tile.rows, tile.stages)
-    return refuse_shared(_shared(problem, tile) + _THREADS * 8, gpu)
+    return refuse_shared(shared_of(problem, tile) + THREADS * 8, gpu)
 
 
-_REACHED, _BEGIN, _PART, _ELEMENTS, _JOINED = 0.75, 2.0e-6, 0.3e-6, 6.3e9, 300
+def refuse_shared_of(problem: KernelProblem, tile: ScanSlabTile, gpu: Gpu, more: int) -> str | None:
+    """The same of shared memory, with `more` totals beside those of a block's threads."""
+    return refuse_shared(shared_of(problem, tile) + (THREADS + more) * 8, gpu)
+
+
+_REACHED, _BEGIN, _PART, ELEMENTS, _JOINED = 0.75, 2.0e-6, 0.3e-6, 6.3e9, 300
 """The part of the bandwidth; seconds of a slab's first and last accesses, and of a part's barriers; elements that a
 multiprocessor adds up in a second; and parts of a column that take as long as an element's two rows. As an H200 took an
 earlier form, which had over three times the instructions."""
 
 
 def _seconds(problem: KernelProblem, tile: ScanSlabTile, target: Target) -> float:
-    gpu, (slabs, extent, inner) = target.gpu, _shape(problem)
+    gpu, (slabs, extent, inner) = target.gpu, slabs_of(problem)
     assert gpu is not None, "forms are for GPUs"
-    there = beside(_THREADS, _REGISTERS, _shared(problem, tile), gpu)
+    there = beside(THREADS, REGISTERS, shared_of(problem, tile), gpu)
     of_one = ceil(slabs / gpu.sms) if slabs < 4 * gpu.sms else slabs / gpu.sms
-    joined = 1 + _THREADS // inner / _JOINED
-    added = of_one * extent * inner / _ELEMENTS * joined
+    joined = 1 + THREADS // inner / _JOINED
+    added = of_one * extent * inner / ELEMENTS * joined
     waits = ceil(slabs / (gpu.sms * there)) * (_BEGIN + ceil(extent / tile.rows) * _PART)
     # Of one slab a multiprocessor computes or waits for memory, of several one does and another.
     alone = moved(problem.nbytes, target) * 0.5 if there == 1 else 0.0
@@ -105,11 +111,12 @@ def _seconds(problem: KernelProblem, tile: ScanSlabTile, target: Target) -> floa
     return float(max(memory, added) + alone + waits + OVERLAPPED * target.launch_seconds)
 
 
-def _call(problem: KernelProblem, tile: ScanSlabTile, more: str, at: StepExpressions) -> StepCode:
+def call_of(problem: KernelProblem, tile: ScanSlabTile, more: str, at: StepExpressions) -> StepCode:
+    """The call for such parts; `more` is what the kernel is compiled with behind all else."""
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, CumSum | CumProd)
     function, first = ("Add", 0) if isinstance(op, CumSum) else ("Mul", 1)
-    sizes = f"{tile.stages}, {_shape(problem)[2]}, {boolean(op.exclusive)}, {boolean(op.reverse)}"
+    sizes = f"{tile.stages}, {slabs_of(problem)[2]}, {boolean(op.exclusive)}, {boolean(op.reverse)}"
     how = f"{sizes}, {ctype(x.format.dtype)}, bolt::portable::typed::{function}{more}"
     given = f"{lines_text(x, op.axis)}, {tile.rows}, {at.inputs[0]}, {at.outputs[0]}, {first}"
     header = ("bolt_portable/cuda/lines/scan_slabs.h",)
@@ -117,7 +124,7 @@ def _call(problem: KernelProblem, tile: ScanSlabTile, more: str, at: StepExpress
 
 
 def _emit(problem: KernelProblem, tile: ScanSlabTile, at: StepExpressions) -> StepCode:
-    return _call(problem, tile, "", at)
+    return call_of(problem, tile, "", at)
 
 
 _CLUSTERS = (2, 4, 8)
@@ -129,29 +136,29 @@ each step of its size, in powers of two."""
 
 def _of_block(problem: KernelProblem, tile: ScanClusterTile) -> ScanSlabTile:
     """The rows that a block of a cluster has."""
-    return ScanSlabTile(1, ceil(_shape(problem)[1] / tile.cluster))
+    return ScanSlabTile(1, ceil(slabs_of(problem)[1] / tile.cluster))
 
 
 def _refuse_clusters(problem: KernelProblem, gpu: Gpu) -> str | None:
-    return _refuse(problem, gpu) if gpu.warpgroup_mma else "blocks form clusters from sm_90 on"
+    return refuse_slabs(problem, gpu) if gpu.warpgroup_mma else "blocks form clusters from sm_90 on"
 
 
 def _refuse_cluster(problem: KernelProblem, tile: ScanClusterTile, gpu: Gpu) -> str | None:
-    (_, extent, inner), rows = _shape(problem), _of_block(problem, tile).rows
+    (_, extent, inner), rows = slabs_of(problem), _of_block(problem, tile).rows
     if tile.cluster not in _CLUSTERS:
         return "there are clusters of 2, 4 or 8 blocks"
     if (tile.cluster - 1) * rows >= extent:
         return Reason("{} rows are not the shares of {} blocks", extent, tile.cluster)
-    return refuse_shared(_shared(problem, _of_block(problem, tile)) + (_THREADS + inner) * 8, gpu)
+    return refuse_shared(shared_of(problem, _of_block(problem, tile)) + (THREADS + inner) * 8, gpu)
 
 
 def _seconds_of_cluster(problem: KernelProblem, tile: ScanClusterTile, target: Target) -> float:
-    gpu, (slabs, _, inner) = target.gpu, _shape(problem)
+    gpu, (slabs, _, inner) = target.gpu, slabs_of(problem)
     assert gpu is not None, "forms are for GPUs"
     own, blocks = _of_block(problem, tile), slabs * tile.cluster
-    there = beside(_THREADS, _REGISTERS, _shared(problem, own), gpu)
+    there = beside(THREADS, REGISTERS, shared_of(problem, own), gpu)
     of_one = ceil(blocks / gpu.sms) if blocks < 4 * gpu.sms else blocks / gpu.sms
-    added = of_one * own.rows * inner / _ELEMENTS * (1 + _THREADS // inner / _JOINED)
+    added = of_one * own.rows * inner / ELEMENTS * (1 + THREADS // inner / _JOINED)
     met = _BEGIN + _MEETS + _CLUSTER * log2(tile.cluster)
     waits = ceil(slabs / clusters_at_once(tile.cluster, there, gpu)) * met
     memory = moved(problem.nbytes, target) / _REACHED * of_one * gpu.sms / blocks
@@ -160,13 +167,13 @@ def _seconds_of_cluster(problem: KernelProblem, tile: ScanClusterTile, target: T
 
 
 def _emit_cluster(problem: KernelProblem, tile: ScanClusterTile, at: StepExpressions) -> StepCode:
-    return _call(problem, _of_block(problem, tile), f", {tile.cluster}", at)
+    return call_of(problem, _of_block(problem, tile), f", {tile.cluster}", at)
 
 
 FORM: Form[ScanSlabTile] = Form(
     "slabs",
-    lambda problem: _shape(problem)[2] > 1,
-    _refuse,
+    lambda problem: slabs_of(problem)[2] > 1,
+    refuse_slabs,
     _tiles,
     _refuse_tile,
     _seconds,
@@ -175,12 +182,12 @@ FORM: Form[ScanSlabTile] = Form(
 )
 CLUSTERS: Form[ScanClusterTile] = Form(
     "cluster_slabs",
-    lambda problem: _shape(problem)[2] > 1,
+    lambda problem: slabs_of(problem)[2] > 1,
     _refuse_clusters,
     lambda problem, gpu: (
         tile
         for tile in map(ScanClusterTile, _CLUSTERS)
-        if (tile.cluster - 1) * _of_block(problem, tile).rows < _shape(problem)[1]
+        if (tile.cluster - 1) * _of_block(problem, tile).rows < slabs_of(problem)[1]
     ),
     _refuse_cluster,
     _seconds_of_cluster,

@@ -14,6 +14,7 @@ from bolt_build.families.common.geometry import MOST_AXES, around, strides
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.moves.flat_rows import row_form
 from bolt_build.families.portable.kernels.moves.gathered_lines import GatherTile, lines_form
+from bolt_build.families.portable.kernels.moves.gathered_tuples import TupleTile, rows_of, slice_of, tuples_form
 from bolt_build.families.portable.kernels.moves.gathered_words import GatheredWordsTile, words_form
 from bolt_build.families.portable.kernels.moves.row_sources import picked, unit_of
 from bolt_build.families.portable.number_tile import NumberTile
@@ -143,19 +144,13 @@ class WordTile(NumberTile):
     lanes: int
 
 
-def _slice_of(problem: KernelProblem) -> int:
-    """Neighbours that a row of indices names."""
-    assert isinstance(problem.op, GatherND)
-    return prod(problem.inputs[0].shape[problem.op.batch_dims + problem.inputs[1].shape[-1] :])
-
-
 def _words(problem: KernelProblem, gpu: Gpu) -> Iterator[WordTile]:
-    size, inner = problem.outputs[0].format.dtype.nbytes, _slice_of(problem)
+    size, inner = problem.outputs[0].format.dtype.nbytes, slice_of(problem)
     yield from (WordTile(lanes) for lanes in (16, 8, 4, 2) if lanes * size <= _ACCESS and inner % lanes == 0)
 
 
 def _refuse_words(problem: KernelProblem, tile: WordTile, gpu: Gpu) -> str | None:
-    size, inner = problem.outputs[0].format.dtype.nbytes, _slice_of(problem)
+    size, inner = problem.outputs[0].format.dtype.nbytes, slice_of(problem)
     if tile.lanes not in (2, 4, 8, 16) or tile.lanes * size > _ACCESS:
         return Reason("words of {} elements are no accesses of {} bytes at most", tile.lanes, _ACCESS)
     if inner % tile.lanes:
@@ -181,6 +176,13 @@ def _emit_words(problem: KernelProblem, tile: WordTile, at: StepExpressions) -> 
     return replace(code, includes=(*code.includes, "bolt_portable/cuda/moves/slices.h"))
 
 
+def _emit_tuples(problem: KernelProblem, tile: TupleTile, at: StepExpressions) -> StepCode:
+    rows = rows_of(tile.lanes, slice_of(problem))
+    cut = f", {tile.lanes}, {tile.turns}, {rows}, {problem.inputs[1].shape[-1]}"
+    code = _code(problem, at, "gathered_tuples", _tuples(problem), cut)
+    return replace(code, includes=(*code.includes, "bolt_portable/cuda/moves/gathered_tuples.h"))
+
+
 _INSTRUCTIONS, _ISSUED, _HIDDEN = 60, 0.6, 0.3
 """Instructions of a thread for its word, the part of the rate at which they go, and the part of the shorter of both
 that the longer one does not hide: guesses, which an H100 meets with single elements."""
@@ -188,7 +190,7 @@ that the longer one does not hide: guesses, which an H100 meets with single elem
 SLICES: Form[WordTile] = Form(
     "slices",
     lambda problem: problem.outputs[0].type.elements > 0,
-    lambda problem, gpu: None if _slice_of(problem) % 2 == 0 else "slices are single elements, or odd",
+    lambda problem, gpu: None if slice_of(problem) % 2 == 0 else "slices are single elements, or odd",
     _words,
     _refuse_words,
     _words_seconds,
@@ -227,6 +229,6 @@ RULES = (
         _as_fast_as_memory,
         gpu_seconds=_plain_seconds,
         layouts=row_major,
-        forms=(SLICES,),
+        forms=(SLICES, tuples_form(_emit_tuples)),
     ),
 )

@@ -29,7 +29,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines.lines import Places
 from bolt_build.targets import Gpu, Target
 
-_MOST, _HOLDS, _BLOCK = 16, (40, 64), 128
+_MOST, _HOLDS, _BLOCK = 32, (40, 64), 128
 """Elements that are wanted at most, those that a thread holds, one by one and in pairs, and threads of a block."""
 
 
@@ -52,7 +52,9 @@ def _paired(problem: KernelProblem) -> bool:
 def _needed(problem: KernelProblem) -> int:
     """Elements of a thread: in pairs, as many as a line takes wherever in a word it begins."""
     extent = extent_of(problem)
-    return up((extent + WORD - 1) / WARP, WORD) if _paired(problem) else ceil(extent / WARP)
+    if not _paired(problem):
+        return ceil(extent / WARP)
+    return up((extent if extent % WORD == 0 else extent + WORD - 1) / WARP, WORD)
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:

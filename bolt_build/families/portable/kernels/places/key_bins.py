@@ -16,7 +16,7 @@ _EACH = (4, 8, 12, 20, 28, 36)
 """Neighbouring keys of a thread that are tried: lanes that read them in words of 16 bytes seldom share banks."""
 _ROUNDS = 16
 """Keys of a bin that are sorted by exchanges of neighbours, and so those of other warps at either end of a warp's."""
-_STATIC = 48 << 10
+STATIC = 48 << 10
 """Bytes of shared memory that a block has without asking for more."""
 _HELD_REGISTERS = 16 << 10
 """Registers of a block that hold elements: others are for all else that its threads do."""
@@ -117,13 +117,13 @@ def refuse_bins(threads: int, each: int, room: int, bins: int, size: int, more: 
         return Reason("no line has {} threads", threads)
     if each % wide or each > max(_EACH) or (threads > WARP and _own(each) <= 0):
         return Reason("threads do not sort {} keys of {} bytes each", each, size)
-    if WARP * each != room if threads == WARP else _own(each) * (threads // WARP) < room or room % threads:
+    if WARP * each != room if threads == WARP else _own(each) * (threads // WARP) < room or room % WARP:
         return Reason("{} threads that sort {} keys each have no room for {}", threads, each, room)
     if bins & (bins - 1) or bins < 4 * threads or bins // (4 * threads) * (threads // WARP) > WARP:
         return Reason("{} threads do not add up {} bins", threads, bins)
     own = bins_bytes(threads, room, bins, size) + more * size
-    if (together := own * (4 if threads == WARP else 1)) > _STATIC:
-        return Reason("takes {} bytes of shared memory, a block has {}", together, _STATIC)
+    if (together := own * (4 if threads == WARP else 1)) > STATIC:
+        return Reason("takes {} bytes of shared memory, a block has {}", together, STATIC)
     return None
 
 

@@ -12,6 +12,7 @@ from bolt_build.families.common.geometry import around
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.portable.kernels.lines.line_extents import lines_text
 from bolt_build.families.portable.kernels.places import (
+    binned_places,
     counted_places,
     drawn_places,
     few_places,
@@ -108,6 +109,7 @@ def _places_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorTy
 
 _SEVERAL = (
     sorted_places.FORM,
+    binned_places.FORM,
     selected_places.FORM,
     few_places.FORM,
     sifted_places.FORM,

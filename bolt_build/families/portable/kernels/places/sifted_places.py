@@ -28,6 +28,7 @@ from bolt_build.families.portable.kernels.places.key_bins import (
     refuse_few,
     refuse_held,
     room_for,
+    up,
 )
 from bolt_build.families.portable.kernels.places.sorted_places import count_of, extent_of, results_text, serves
 from bolt_build.families.portable.number_tile import NumberTile
@@ -112,7 +113,7 @@ def _refuse_parts(problem: KernelProblem, gpu: Gpu) -> str | None:
     return Reason(what, extent_of(problem), count_of(problem))
 
 
-def _cuts(problem: KernelProblem, extent: int) -> Iterator[SiftTile]:
+def _cuts(problem: KernelProblem, extent: int, part: bool = False) -> Iterator[SiftTile]:
     """Of lines, or parts of them, with so many elements."""
     count, size = count_of(problem), _key(problem, extent)
     for threads in _THREADS:
@@ -128,6 +129,8 @@ def _cuts(problem: KernelProblem, extent: int) -> Iterator[SiftTile]:
         if (found := room_for(threads, need, size)) is None:
             continue
         each, room = found
+        if part and threads > WARP:
+            room = up(need, WARP)  # what a part leaves is read once more: no more of it than is needed
         if 5 * room <= 3 * extent:
             yield SiftTile(threads, holds, each, room, bins_for(threads, 1024 if coarse else 2 * need), group)
 
@@ -177,7 +180,7 @@ def _part_tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[PartTile]:
             part -= 8
         if 3 * part > 2 * extent:
             break
-        for cut in _cuts(problem, part):
+        for cut in _cuts(problem, part, True):
             if cut.threads != threads:
                 continue
             for merged in _merges(problem, ceil(extent / part) * cut.room):

@@ -19,13 +19,12 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 from bolt_build.targets import Gpu, Target
 
-_THREADS, _REGISTERS, _COLUMNS, _WORD = (256, 512), 64, (32, 16, 8), 4
+THREADS, _REGISTERS, COLUMNS_BESIDE, WORD = (256, 512), 64, (32, 16, 8), 4
 """Threads of a block and registers of one (`atomic_registers`), lines of a block side by side, and bytes of a word."""
 _RUNS = (2048, 4096, 8192, 12288)
 """Elements of a block's lines that are tried, where these are one run of memory."""
-_FEW, _MORE, _MOST = 2046, 131070, 0x7FFFFFFF
-"""Updates of an element that a sum of two words has room for, and one of three (`SharedSum`); and what a signed number
-of 32 bits holds."""
+_MORE, _MOST = 1 << 22, 0x7FFFFFFF
+"""Updates of an element that a sum has room for (`SharedSum`), and what a signed number of 32 bits holds."""
 
 
 @dataclass(frozen=True)
@@ -60,46 +59,47 @@ def refuse_updates(problem: KernelProblem, most: int) -> str | None:
     return None
 
 
-def _last_counts(problem: KernelProblem) -> bool:
+def last_counts(problem: KernelProblem) -> bool:
     """Whether updates replace elements: numbers of updates are joined, whatever their type."""
     assert isinstance(problem.op, ScatterElements)
     return problem.op.reduction == "none"
 
 
-def _updates(problem: KernelProblem) -> int:
+def updates_of(problem: KernelProblem) -> int:
     """Updates of a line."""
     assert isinstance(problem.op, ScatterElements)
     return problem.inputs[1].shape[problem.op.axis]
 
 
-def _words(problem: KernelProblem) -> int:
+def words_of(problem: KernelProblem) -> int:
     """Words of an element in shared memory."""
     op, data = problem.op, problem.inputs[0].format.dtype
     assert isinstance(op, ScatterElements)
-    if op.reduction != "add" or data is not DType.F16:
-        return 1
-    return 2 if _updates(problem) <= _FEW else 3
+    return 2 if op.reduction == "add" and data is DType.F16 else 1
 
 
-def _functions(problem: KernelProblem) -> str:
+def functions_of(problem: KernelProblem) -> str:
     """C++ of how updates are joined in shared memory."""
     op, data = problem.op, problem.inputs[0].format.dtype
     assert isinstance(op, ScatterElements)
-    if _last_counts(problem):
+    if last_counts(problem):
         return f"bolt::portable::SharedLast<{ctype(data)}>"
     if op.reduction != "add":
         return f"bolt::portable::SharedExtreme<{ctype(data)}, {str(op.reduction == 'max').lower()}>"
     if data is DType.F16:
-        return f"bolt::portable::SharedSum<{_words(problem)}>"
+        return "bolt::portable::SharedSum"
     return f"bolt::portable::SharedInteger<{ctype(data)}>"
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_joined(problem: KernelProblem, gpu: Gpu) -> str | None:
+    """Why no block joins updates of its lines in any order, None where one may."""
+    assert isinstance(problem.op, ScatterElements)
     if (reason := refuse_apart(problem)) is not None:
         return reason
-    if not _last_counts(problem) and (reason := refuse_updates(problem, _WORD)) is not None:
+    if not last_counts(problem) and (reason := refuse_updates(problem, WORD)) is not None:
         return reason
-    if (many := _updates(problem)) > _MORE:
+    many = updates_of(problem)
+    if problem.op.reduction == "add" and problem.inputs[0].format.dtype is DType.F16 and many > _MORE:
         return Reason("{} updates of a line are more than the {} that it has room for", many, _MORE)
     outer, length, inner = lines_of(problem)
     if (most := outer * max(length, many) * inner) > _MOST:
@@ -109,26 +109,26 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 def _shared_columns(problem: KernelProblem, tile: AtomicColumnsTile) -> int:
     """Bytes of shared memory of a block (`AtomicColumns::shared`)."""
-    return lines_of(problem)[1] * tile.columns * _words(problem) * _WORD
+    return lines_of(problem)[1] * tile.columns * words_of(problem) * WORD
 
 
 def _shared_runs(problem: KernelProblem, tile: AtomicRunsTile) -> int:
     """The same of `AtomicRuns`."""
     _, length, inner = lines_of(problem)
     elements, lanes = tile.outers * length * inner, 16 // problem.inputs[0].format.dtype.nbytes
-    return (elements + elements // lanes) * _words(problem) * _WORD
+    return (elements + elements // lanes) * words_of(problem) * WORD
 
 
 def _columns(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicColumnsTile]:
     inner = lines_of(problem)[2]
-    fit = [each for each in _COLUMNS if each < 2 * inner or each == _COLUMNS[-1]]
-    return (AtomicColumnsTile(each, threads) for each in fit for threads in _THREADS)
+    fit = [each for each in COLUMNS_BESIDE if each < 2 * inner or each == COLUMNS_BESIDE[-1]]
+    return (AtomicColumnsTile(each, threads) for each in fit for threads in THREADS)
 
 
 def _refuse_columns(problem: KernelProblem, tile: AtomicColumnsTile, gpu: Gpu) -> str | None:
-    if tile.columns not in _COLUMNS:
+    if tile.columns not in COLUMNS_BESIDE:
         return Reason("there are blocks of 8, 16 or 32 lines, not of {}", tile.columns)
-    if tile.threads not in _THREADS:
+    if tile.threads not in THREADS:
         return Reason("there are blocks of 256 or 512 threads, not of {}", tile.threads)
     return refuse_shared(_shared_columns(problem, tile), gpu)
 
@@ -136,12 +136,12 @@ def _refuse_columns(problem: KernelProblem, tile: AtomicColumnsTile, gpu: Gpu) -
 def _runs(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicRunsTile]:
     outer, length, inner = lines_of(problem)
     tried = dict.fromkeys(min(outer, max(1, run // (length * inner))) for run in _RUNS)
-    return (AtomicRunsTile(outers, threads) for outers in tried for threads in _THREADS)
+    return (AtomicRunsTile(outers, threads) for outers in tried for threads in THREADS)
 
 
 def _refuse_runs(problem: KernelProblem, tile: AtomicRunsTile, gpu: Gpu) -> str | None:
     outer = lines_of(problem)[0]
-    if tile.threads not in _THREADS:
+    if tile.threads not in THREADS:
         return Reason("there are blocks of 256 or 512 threads, not of {}", tile.threads)
     if tile.outers > outer:
         return Reason("{} rows are more than the {} that there are", tile.outers, outer)
@@ -150,27 +150,38 @@ def _refuse_runs(problem: KernelProblem, tile: AtomicRunsTile, gpu: Gpu) -> str 
 
 _REACHED, _BEGIN, _BLOCK = 0.8, 2.0e-6, 3.0e-6
 """The part of the bandwidth; seconds in which a kernel begins and ends, and those of a block at least."""
-_UPDATE, _ELEMENT, _WORD_OF_UPDATE, _BANKS = 0.7e-12, 0.9e-12, 1.0e-12, 4.0
+_UPDATE, _ELEMENT, _WORD_OF_UPDATE, BANKS = 0.7e-12, 0.9e-12, 1.0e-12, 4.0
 """Seconds of a GPU for an update, for an element from memory and back to it, and for an atomic instruction's part in
 one; and how many times as long that takes where threads of one meet in banks at random. They follow 27 kernels of an
 H200."""
+_PASSED, _NAMED = 0.7e-12, 0.2e-12
+"""The same of an update that is of another block's elements, and of each byte of its index: guesses."""
 _OVERLAPPED = 0.9
 """The part of that which does not go on beside memory's accesses."""
 
 
-def _seconds(
-    problem: KernelProblem, blocks: int, threads: int, shared: int, banks: float, padded: float, target: Target
+def seconds_of(
+    problem: KernelProblem,
+    blocks: int,
+    threads: int,
+    shared: int,
+    banks: float,
+    padded: float,
+    target: Target,
+    passes: int = 1,
 ) -> float:
+    """`passes`: how many blocks go through the same updates, of which each joins those of its own elements."""
     gpu = target.gpu
     assert gpu is not None, "lines are of a GPU's blocks"
     elements, updates = problem.inputs[0].type.elements, problem.inputs[1].type.elements
     there = beside(threads, _REGISTERS, shared, gpu)
-    computed = updates * (_UPDATE + _words(problem) * _WORD_OF_UPDATE * banks) + elements * _ELEMENT
+    computed = updates * (_UPDATE + words_of(problem) * _WORD_OF_UPDATE * banks) + elements * _ELEMENT
+    computed += (passes - 1) * updates * (_PASSED + problem.inputs[1].format.dtype.nbytes * _NAMED)
     rounds = ceil(blocks / (gpu.sms * there))
     uneven = rounds * gpu.sms * there / blocks if rounds <= _FEW_ROUNDS else 1.0
     alone = _ALONE if there * threads < _ALONE_THREADS else 1.0
     taken = moved(problem.nbytes, target) / _REACHED + _OVERLAPPED * computed * padded
-    taken *= _SOUGHT if _last_counts(problem) else 1.0
+    taken *= _SOUGHT if last_counts(problem) else 1.0
     taken = max(taken * min(uneven, _MOST_UNEVEN) * alone, rounds * _BLOCK)
     return float(_BEGIN + taken + OVERLAPPED * target.launch_seconds)
 
@@ -184,7 +195,7 @@ def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target:
     outer, _, inner = lines_of(problem)
     parts = ceil(inner / tile.columns)
     narrow = 1.0 if tile.columns >= 32 else 1.1 if tile.columns == 16 else 1.4
-    return _seconds(
+    return seconds_of(
         problem,
         outer * parts,
         tile.threads,
@@ -197,21 +208,21 @@ def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target:
 
 def _seconds_of_runs(problem: KernelProblem, tile: AtomicRunsTile, target: Target) -> float:
     outer, _, inner = lines_of(problem)
-    banks = 1.0 if inner % 32 == 0 else _BANKS
-    return _seconds(problem, ceil(outer / tile.outers), tile.threads, _shared_runs(problem, tile), banks, 1.0, target)
+    banks = 1.0 if inner % 32 == 0 else BANKS
+    return seconds_of(problem, ceil(outer / tile.outers), tile.threads, _shared_runs(problem, tile), banks, 1.0, target)
 
 
 def _emit_columns(problem: KernelProblem, tile: AtomicColumnsTile, at: StepExpressions) -> StepCode:
     indices, inner = problem.inputs[1].format.dtype, lines_of(problem)[2]
     lanes = 2 if inner % 2 == 0 else 1
-    types = f"{_functions(problem)}, {tile.columns}, {tile.threads}, {lanes}, {ctype(indices)}"
+    types = f"{functions_of(problem)}, {tile.columns}, {tile.threads}, {lanes}, {ctype(indices)}"
     given = f"{parameters(problem, 1, tile.columns)}, {', '.join((*at.inputs, *at.outputs))}"
     header = ("bolt_portable/cuda/scatter/scatter_atomics.h",)
     return StepCode(header, None, "", f"bolt::portable::scatter_atomic_columns<{types}>(r, {given});")
 
 
 def _emit_runs(problem: KernelProblem, tile: AtomicRunsTile, at: StepExpressions) -> StepCode:
-    types = f"{_functions(problem)}, {tile.threads}, {ctype(problem.inputs[1].format.dtype)}"
+    types = f"{functions_of(problem)}, {tile.threads}, {ctype(problem.inputs[1].format.dtype)}"
     given = f"{parameters(problem, tile.outers, 1)}, {', '.join((*at.inputs, *at.outputs))}"
     header = ("bolt_portable/cuda/scatter/scatter_atomics.h",)
     return StepCode(header, None, "", f"bolt::portable::scatter_atomic_runs<{types}>(r, {given});")
@@ -224,7 +235,7 @@ def is_there(problem: KernelProblem) -> bool:
 COLUMNS: Form[AtomicColumnsTile] = Form(
     "atomic_columns",
     lambda problem: is_there(problem) and lines_of(problem)[2] > 1,
-    _refuse,
+    refuse_joined,
     _columns,
     _refuse_columns,
     _seconds_of_columns,
@@ -234,7 +245,7 @@ COLUMNS: Form[AtomicColumnsTile] = Form(
 RUNS: Form[AtomicRunsTile] = Form(
     "atomic_runs",
     is_there,
-    _refuse,
+    refuse_joined,
     _runs,
     _refuse_runs,
     _seconds_of_runs,

@@ -12,7 +12,11 @@ namespace bolt::portable {
 ///
 /// Where more than there is room for begin as the last one that is wanted, and where too few are in front of the last bin, keys are
 /// selected by eight bits at a time and sorted by a network: such lines take longer.
-template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename Ranks, typename T>
+///
+/// Elements that are taken are read from `staged` bytes of shared memory where there are some: those of a line are neighbours, and
+/// a warp that takes 32 of them would ask the L1 cache for as many of its lines.
+template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename Ranks, typename T,
+          int staged = 0>
 struct BinnedPlaces {
   using Bins = KeyBins<threads, each, room, bins, Key>;
   static constexpr int block = threads == 32 ? 128 : threads, together = block / threads;
@@ -32,6 +36,11 @@ struct BinnedPlaces {
     if (line >= lines) return;  // whole warps
     own.clear(thread);
     Ranks held(from, line, extent, thread);
+    auto found = to.line(line);
+    if constexpr (staged > 0) {
+      __shared__ __align__(16) unsigned char lines_there[together][staged];
+      found.from = keep(found.from, lines_there[threadIdx.x / threads], thread);
+    }
     if (!put_in_bins(held, thread, own)) {
       own.select(Ranks(from, line, extent, thread), count, thread);
       own.sort_by_network(thread);
@@ -40,10 +49,22 @@ struct BinnedPlaces {
     } else {
       own.sort_in_bins(own.largest, count, thread);
     }
-    own.store(to.line(line), count, thread);
+    own.store(found, count, thread);
   }
 
  private:
+  /// The line as it is, in shared memory. Its words are in the L1 cache.
+  __device__ const T* keep(const T* given, unsigned char* memory, std::uint32_t thread) const {
+    constexpr std::uint32_t wide = 16 / sizeof(T);
+    const auto skew = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(given) % 16 / sizeof(T));
+    T* const kept = reinterpret_cast<T*>(memory) + skew;
+    const std::uint32_t front = skew == 0 ? 0 : min(wide - skew, extent), words = (extent - front) / wide;
+    for (std::uint32_t i = thread; i < words; i += threads)
+      *reinterpret_cast<uint4*>(kept + front + i * wide) = *reinterpret_cast<const uint4*>(given + front + i * wide);
+    if (thread < front) kept[thread] = given[thread];
+    for (std::uint32_t i = front + words * wide + thread; i < extent; i += threads) kept[i] = given[i];
+    return kept;
+  }
   /// Leaves keys where their bins begin. False where that cannot be.
   __device__ bool put_in_bins(Ranks& held, std::uint32_t thread, Bins& own) const {
     std::uint32_t least = held.least(), clip = 0;
@@ -68,5 +89,34 @@ struct BinnedPlaces {
     return true;
   }
 };
+
+/// Calls with(ranks, from) for what holds elements of lines, of type `*ranks`. `extent`: how many a line has, or a part of one.
+template <bool greatest, int holds, int threads, typename T, bool paired, typename With>
+void held_elements(const Lines& p, Index extent, Index begin, const void* input, const With& with) {
+  if constexpr (paired) {
+    const Granules<T> from(input, p.outer * p.extent, "places");
+    const bool whole = from.skew == 0 && p.extent % from.lanes == 0 && begin % from.lanes == 0;
+    if (whole || extent + from.lanes - 1 <= threads * holds)
+      return with(static_cast<PairedRanks<greatest, holds, threads, T>*>(nullptr), from);
+  }
+  using Ranks = SingleRanks<greatest, false, holds, threads, T>;
+  with(static_cast<Ranks*>(nullptr), typename Ranks::Lines{static_cast<const T*>(input), Divisor(p.inner)});
+}
+
+/// Places of the first `count` of each line, as `sorted_places`: of whole lines that threads hold.
+template <bool greatest, int holds, int threads, int each, int room, int bins, int staged, typename Key, typename T, bool paired>
+void binned_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
+  const std::uint32_t lines = counted(p.outer * p.inner, "places");
+  counted(p.extent * p.inner, "places");
+  held_elements<greatest, holds, threads, T, paired>(p, p.extent, 0, input, [&](auto* ranks, const auto& from) {
+    using Ranks = std::remove_pointer_t<decltype(ranks)>;
+    using Binned = BinnedPlaces<greatest, holds, threads, each, room, bins, 1, Key, Ranks, T, staged>;
+    launch_blocks<Binned::block, Binned::resident>(
+        r, (static_cast<Index>(lines) + Binned::together - 1) / Binned::together,
+        Binned{from, FirstElements<T>(p, count, input, places, values), lines, static_cast<std::uint32_t>(p.extent),
+               static_cast<std::uint32_t>(count)},
+        "places");
+  });
+}
 
 }  // namespace bolt::portable

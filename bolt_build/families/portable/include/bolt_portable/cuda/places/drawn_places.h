@@ -1,6 +1,7 @@
 // Places of the first few elements of a line, in order: a warp knows a bound from what its threads have first.
 #pragma once
 
+#include "bolt_portable/cuda/lines/scan.h"
 #include "bolt_portable/cuda/places/held_ranks.h"
 
 namespace bolt::portable {
@@ -14,7 +15,14 @@ struct DrawnSingles : SingleRanks<greatest, false, holds, 32, T> {
 
   __device__ DrawnSingles(const Lines& in, std::uint32_t line, std::uint32_t extent, std::uint32_t lane)
       : Base(in, line, extent, lane) {}
-  __device__ std::uint32_t first() const { return this->least(); }
+  /// The first numbers of both halves of what the thread holds.
+  __device__ void firsts(std::uint32_t& one, std::uint32_t& other) const {
+    one = this->numbers[0], other = holds > 1 ? this->numbers[holds > 1 ? 1 : 0] : this->all_bits;
+#pragma unroll
+    for (int i = 2; i < holds; ++i) (i % 2 == 0 ? one : other) = min(i % 2 == 0 ? one : other, this->numbers[i]);
+  }
+  /// Numbers from which on an element may be none of the line's.
+  static constexpr std::uint32_t beyond = Base::all_bits;
   /// A bit for each that has a number up to the bound; false where that is not known.
   __device__ bool up_to(std::uint32_t bound, std::uint32_t (&wanted)[words]) const {
 #pragma unroll
@@ -41,14 +49,15 @@ struct DrawnPairs : FallingPairs<greatest, holds, T> {
 
   __device__ DrawnPairs(const Lines& in, std::uint32_t line, std::uint32_t extent, std::uint32_t lane)
       : Base(in, line, extent, lane) {}
-  /// 0 where one is no number.
-  __device__ std::uint32_t first() const {
+  /// The first numbers of both halves of pairs, 0 where one is no number.
+  __device__ void firsts(std::uint32_t& one, std::uint32_t& other) const {
     std::uint32_t most = this->pairs[0];
 #pragma unroll
     for (int i = 1; i < holds / 2; ++i) most = greater_pair<T>(most, this->pairs[i]);
     most = turned_pair(most);
-    return min(most & 0xffff, most >> 16);
+    one = most & 0xffff, other = most >> 16;
   }
+  static constexpr std::uint32_t beyond = Base::worst;
   __device__ bool up_to(std::uint32_t bound, std::uint32_t (&wanted)[words]) const {
     if (bound == 0) return false;  // what is no number is compared with nothing
     const std::uint32_t least = (turned_pair(bound) & 0xffff) * 0x10001u;
@@ -66,9 +75,9 @@ struct DrawnPairs : FallingPairs<greatest, holds, T> {
   }
 };
 
-/// Lines by a warp each, whose threads hold `holds` elements each. As many of the threads' first elements as are wanted tell a
-/// bound: no element behind it is wanted, and of random lines few are in front. These are found again in memory, and each counts
-/// how many stand before it. Where more than `room` are alike, they are drawn one by one.
+/// Lines by a warp each, whose threads hold `holds` elements each, in two halves. As many of the halves' first elements as are
+/// wanted tell a bound: no element behind it is wanted, and of random lines few are in front. These are found again in memory, and each
+/// counts how many stand before it. Where more than `room` are alike, they are drawn one by one.
 template <bool greatest, int holds, bool paired, typename T>
 struct DrawnPlaces {
   using Held = std::conditional_t<paired, DrawnPairs<greatest, holds, T>, DrawnSingles<greatest, holds, T>>;
@@ -83,7 +92,8 @@ struct DrawnPlaces {
   std::uint32_t lines, extent, count;
 
   __device__ void operator()(std::uint32_t number) const {
-    __shared__ Key found[together][room], sorted[together][32];
+    __shared__ __align__(16) Key found[together][room + 4];
+    __shared__ Key sorted[together][32];
     const std::uint32_t lane = threadIdx.x % 32, own = threadIdx.x / 32, line = number * together + own;
     if (line >= lines) return;  // whole warps
     Held held(from, line, extent, lane);
@@ -91,16 +101,10 @@ struct DrawnPlaces {
     Key *const keys = found[own], *const in_order = sorted[own];
     const std::uint32_t there = gather(held, bound_of(held), of_line, lane, keys);
     __syncwarp();
-    if (there <= room) {
-      const Key first = lane < there ? keys[lane] : ~Key{0}, second = lane + 32 < there ? keys[lane + 32] : ~Key{0};
-      std::uint32_t before_first = 0, before_second = 0;
-      for (std::uint32_t i = 0; i < there; ++i) {
-        const Key other = keys[i];
-        before_first += other < first ? 1 : 0;
-        before_second += other < second ? 1 : 0;
-      }
-      if (lane < there && before_first < count) in_order[before_first] = first;
-      if (lane + 32 < there && before_second < count) in_order[before_second] = second;
+    if (there <= 32) {
+      arrange<1>(keys, there, lane, in_order);
+    } else if (there <= room) {
+      arrange<2>(keys, there, lane, in_order);
     } else {
       held.finished(extent, lane);
       draw(held, lane, in_order);
@@ -112,16 +116,46 @@ struct DrawnPlaces {
   }
 
  private:
-  /// The number of the last of as many threads' first elements as are wanted.
+  /// A number up to which as many first elements of halves are as are wanted, and seldom many more.
   __device__ std::uint32_t bound_of(const Held& held) const {
-    std::uint32_t mine = held.first();
-    for (std::uint32_t left = count;;) {
-      const std::uint32_t least = of_warp<OfWarp::least>(mine);
-      const std::uint32_t those = static_cast<std::uint32_t>(__popc(__ballot_sync(all, mine == least)));
-      if (those >= left || least == all) return least;
-      left -= those;
-      if (mine == least) mine = all;
+    std::uint32_t one, other;
+    held.firsts(one, other);
+    std::uint32_t low = of_warp<OfWarp::least>(min(one, other)), high = of_warp<OfWarp::greatest>(max(one, other));
+#pragma unroll 1
+    while (low < high) {
+      const std::uint32_t tried = low + (high - low) / 2;
+      const std::uint32_t those = __popc(__ballot_sync(all, one <= tried)) + __popc(__ballot_sync(all, other <= tried));
+      if (those < count) {
+        low = tried + 1;
+      } else {
+        high = tried;
+        if (those <= count + count / 8) break;
+      }
     }
+    return high;
+  }
+  /// Counts for each key how many stand before it, `each` keys a thread, and leaves the first `count` in order. Behind the last key
+  /// three more are read.
+  template <int each>
+  __device__ void arrange(Key* keys, std::uint32_t there, std::uint32_t lane, Key* in_order) const {
+    if (lane < 3) keys[there + lane] = ~Key{0};
+    __syncwarp();
+    Key own[each];
+    std::uint32_t before[each] = {};
+#pragma unroll
+    for (int k = 0; k < each; ++k) own[k] = k * 32 + lane < there ? keys[k * 32 + lane] : ~Key{0};
+    constexpr int wide = 16 / sizeof(Key);
+#pragma unroll 2
+    for (std::uint32_t i = 0; i < there; i += wide) {
+      const Lanes<Key, wide> others = *reinterpret_cast<const Lanes<Key, wide>*>(keys + i);
+#pragma unroll
+      for (int other = 0; other < wide; ++other)
+#pragma unroll
+        for (int k = 0; k < each; ++k) before[k] += others.at[other] < own[k] ? 1 : 0;
+    }
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+      if (k * 32 + lane < there && before[k] < count) in_order[before[k]] = own[k];
   }
   /// Leaves keys of elements up to the bound, in no order, and returns how many there are: more than there is room for where it
   /// cannot.
@@ -130,6 +164,33 @@ struct DrawnPlaces {
                                   Key* keys) const {
     std::uint32_t wanted[Held::words] = {}, there = 0;
     if (!held.up_to(bound, wanted)) return room + 1;
+    const auto key_of = [&](std::uint32_t place) {
+      const Key own = rank_of<greatest>(of_line.from[Index{place} * (paired ? 1 : of_line.apart)]);
+      return own << rank_bits<Key> | place;
+    };
+    if (bound < Held::beyond) {
+      // All of them are the line's, so threads know where theirs go before they look for the first one.
+      std::uint32_t many = 0;
+#pragma unroll
+      for (int word = 0; word < Held::words; ++word) many += static_cast<std::uint32_t>(__popc(wanted[word]));
+      const std::uint32_t up_to = scan_warp<typed::Add>(many);
+      there = __shfl_sync(all, up_to, 31);
+      if (there > room) return there;
+      Key* to_here = keys + (up_to - many);
+#pragma unroll
+      for (int word = 0; word < Held::words; ++word)
+        for (std::uint32_t left = wanted[word]; left != 0;) {
+          const auto next = [&] { return held.place(word, static_cast<std::uint32_t>(__ffs(static_cast<int>(left))) - 1, lane); };
+          const std::uint32_t first = next();
+          left &= left - 1;
+          const std::uint32_t second = left == 0 ? first : next();
+          const Key one = key_of(first), other = key_of(second);
+          *to_here++ = one;
+          if (left != 0) *to_here++ = other;
+          left &= left - 1;
+        }
+      return there;
+    }
 #pragma unroll
     for (int word = 0; word < Held::words; ++word)
       while (__ballot_sync(all, wanted[word] != 0) != 0 && there <= room) {
@@ -139,8 +200,7 @@ struct DrawnPlaces {
         const std::uint32_t those = __ballot_sync(all, is);
         if (is) {
           const std::uint32_t at = there + static_cast<std::uint32_t>(__popc(those & ((1u << lane) - 1)));
-          const Key own = rank_of<greatest>(of_line.from[Index{place} * (paired ? 1 : of_line.apart)]);
-          if (at < room) keys[at] = own << rank_bits<Key> | place;
+          if (at < room) keys[at] = key_of(place);
         }
         there += static_cast<std::uint32_t>(__popc(those));
         wanted[word] &= wanted[word] - 1;
@@ -171,22 +231,27 @@ struct DrawnPlaces {
 };
 
 /// Places of the first `count` of each line, as `sorted_places`: up to 32. `paired`: of neighbours, and there is room wherever in a
-/// word lines begin.
+/// word lines begin, or all of them begin with words; where they do not, elements are held one by one.
 template <bool greatest, int holds, bool paired, typename T>
 void drawn_places(const Run& r, const Lines& p, Index count, const void* input, void* places, void* values = nullptr) {
   using Drawn = DrawnPlaces<greatest, holds, paired, T>;
-  const auto from = [&]() -> typename Drawn::Held::Lines {
-    if constexpr (paired)
-      return {input, p.outer * p.extent, "places"};
-    else
-      return {static_cast<const T*>(input), Divisor(p.inner)};
-  }();
-  const std::uint32_t lines = counted(p.outer * p.inner, "places");
-  counted(p.extent * p.inner, "places");
-  const Drawn drawn{from, FirstElements<T>(p, count, input, places, values), lines, counted(p.extent, "places"),
-                    static_cast<std::uint32_t>(count)};
-  launch_blocks<Drawn::block, Drawn::resident>(r, (static_cast<Index>(lines) + Drawn::together - 1) / Drawn::together, drawn,
-                                               "places");
+  const auto queued_with = [&](const typename Drawn::Held::Lines& from) {
+    const std::uint32_t lines = counted(p.outer * p.inner, "places");
+    counted(p.extent * p.inner, "places");
+    const Drawn drawn{from, FirstElements<T>(p, count, input, places, values), lines, counted(p.extent, "places"),
+                      static_cast<std::uint32_t>(count)};
+    launch_blocks<Drawn::block, Drawn::resident>(r, (static_cast<Index>(lines) + Drawn::together - 1) / Drawn::together, drawn,
+                                                 "places");
+  };
+  if constexpr (paired) {
+    const Granules<T> from(input, p.outer * p.extent, "places");
+    const bool whole = from.skew == 0 && p.extent % from.lanes == 0;
+    if (!whole && p.extent + from.lanes - 1 > 32 * holds)
+      return drawn_places<greatest, holds, false, T>(r, p, count, input, places, values);
+    queued_with(from);
+  } else {
+    queued_with({static_cast<const T*>(input), Divisor(p.inner)});
+  }
 }
 
 }  // namespace bolt::portable

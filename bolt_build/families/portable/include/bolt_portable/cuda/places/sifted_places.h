@@ -151,19 +151,6 @@ struct SiftedParts {
   }
 };
 
-/// Calls with(ranks, from) for what holds elements of lines, of type `*ranks`. `extent`: how many a line has, or a part of one.
-template <bool greatest, int holds, int threads, typename T, bool paired, typename With>
-void held_elements(const Lines& p, Index extent, Index begin, const void* input, const With& with) {
-  if constexpr (paired) {
-    const Granules<T> from(input, p.outer * p.extent, "places");
-    const bool whole = from.skew == 0 && p.extent % from.lanes == 0 && begin % from.lanes == 0;
-    if (whole || extent + from.lanes - 1 <= threads * holds)
-      return with(static_cast<PairedRanks<greatest, holds, threads, T>*>(nullptr), from);
-  }
-  using Ranks = SingleRanks<greatest, false, holds, threads, T>;
-  with(static_cast<Ranks*>(nullptr), typename Ranks::Lines{static_cast<const T*>(input), Divisor(p.inner)});
-}
-
 /// Places of the first `count` of each line, as `sorted_places`.
 template <bool greatest, int holds, int threads, int each, int room, int bins, int group, typename Key, typename T,
           bool paired = false>

@@ -24,60 +24,59 @@ struct FixedHalf {
   __device__ static f16 rounded(std::int64_t sum) { return f16(static_cast<float>(sum) * 0x1p-24f); }
 };
 
-/// Sums of half precision in shared memory: `words` numbers of 32 bits an element, `apart` words from one to the next, of which
-/// each has some bits of the sum and room for as many updates as `most`. What is no number cannot be a sum of whole ones, so it is
-/// marked.
-template <int words_>
+/// Sums of half precision in shared memory: a whole number of 64 bits an element, whose halves lie `apart` words from each other.
+/// An instruction that adds to the lower one says what was there, and so whether one is carried to the upper one: two numbers are
+/// carried alike whichever comes first. Numbers below 128 are those of the lower half alone, so the upper one is mostly left as it
+/// is. What is no number cannot be a sum of whole ones, so it is marked.
 struct SharedSum {
   using Value = f16;
-  static constexpr int words = words_, bits = words == 2 ? 20 : 14;
+  static constexpr int words = 2;
   static constexpr bool last_counts = false;
-  static constexpr std::uint32_t marked = 0x80000000u;  ///< no sum of numbers that are there
+  static constexpr std::uint32_t marked = 0x80000000u;  ///< of the upper half: no sum of numbers that are there
 
   __device__ static bool counts(f16 value) { return FixedHalf::is_finite(value); }
   __device__ static void begin(std::uint32_t* at, std::uint32_t apart, f16 value) {
-    each(value, [&](int word, std::uint32_t number) { at[word * apart] = number; });
+    const Halves number(value);
+    at[0] = number.low;
+    at[apart] = number.high;
   }
   __device__ static void join(std::uint32_t* at, std::uint32_t apart, f16 value) {
-    each(value, [&](int word, std::uint32_t number) { atomicAdd(at + word * apart, number); });
+    const Halves number(value);
+    const std::uint32_t before = atomicAdd(at, number.low), more = number.high + (before + number.low < before ? 1 : 0);
+    if (more != 0) atomicAdd(at + apart, more);
   }
   /// Joins what is none of the numbers that count; by one thread alone.
   __device__ static void mark(std::uint32_t* at, std::uint32_t apart, f16 value) {
     float sum = static_cast<float>(value);
-    if (*at == marked) sum += __uint_as_float(at[apart]);
-    *at = marked;
-    at[apart] = __float_as_uint(sum);
+    if (at[apart] == marked) sum += __uint_as_float(*at);
+    at[apart] = marked;
+    *at = __float_as_uint(sum);
   }
   __device__ static f16 result(const std::uint32_t* at, std::uint32_t apart) {
-    if (*at == marked) return f16(__uint_as_float(at[apart]));
-    std::int64_t sum = 0;
-#pragma unroll
-    for (int word = words; word-- > 0;) sum = sum * (1 << bits) + static_cast<std::int32_t>(at[word * apart]);
-    return FixedHalf::rounded(sum);
+    const std::uint32_t low = *at, high = at[apart];
+    if (high == static_cast<std::uint32_t>(static_cast<std::int32_t>(low) >> 31))
+      return f16(static_cast<float>(static_cast<std::int32_t>(low)) * 0x1p-24f);
+    if (high == marked) return f16(__uint_as_float(low));
+    return FixedHalf::rounded(static_cast<std::int64_t>(static_cast<std::uint64_t>(high) << 32 | low));
   }
 
  private:
-  template <typename With>
-  __device__ static void each(f16 value, const With& with) {
-    const bool less = value.bits & 0x8000u;
-    if constexpr (words == 2) {
-      // Without numbers of 64 bits: what is shifted out of 32 is above both words' bits, or in the second one alone.
+  /// A number of half precision, without instructions for 64 bits.
+  struct Halves {
+    std::uint32_t low, high;
+
+    __device__ explicit Halves(f16 value) {
       const std::uint32_t exponent = value.bits >> 10 & 31, shift = exponent == 0 ? 0 : exponent - 1;
       std::uint32_t mantissa = (value.bits & 0x3ffu) | (exponent == 0 ? 0 : 0x400u);
       mantissa = exponent == 31 ? 0 : mantissa;
-      const std::uint32_t low = mantissa << shift & ((1u << bits) - 1);
-      const std::uint32_t high = shift >= bits ? mantissa << (shift - bits) : mantissa >> (bits - shift);
-      with(0, less ? 0u - low : low);
-      with(1, less ? 0u - high : high);
-      return;
+      low = mantissa << shift;
+      high = __funnelshift_l(mantissa, 0, shift);
+      if (value.bits & 0x8000u) {
+        low = 0u - low;
+        high = ~high + (low == 0 ? 1 : 0);
+      }
     }
-    const std::uint64_t all = FixedHalf::is_finite(value) ? FixedHalf::magnitude(value) : 0;
-#pragma unroll
-    for (int word = 0; word < words; ++word) {
-      const auto some = static_cast<std::uint32_t>(all >> (word * bits)) & (word + 1 < words ? (1u << bits) - 1 : ~0u);
-      with(word, less ? 0u - some : some);
-    }
-  }
+  };
 };
 
 /// Sums of integers, which wrap, as those of up to 32 bits do in a word.

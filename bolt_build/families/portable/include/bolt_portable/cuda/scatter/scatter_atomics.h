@@ -11,8 +11,9 @@ namespace bolt::portable {
 constexpr int atomic_ahead = 8, atomic_registers = 64;
 
 /// Lines of neighbours side by side, as in ScatterLines of one along the first axis. A block has `columns` of them. Threads load
-/// `lanes` neighbours at once, and threads of one access have different columns, so they never meet in a bank.
-template <typename Updates, int columns, int threads, int lanes, typename I>
+/// `lanes` neighbours at once, and threads of one access have different columns, so they never meet in a bank. With `cut` it has
+/// `part` places of them, one after the other, and leaves out updates of others.
+template <typename Updates, int columns, int threads, int lanes, bool cut, typename I>
 struct AtomicColumns {
   using T = typename Updates::Value;
   using Names = Unopened<I, lanes>;
@@ -22,7 +23,8 @@ struct AtomicColumns {
   static_assert(lanes <= 2 && columns % lanes == 0 && threads % beside == 0);
 
   ScatterLines p;
-  Divisor parts;
+  Divisor parts, cuts;
+  std::uint32_t part;
   const T* given;
   const I* at;
   const T* from;
@@ -30,17 +32,18 @@ struct AtomicColumns {
   std::uint32_t* fault;
   std::uint32_t mark;
 
-  static int shared(const ScatterLines& p) { return static_cast<int>(p.length) * columns * Updates::words * 4; }
-
-  __device__ void operator()(std::uint32_t block) const {
+  __device__ void operator()(std::uint32_t number) const {
     extern __shared__ __align__(16) std::uint32_t atomic_memory[];
+    const std::uint32_t block = cut ? cuts.quotient(number) : number, first_place = cut ? (number - block * cuts.by) * part : 0;
     const std::uint32_t group = parts.quotient(block), begin = (block - group * parts.by) * columns;
-    const std::uint32_t inner = static_cast<std::uint32_t>(p.inner), length = static_cast<std::uint32_t>(p.length);
+    const std::uint32_t inner = static_cast<std::uint32_t>(p.inner);
+    const std::uint32_t length = cut ? min(part, static_cast<std::uint32_t>(p.length) - first_place) : part;
     const std::uint32_t extent = static_cast<std::uint32_t>(p.extent), apart = length * columns;
     const std::uint32_t column = threadIdx.x % beside * lanes, row = threadIdx.x / beside;
     const std::uint32_t there = inner - begin < columns ? inner - begin : columns;
     const std::uint32_t turned = lanes == 1 ? 0 : threadIdx.x >> 4 & 1;
-    const Index line = Index{group} * p.length * p.inner + begin, updates = Index{group} * p.extent * p.inner + begin;
+    const Index line = (Index{group} * p.length + first_place) * p.inner + begin;
+    const Index updates = Index{group} * p.extent * p.inner + begin;
     Names named[each];
     Word found[each];
     const auto ask = [&](std::uint32_t first, int k) {
@@ -88,7 +91,8 @@ struct AtomicColumns {
 #pragma unroll
         for (int i = 0; i < lanes; ++i) {
           const Index name = static_cast<Index>(names[i]);
-          const auto place = static_cast<std::uint32_t>(inside(name, p.length, fault, mark));
+          const auto place = static_cast<std::uint32_t>(inside(name, p.length, fault, mark)) - first_place;
+          if (cut && place >= length) continue;
           std::uint32_t* const to = atomic_memory + place * columns + turned_column(i);
           if constexpr (Updates::last_counts) {
             Updates::join(to, first + row + k * across + 1);
@@ -103,7 +107,7 @@ struct AtomicColumns {
     if (odd) none = true;
     __syncthreads();
     if (none) {
-      if (threadIdx.x < there) mark_line(line + threadIdx.x, updates + threadIdx.x, apart);
+      if (threadIdx.x < there) mark_line(line + threadIdx.x, updates + threadIdx.x, apart, first_place, length);
       __syncthreads();
     }
     each_row(
@@ -148,14 +152,15 @@ struct AtomicColumns {
     }
   }
   /// What is no number, of one line, one after the other.
-  __device__ void mark_line(Index line, Index updates, std::uint32_t apart) const {
-    for (std::uint32_t place = 0; place < p.length; ++place)
+  __device__ void mark_line(Index line, Index updates, std::uint32_t apart, std::uint32_t first_place, std::uint32_t length) const {
+    for (std::uint32_t place = 0; place < length; ++place)
       if (!Updates::counts(given[line + place * p.inner]))
         Updates::mark(atomic_memory_at(place), apart, given[line + place * p.inner]);
     for (Index update = 0; update < p.extent; ++update)
       if (!Updates::counts(from[updates + update * p.inner])) {
-        const Index place = inside(static_cast<Index>(at[updates + update * p.inner]), p.length, fault, mark);
-        Updates::mark(atomic_memory_at(static_cast<std::uint32_t>(place)), apart, from[updates + update * p.inner]);
+        const Index named = inside(static_cast<Index>(at[updates + update * p.inner]), p.length, fault, mark);
+        const std::uint32_t place = static_cast<std::uint32_t>(named) - first_place;
+        if (place < length) Updates::mark(atomic_memory_at(place), apart, from[updates + update * p.inner]);
       }
   }
   __device__ static std::uint32_t* atomic_memory_at(std::uint32_t place) {
@@ -164,33 +169,35 @@ struct AtomicColumns {
   }
 };
 
-/// Queues blocks of lines side by side. Where tensors do not begin where words may, elements move one by one. Raises
-/// std::runtime_error where there are too many, or the launch fails.
-template <typename Updates, int columns, int threads, int lanes, typename I>
+/// Queues blocks of lines side by side, each of all places or of `part` of them. Where tensors do not begin where words may,
+/// elements move one by one. Raises std::runtime_error where there are too many, or the launch fails.
+template <typename Updates, int columns, int threads, int lanes, typename I, bool cut = false>
 void scatter_atomic_columns(const Run& r, const ScatterLines& p, const void* data, const void* indices, const void* updates,
-                            void* output) {
+                            void* output, Index part = 0) {
   using T = typename Updates::Value;
   if constexpr (lanes > 1)
     if (!in_lanes(static_cast<const T*>(data), lanes) || !in_lanes(static_cast<const T*>(updates), lanes) ||
         !in_lanes(static_cast<const I*>(indices), lanes) || !in_lanes(static_cast<T*>(output), lanes))
-      return scatter_atomic_columns<Updates, columns, threads, 1, I>(r, p, data, indices, updates, output);
-  using Columns = AtomicColumns<Updates, columns, threads, lanes, I>;
+      return scatter_atomic_columns<Updates, columns, threads, 1, I, cut>(r, p, data, indices, updates, output, part);
+  using Columns = AtomicColumns<Updates, columns, threads, lanes, cut, I>;
   counted(p.outer * p.length * p.inner, "scatter");
   counted(p.extent * p.inner, "scatter");
-  const Divisor parts((p.inner + columns - 1) / columns);
-  Launch how{.blocks = counted(p.outer * parts.by, "scatter"), .threads = threads};
+  if (!cut) part = p.length;
+  const Divisor parts((p.inner + columns - 1) / columns), cuts(cut ? (p.length + part - 1) / part : 1);
+  Launch how{.blocks = counted(p.outer * parts.by * cuts.by, "scatter"), .threads = threads};
   if (how.blocks == 0) return;
-  how.shared = Columns::shared(p);
+  how.shared = static_cast<int>(part) * columns * Updates::words * 4;
   how.overlap = how.beside = r.overlap;
   how.stream = r.stream;
   queue("scatter", how, blocks_kernel<threads, Columns::resident, Columns>,
-        Columns{p, parts, static_cast<const T*>(data), static_cast<const I*>(indices), static_cast<const T*>(updates),
-                static_cast<T*>(output), r.fault, r.mark()});
+        Columns{p, parts, cuts, static_cast<std::uint32_t>(part), static_cast<const T*>(data), static_cast<const I*>(indices),
+                static_cast<const T*>(updates), static_cast<T*>(output), r.fault, r.mark()});
 }
 
 /// Lines as in ScatterLines, of which a block has all of `outers` along the first axis: elements and updates are one run of memory
 /// each. Behind each access of elements shared memory has a gap: threads that have neighbouring accesses would meet in its banks.
-template <typename Updates, int threads, typename I>
+/// With `cut` lines are elements of one run, of which a block has `part` of one, and leaves out updates of others.
+template <typename Updates, int threads, bool cut, typename I>
 struct AtomicRuns {
   using T = typename Updates::Value;
   static constexpr int resident = (1 << 16) / (threads * atomic_registers);
@@ -206,16 +213,21 @@ struct AtomicRuns {
   const I* at;
   const T* updates;
   Divisor inner, of_updates;  ///< and the updates of a line of `inner`
+  Divisor cuts;
+  std::uint32_t part;
   std::uint32_t* fault;
   std::uint32_t mark;
 
-  __device__ void operator()(std::uint32_t block) const {
+  __device__ void operator()(std::uint32_t number) const {
     extern __shared__ __align__(16) std::uint32_t atomic_memory[];
+    const std::uint32_t block = cut ? cuts.quotient(number) : number, first_place = cut ? (number - block * cuts.by) * part : 0;
     const auto outer = static_cast<std::uint32_t>(p.outer), first_outer = block * static_cast<std::uint32_t>(p.outers);
     const std::uint32_t there = min(outer - first_outer, static_cast<std::uint32_t>(p.outers));
-    const std::uint32_t of_elements = static_cast<std::uint32_t>(p.length) * inner.by, elements = there * of_elements;
-    const std::uint32_t apart = where(static_cast<std::uint32_t>(p.outers) * of_elements), many = there * of_updates.by;
-    const std::uint32_t begin = words.skew + first_outer * of_elements;
+    const std::uint32_t of_elements = static_cast<std::uint32_t>(p.length) * inner.by;
+    const std::uint32_t elements = cut ? min(part, of_elements - first_place) : there * of_elements;
+    const std::uint32_t apart = where(cut ? part : static_cast<std::uint32_t>(p.outers) * of_elements);
+    const std::uint32_t many = there * of_updates.by;
+    const std::uint32_t begin = words.skew + first_outer * of_elements + first_place;
     const Index own = Index{first_outer} * of_updates.by;
     I named[ahead];
     Unopened<T, 1> found[ahead];
@@ -263,7 +275,9 @@ struct AtomicRuns {
         const Unopened<T, 1> value = found[k];
         ask(update + (ahead + k) * threads, k);
         if (update + k * threads >= many) continue;
-        std::uint32_t* const to = atomic_memory + where(element_of(update + k * threads, name));
+        const std::uint32_t element = element_of(update + k * threads, name) - first_place;
+        if (cut && element >= elements) continue;
+        std::uint32_t* const to = atomic_memory + where(element);
         if constexpr (Updates::last_counts) {
           Updates::join(to, update + k * threads + 1);
         } else {
@@ -281,7 +295,8 @@ struct AtomicRuns {
             Updates::mark(atomic_memory + where(i), apart, value);
         for (std::uint32_t i = 0; i < many; ++i)
           if (const T value = updates[own + i]; !Updates::counts(value))
-            Updates::mark(atomic_memory + where(element_of(i, at[own + i])), apart, value);
+            if (const std::uint32_t element = element_of(i, at[own + i]) - first_place; element < elements)
+              Updates::mark(atomic_memory + where(element), apart, value);
       }
       __syncthreads();
     }
@@ -328,22 +343,26 @@ struct AtomicRuns {
   }
 };
 
-/// Raises std::runtime_error where there are too many, or the launch fails.
-template <typename Updates, int threads, typename I>
+/// Blocks of `p.outers` whole lines, or of `part` elements of one. Raises std::runtime_error where there are too many, or the
+/// launch fails.
+template <typename Updates, int threads, typename I, bool cut = false>
 void scatter_atomic_runs(const Run& r, const ScatterLines& p, const void* data, const void* indices, const void* updates,
-                         void* output) {
-  using Runs = AtomicRuns<Updates, threads, I>;
+                         void* output, Index part = 0) {
+  using Runs = AtomicRuns<Updates, threads, cut, I>;
   using T = typename Updates::Value;
   const Granules<T> words(data, p.outer * p.length * p.inner, "scatter");
   counted(p.outer * p.extent * p.inner, "scatter");
   const bool alike = reinterpret_cast<std::uintptr_t>(output) % 16 == words.skew * sizeof(T);
-  Launch how{.blocks = counted((p.outer + p.outers - 1) / p.outers, "scatter"), .threads = threads};
-  how.shared = static_cast<int>(Runs::where(static_cast<std::uint32_t>(p.outers * p.length * p.inner))) * Updates::words * 4;
+  const Divisor cuts(cut ? (p.length + part - 1) / part : 1);
+  Launch how{.blocks = counted((p.outer + p.outers - 1) / p.outers * cuts.by, "scatter"), .threads = threads};
+  how.shared = static_cast<int>(Runs::where(static_cast<std::uint32_t>(cut ? part : p.outers * p.length * p.inner))) *
+               Updates::words * 4;
   how.overlap = r.overlap;
   how.stream = r.stream;
   queue("scatter", how, blocks_kernel<threads, Runs::resident, Runs>,
         Runs{p, words, static_cast<T*>(output), alike, static_cast<const T*>(data), static_cast<const I*>(indices),
-             static_cast<const T*>(updates), Divisor(p.inner), Divisor(p.extent * p.inner), r.fault, r.mark()});
+             static_cast<const T*>(updates), Divisor(p.inner), Divisor(p.extent * p.inner), cuts, static_cast<std::uint32_t>(part),
+             r.fault, r.mark()});
 }
 
 }  // namespace bolt::portable
