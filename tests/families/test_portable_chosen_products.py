@@ -12,6 +12,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.products.chosen_product import slots
+from bolt_build.families.portable.kernels.products.warpgroup_chosen import scratch_bytes
 from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
 from bolt_build.targets import target_named
 
@@ -41,9 +42,17 @@ EXPERTS = problem_of(8192, 512, 32, 1024)
 
 def test_experts_are_multiplied_on_tensor_cores() -> None:
     found = FAMILY.candidates(EXPERTS, H200)[0]
-    assert dict(found[0].parameters)["algorithm"] == "tensor_cores"
+    assert {dict(each.parameters)["algorithm"] for each in found} == {"warpgroups", "tensor_cores", "direct"}
+    assert dict(found[0].parameters)["algorithm"] == "warpgroups"
     assert str(found[-1]) == "portable algorithm=direct"
     assert FAMILY.predict(EXPERTS, found[0], H200) < 0.05 * FAMILY.predict(EXPERTS, found[-1], H200)
+
+
+def test_earlier_gpus_have_instructions_of_one_warp() -> None:
+    a100 = target_named("a100")
+    found, refusals = FAMILY.candidates(replace(EXPERTS, target="a100"), a100)
+    assert {dict(each.parameters)["algorithm"] for each in found} == {"tensor_cores", "direct"}
+    assert "warpgroups: GPUs before Hopper have no WGMMA" in [each.reason for each in refusals]
 
 
 def test_few_rows_take_as_long_as_the_matrices_that_they_choose() -> None:
@@ -73,12 +82,48 @@ def test_what_is_emitted_says_how_matrices_lie_and_what_may_be_read_at_once() ->
     )
 
 
+def warpgroups(*numbers: int) -> Candidate:
+    names = ("groups", "fragments", "columns", "stages", "blocks")
+    return Candidate("portable", (("algorithm", "warpgroups"), *zip(names, numbers, strict=True)))
+
+
+def test_rows_of_warpgroups_are_grouped_in_scratch_memory() -> None:
+    code = FAMILY.emit(
+        problem_of(640, 72, 5, 264, turned=True),
+        warpgroups(2, 1, 128, 6, 1),
+        H200,
+        replace(AT, prepare_inputs=(None, "w", None)),
+    )
+    assert code.includes == ("bolt_portable/cuda/products/warpgroup_chosen.h", "bolt_portable/cuda/passed_constants.h")
+    assert code.member_type == "bolt::portable::PassedNorm"
+    assert code.member_arguments == '2736, bolt::portable::PassedConstant{w, "w", 190080}'
+    assert code.call.startswith(
+        "bolt::portable::warpgroup_chosen<2, 1, 128, 6, 1, true, 8, bolt::portable::f16, bolt::portable::f16, "
+        "std::int64_t>(r, bolt::portable::ChosenMatMul{.m = 640, .n = 264, .k = 72, .matrices = 5, "
+    )
+    assert scratch_bytes(640, 5, 128) == 16 + 16 * (5 + 5) + 4 * 640
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (problem_of(640, 36, 5, 64), "rows and matrices are read by 16 bytes, which their lines are no multiples of"),
+        (problem_of(640, 64, 5, 36), "rows and matrices are read by 16 bytes, which their lines are no multiples of"),
+        (problem_of(8, 8, 5000, 8), "counts rows of at most 4096 matrices"),
+    ],
+)
+def test_products_without_kernels_of_warpgroups(problem: KernelProblem, reason: str) -> None:
+    refused = [str(each.reason) for each in FAMILY.candidates(problem, H200)[1]]
+    assert f"warpgroups: {reason}" in refused
+
+
 @pytest.mark.parametrize(
     ("candidate", "reason"),
     [
         (tile(48, 64, 1, 3), "there are tiles of 32, 64 or 128 rows and columns"),
         (tile(64, 64, 3, 3), "the depth is shared by 1, 2 or 4 groups of warps"),
         (tile(64, 64, 1, 5), "there is room for 2, 3 or 4 steps"),
+        (warpgroups(2, 2, 256, 4, 1), "has no such tile"),
         (tile(128, 128, 4, 2), "512 threads with 204 registers are more than a multiprocessor has"),
     ],
 )

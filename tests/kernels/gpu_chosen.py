@@ -15,6 +15,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.products.chosen_product import ChosenTile
+from bolt_build.families.portable.kernels.products.warpgroup_chosen import WarpgroupChosenTile
 from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
 
 PORTABLE = Portable()
@@ -38,6 +39,8 @@ LAYERS = (
     chosen("odd", 37, 45, 3, 131, low=-3.0, even=False, more=(Input((37, 131)),)),
     chosen("one-each", 64, 96, 64, 64, turned=True),
     chosen("one", 130, 32, 1, 36),
+    chosen("grouped", 600, 72, 3, 200, even=False),
+    chosen("turned", 210, 136, 4, 261, turned=True, more=(Input((210, 261)),)),
 )
 TILES = {
     "chosen-experts": (ChosenTile(32, 64, 1, 3), ChosenTile(64, 32, 1, 2)),
@@ -47,6 +50,13 @@ TILES = {
     "chosen-one-each": (ChosenTile(64, 64, 1, 4), ChosenTile(128, 32, 1, 3)),
     "chosen-one": (ChosenTile(128, 64, 1, 3), ChosenTile(128, 128, 1, 4)),
 }
+WARPGROUPS = {
+    "chosen-experts": ((2, 1, 128, 6, 1), (1, 2, 128, 3, 2)),
+    "chosen-any-order": ((2, 1, 192, 5, 1), (1, 1, 64, 6, 2)),
+    "chosen-few": ((1, 1, 64, 6, 2),),
+    "chosen-grouped": ((2, 2, 128, 4, 1), (1, 1, 128, 4, 2), (1, 1, 192, 3, 2)),
+    "chosen-turned": ((2, 1, 256, 4, 1), (1, 1, 256, 4, 1)),
+}
 
 
 def chosen_products() -> list[Trial]:
@@ -55,8 +65,11 @@ def chosen_products() -> list[Trial]:
     for layer in asked(LAYERS):
         trials = trials_of(layer, "portable", 2)
         plain = next(each for each in trials if each.shared is None)
-        for tile in TILES[layer.label]:
-            candidate = Candidate("portable", (("algorithm", "tensor_cores"), *tile.parameters))
+        tiles = [("tensor_cores", tile.parameters) for tile in TILES.get(layer.label, ())]
+        shapes = WARPGROUPS.get(layer.label, ()) if TARGET.gpu is not None and TARGET.gpu.warpgroup_mma else ()
+        tiles += [("warpgroups", WarpgroupChosenTile(*shape).parameters) for shape in shapes]
+        for algorithm, parameters in tiles:
+            candidate = Candidate("portable", (("algorithm", algorithm), *parameters))
             reason = PORTABLE.refuse(plain.step.problem, candidate, TARGET)
             if reason is None:
                 trials.append(replace(plain, candidate=candidate))

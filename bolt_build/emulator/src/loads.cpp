@@ -127,6 +127,14 @@ void await_copies(Warp& warp, const Instruction& i, Mask) {
   }
 }
 
+/// Arrives at a barrier once this warp's copies are there: they happen now, if they have not.
+void arrive_with_copies(Warp& warp, const Instruction& i, Mask mask) {
+  for (; !warp.copies.empty(); warp.copies.pop_front()) warp.copies.front().happen();
+  each(mask, [&](int lane) {
+    warp.block.count(static_cast<std::uint32_t>(address_of(warp, i.at[0], (i.form & 1) != 0, i.number, lane)), 1, 0);
+  });
+}
+
 void nothing(Warp&, const Instruction&, Mask) {}
 void wait_for_kernel_in_front(Warp& warp, const Instruction&, Mask) { warp.block.cluster.waited = true; }
 
@@ -170,7 +178,14 @@ bool decode_memory(Reader& reader, const Statement& s, Instruction& i) {
     return true;
   }
   if (s.base == "cp" && s.has("async") && !s.has("bulk")) {
-    if (s.has("commit_group")) {
+    if (s.has("mbarrier")) {
+      if (!s.has("noinc")) return false;
+      const Reader::Address at = reader.address(s.operands.at(0));
+      i.at[0] = at.offset;
+      i.number = at.displacement;
+      i.form = at.wide ? 1 : 0;
+      i.execute = arrive_with_copies;
+    } else if (s.has("commit_group")) {
       i.execute = commit_copies;
     } else if (s.has("wait_all")) {
       i.number = -1;
