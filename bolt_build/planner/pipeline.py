@@ -70,6 +70,7 @@ from bolt_build.planner.passes.recognise.group_norms import RECOGNISE_GROUP_NORM
 from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.recognise.response_norms import RECOGNISE_RESPONSE_NORMS
 from bolt_build.planner.passes.recognise.rotary import RECOGNISE_ROTARY
+from bolt_build.planner.passes.recognise.share_differences import PART_SHARES
 from bolt_build.planner.passes.recognise.softmaxes import RECOGNISE_SOFTMAXES
 from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
@@ -83,6 +84,7 @@ from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.rows.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.rows.latent_keys import LATENT_KEYS
+from bolt_build.planner.passes.rows.later_heads import LATER_HEADS
 from bolt_build.planner.passes.rows.mask_blocks import MASK_BLOCKS
 from bolt_build.planner.passes.rows.masks_apart import MASKS_APART
 from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
@@ -160,6 +162,7 @@ PIPELINE: tuple[Pass, ...] = (
     PART_NEIGHBOURS,  # what is turned as neighbours stays so
     RECOGNISE_ROTARY,  # halves of what it parted
     RECOGNISE_SOFTMAXES,
+    PART_SHARES,  # softmaxes are recognised
     BATCH_PARTS,  # attention sees one batch
     SUM_BIASES,  # biases by rows and columns are masks then
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
@@ -191,7 +194,8 @@ PIPELINE: tuple[Pass, ...] = (
     SPREAD_PARTS,  # likewise
     GATE_BRANCHES,  # sums over stacks are sums of branches now
     MULTIPLY_PATCHES,  # likewise
-    CARRY_CHOICES,  # attention has taken the moves that it can
+    LATER_HEADS,  # attention has taken the moves that it can
+    CARRY_CHOICES,  # likewise
     CARRY_MOVES,  # biases between them are part of products now
     TURN_ROWS,  # moves that undo each other are gone
     MERGE_MOVES,

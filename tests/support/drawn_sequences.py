@@ -220,7 +220,44 @@ def experts(g: Growing) -> str:
     return g.add(Reshape((images, length, columns)), made)
 
 
+def differences(g: Growing) -> str:
+    """Differential attention: the difference of two softmaxes, parts of one whose heads are pairs or halves, or each by
+    itself; each head of what it leaves may be normalised. An activation may come behind the move of heads."""
+    x = g.tensor(3)
+    images, rows, width = g.shape(x)
+    heads, depth, way = g.choose(1, 2, 3), g.choose(4, 2, 3), g.choose("pairs", "halves", "apart")
+
+    def moved(count: int, extent: int) -> str:
+        made = g.add(MatMul(), x, g.weights(width, count * extent))
+        made = g.add(Transpose((0, 2, 1, 3)), g.add(Reshape((images, rows, count, extent)), made))
+        return g.add(Activation(g.choose("relu", "tanh")), made) if g.chance(4) else made
+
+    def shares(count: int, mask: str | None) -> str:
+        scores = g.add(MatMul(transpose_b=True), moved(count, depth), moved(count, depth))
+        scores = g.add(Binary("mul"), scores, g.scalar(depth**-0.5))
+        return g.add(Softmax(3), scores if mask is None else g.add(Binary("add"), scores, mask))
+
+    mask = g.weights(*g.choose((rows, rows), (1, 1, 1, rows))) if g.chance(3) else None
+    if way == "apart":
+        first, second = shares(heads, mask), shares(heads, mask)
+    else:
+        both = shares(2 * heads, mask)
+        shape = (images, heads, rows, rows)
+        if way == "pairs":
+            cut = g.add(Reshape((images, heads, 2, rows, rows)), both)
+            first, second = (g.add(Gather(2), cut, g.constant(np.int64(side))) for side in (0, 1))
+        else:
+            first, second = (g.add(Slice((0, side * heads, 0, 0), shape, (1, 1, 1, 1)), both) for side in (0, 1))
+    factor = g.scalar(0.3) if g.chance() else g.weights(heads, 1, 1)
+    left = g.add(Binary("sub"), first, g.add(Binary("mul"), *g.choose((second, factor), (factor, second))))
+    made = g.add(MatMul(), left, moved(heads, 2 * depth))
+    if g.chance():
+        made = g.add(Norm("rms", (3,), 1e-5), made, g.weights(2 * depth))
+    return g.add(Reshape((images, rows, heads * 2 * depth)), g.add(Transpose((0, 2, 1, 3)), made))
+
+
 SEQUENCES = (
+    differences,
     over_channels,
     of_parts,
     with_positions,

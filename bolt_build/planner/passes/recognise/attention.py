@@ -35,9 +35,7 @@ from bolt_build.planner.passes.recognise.attention_operands import (
     Operand,
     heads_of,
     moved_elements,
-    moved_rows,
     operand,
-    packed_rows,
     prepared_operand,
     prepared_rows,
     rows_of,
@@ -50,6 +48,7 @@ from bolt_build.planner.passes.recognise.grouped_rows import with_heads_apart
 from bolt_build.planner.passes.recognise.hiding_masks import apart, hiding_of, may_hide, zeroed_rows
 from bolt_build.planner.passes.recognise.joined_rows import rows_joined_or_not
 from bolt_build.planner.passes.recognise.leading_heads import in_front, leading_heads
+from bolt_build.planner.passes.recognise.packed_rows import moved_rows, packed_rows
 from bolt_build.planner.passes.recognise.sinks import sink_of, sinks_of_heads
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.planner.views import Axis, Digit, View, grouped, made_of

@@ -164,10 +164,11 @@ def _prepared_rows_operand(editor: GraphEditor, value: str, heads: int) -> Opera
     source = viewed(editor, value, scales=True, depth=editor.type(value).shape[-1] // heads)
     images, rows, row = source.view.axes
     cut = grouped(row, (heads, extent(row) // heads))
-    if not source.done or cut is None or _shared(cut[0])[1] != 1:
+    if not source.done or cut is None:
         return None
-    found = Operand(source.view, images, cut[0], rows, cut[1], 1, source.scale)
-    done = heads_done(editor, source.done, (images, rows, cut[0]), cut[1], extent(cut[1]))
+    own, repeats = _shared(cut[0])
+    found = Operand(source.view, images, own, rows, cut[1], repeats, source.scale)
+    done = heads_done(editor, source.done, (images, rows, own), cut[1], extent(cut[1]))
     if isinstance(done, str) or made_of(editor.type(source.view.source).shape, source.view, found.groups) is None:
         return None
     return replace(found, done=done)
@@ -179,7 +180,7 @@ def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:
     wanted = replace(view, axes=tuple(tuple(group) for group in found.groups))
     if found.done is None:
         for name, each in found.passed:
-            if each == wanted:
+            if each == wanted and not _moved_in_vain(editor, name, found):
                 return name
     if found.expanded:
         value = chain.add(Expand(found.expanded), [value])
@@ -188,6 +189,16 @@ def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:
     assert ops is not None
     rows = chain.moved(value, ops)
     return rows if found.done is None else prepared(editor, chain, rows, found.done, extent(found.heads))
+
+
+def _moved_in_vain(editor: GraphEditor, name: str, found: Operand) -> bool:
+    """Whether a value was transposed more often than it takes to make it of where it comes from: heads that were
+    brought to the front, where some were selected, and back."""
+    ops, turned = made_of(editor.type(found.view.source).shape, found.view, found.groups), 0
+    while name != found.view.source and (node := editor.producer(name)) is not None:
+        turned += isinstance(node.op, Transpose)
+        name = node.inputs[0]
+    return ops is not None and sum(isinstance(op, Transpose) for op in ops) < turned
 
 
 def moved_elements(editor: GraphEditor, operands: Iterable[Operand]) -> int:
@@ -235,66 +246,6 @@ def prepared_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand) -> 
              for begin, n in zip(ends, counts, strict=True))  # fmt: skip
     first, second = taken
     return first, second
-
-
-def moved_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> tuple[str, ...] | None:
-    """Queries, keys and values that lie alike in one tensor and would each be moved, moved by one step: the packed rows
-    of all three, or each of them where they lie in another order or heads are prepared. For example attention over
-    channels, as XCiT and DaViT have it, of one product's columns. None where they do not lie so, or need not be moved.
-    """
-    all_three = (q, k, v)
-    lying = [(each.view.source, *each.groups, each.repeats, each.expanded) for each in all_three]
-    if any(each != lying[0] for each in lying) or q.expanded or q.repeats != 1 or q.done != k.done:
-        return None
-    begins = [each.view.begin for each in all_three]
-    least, middle, most = sorted(begins)
-    first, second = ([b - a for a, b in zip(*sides, strict=True)] for sides in ((least, middle), (middle, most)))
-    axes = [axis for axis, step in enumerate(first) if step]
-    places = [sorted(begins).index(each) for each in begins]
-    # Of images in planes `move-images` has other ways.
-    if first != second or axes != [len(first) - 1] or (q.done is not None and places != [0, 1, 2]):
-        return None
-    groups = q.images, q.rows, (Digit(3, axes[0], first[axes[0]]), *q.heads, *q.columns)
-    ops = made_of(editor.type(q.view.source).shape, replace(q.view, begin=least), groups)
-    if ops is None or not any(isinstance(op, Transpose) for op in ops):
-        return None
-    rows = chain.moved(q.view.source, ops)
-    heads = extent(q.heads)
-    images, count, width = extent(q.images), extent(q.rows), heads * extent(q.columns)
-
-    def part(of: str, place: int, length: int) -> str:
-        return chain.add(Slice((0, 0, place * width), (images, count, length * width), (1, 1, 1)), [of])
-
-    if q.done is None or k.done is None:
-        return (rows,) if places == [0, 1, 2] else tuple(part(rows, place, 1) for place in places)
-    made = prepared(editor, chain, part(rows, 0, 2), joined_heads(q.done, k.done, (heads, heads)), 2 * heads)
-    return part(made, 0, 1), part(made, 1, 1), part(rows, 2, 1)
-
-
-def packed_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> str | None:
-    """All three as they lie side by side in one tensor of the same rows, None where they do not."""
-    if q.expanded or k.expanded or v.expanded or not q.columns or q.done is not None or k.done is not None:
-        return None
-    if any((o.view.source, o.images, o.rows) != (q.view.source, q.images, q.rows) for o in (k, v)):
-        return None
-    axis, size = q.columns[-1].axis, editor.type(q.view.source).shape
-    at = 0
-    for each in (q, k, v):
-        begin = list(each.view.begin)
-        if any(digit.axis != axis for digit in (*each.heads, *each.columns)) or begin[axis] != at:
-            return None
-        begin[axis] = 0
-        if any(begin):
-            return None
-        at += prod(digit.extent for digit in (*each.heads, *each.columns))
-    if at != size[axis] or any(digit.axis == axis for digit in (*q.images, *q.rows)):
-        return None
-    if prod(digit.extent for digit in q.columns) != prod(digit.extent for digit in v.columns):
-        return None
-    view = View(q.view.source, (0,) * len(size), ())
-    ops = made_of(size, view, (q.images, q.rows, (Digit(at, axis, 1),)))
-    covered = prod(digit.extent for digit in (*q.images, *q.rows)) * at == prod(size)
-    return chain.moved(view.source, ops) if ops is not None and covered else None
 
 
 @dataclass(frozen=True)
