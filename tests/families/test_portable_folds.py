@@ -25,6 +25,7 @@ from bolt_build.families.portable.kernels.reductions.fold_clusters import Cluste
 from bolt_build.families.portable.kernels.reductions.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.reductions.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.reductions.fold_runs import RunsTile
+from bolt_build.families.portable.kernels.reductions.fold_slabs import SlabTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.lines.reduce import Reduce
@@ -35,6 +36,7 @@ ROW, LAST = Layout.ROW, Layout.CHANNELS_LAST
 
 
 ROWS, ALL = asked(Reduce("sum", (2,), False), 32, 1024, 197), asked(Reduce("sum", (1, 2), False), 32, 512, 1025)
+SHORT = asked(Reduce("sum", (2,), False), 32, 1024, 97)
 PIXELS = asked(Reduce("mean", (2, 3)), 32, 90, 56, 56, layout=LAST)
 HEADS, TOP = asked(Reduce("mean", (1,), False), 32, 12, 197, 197), asked(Places(2, 300), 32, 80, 1000)
 DOWN, ALONG = asked(CumSum(1), 32, 512, 768), asked(CumProd(2, True), 32, 512, 1001)
@@ -59,6 +61,12 @@ U8_TOTALS = "clusters: totals of 1 bytes are no words that blocks read of each o
         (HEADS, ColumnsTile(2, 1), "no 2 threads of a block lie side by side"),
         (HEADS, ColumnsTile(256, 13), "12 parts of a result are not shared by 13 blocks"),
         (HEADS, ColumnsTile(4, 3), "38816 groups of results are more than the 4096 that there are counters for"),
+        (SHORT, SlabTile(8, 64), None),
+        (SHORT, SlabTile(3, 64), "64 runs of 3 threads each are no turns of a block of 256"),
+        (SHORT, SlabTile(32, 8), None),
+        (SHORT, SlabTile(8, 256), "slabs of 53248 bytes are more than the 49152 of a block"),
+        (asked(Reduce("sum", (1,)), 4096, 33, dtype=DType.I8), SlabTile(32, 8),
+         "8 runs are no multiple of the 16 elements of a word"),
         (PIXELS, PixelsTile(256, 156), None),
         (PIXELS, PixelsTile(256, 158), "157 parts of a result are not shared by 158 blocks"),
         (PIXELS, PixelsTile(128, 1), "there are blocks of 256 or 512 threads"),
@@ -274,6 +282,18 @@ def test_pixels_of_any_channels_are_whole_words_of_their_image() -> None:
     assert "pixels: channels repeat after 521 words, a block has 512 threads at most" in [each.reason for each in late]
     whole = FAMILY.candidates(asked(Reduce("mean", (2, 3)), 32, 96, 56, 56, layout=LAST), H100)
     assert not any("pixels" in str(each) for found in whole for each in found)
+
+
+def test_short_runs_that_follow_each_other_are_one_run_of_memory() -> None:
+    """Such as the greatest of each point's 20 neighbours. Runs that lie apart, and long ones, have other kernels."""
+    short = asked(Reduce("max", (3,), False), 32, 64, 1024, 20)
+    found = FAMILY.candidates(short, H100)[0][0]
+    assert found.parameters[0] == ("algorithm", "slabs")
+    code = FAMILY.emit(short, candidate(SlabTile(1, 512)), H100, AT)
+    assert code.call.startswith("bolt::portable::fold_slabs<1, 20, 512, bolt::portable::FloatFold<")
+    assert code.includes == ("bolt_portable/cuda/reductions/fold_slabs.h",)
+    for apart in (asked(Reduce("max", (1, 3), False), 32, 64, 1024, 20), asked(Reduce("max", (1,), False), 99, 1025)):
+        assert not any("slabs" in str(each) for of in FAMILY.candidates(apart, H100) for each in of)
 
 
 def test_blocks_that_share_nothing_need_no_memory_and_no_counters() -> None:

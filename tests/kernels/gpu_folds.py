@@ -29,20 +29,21 @@ from bolt_build.families.portable.kernels.reductions.fold_clusters import Cluste
 from bolt_build.families.portable.kernels.reductions.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.reductions.fold_pixels import PixelsTile
 from bolt_build.families.portable.kernels.reductions.fold_runs import RunsTile
+from bolt_build.families.portable.kernels.reductions.fold_slabs import SlabTile
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places, TopElements
 from bolt_build.graph.ops.lines.reduce import Reduce
 
 PORTABLE = Portable()
 Tile = (
-    RunsTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile | SiftTile | PartTile
-    | CountTile | DrawTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile | ScanClusterTile
+    RunsTile | SlabTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile | SiftTile | PartTile
+    | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile | ScanClusterTile | ScanPartsTile
 )  # fmt: skip
 ALGORITHMS = {
-    RunsTile: "runs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters", SortTile: "sorted",
-    SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted", CountTile: "counted",
-    DrawTile: "drawn", BinTile: "binned", ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
-    ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
+    RunsTile: "runs", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters",
+    SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted",
+    CountTile: "counted", DrawTile: "drawn", BinTile: "binned", ScanRunsTile: "runs", ScanColumnsTile: "columns",
+    ScanSlabTile: "slabs", ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -70,6 +71,10 @@ def selects(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
 
 def runs(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
     return tuple(RunsTile(*each) for each in tiles)
+
+
+def slabs(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
+    return tuple(SlabTile(*each) for each in tiles)
 
 
 def columns(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
@@ -229,6 +234,15 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
      clusters((256, 4), (256, 2))),
     (folded("clusters-greatest", Places(1, 1), 3, 1211, 19), clusters((256, 8),)),
     (folded("clusters-least", Places(1, 1, False, True), 3, 1411, 9, dtype=DType.I64, span=9), clusters((256, 4),)),
+    (folded("slabs", Reduce("max", (2,), False), 3, 211, 20), slabs((1, 256), (2, 128))),
+    (folded("slabs-odd", Reduce("mean", (1,)), 1501, 33), slabs((2, 256), (4, 64), (1, 512))),
+    (folded("slabs-chain", Reduce("sum", (2, 3)), 9, 13, 5, 13, epilogue=FACTORS, operands=(OPERAND,)),
+     slabs((8, 64), (4, 128))),
+    (folded("slabs-long", Reduce("l2", (1,), False), 77, 101), slabs((32, 16), (16, 16))),
+    (folded("slabs-top", Places(2, 1), 7, 131, 17), slabs((1, 256), (4, 128))),
+    (folded("slabs-last", Places(1, 1, False, True), 700, 9, dtype=DType.I8, span=3), slabs((1, 512), (2, 512))),
+    (folded("slabs-integers", Reduce("min", (1,), False), 901, 5, dtype=DType.I64, span=9), slabs((1, 256),)),
+    (folded("slabs-any", Reduce("max", (1,), False), 3000, 3, dtype=DType.BOOL, span=1), slabs((1, 2048),)),
     (hidden(folded("worst", Places(1, 1), 3, 11, 25)), (*columns((4, 1), (8, 3)), *pixels((256, 1)))),
     (hidden(folded("worst-of-rows", Places(2, 1), 3, 7, 101)), runs((8, 8, 1), (1, 256, 3))),
 )  # fmt: skip

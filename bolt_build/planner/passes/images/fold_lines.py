@@ -16,12 +16,11 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node, Op
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.rearrange import Rearrange
-from bolt_build.graph.ops.shape import Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.moves.rearrange import Rearrange
+from bolt_build.graph.ops.moves.shape import Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.schema.recipe import Policy
 
 _BLOCK = 8
 """Columns that become channels: a load of half precision."""
@@ -59,7 +58,7 @@ def _blocks(op: Conv, x: tuple[int, ...], y: tuple[int, ...], kernel: tuple[int,
     return _Blocks(axis, given, made, window, before, made - given - before + window - 1, shift)
 
 
-def _run(graph: Graph, policy: Policy) -> PassResult:
+def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_LINES.name)
     for node in editor.nodes():
         op = node.op

@@ -21,7 +21,13 @@ from bolt_build.families.portable.kernels.places import (
     sorted_places,
 )
 from bolt_build.families.portable.kernels.places.sorted_places import results_text
-from bolt_build.families.portable.kernels.reductions import fold_clusters, fold_columns, fold_pixels, fold_runs
+from bolt_build.families.portable.kernels.reductions import (
+    fold_clusters,
+    fold_columns,
+    fold_pixels,
+    fold_runs,
+    fold_slabs,
+)
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major, same_layouts
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ir import Graph, Layout, Node, TensorType
@@ -136,6 +142,7 @@ RULES = (
         layouts=_places_layouts,
         forms=(
             fold_runs.FORM,
+            fold_slabs.FORM,
             fold_columns.FORM,
             fold_pixels.FORM,
             fold_clusters.FORM,

@@ -11,7 +11,13 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES, Loop
 from bolt_build.families.portable.kernels.lines.rows import LANES
-from bolt_build.families.portable.kernels.reductions import fold_clusters, fold_columns, fold_pixels, fold_runs
+from bolt_build.families.portable.kernels.reductions import (
+    fold_clusters,
+    fold_columns,
+    fold_pixels,
+    fold_runs,
+    fold_slabs,
+)
 from bolt_build.families.portable.kernels.reductions.folds import reduce_loops, reduce_mode, reduce_struct
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue
 from bolt_build.families.portable.typed import ctype, is_computed
@@ -148,6 +154,6 @@ RULES = (
         gpu_bandwidth=_reduce_bandwidth,
         gpu_latency=_reduce_latency,
         layouts=_reduce_layouts,
-        forms=(fold_runs.FORM, fold_columns.FORM, fold_pixels.FORM, fold_clusters.FORM),
+        forms=(fold_runs.FORM, fold_slabs.FORM, fold_columns.FORM, fold_pixels.FORM, fold_clusters.FORM),
     ),
 )  # fmt: skip
