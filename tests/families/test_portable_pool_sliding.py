@@ -100,7 +100,7 @@ def test_windows_of_channels_do_not_lie_apart() -> None:
 
 
 def test_planes_have_windows_apart_first() -> None:
-    offered, other = FAMILY.candidates(in_planes(STEM), H200)[0], ("staged", "streamed", "joined")
+    offered, other = FAMILY.candidates(in_planes(STEM), H200)[0], ("staged", "streamed", "joined", "separated")
     first, *others = (each for each in offered if dict(each.parameters)["algorithm"] not in other)
     assert dict(first.parameters)["apart"] == 1
     assert "PoolWindowsApart<3, 3, 2, 2, 1, 1>" in FAMILY.emit(in_planes(STEM), first, H200, AT).call
@@ -155,7 +155,7 @@ def test_what_does_not_slide_has_a_reason() -> None:
     assert reasons(places, 2, 16, 9, 9) == ["sliding: joins values of rows, and indices go with none"]
     deep = Pool("max", (2, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
     reason = "windows go over depths too, and slide over rows and columns alone"
-    forms = ("sliding", "staged", "streamed")
+    forms = ("sliding", "staged", "streamed", "separated")
     assert reasons(deep, 2, 16, 4, 9, 9) == [f"{form}: {reason}" for form in forms]
     flat = Pool("max", (1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
     assert reasons(flat, 2, 16, 4, 9, 9) == []

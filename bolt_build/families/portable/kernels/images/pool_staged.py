@@ -44,15 +44,17 @@ def _planes(problem: KernelProblem) -> Planes:
     )  # fmt: skip
 
 
-def _serves(problem: KernelProblem) -> bool:
+def serves_planes(problem: KernelProblem) -> bool:
+    """Whether images lie in planes."""
     return problem.outputs[0].type.elements > 0 and not channels_last(problem)
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    return refuse_windows_that_slide(problem, gpu) or _refuse_windows(problem, gpu)
+    return refuse_windows_that_slide(problem, gpu) or refuse_whole_windows(problem, gpu)
 
 
-def _refuse_windows(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_whole_windows(problem: KernelProblem, gpu: Gpu) -> str | None:
+    """Why no kernel of planes in shared memory is for a pooling: what is behind it, or windows without elements."""
     op, output = problem.op, problem.outputs[0]
     assert isinstance(op, Pool | LpPool)
     if problem.epilogue:
@@ -116,6 +118,6 @@ def _emit_joined(problem: KernelProblem, tile: JoinedTile, at: StepExpressions) 
     return StepCode((pool_header(problem),), None, "", call)
 
 
-FORM = staged_planes(_serves, _planes, _refuse, _emit)
-STREAMED = streamed_planes(_serves, _planes, _refuse, _emit_streamed)
-JOINED = joined_planes(_serves, _rows, _refuse_windows, _emit_joined)
+FORM = staged_planes(serves_planes, _planes, _refuse, _emit)
+STREAMED = streamed_planes(serves_planes, _planes, _refuse, _emit_streamed)
+JOINED = joined_planes(serves_planes, _rows, refuse_whole_windows, _emit_joined)

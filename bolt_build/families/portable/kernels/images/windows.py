@@ -11,6 +11,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.portable.kernels import placed_rows, pool_separated
 from bolt_build.families.portable.kernels.images import pool_sliding, pool_staged, stencils
 from bolt_build.families.portable.kernels.images.pool_windows import (
     channels_last,
@@ -196,7 +197,13 @@ RULES = (
         gpu_seconds=_pool_seconds,
         pitched=channels_last,
         reads_apart=lambda problem: (0,) if channels_last(problem) else (),
-        forms=(pool_sliding.FORM, pool_staged.FORM, pool_staged.STREAMED, pool_staged.JOINED),
+        forms=(
+            pool_sliding.FORM,
+            pool_staged.FORM,
+            pool_staged.STREAMED,
+            pool_staged.JOINED,
+            pool_separated.FORM,
+        ),
     ),
     Rule(
         LpPool,
@@ -204,7 +211,13 @@ RULES = (
         _emit_pool,
         lambda problem: 0.02,
         gpu_seconds=_pool_seconds,
-        forms=(pool_sliding.FORM, pool_staged.FORM, pool_staged.STREAMED, pool_staged.JOINED),
+        forms=(
+            pool_sliding.FORM,
+            pool_staged.FORM,
+            pool_staged.STREAMED,
+            pool_staged.JOINED,
+            pool_separated.FORM,
+        ),
     ),
     Rule(
         PoolPlaces,
@@ -213,7 +226,7 @@ RULES = (
         lambda problem: 0.02,
         gpu_seconds=_places_seconds,
         layouts=row_major,
-        forms=(pool_sliding.FORM,),
+        forms=(placed_rows.FORM, pool_sliding.FORM),
     ),
     Rule(
         Conv,

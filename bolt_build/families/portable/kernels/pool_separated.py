@@ -1,0 +1,199 @@
+"""Planes that are pooled along columns and then along rows, by threads that have a run of one in registers: large
+windows take no more functions than small ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.cost import OVERLAPPED, moved
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.images.pool_sliding import refuse_windows_that_slide
+from bolt_build.families.portable.kernels.images.pool_staged import refuse_whole_windows, serves_planes
+from bolt_build.families.portable.kernels.images.pool_windows import pool_header, pool_parameters, pool_types
+from bolt_build.families.portable.kernels.lines.rows import BLOCK
+from bolt_build.families.portable.number_tile import NumberTile
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.targets import Gpu, Target
+
+_SPAN = 44
+"""Elements of a run that a thread has in registers at most."""
+_SHARED = 72 << 10
+"""Bytes of shared memory of a block: three are on a multiprocessor."""
+_PLANES, _STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (8, 12, 16, 24, 32)
+"""Whole planes of a block, and rows of results of one plane, that are tried."""
+_REGISTERS = 84
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Of `given` elements so many results are `made`: windows of `cells`, `step` apart, the first `pad` outside."""
+
+    given: int
+    made: int
+    cells: int
+    step: int
+    pad: int
+
+    def span(self, run: int) -> int:
+        """Elements that `run` results are of."""
+        return (run - 1) * self.step + self.cells
+
+    def joins(self, run: int) -> int:
+        """Functions of two elements that these take."""
+        return run * (self.cells - 1) if self.cells - 1 <= 3 * self.step else 2 * self.span(run) + run
+
+    def text(self, run: int) -> str:
+        return f"bolt::portable::RunAxis<{self.given}, {self.made}, {self.cells}, {self.step}, {self.pad}, {run}>"
+
+
+@dataclass(frozen=True)
+class PlanesToSeparate:
+    """`many` planes of elements of `given` bytes, whose results have `stored`; and whether results are averages."""
+
+    many: int
+    high: Axis
+    wide: Axis
+    given: int
+    stored: int
+    averages: bool
+
+
+@dataclass(frozen=True)
+class SeparatedTile(NumberTile):
+    """A block has `planes` whole planes, or `strip` rows of results of one; a thread `tall` results of a column, and
+    `long` ones of a row."""
+
+    planes: int
+    strip: int
+    tall: int
+    long: int
+
+    def rows_given(self, of: PlanesToSeparate) -> int:
+        return of.high.given if self.strip >= of.high.made else of.high.span(self.strip)
+
+    def rows_made(self, of: PlanesToSeparate) -> int:
+        return min(self.strip, of.high.made)
+
+    def words(self, of: PlanesToSeparate) -> int:
+        """Of the input or of results, whichever are more."""
+        given = self.planes * self.rows_given(of) * of.wide.given * of.given
+        made = self.planes * self.rows_made(of) * of.wide.made * of.stored
+        return ceil(max(given, made) / 16) + 2
+
+    def shared(self, of: PlanesToSeparate) -> int:
+        return 16 * self.words(of) + 4 * self.planes * self.rows_made(of) * (of.wide.given | 1)
+
+    def blocks(self, of: PlanesToSeparate) -> int:
+        return ceil(of.many / self.planes) * ceil(of.high.made / self.rows_made(of))
+
+
+@functools.lru_cache(maxsize=256)
+def planes_of(problem: KernelProblem) -> PlanesToSeparate:
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Pool | LpPool)
+    axes = zip(source.shape[2:], output.shape[2:], op.kernel, op.strides, op.pads_begin, strict=True)
+    high, wide = [Axis(*each) for each in axes][-2:]
+    averages = isinstance(op, Pool) and op.mode == "average"
+    many = prod(output.shape[:-2])
+    return PlanesToSeparate(many, high, wide, source.format.dtype.nbytes, output.format.dtype.nbytes, averages)
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    op = problem.op
+    assert isinstance(op, Pool | LpPool)
+    if len(op.kernel) < 2:
+        return "pools rows and columns, and signals have no columns"
+    if (reason := refuse_windows_that_slide(problem, gpu)) is not None:
+        return reason
+    if any(gap != 1 for gap in op.dilations[-2:]):
+        return "windows have gaps"
+    if (reason := refuse_whole_windows(problem, gpu)) is not None:
+        return reason
+    of = planes_of(problem)
+    if (most := max(of.high.cells, of.wide.cells)) > _SPAN:
+        return Reason("windows of {} elements are longer than the {} that a thread holds", most, _SPAN)
+    if of.many * max(of.high.given * of.wide.given, of.high.made * of.wide.made) >= 1 << 31:
+        return "elements are counted in 32 bits"
+    return None
+
+
+def _runs(axis: Axis, made: int) -> list[int]:
+    """Results of a thread that are tried of `made` ones: few parts that are alike."""
+    found = [ceil(made / parts) for parts in range(1, 17)]
+    return list(dict.fromkeys(run for run in found if axis.span(run) <= _SPAN))[:3]
+
+
+def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[SeparatedTile]:
+    of = planes_of(problem)
+    cuts = [(planes, of.high.made) for planes in _PLANES if planes <= of.many]
+    cuts += [(1, strip) for strip in _STRIPS if strip < of.high.made]
+    for planes, strip in cuts:
+        for tall in _runs(of.high, strip):
+            for long in _runs(of.wide, of.wide.made):
+                tile = SeparatedTile(planes, strip, tall, long)
+                if tile.shared(of) <= _SHARED and tile.words(of) >= BLOCK // 2:
+                    yield tile
+
+
+def _refuse_tile(problem: KernelProblem, tile: SeparatedTile, gpu: Gpu) -> str | None:
+    of = planes_of(problem)
+    if tile.planes > 1 and tile.strip < of.high.made:
+        return "a block has whole planes, or rows of one"
+    if (most := max(of.high.span(tile.tall), of.wide.span(tile.long))) > _SPAN:
+        return Reason("runs of {} elements are longer than the {} that a thread holds", most, _SPAN)
+    if (nbytes := tile.shared(of)) > min(_SHARED, gpu.shared_memory):
+        return Reason("planes of {} bytes are more than the {} of a block", nbytes, min(_SHARED, gpu.shared_memory))
+    return None
+
+
+_WORD, _LOADED, _CELL, _STORED, _AVERAGED, _ITEM = 6, 2.2, 1.2, 2.5, 4, 24
+"""Instructions of a word, of an element that a thread takes of a column and of a row, of a result, of an average's
+part, and of a thread's run: a guess."""
+_ISSUED = 128 * 1.6e9 * 0.6
+"""Instructions of threads that a multiprocessor begins in a second."""
+_REACHED, _PHASES, _REST = 0.75, 2.2e-6, 0.2
+"""Guesses: the part of the bandwidth that such blocks reach; seconds in which a block waits for memory and for its
+threads; and the part of what is not the longest that does not go on beside it."""
+
+
+def _seconds(problem: KernelProblem, tile: SeparatedTile, target: Target) -> float:
+    gpu, of = target.gpu, planes_of(problem)
+    assert gpu is not None, "asked about GPUs alone"
+    blocks, rows = tile.blocks(of), tile.rows_made(of)
+    columns = ceil(tile.planes * of.wide.given * ceil(rows / tile.tall) / BLOCK)
+    lines = ceil(tile.planes * rows * ceil(of.wide.made / tile.long) / BLOCK)
+    own: float = 2 * _WORD * ceil(tile.words(of) / BLOCK)
+    own += columns * (_ITEM + _LOADED * of.high.span(tile.tall) + of.high.joins(tile.tall) + tile.tall)
+    each = tile.long * (_STORED + _AVERAGED * of.averages)
+    own += lines * (_ITEM + _CELL * of.wide.span(tile.long) + of.wide.joins(tile.long) + each)
+    resident = min(beside(BLOCK, _REGISTERS, tile.shared(of), gpu), 3, max(blocks / gpu.sms, 0.1))
+    issue = blocks * BLOCK * own / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
+    waits = ceil(blocks / gpu.sms) / resident * _PHASES
+    again = tile.rows_given(of) * ceil(of.high.made / rows) / of.high.given
+    memory = moved(problem.nbytes * (1 + again) / 2, target) / _REACHED
+    times = memory, issue, waits
+    return max(times) + _REST * (sum(times) - max(times)) + OVERLAPPED * target.launch_seconds
+
+
+def _emit(problem: KernelProblem, tile: SeparatedTile, at: StepExpressions) -> StepCode:
+    op, of = problem.op, planes_of(problem)
+    assert isinstance(op, Pool | LpPool)
+    how = f"{of.high.text(tile.tall)}, {of.wide.text(tile.long)}, {tile.planes}, {tile.strip}"
+    call = (
+        f"bolt::portable::pool_separated<{pool_types(problem)}, {how}>(r, {pool_parameters(problem, op)}, "
+        f"{at.inputs[0]}, {at.outputs[0]});"
+    )
+    headers = tuple(dict.fromkeys((pool_header(problem), "bolt_portable/cuda/pool_separated.h")))
+    return StepCode(headers, None, "", call)
+
+
+FORM: Form[SeparatedTile] = Form(
+    "separated", serves_planes, _refuse, _tiles, _refuse_tile, _seconds, SeparatedTile.read, _emit
+)
