@@ -16,6 +16,7 @@ from bolt_build.graph.ir import Array, Layout, Op, TensorType
 from bolt_build.graph.ops import importers_of, operators_of
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.formula import Formula
+from bolt_build.graph.ops.folded_formula import FoldedFormula
 from bolt_build.graph.ops.lines.lines import TopElements
 from bolt_build.graph.ops.norms.row_sum import KeptRows, NormedRows, RowSum
 from bolt_build.graph.ops.products.chain import Averaged, Chain, Kept, Normed
@@ -61,7 +62,7 @@ def test_a_files_operators_are_the_classes_that_it_defines_itself() -> None:
 
 
 def test_what_problems_alone_have_stands_apart() -> None:
-    alone = {Averaged, Chain, Formula, Gated, Kept, KeptRows, Normed, NormedRows, RowSum, TopElements}
+    alone = {Averaged, Chain, FoldedFormula, Formula, Gated, Kept, KeptRows, Normed, NormedRows, RowSum, TopElements}
     assert alone == set(ops.OF_PROBLEMS)
     assert not set(ops.OF_PROBLEMS) & set(ops.OPS)
 

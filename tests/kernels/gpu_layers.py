@@ -30,6 +30,7 @@ from gpu_depthwise_chains import (
 )
 from gpu_flat import flat_trials
 from gpu_flat_rows import flat_row_trials
+from gpu_folded_formulas import folded_formulas
 from gpu_folds import fold_trials, short_scan_trials
 from gpu_forms import (
     FORMS,
@@ -64,6 +65,7 @@ from gpu_pair_products import pair_products
 from gpu_pair_sums import pair_sums
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_permuted import permuted_trials
+from gpu_placed_rows import placed_rows
 from gpu_plane_norms import plane_norm_trials
 from gpu_pools import plain, sliding_pools, staged_pools
 from gpu_prenorm import prenorm_trials
@@ -78,6 +80,7 @@ from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
 from gpu_scatters import scatter_trials
+from gpu_separated import separated_pools
 from gpu_shuffles import shuffle_trials
 from gpu_slabs import slabs
 from gpu_sliced import sliced_trials
@@ -373,6 +376,7 @@ def _of_small_layers() -> list[Trial]:
     found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
     found += far_trials() + shared_line_trials() + crossed_trials()
+    found += folded_formulas() + placed_rows() + separated_pools()
     return found + apart(found)
 
 

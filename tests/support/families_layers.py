@@ -16,6 +16,7 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
 from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.graph.ops.elementwise.pair_sum import PairSum
+from bolt_build.graph.ops.folded_formula import FoldedFormula
 from bolt_build.graph.ops.images.lp_pool import LpPool
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.images.pool_places import PoolPlaces
@@ -260,6 +261,9 @@ MOVES = [
     Layer("formula", Formula(3, (FormulaTerm(Binary("mul"), (0, 1)), FormulaTerm(Activation("tanh"), (3,)),
                                  FormulaTerm(Binary("sub"), (2, 4)), FormulaTerm(Binary("max"), (5, 3)))),
           (Input(IMAGE), Input((2, 5, 1, 1)), Input((6, 1), True))),
+    Layer("folded-formula",
+          FoldedFormula(Formula(2, (FormulaTerm(Binary("sub"), (0, 1)), FormulaTerm(Activation("square"), (2,)))),
+                        Reduce("mean", (1, 3))), (Input(IMAGE), Input((2, 1, 6, 1)))),
     Layer("where", Where(), (Input((5, 1, 7), low=0, high=1, dtype=DType.BOOL), Input(IMAGE), Input((), True))),
     Layer("integers-mod", Binary("mod"),
           (Input((40, 7), low=-99, high=99, dtype=DType.I64), Input((7,), low=-9, high=9, dtype=DType.I64))),

@@ -32,6 +32,7 @@ from bolt_build.families.common.stages import Reach, may_share, spreads
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.kernels.elementwise.formula import joined
+from bolt_build.families.portable.kernels.folded_formula import folded
 from bolt_build.families.portable.kernels.norms.row_sum import summed
 from bolt_build.families.portable.kernels.places.places import topped
 from bolt_build.families.portable.kernels.products.placed_products import mixing
@@ -297,6 +298,7 @@ class Portable(RuleFamily):
         if (top := topped(graph, node, target, precision)) is not None:
             offers.append(top)
         offers += joined(graph, node, target, precision)
+        offers += folded(graph, node, target, precision)
         for region, step, problems in offers:
             candidates, refusals = self.candidates(step.problem, target)
             if candidates:

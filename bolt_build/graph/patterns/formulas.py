@@ -10,6 +10,7 @@ from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
+from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.patterns.row_sums import adds_rows
 
 MOST_INPUTS, MOST_TERMS = 6, 16
@@ -37,6 +38,22 @@ def formulas_from(graph: Graph, first: Node) -> Iterator[FoundFormula]:
         nodes = _grown(graph, last, places)
         if len(nodes) > 1 and nodes[0] is first and not all(adds_rows(graph, node) for node in nodes):
             yield _formula(graph, nodes)
+
+
+def folded_from(graph: Graph, first: Node) -> Iterator[tuple[FoundFormula, Node]]:
+    """Formulas of one node and more, whose first node is `first`, and the reduction that alone reads their result: each
+    as large as may be above its reduction."""
+    if not _is_elementwise(graph, first):
+        return
+    places = {node.name: place for place, node in enumerate(graph.nodes)}
+    for last in (first, *_below(graph, first)):
+        result = last.outputs[0]
+        readers = graph.consumers(result)
+        if len(readers) != 1 or not isinstance(readers[0].op, Reduce) or result in graph.outputs:
+            continue
+        nodes = _grown(graph, last, places)
+        if nodes[0] is first:
+            yield _formula(graph, nodes), readers[0]
 
 
 def _is_elementwise(graph: Graph, node: Node) -> bool:

@@ -12,6 +12,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula
+from bolt_build.graph.ops.folded_formula import FoldedFormula
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.shape import Convert
@@ -76,6 +77,10 @@ def _in_words(problem: KernelProblem, style: _Style) -> str:
         return f"{_terms(op, style)}{style.comma}{_sizes(out)}"
     if isinstance(op, Formula):
         return f"{'+'.join(term.op.function for term in op.terms)} of {_sizes(out)}"
+    if isinstance(op, FoldedFormula):
+        functions = "+".join(term.op.function for term in op.formula.terms)
+        whole = op.whole([operand.type for operand in problem.inputs])
+        return f"{op.fold.mode} of {functions} of {_sizes(whole.shape)}"
     if isinstance(op, Gated):
         return _gated(op, shapes, out, style) + _behind(problem, len(shapes), style)
     name = op.function if isinstance(op, Activation | Binary) else op.kind

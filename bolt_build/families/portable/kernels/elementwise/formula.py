@@ -59,18 +59,24 @@ def _in_half(problem: KernelProblem) -> bool:
     return problem.outputs[0].format.dtype in (DType.F16, DType.BF16)
 
 
-def _term(problem: KernelProblem, op: Activation | Binary, operands: tuple[int, ...]) -> str:
+def _term(half: bool, op: Activation | Binary, operands: tuple[int, ...]) -> str:
     sides = ", ".join(map(str, operands))
     if isinstance(op, Activation):
         return f"bolt::portable::Term<{activation_type(op)}, {sides}>{{{activation(op)}}}"
     # Powers of half precision need no function of the C library.
-    power = op.function == "pow" and _in_half(problem)
+    power = op.function == "pow" and half
     return f"bolt::portable::Term<{'bolt::portable::HalfPow<true>' if power else binary(op)}, {sides}>{{}}"
 
 
-def _function(problem: KernelProblem) -> str:
-    terms = ", ".join(_term(problem, term.op, term.operands) for term in _of(problem).terms)
+def formula_function(op: Formula, dtype: DType) -> str:
+    """A C++ object of the formula, whose results are stored as `dtype`."""
+    half = dtype in (DType.F16, DType.BF16)
+    terms = ", ".join(_term(half, term.op, term.operands) for term in op.terms)
     return f"bolt::portable::formula({terms})"
+
+
+def _function(problem: KernelProblem) -> str:
+    return formula_function(_of(problem), problem.outputs[0].format.dtype)
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -99,9 +105,14 @@ def _efficiency(problem: KernelProblem) -> float:
 
 def _work(problem: KernelProblem) -> float:
     """Instructions of an element's functions beside one simple one."""
-    ops = [term.op for term in _of(problem).terms]
+    return formula_work(_of(problem), _in_half(problem))
+
+
+def formula_work(formula: Formula, half: bool) -> float:
+    """Instructions of an element's functions beside one simple one; `half`: of results in half precision."""
+    ops = [term.op for term in formula.terms]
     powers = sum(isinstance(op, Binary) and op.function == "pow" for op in ops)
-    return powers * (_HALF_POWER if _in_half(problem) else _POWER) + instructions([EpilogueOp(op) for op in ops])
+    return powers * (_HALF_POWER if half else _POWER) + instructions([EpilogueOp(op) for op in ops])
 
 
 def _points(problem: KernelProblem, at: StepExpressions | None) -> Points:

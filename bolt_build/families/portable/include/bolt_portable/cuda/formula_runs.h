@@ -1,0 +1,106 @@
+// Reductions of elementwise functions over neighbours: threads take eight of a run of each tensor at a time.
+#pragma once
+
+#include "bolt_portable/cuda/formula_sides.h"
+
+namespace bolt::portable {
+
+/// `threads` threads have a result, of which `across` take a run side by side, `loads` times eight elements each at once. A longer
+/// run is several pieces. Blocks that share a result leave totals for the last of them.
+template <int across, int threads, typename Mode, typename Function, typename Results, typename... Of>
+struct FormulaRuns {
+  using Sides = FormulaSides<Function, Of...>;
+  using Fold = FloatFold<Mode, float>;
+  static constexpr int inputs = sizeof...(Of), groups = threads / across, together = block_threads / threads;
+  static constexpr int loads = inputs < 2 ? 4 : inputs < 4 ? 2 : 1;
+
+  Function function;
+  Sides sides;
+  Walk<inputs + 1> kept;
+  Walk<inputs> runs;
+  Divisor pieces, sharing;
+  std::uint32_t length, results, items, share;  ///< items are pieces of a result; `share` of them a block's
+  bool even;                                    ///< all that is read of runs begins with words
+  SharedResults<float> shared;
+  Results put;
+
+  __device__ void operator()(std::uint32_t block) const {
+    const std::uint32_t tile = sharing.quotient(block), own = tile * together + threadIdx.x / threads;
+    const std::uint32_t part = block - tile * sharing.by;
+    Index start[inputs + 1] = {};
+    float total = Mode::start();
+    if (own < results) {
+      kept.go(own, start);
+      const std::uint32_t end = min((part + 1) * share, items);
+      for (std::uint32_t item = part * share + threadIdx.x % threads / across; item < end; item += groups) {
+        if (even)
+          piece<true>(item, start, total);
+        else
+          piece<false>(item, start, total);
+      }
+    }
+    if constexpr (threads > 32) {
+      total = joined_block<Fold>(total);
+    } else {
+      total = joined_lanes<Fold, threads>(total);
+    }
+    if (shared.blocks > 1) {
+      float* const left = shared.left + static_cast<Index>(tile) * shared.blocks;
+      if (threadIdx.x == 0) left[part] = total;
+      if (!shared.is_last(tile)) return;
+      total = Mode::start();
+      for (std::uint32_t i = threadIdx.x; i < shared.blocks; i += block_threads) total = Mode::join(total, fresh(left + i));
+      total = joined_block<Fold>(total);
+    }
+    if (threadIdx.x % threads == 0 && own < results) put(own, start[inputs], total);
+  }
+
+ private:
+  template <bool words>
+  __device__ void piece(std::uint32_t item, const Index (&start)[inputs + 1], float& total) const {
+    const std::uint32_t run = pieces.quotient(item), piece = item - run * pieces.by;
+    Index at[inputs];
+#pragma unroll
+    for (int i = 0; i < inputs; ++i) at[i] = start[i];
+    runs.go(run, at);
+    const std::uint32_t first = (piece * (across * loads) + threadIdx.x % across) * octet;
+    typename Sides::Asked asked[loads];
+#pragma unroll
+    for (int k = 0; k < loads; ++k) {
+      const std::uint32_t place = first + k * across * octet;
+      if (place < length) sides.template ask<words, 0>(at, place, min(length - place, octet), asked[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < loads; ++k) {
+      const std::uint32_t place = first + k * across * octet;
+      if (place >= length) break;
+      const int many = min(length - place, octet);
+      sides.template each<words, 0>(function, at, place, asked[k], [&](int i, float number) {
+        if (i < many) total = Mode::step(total, number);
+      });
+    }
+  }
+};
+
+/// `Mode` of `function` of tensors of types and ways `Of`, whose innermost folded axis is a run. `blocks` blocks share a result:
+/// one, but where all threads of a block have it. Raises std::runtime_error where a tensor is too large, or the launch fails.
+template <int across, int threads, typename Mode, typename... Of, typename Function, typename Results, typename... Pointers>
+void formula_runs(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Function& function, Index blocks, const Results& put,
+                  Pointers... inputs) {
+  using Runs = FormulaRuns<across, threads, Mode, Function, Results, Of...>;
+  constexpr Index piece = across * Runs::loads * octet;
+  bool even = true;
+  const auto sides = sides_from<Function, 0, Of...>(p, true, even, inputs...);
+  const auto kept = kept_walk(p, 0);
+  const auto runs = folded_places(p, 1);
+  const Index length = p.folded[p.folded_rank - 1], pieces = (length + piece - 1) / piece;
+  const Index items = runs.items * pieces, share = (items + blocks - 1) / blocks;
+  const Index tiles = (kept.items + Runs::together - 1) / Runs::together;
+  launch_blocks(r, tiles * blocks,
+                Runs{function, sides, kept, runs, Divisor(pieces), Divisor(blocks), counted(length, "reduction"),
+                     counted(kept.items, "reduction"), counted(items, "reduction"), counted(share, "reduction"), even,
+                     shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks)), put},
+                "reduction");
+}
+
+}  // namespace bolt::portable
