@@ -24,7 +24,7 @@ from bolt_build.families.portable.kernels.places.sorted_places import SortTile
 from bolt_build.families.portable.kernels.reductions.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.reductions.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.reductions.fold_pixels import PixelsTile
-from bolt_build.families.portable.kernels.reductions.fold_runs import RunsTile
+from bolt_build.families.portable.kernels.reductions.fold_runs import RunClusterTile, RunsTile
 from bolt_build.families.portable.kernels.reductions.fold_slabs import SlabTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places
@@ -61,6 +61,9 @@ U8_TOTALS = "clusters: totals of 1 bytes are no words that blocks read of each o
         (HEADS, ColumnsTile(2, 1), "no 2 threads of a block lie side by side"),
         (HEADS, ColumnsTile(256, 13), "12 parts of a result are not shared by 13 blocks"),
         (HEADS, ColumnsTile(4, 3), "38816 groups of results are more than the 4096 that there are counters for"),
+        (ALL, RunClusterTile(32, 8), None),
+        (ALL, RunClusterTile(32, 16), "up to 32 threads read a run, of clusters of 2, 4 or 8 blocks"),
+        (asked(Reduce("sum", (1,)), 4, 9001), RunClusterTile(32, 2), "9 parts of a result are not shared by 2 blocks"),
         (SHORT, SlabTile(8, 64), None),
         (SHORT, SlabTile(3, 64), "64 runs of 3 threads each are no turns of a block of 256"),
         (SHORT, SlabTile(32, 8), None),

@@ -16,14 +16,15 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.folded_runs import FoldedColumnsTile, FoldedRunsTile
+from bolt_build.families.portable.kernels.folded_runs import FoldedClusterTile, FoldedColumnsTile, FoldedRunsTile
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.formula import Formula
 from bolt_build.graph.ops.folded_formula import FoldedFormula
 from bolt_build.graph.ops.lines.reduce import Reduce
 
 PORTABLE = Portable()
-Tile = FoldedRunsTile | FoldedColumnsTile
+Tile = FoldedRunsTile | FoldedColumnsTile | FoldedClusterTile
+ALGORITHMS = {FoldedRunsTile: "runs", FoldedColumnsTile: "columns", FoldedClusterTile: "run_clusters"}
 WEIGHED = Formula(2, (term("mul", 0, 1),))
 APART = Formula(2, (term("sub", 0, 1), term("square", 2)))
 MIXED = Formula(3, (term("sub", 0, 1), term("abs", 3), term("mul", 4, 2)))
@@ -54,6 +55,8 @@ LAYERS: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
      _runs((8, 8, 1), (2, 32, 1))),
     (_layer("images", APART, Reduce("mean", (1, 2, 3), False), *[Input((3, 5, 33, 31))] * 2),
      _runs((32, 256, 3), (8, 256, 1))),
+    (_layer("together", APART, Reduce("mean", (0, 2, 3)), Input((61, 5, 17, 13)), Input((1, 5, 1, 1))),
+     (FoldedClusterTile(32, 4), FoldedClusterTile(8, 2))),
     (_layer("channels", APART, Reduce("mean", (1,), False), *[Input((2, 21, 13, 11))] * 2),
      _columns((16, 1), (4, 1), (1, 1))),
     (_layer("batches", APART, Reduce("sum", (0, 2, 3)), Input((5, 12, 9, 7)), Input((1, 12, 1, 1))),
@@ -83,8 +86,7 @@ LAYERS: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
 
 
 def candidate(tile: Tile) -> Candidate:
-    algorithm = "runs" if isinstance(tile, FoldedRunsTile) else "columns"
-    return Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
+    return Candidate("portable", (("algorithm", ALGORITHMS[type(tile)]), *tile.parameters), tile.settings)
 
 
 def _stated(layer: Layer, tiles: tuple[Tile, ...]) -> Iterator[Trial]:

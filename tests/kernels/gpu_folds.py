@@ -28,7 +28,7 @@ from bolt_build.families.portable.kernels.places.sorted_places import SortTile
 from bolt_build.families.portable.kernels.reductions.fold_clusters import ClusterTile
 from bolt_build.families.portable.kernels.reductions.fold_columns import ColumnsTile
 from bolt_build.families.portable.kernels.reductions.fold_pixels import PixelsTile
-from bolt_build.families.portable.kernels.reductions.fold_runs import RunsTile
+from bolt_build.families.portable.kernels.reductions.fold_runs import RunClusterTile, RunsTile
 from bolt_build.families.portable.kernels.reductions.fold_slabs import SlabTile
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places, TopElements
@@ -36,14 +36,15 @@ from bolt_build.graph.ops.lines.reduce import Reduce
 
 PORTABLE = Portable()
 Tile = (
-    RunsTile | SlabTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile | SiftTile | PartTile
-    | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile | ScanClusterTile | ScanPartsTile
+    RunsTile | RunClusterTile | SlabTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile
+    | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile
+    | ScanClusterTile | ScanPartsTile
 )  # fmt: skip
 ALGORITHMS = {
-    RunsTile: "runs", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels", ClusterTile: "clusters",
-    SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted", PartTile: "parted",
-    CountTile: "counted", DrawTile: "drawn", BinTile: "binned", ScanRunsTile: "runs", ScanColumnsTile: "columns",
-    ScanSlabTile: "slabs", ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
+    RunsTile: "runs", RunClusterTile: "run_clusters", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels",
+    ClusterTile: "clusters", SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted",
+    PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned", ScanRunsTile: "runs",
+    ScanColumnsTile: "columns", ScanSlabTile: "slabs", ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -71,6 +72,10 @@ def selects(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
 
 def runs(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
     return tuple(RunsTile(*each) for each in tiles)
+
+
+def together(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
+    return tuple(RunClusterTile(*each) for each in tiles)
 
 
 def slabs(*tiles: tuple[int, int]) -> tuple[Tile, ...]:
@@ -234,6 +239,11 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
      clusters((256, 4), (256, 2))),
     (folded("clusters-greatest", Places(1, 1), 3, 1211, 19), clusters((256, 8),)),
     (folded("clusters-least", Places(1, 1, False, True), 3, 1411, 9, dtype=DType.I64, span=9), clusters((256, 4),)),
+    (folded("together", Reduce("mean", (0, 2), False), 41, 5, 333), together((8, 2), (32, 4))),
+    (folded("together-chain", Reduce("sum", (0, 2, 3)), 61, 13, 13, 13, epilogue=FACTORS, operands=(OPERAND,)),
+     together((16, 2),)),
+    (folded("together-top", Places(1, 1), 2, 70001), together((32, 8), (8, 2))),
+    (folded("together-integers", Reduce("min", (1,), False), 2, 9001, dtype=DType.I64, span=9), together((16, 4),)),
     (folded("slabs", Reduce("max", (2,), False), 3, 211, 20), slabs((1, 256), (2, 128))),
     (folded("slabs-odd", Reduce("mean", (1,)), 1501, 33), slabs((2, 256), (4, 64), (1, 512))),
     (folded("slabs-chain", Reduce("sum", (2, 3)), 9, 13, 5, 13, epilogue=FACTORS, operands=(OPERAND,)),

@@ -163,6 +163,6 @@ RULES = (
         _emit,
         lambda problem: 0.02,  # of the peak rate, on a host
         gpu_seconds=_seconds,
-        forms=(folded_runs.RUNS, folded_runs.COLUMNS),
+        forms=(folded_runs.RUNS, folded_runs.COLUMNS, folded_runs.SHARED),
     ),
 )

@@ -4,7 +4,7 @@ axis that is folded, or of results that lie side by side."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2, prod
 
 from bolt_build.dtypes import DType
@@ -15,6 +15,7 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.elementwise.formula import formula_work
 from bolt_build.families.portable.kernels.formula_nest import FormulaNest, emit_form, given, nest_of, op_of
 from bolt_build.families.portable.kernels.lines.rows import BLOCK, WARP
+from bolt_build.families.portable.kernels.reductions.fold_runs import CLUSTERS, MEETS, MOST_SHARED
 from bolt_build.families.portable.kernels.reductions.folds import refuse_blocks, shares
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
@@ -219,6 +220,49 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class FoldedClusterTile(NumberTile):
+    """A cluster of so many blocks has a result, of whose runs `across` threads take one side by side."""
+
+    across: int
+    cluster: int
+
+    @property
+    def runs(self) -> FoldedRunsTile:
+        return FoldedRunsTile(self.across, BLOCK, self.cluster)
+
+
+def _results_are_few(problem: KernelProblem) -> bool:
+    return neighbours_are_folded(problem) and nest_of(problem).results <= MOST_SHARED
+
+
+def _refuse_all_clusters(problem: KernelProblem, gpu: Gpu) -> str | None:
+    return None if gpu.warpgroup_mma else "blocks form clusters from sm_90 on"
+
+
+def _cluster_tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[FoldedClusterTile]:
+    found = (FoldedClusterTile(across, cluster) for across in RUN_THREADS[2:] for cluster in CLUSTERS)
+    yield from (tile for tile in found if _refuse_clusters(problem, tile, gpu) is None)
+
+
+def _refuse_clusters(problem: KernelProblem, tile: FoldedClusterTile, gpu: Gpu) -> str | None:
+    if tile.across not in RUN_THREADS or tile.cluster not in CLUSTERS:
+        return "up to 32 threads read a run, of clusters of 2, 4 or 8 blocks"
+    if tile.cluster * (BLOCK // tile.across) > (items := tile.runs.items(nest_of(problem))):
+        return Reason("{} parts of a result are not shared by {} blocks", items, tile.cluster)
+    return None
+
+
+def _seconds_of_clusters(problem: KernelProblem, tile: FoldedClusterTile, target: Target) -> float:
+    return _seconds_of_runs(problem, tile.runs, target) - _SHARED - _ROUND + _JOINED + MEETS
+
+
+def _emit_clusters(problem: KernelProblem, tile: FoldedClusterTile, at: StepExpressions) -> StepCode:
+    steps = nest_of(problem).folded[-1].steps
+    code = emit_form(problem, at, "formula_run_clusters", (tile.across, tile.cluster), steps, 1, 0)
+    return replace(code, includes=("bolt_portable/cuda/formula_runs.h",))
+
+
 def _emit_runs(problem: KernelProblem, tile: FoldedRunsTile, at: StepExpressions) -> StepCode:
     nest = nest_of(problem)
     how, totals = (tile.across, tile.threads), nest.results * tile.blocks
@@ -243,4 +287,14 @@ COLUMNS: Form[FoldedColumnsTile] = Form(
     _seconds_of_columns,
     FoldedColumnsTile.read,
     _emit_columns,
+)
+SHARED: Form[FoldedClusterTile] = Form(
+    "run_clusters",
+    _results_are_few,
+    _refuse_all_clusters,
+    _cluster_tiles,
+    _refuse_clusters,
+    _seconds_of_clusters,
+    FoldedClusterTile.read,
+    _emit_clusters,
 )

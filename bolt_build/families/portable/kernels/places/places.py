@@ -146,6 +146,7 @@ RULES = (
             fold_columns.FORM,
             fold_pixels.FORM,
             fold_clusters.FORM,
+            fold_runs.SHARED,
             *_SEVERAL,
         ),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
@@ -27,6 +27,8 @@ from bolt_build.targets import Gpu, Target
 
 ACROSS = (1, 2, 4, 8, 16, WARP)
 """Threads that read a run side by side, and that a warp may have a result of."""
+MOST_SHARED = 1024
+"""Results that clusters share: more are blocks enough by themselves."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,7 @@ _WORD, _APART, _STEP, _PIECE, _RESULT, _JOIN = 11, 58, 2.1, 28, 43, 7
 each of its elements, of a piece, of a thread's result, and of each joining of two totals."""
 
 
-def _seconds(problem: KernelProblem, tile: RunsTile, target: Target) -> float:
-    nest = nest_of(problem)
+def work_of(tile: RunsTile, nest: Nest) -> Work:
     items, groups = tile.items(nest), tile.threads // tile.across
     rounds = ceil(ceil(items / tile.blocks) / groups)
     words = tile.words(nest) * prod(loop.extent for loop in nest.folded[:-1])
@@ -94,7 +95,69 @@ def _seconds(problem: KernelProblem, tile: RunsTile, target: Target) -> float:
     each = rounds * piece + _RESULT + _JOIN * log2(tile.threads)
     blocks = tile.tiles(nest) * tile.blocks
     joins = ceil(tile.blocks / BLOCK) if tile.blocks > 1 else 0
-    return seconds_of(problem, Work(blocks, rounds, words * nest.results / asked, threads * each, joins), target)
+    return Work(blocks, rounds, words * nest.results / asked, threads * each, joins)
+
+
+def _seconds(problem: KernelProblem, tile: RunsTile, target: Target) -> float:
+    return seconds_of(problem, work_of(tile, nest_of(problem)), target)
+
+
+CLUSTERS, MEETS = (2, 4, 8), 0.9e-6
+"""Blocks of a cluster; and a guess at the seconds in which these begin together, meet twice and read each other's
+totals, as of those that share images (`fold_clusters.py`)."""
+
+
+@dataclass(frozen=True)
+class RunClusterTile(NumberTile):
+    """A cluster of so many blocks has a result, of whose runs `across` threads take one side by side."""
+
+    across: int
+    cluster: int
+
+    @property
+    def runs(self) -> RunsTile:
+        return RunsTile(self.across, BLOCK, self.cluster)
+
+
+def _refuse_clusters(problem: KernelProblem, gpu: Gpu) -> str | None:
+    if not gpu.warpgroup_mma:
+        return "blocks form clusters from sm_90 on"
+    if (total := nest_of(problem).total) % 4:
+        return Reason("totals of {} bytes are no words that blocks read of each other", total)
+    return refuse(problem, gpu)
+
+
+def _results_are_few(problem: KernelProblem) -> bool:
+    """Whether blocks that have one each would not be many."""
+    return neighbours_are_taken(problem) and 0 < nest_of(problem).results <= MOST_SHARED and nest_of(problem).count > 0
+
+
+def _cluster_tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[RunClusterTile]:
+    nest = nest_of(problem)
+    for across in ACROSS[2:]:
+        for cluster in CLUSTERS:
+            tile = RunClusterTile(across, cluster)
+            if refuse_cluster(tile, nest) is None:
+                yield tile
+
+
+def refuse_cluster(tile: RunClusterTile, nest: Nest) -> str | None:
+    if tile.across not in ACROSS or tile.cluster not in CLUSTERS:
+        return "up to 32 threads read a run, of clusters of 2, 4 or 8 blocks"
+    if tile.cluster * (BLOCK // tile.across) > (items := tile.runs.items(nest)):
+        return Reason("{} parts of a result are not shared by {} blocks", items, tile.cluster)
+    return None
+
+
+def _seconds_of_clusters(problem: KernelProblem, tile: RunClusterTile, target: Target) -> float:
+    """As of blocks that leave totals in memory, but for that."""
+    work = replace(work_of(tile.runs, nest_of(problem)), joins=0)
+    return seconds_of(problem, work, target) + MEETS
+
+
+def _emit_clusters(problem: KernelProblem, tile: RunClusterTile, at: StepExpressions) -> StepCode:
+    code = emit_fold(problem, at, "fold_run_clusters", (tile.across, tile.cluster), 1, 0)
+    return replace(code, includes=("bolt_portable/cuda/reductions/fold_runs.h",))
 
 
 def _emit(problem: KernelProblem, tile: RunsTile, at: StepExpressions) -> StepCode:
@@ -111,4 +174,14 @@ FORM: Form[RunsTile] = Form(
     _seconds,
     RunsTile.read,
     _emit,
+)
+SHARED: Form[RunClusterTile] = Form(
+    "run_clusters",
+    _results_are_few,
+    _refuse_clusters,
+    _cluster_tiles,
+    lambda problem, tile, gpu: refuse_cluster(tile, nest_of(problem)),
+    _seconds_of_clusters,
+    RunClusterTile.read,
+    _emit_clusters,
 )

@@ -1,18 +1,21 @@
 // Reductions of elementwise functions over neighbours: threads take eight of a run of each tensor at a time.
 #pragma once
 
+#include "bolt_portable/cuda/cluster_totals.h"
 #include "bolt_portable/cuda/formula_sides.h"
 
 namespace bolt::portable {
 
 /// `threads` threads have a result, of which `across` take a run side by side, `loads` times eight elements each at once. A longer
-/// run is several pieces. Blocks that share a result leave totals for the last of them.
-template <int across, int threads, typename Mode, typename Function, typename Results, typename... Of>
+/// run is several pieces. Blocks that share a result are a cluster, or leave totals for the last of them.
+template <int across, int threads, int cluster, typename Mode, typename Function, typename Results, typename... Of>
 struct FormulaRuns {
   using Sides = FormulaSides<Function, Of...>;
   using Fold = FloatFold<Mode, float>;
   static constexpr int inputs = sizeof...(Of), groups = threads / across, together = block_threads / threads;
   static constexpr int loads = inputs < 2 ? 4 : inputs < 4 ? 2 : 1;
+  static constexpr Index piece = across * loads * octet;
+  static_assert(cluster == 1 || threads == block_threads);
 
   Function function;
   Sides sides;
@@ -34,9 +37,9 @@ struct FormulaRuns {
       const std::uint32_t end = min((part + 1) * share, items);
       for (std::uint32_t item = part * share + threadIdx.x % threads / across; item < end; item += groups) {
         if (even)
-          piece<true>(item, start, total);
+          take<true>(item, start, total);
         else
-          piece<false>(item, start, total);
+          take<false>(item, start, total);
       }
     }
     if constexpr (threads > 32) {
@@ -44,7 +47,10 @@ struct FormulaRuns {
     } else {
       total = joined_lanes<Fold, threads>(total);
     }
-    if (shared.blocks > 1) {
+    if constexpr (cluster > 1) {
+      total = joined_cluster<Fold, cluster>(total, part);
+      if (part > 0) return;
+    } else if (shared.blocks > 1) {
       float* const left = shared.left + static_cast<Index>(tile) * shared.blocks;
       if (threadIdx.x == 0) left[part] = total;
       if (!shared.is_last(tile)) return;
@@ -57,13 +63,13 @@ struct FormulaRuns {
 
  private:
   template <bool words>
-  __device__ void piece(std::uint32_t item, const Index (&start)[inputs + 1], float& total) const {
-    const std::uint32_t run = pieces.quotient(item), piece = item - run * pieces.by;
+  __device__ void take(std::uint32_t item, const Index (&start)[inputs + 1], float& total) const {
+    const std::uint32_t run = pieces.quotient(item), part = item - run * pieces.by;
     Index at[inputs];
 #pragma unroll
     for (int i = 0; i < inputs; ++i) at[i] = start[i];
     runs.go(run, at);
-    const std::uint32_t first = (piece * (across * loads) + threadIdx.x % across) * octet;
+    const std::uint32_t first = (part * (across * loads) + threadIdx.x % across) * octet;
     typename Sides::Asked asked[loads];
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
@@ -82,25 +88,43 @@ struct FormulaRuns {
   }
 };
 
+/// The blocks of a reduction of `function` of tensors of types and ways `Of`, `blocks` of each result that all threads of one have.
+template <typename Runs, typename... Of, typename Function, typename Results, typename... Pointers>
+Runs formula_runs_of(const FormulaFold<sizeof...(Of)>& p, const Function& function, Index blocks,
+                     const SharedResults<float>& shared, const Results& put, Pointers... inputs) {
+  constexpr Index piece = Runs::piece;
+  bool even = true;
+  const auto sides = sides_from<Function, 0, Of...>(p, true, even, inputs...);
+  const auto runs = folded_places(p, 1);
+  const Index length = p.folded[p.folded_rank - 1], pieces = (length + piece - 1) / piece;
+  const Index items = runs.items * pieces, share = (items + blocks - 1) / blocks;
+  return Runs{function, sides, kept_walk(p, 0), runs, Divisor(pieces), Divisor(blocks), counted(length, "reduction"),
+              counted(p.results(), "reduction"), counted(items, "reduction"), counted(share, "reduction"), even, shared, put};
+}
+
 /// `Mode` of `function` of tensors of types and ways `Of`, whose innermost folded axis is a run. `blocks` blocks share a result:
 /// one, but where all threads of a block have it. Raises std::runtime_error where a tensor is too large, or the launch fails.
 template <int across, int threads, typename Mode, typename... Of, typename Function, typename Results, typename... Pointers>
 void formula_runs(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Function& function, Index blocks, const Results& put,
                   Pointers... inputs) {
-  using Runs = FormulaRuns<across, threads, Mode, Function, Results, Of...>;
-  constexpr Index piece = across * Runs::loads * octet;
-  bool even = true;
-  const auto sides = sides_from<Function, 0, Of...>(p, true, even, inputs...);
-  const auto kept = kept_walk(p, 0);
-  const auto runs = folded_places(p, 1);
-  const Index length = p.folded[p.folded_rank - 1], pieces = (length + piece - 1) / piece;
-  const Index items = runs.items * pieces, share = (items + blocks - 1) / blocks;
-  const Index tiles = (kept.items + Runs::together - 1) / Runs::together;
-  launch_blocks(r, tiles * blocks,
-                Runs{function, sides, kept, runs, Divisor(pieces), Divisor(blocks), counted(length, "reduction"),
-                     counted(kept.items, "reduction"), counted(items, "reduction"), counted(share, "reduction"), even,
-                     shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks)), put},
-                "reduction");
+  using Runs = FormulaRuns<across, threads, 1, Mode, Function, Results, Of...>;
+  const Index tiles = (p.results() + Runs::together - 1) / Runs::together;
+  const auto shared = shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks));
+  launch_blocks(r, tiles * blocks, formula_runs_of<Runs, Of...>(p, function, blocks, shared, put, inputs...), "reduction");
+}
+
+/// The same by clusters of `cluster` blocks a result, which read each other's totals.
+template <int across, int cluster, typename Mode, typename... Of, typename Function, typename Results, typename... Pointers>
+void formula_run_clusters(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Function& function, Index, const Results& put,
+                          Pointers... inputs) {
+  using Runs = FormulaRuns<across, block_threads, cluster, Mode, Function, Results, Of...>;
+  Launch how{.blocks = counted(p.results() * cluster, "reduction"), .threads = block_threads};
+  how.overlap = r.overlap;
+  how.cluster = cluster;
+  how.stream = r.stream;
+  const SharedResults<float> none{1, nullptr, nullptr};
+  queue("reduction", how, blocks_kernel<block_threads, 1, Runs>,
+        formula_runs_of<Runs, Of...>(p, function, cluster, none, put, inputs...));
 }
 
 }  // namespace bolt::portable

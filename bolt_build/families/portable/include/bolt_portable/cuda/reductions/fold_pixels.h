@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "bolt_portable/cuda/cluster.h"
+#include "bolt_portable/cuda/cluster_totals.h"
 #include "bolt_portable/cuda/reductions/fold.h"
 
 namespace bolt::portable {
@@ -140,24 +140,6 @@ struct FoldPixels {
     }
     cluster_arrive();
     cluster_wait();  // others may still read
-  }
-  /// A total in shared memory of a block of the cluster, at the place of this block's `own`.
-  __device__ static Total total_of_block(const Total* own, int block) {
-    constexpr int words = sizeof(Total) / 4;
-    static_assert(cluster == 1 || sizeof(Total) % 4 == 0);
-    std::uint32_t read[words > 0 ? words : 1];
-    const std::uint32_t at = place_in_block(own, block);
-#pragma unroll
-    for (int i = 0; i < words; ++i) {
-#if __CUDA_ARCH__ >= 900
-      asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(read[i]) : "r"(at + 4 * i) : "memory");
-#else
-      read[i] = 0;
-#endif
-    }
-    Total total;
-    memcpy(&total, read, sizeof total);
-    return total;
   }
   /// This thread's part of what threads have of a channel, the first of whose totals is `begin`.
   __device__ static Total of_threads(const Total (&found)[all], std::uint32_t begin) {

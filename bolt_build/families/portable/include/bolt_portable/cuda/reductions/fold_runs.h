@@ -1,17 +1,21 @@
 // Reductions whose elements are runs of neighbours, wherever each begins: threads read whole words of a run.
 #pragma once
 
+#include "bolt_portable/cuda/cluster_totals.h"
 #include "bolt_portable/cuda/reductions/fold.h"
 
 namespace bolt::portable {
 
 /// `threads` threads have a result, of which `across` read a run side by side, `loads` words each at once. A longer run is
-/// several pieces. What a run's first and last word hold beside it is left out.
-template <int across, int threads, typename Fold, typename Results>
+/// several pieces. What a run's first and last word hold beside it is left out. Blocks of one result are a cluster, or leave totals
+/// in memory for the last of them.
+template <int across, int threads, typename Fold, typename Results, int cluster = 1>
 struct FoldRuns {
   using Element = typename Fold::Element;
   using Total = typename Fold::Total;
   static constexpr int loads = 4, together = block_threads / threads, groups = threads / across;
+  static constexpr int piece_words = across * loads;
+  static_assert(cluster == 1 || threads == block_threads);
   static constexpr std::uint32_t lanes = Granules<Element>::lanes;
 
   Granules<Element> in;
@@ -38,7 +42,10 @@ struct FoldRuns {
     } else {
       total = joined_lanes<Fold, threads>(total);
     }
-    if (shared.blocks > 1) {
+    if constexpr (cluster > 1) {
+      total = joined_cluster<Fold, cluster>(total, part);
+      if (part > 0) return;
+    } else if (shared.blocks > 1) {
       Total* const left = shared.left + static_cast<Index>(tile) * shared.blocks;
       if (threadIdx.x == 0) left[part] = total;
       if (!shared.is_last(tile)) return;
@@ -77,15 +84,13 @@ struct FoldRuns {
   }
 };
 
-/// Reduces runs of neighbours, the innermost reduced axis of `p`. `blocks` blocks share a result: one, but where all threads
-/// of a block have it. Raises std::runtime_error where the tensor is too large, or the launch fails.
-template <int across, int threads, typename Fold, typename Results>
-void fold_runs(const Run& r, const Reduce& p, Index blocks, const void* input, const Results& put) {
-  using Runs = FoldRuns<across, threads, Fold, Results>;
-  constexpr Index lanes = Runs::lanes, piece = across * Runs::loads * lanes;
-  const Index elements = fold_elements(p), length = p.reduced[p.reduced_rank - 1];
-  if (elements == 0) return;
-  const Granules<typename Fold::Element> in(input, elements, "reduction");
+/// The blocks of a reduction of `p`, `blocks` of each result that all threads of one have.
+template <typename Runs, typename Fold, typename Results>
+Runs runs_of(const Run& r, const Reduce& p, Index blocks, Index tiles, const void* input, const Results& put,
+             const SharedResults<typename Fold::Total>& shared) {
+  constexpr Index lanes = Runs::lanes, piece = Runs::piece_words * lanes;
+  const Index length = p.reduced[p.reduced_rank - 1];
+  const Granules<typename Fold::Element> in(input, fold_elements(p), "reduction");
   const Walk<2> kept = fold_rows(p, 0);
   const Walk<1> runs = folded_walk(p, 1);
   bool aligned = in.skew == 0;
@@ -94,12 +99,33 @@ void fold_runs(const Run& r, const Reduce& p, Index blocks, const void* input, c
   // Wherever a run begins, its words are no more than these.
   const Index pieces = (length + (aligned ? 0 : lanes - 1) + piece - 1) / piece;
   const Index items = runs.items * pieces, share = (items + blocks - 1) / blocks;
-  const Index tiles = (kept.items + Runs::together - 1) / Runs::together;
-  launch_blocks(r, tiles * blocks,
-                Runs{in, kept, runs, Divisor(pieces), Divisor(blocks), static_cast<std::uint32_t>(length),
-                     counted(kept.items, "reduction"), static_cast<std::uint32_t>(items), static_cast<std::uint32_t>(share),
-                     shared_results<typename Fold::Total>(r, tiles, static_cast<std::uint32_t>(blocks)), put},
-                "reduction");
+  return Runs{in, kept, runs, Divisor(pieces), Divisor(blocks), static_cast<std::uint32_t>(length),
+              counted(kept.items, "reduction"), static_cast<std::uint32_t>(items), static_cast<std::uint32_t>(share), shared, put};
+}
+
+/// Reduces runs of neighbours, the innermost reduced axis of `p`. `blocks` blocks share a result: one, but where all threads
+/// of a block have it. Raises std::runtime_error where the tensor is too large, or the launch fails.
+template <int across, int threads, typename Fold, typename Results>
+void fold_runs(const Run& r, const Reduce& p, Index blocks, const void* input, const Results& put) {
+  using Runs = FoldRuns<across, threads, Fold, Results>;
+  if (fold_elements(p) == 0) return;
+  const Index tiles = (fold_rows(p, 0).items + Runs::together - 1) / Runs::together;
+  const auto shared = shared_results<typename Fold::Total>(r, tiles, static_cast<std::uint32_t>(blocks));
+  launch_blocks(r, tiles * blocks, runs_of<Runs, Fold>(r, p, blocks, tiles, input, put, shared), "reduction");
+}
+
+/// The same by clusters of `cluster` blocks a result, which read each other's totals: nobody keeps counters.
+template <int across, int cluster, typename Fold, typename Results>
+void fold_run_clusters(const Run& r, const Reduce& p, Index, const void* input, const Results& put) {
+  using Runs = FoldRuns<across, block_threads, Fold, Results, cluster>;
+  if (fold_elements(p) == 0) return;
+  const Index tiles = fold_rows(p, 0).items;
+  Launch how{.blocks = counted(tiles * cluster, "reduction"), .threads = block_threads};
+  how.overlap = r.overlap;
+  how.cluster = cluster;
+  how.stream = r.stream;
+  const SharedResults<typename Fold::Total> none{1, nullptr, nullptr};
+  queue("reduction", how, blocks_kernel<block_threads, 1, Runs>, runs_of<Runs, Fold>(r, p, cluster, tiles, input, put, none));
 }
 
 }  // namespace bolt::portable
