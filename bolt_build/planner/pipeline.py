@@ -71,6 +71,7 @@ from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.recognise.response_norms import RECOGNISE_RESPONSE_NORMS
 from bolt_build.planner.passes.recognise.rotary import RECOGNISE_ROTARY
 from bolt_build.planner.passes.recognise.share_differences import PART_SHARES
+from bolt_build.planner.passes.recognise.sinkhorn import RECOGNISE_SINKHORN
 from bolt_build.planner.passes.recognise.softmaxes import RECOGNISE_SOFTMAXES
 from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
@@ -130,6 +131,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_COPIES,
     KNOWN_INTEGERS,  # functions of integers are one node behind the other
     RECOGNISE_SUBSTITUTIONS,  # scatters are slices behind it
+    RECOGNISE_SINKHORN,
     RESHAPE_GATHERS,
     SLICE_SCATTERS,
     SLICE_TUPLES,

@@ -42,6 +42,7 @@ def test_the_order_is_this() -> None:
         "remove-copies",
         "known-integers",
         "recognise-substitutions",
+        "recognise-sinkhorn",
         "reshape-gathers",
         "slice-scatters",
         "slice-tuples",

@@ -256,6 +256,18 @@ def differences(g: Growing) -> str:
     return g.add(Reshape((images, rows, heads * 2 * depth)), g.add(Transpose((0, 2, 1, 3)), made))
 
 
+def balanced(g: Growing) -> str:
+    """Positive numbers whose rows and columns are divided by their sums, in turns; sometimes one axis twice."""
+    x = g.tensor(3)
+    made = g.add(Activation("sigmoid"), x)
+    axis, epsilon = g.choose(1, 2), g.constant(np.float32(g.choose(1e-3, 0.1)))
+    for _ in range(g.choose(2, 3, 4, 5)):
+        total = g.add(Reduce("sum", (axis,)), made)
+        made = g.add(Binary("div"), made, g.add(Binary("add"), total, epsilon))
+        axis = axis if g.chance(6) else 3 - axis
+    return made
+
+
 SEQUENCES = (
     differences,
     over_channels,
@@ -264,6 +276,7 @@ SEQUENCES = (
     gated_end,
     by_rows_and_columns,
     substituted,
+    balanced,
     latent_heads,
     experts,
 )

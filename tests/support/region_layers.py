@@ -16,6 +16,7 @@ from bolt_build.graph.ops.learned.trees import TreeLeaves
 from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
 from bolt_build.graph.ops.products.deform_conv import DeformedWindows
 from bolt_build.graph.ops.products.det import Det
+from bolt_build.graph.ops.products.sinkhorn import Sinkhorn
 from bolt_build.graph.ops.products.substitution import Substitution
 
 REGIONS = [
@@ -46,6 +47,10 @@ REGIONS = [
             (Input((21, 9)), Input((4, 70, 9) if turned else (4, 9, 70), True),
              Input((21,), low=low, high=3.9, dtype=DType.I64, even=low == 0.0)))
       for label, turned, low in (("sorted", False, 0.0), ("turned", True, -3.9))),
+    *(Layer(f"sinkhorn-{rows}x{columns}-{turns}", Sinkhorn(turns, rows_first, epsilon),
+            (Input((3, 5, rows, columns), low=0.1, high=2.0),))
+      for rows, columns, turns, rows_first, epsilon in (
+          (4, 4, 39, False, 1e-6), (3, 5, 6, True, 0.0), (8, 8, 5, True, 1e-3), (1, 7, 4, False, 0.5))),
     Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
           (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
 ]  # fmt: skip
