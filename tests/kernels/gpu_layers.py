@@ -64,6 +64,7 @@ from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pair_products import pair_products
 from gpu_pair_sums import pair_sums
 from gpu_pairs import pooling, ranked, with_pooled_tiles
+from gpu_patches import patch_sums
 from gpu_permuted import permuted_trials
 from gpu_placed_rows import placed_rows
 from gpu_plane_norms import plane_norm_trials
@@ -376,7 +377,7 @@ def _of_small_layers() -> list[Trial]:
     found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
     found += far_trials() + shared_line_trials() + crossed_trials()
-    found += folded_formulas() + placed_rows() + separated_pools()
+    found += folded_formulas() + placed_rows() + separated_pools() + patch_sums()
     return found + apart(found)
 
 

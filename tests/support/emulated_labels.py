@@ -72,6 +72,8 @@ LABELS = (
     "folded-chain-portable-runsx4x8x1-f16/row-f16/row",
     "folded-odd-portable-columnsx1x2-f16/row-f16/row",
     "placed-stem-portable-rowsx4-f16/row-i64/row",
+    "patches-gaps-portable-rowsx8-f16/row-f16/row",
+    "fold-together-portable-run_clustersx32x4-f16/row-f16/row",
     "slide-apart-ceil-portable-separatedx1x3x2x4-f16/row-f16/row",
     "fold-class-even-portable-columnsx4x3-f16/row-i64/row",
     "fold-several-portable-sortedx1024x1-f16/row-i64/row",

@@ -35,6 +35,7 @@ from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshap
 from bolt_build.graph.ops.moves.stack import FoldDepth, Stack, UnfoldDepth
 from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.ops.norms.normalization import BatchNorm, Lrn
+from bolt_build.graph.ops.patch_sum import PatchSum
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.graph.ops.products.pair_product import PairProduct
@@ -264,6 +265,7 @@ MOVES = [
     Layer("folded-formula",
           FoldedFormula(Formula(2, (FormulaTerm(Binary("sub"), (0, 1)), FormulaTerm(Activation("square"), (2,)))),
                         Reduce("mean", (1, 3))), (Input(IMAGE), Input((2, 1, 6, 1)))),
+    Layer("patch-sum", PatchSum((6, 7), (3, 2), (2, 1), (1, 2), (1, 1), (3, 7)), (Input((2, 18, 21)),)),
     Layer("where", Where(), (Input((5, 1, 7), low=0, high=1, dtype=DType.BOOL), Input(IMAGE), Input((), True))),
     Layer("integers-mod", Binary("mod"),
           (Input((40, 7), low=-99, high=99, dtype=DType.I64), Input((7,), low=-9, high=9, dtype=DType.I64))),

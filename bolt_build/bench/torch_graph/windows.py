@@ -14,6 +14,7 @@ from bolt_build.bench.torch_graph.layers import CONV_CALLS, MAX_POOLS, exact_pad
 from bolt_build.graph.ir import Node, Op
 from bolt_build.graph.ops.images.lp_pool import LpPool
 from bolt_build.graph.ops.images.pool_places import PoolPlaces
+from bolt_build.graph.ops.patch_sum import PatchSum
 
 
 def pool_places(build: Builder, node: Node) -> fx.Node:
@@ -54,4 +55,23 @@ def lp_pool(build: Builder, node: Node) -> fx.Node:
     return build.call(torch.sqrt, total) if op.p == 2 else build.call(torch.pow, total, 1.0 / op.p)
 
 
-WINDOWS: dict[type[Op], Lower] = {PoolPlaces: pool_places, LpPool: lp_pool}
+def patch_sum(build: Builder, node: Node) -> fx.Node:
+    """torch's fold of what the patches reach, which is then cut off or filled up to the image; lines are images of one
+    row."""
+    op = node.op
+    assert isinstance(op, PatchSum)
+    if len(op.image) > 2:
+        raise Unsupported(f"torch puts patches of images back alone ('{node.name}')")
+    one = (1,) * (2 - len(op.image))
+    block, strides, dilations = (*one, *op.block), (*one, *op.strides), (*one, *op.dilations)
+    counts, image, pads = (*one, *op.counts), (*one, *op.image), (*(0,) * len(one), *op.pads)
+    axes = zip(counts, strides, dilations, block, strict=True)
+    reach = tuple((count - 1) * stride + gap * (cells - 1) + 1 for count, stride, gap, cells in axes)
+    x = build.value(node.inputs[0])
+    folded = build.call(torch.nn.functional.fold, x, reach, block, dilation=dilations, stride=strides)
+    ends = [(-pad, extent + pad - to) for pad, extent, to in zip(pads, image, reach, strict=True)]
+    whole = build.call(torch.nn.functional.pad, folded, [*ends[1], *ends[0]])
+    return whole if not one else build.call(torch.squeeze, whole, 2)
+
+
+WINDOWS: dict[type[Op], Lower] = {PoolPlaces: pool_places, LpPool: lp_pool, PatchSum: patch_sum}

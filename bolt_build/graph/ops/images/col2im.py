@@ -6,21 +6,23 @@ from math import prod
 
 import numpy as np
 
+from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.example import Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, ShapeError
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.gather import Gather
-from bolt_build.graph.ops.moves.shape import Pad, Reshape
+from bolt_build.graph.ops.moves.shape import Pad, Reshape, Transpose
+from bolt_build.graph.ops.patch_sum import PatchSum
 
 _MOST_PLACES = 1 << 24
 """Entries of the table of where each sum's parts are: 128 MiB."""
 
 
 def import_col2im(node: NodeImport) -> None:
-    """Each cell of the image is the sum of the elements that the patches have of it: they are gathered and added.
-
-    Of cells that fewer patches have the missing ones are a zero behind the elements.
+    """Each cell of the image is the sum of the elements that the patches have of it. Patches beside each other are
+    moved alone. Integers, doubles and images of more than three axes are gathered and added: of cells that fewer
+    patches have the missing ones are a zero behind the elements.
     """
     image, block = node.static_list(1, "the image's shape"), node.static_list(2, "the patches' shape")
     rank = len(image)
@@ -39,10 +41,17 @@ def import_col2im(node: NodeImport) -> None:
     taps, places = prod(block), prod(counts)
     if len(shape) != 3 or min(counts) < 1 or shape[2] != places or shape[1] % taps:
         raise ShapeError(f"{list(shape)} are no patches {list(block)} at {list(counts)} places")
+    batch, channels = shape[0], shape[1] // taps
+    if strides == block and not any(pads) and not any(n * b - e for n, b, e in zip(counts, block, image, strict=True)):
+        _move(node, channels, block, counts, image)
+        return
+    if node.type(0).dtype in PRECISIONS.values() and rank <= 3:
+        op = PatchSum(image, block, strides, dilations, pads[:rank], tuple(counts))
+        node.emit(op, [node.input(0)], 0)
+        return
     if taps * places > _MOST_PLACES or prod(image) > _MOST_PLACES:
         raise Refusal("model-too-large", f"{taps * places} elements of patches are more than can be put back")
     table = _table(image, block, counts, strides, dilations, pads[:rank])
-    batch, channels = shape[0], shape[1] // taps
     rows = node.emit(Reshape((batch, channels, taps * places)), [node.input(0)])
     if (table == taps * places).any():
         rows = node.emit(Pad((0, 0, 0), (0, 0, 1)), [rows])
@@ -51,6 +60,18 @@ def import_col2im(node: NodeImport) -> None:
         apart = node.emit(Reshape((batch, channels, *table.shape)), [parts])
         parts = node.emit(Reduce("sum", (3,), False), [apart])
     node.emit(Reshape((batch, channels, *image)), [parts], 0)
+
+
+def _move(node: NodeImport, channels: int, block: tuple[int, ...], counts: list[int], image: tuple[int, ...]) -> None:
+    """Cells of patches beside each other."""
+    batch, rank = node.type(0).shape[0], len(block)
+    apart = node.emit(Reshape((batch, channels, *block, *counts)), [node.input(0)])
+    perm = (
+        0,
+        1,
+        *(axis for pair in zip(range(2 + rank, 2 + 2 * rank), range(2, 2 + rank), strict=True) for axis in pair),
+    )
+    node.emit(Reshape((batch, channels, *image)), [node.emit(Transpose(perm), [apart])], 0)
 
 
 def _table(
