@@ -9,7 +9,7 @@ from drawn_graphs import Dropped, Growing
 
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.graph.ops.elementwise.logic import Where
+from bolt_build.graph.ops.elementwise.logic import Compare, Where
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.images.resize import Interpolate
 from bolt_build.graph.ops.lines.reduce import Reduce
@@ -42,7 +42,7 @@ def activated(g: Growing, x: str) -> str:
 def written_out(g: Growing) -> str:
     """An activation of several nodes."""
     x = g.tensor()
-    match g.choose("silu", "hard_swish", "gelu", "mish", "softplus"):
+    match g.choose("silu", "hard_swish", "gelu", "mish", "softplus", "guarded", "leaky"):
         case "silu":
             return paired(g, "mul", x, g.add(Activation("sigmoid"), x))
         case "hard_swish":
@@ -54,6 +54,12 @@ def written_out(g: Growing) -> str:
             return paired(g, "mul", paired(g, "mul", x, gate), g.scalar(0.5))
         case "mish":
             return paired(g, "mul", x, g.add(Activation("tanh"), g.add(Activation("softplus"), x)))
+        case "guarded":
+            large = g.add(Compare("greater"), x, g.scalar(20.0))
+            return g.add(Where(), large, x, g.add(Activation("softplus"), x))
+        case "leaky":
+            below = g.add(Compare("less_equal"), x, g.scalar(g.choose(0.0, 0.0, 0.1)))
+            return g.add(Where(), below, g.add(Binary("mul"), x, g.scalar(0.2)) if g.chance() else g.scalar(0.0), x)
     return g.add(Activation("softplus"), x)
 
 

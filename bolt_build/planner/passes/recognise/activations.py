@@ -10,7 +10,9 @@ from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.recognise.chosen_activations import without_choice
 from bolt_build.planner.passes.recognise.formula import Reader
 from bolt_build.planner.rewrite import GraphEditor, joined
 
@@ -32,19 +34,30 @@ def _run(graph: Graph) -> PassResult:
     reader = Reader(editor)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is None or node.epilogue or not isinstance(node.op, Activation | Binary):
+        if node is None or node.epilogue or not isinstance(node.op, Activation | Binary | Where):
             continue
         if editor.type(node.outputs[0]).dtype not in PRECISIONS.values():
+            continue
+        if isinstance(node.op, Where):
+            chosen = without_choice(editor, reader, node)
+            if chosen is not None:
+                _replace(editor, node, chosen.node)
+                journal.did(node.name, f"recognised {chosen.function}", chosen.formula)
             continue
         match = next((found for recognise in _RECOGNISERS if (found := recognise(reader, node)) is not None), None)
         if match is None or match.op == node.op or editor.type(match.value) != editor.type(node.outputs[0]):
             continue
-        made = replace(node, op=match.op, inputs=(match.value,))
-        editor.replace(node, made)
-        removed = editor.prune(node.inputs)
-        editor.replace(made, replace(made, covers=joined(*(n.covers for n in removed), node.covers)))
+        _replace(editor, node, replace(node, op=match.op, inputs=(match.value,)))
         journal.did(node.name, f"recognised {match.op.function}", match.formula)
     return journal.result(editor.finish())
+
+
+def _replace(editor: GraphEditor, node: Node, made: Node) -> None:
+    """Puts `made` in the place of a node, and what nobody needs any longer under it."""
+    made = replace(made, covers=node.covers)
+    editor.replace(node, made)
+    removed = editor.prune(node.inputs)
+    editor.replace(made, replace(made, covers=joined(*(n.covers for n in removed), node.covers)))
 
 
 def _gated(reader: Reader, node: Node) -> Match | None:

@@ -70,7 +70,8 @@ def root_of(editor: GraphEditor, value: str, power: float = 0.5) -> Root | None:
         return None
     total = plain(editor, root.inputs[0])
     if total is None or total.op != Binary("add"):
-        return None
+        found = _mean_square(editor, root.inputs[0])
+        return None if found is None else replace(found, inside=(value, *found.inside))
     for mean, other in (total.inputs, total.inputs[::-1]):
         epsilon = number_of(editor, other)
         found = None if epsilon is None else _mean_square(editor, mean) or _by_moments(editor, mean)

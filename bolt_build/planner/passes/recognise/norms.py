@@ -21,6 +21,7 @@ from bolt_build.planner.passes.recognise.norm_parts import Root, inverse_root_of
 from bolt_build.planner.rewrite import GraphEditor, joined
 
 _LENGTHS = {"l1": "x / max(sum(abs(x)), epsilon)", "l2": "x / max(sqrt(sum(x ** 2)), epsilon)"}
+_BARE_LENGTHS = {"l1": "x / sum(abs(x))", "l2": "x / sqrt(sum(x ** 2))"}
 _FORMULAS = {
     "variance": "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
     "deviation": "x / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
@@ -56,8 +57,6 @@ def _run(graph: Graph) -> PassResult:
         reason = next((why for name in root.inside if (why := editor.not_private(name)) is not None), None)
         if reason is not None and above != root.squared:
             continue  # the factor of a layer norm whose shift is another's (`spread`)
-        if reason is None and root.times != 1.0 and _constant_behind(editor, node, "mul")[1] is None:
-            reason = "no scale behind it takes the root of N / (N - 1)"
         if reason is not None:
             journal.declined(node.name, f"{_FORMULAS['rms']}: {reason}")
             continue
@@ -66,36 +65,41 @@ def _run(graph: Graph) -> PassResult:
 
 
 def _divided_by_length(editor: GraphEditor, journal: Journal, node: Node) -> bool:
-    """Makes one normalisation of a division by a sum of magnitudes or a root of squares that is an epsilon at least."""
+    """Makes one normalisation of a division by a sum of magnitudes or a root of squares, which may be an epsilon at
+    least."""
     above, below = node.inputs
     if editor.type(above).dtype not in PRECISIONS.values():
         return False
     clipped = plain(editor, below)
-    epsilon = 0.0 if clipped is None else _least(editor, clipped)
-    if clipped is None or epsilon is None:
+    epsilon = None if clipped is None else _least(editor, clipped)
+    bare = below if clipped is None or epsilon is None else clipped.inputs[0]
+    length = plain(editor, bare)
+    if length is None or not isinstance(length.op, Reduce) or not length.op.keepdims or not length.op.axes:
         return False
-    length = plain(editor, clipped.inputs[0])
-    if length is None or not isinstance(length.op, Reduce) or length.op.mode not in _LENGTHS:
+    mode, (x,), inside = length.op.mode, length.inputs, [below]
+    magnitude = plain(editor, x) if mode == "sum" else None
+    if magnitude is not None and magnitude.op == Activation("abs"):
+        mode, (x,) = "l1", magnitude.inputs
+        inside += length.inputs
+    if mode not in _LENGTHS:
         return False
-    if not length.op.keepdims or not length.op.axes:
-        return False
-    x, scales = length.inputs[0], list[str]()
+    scales = list[str]()
     if above != x:
         scale = _multiplied_with(editor, above, x)
         if scale is None:
             return False
         scales.append(scale)
-    words = _LENGTHS[length.op.mode]
-    private = (below, clipped.inputs[0], *((above,) if scales else ()))
+    words = (_BARE_LENGTHS if epsilon is None else _LENGTHS)[mode]
+    private = (*dict.fromkeys((*inside, bare)), *((above,) if scales else ()))
     reason = next((why for name in private if (why := editor.not_private(name)) is not None), None)
     if reason is not None:
         journal.declined(node.name, f"{words}: {reason}")
         return True
-    op = Norm(length.op.mode, length.op.axes, epsilon)
+    op = Norm(mode, length.op.axes, epsilon or 0.0)
     made = replace(node, op=op, inputs=(x, *scales))
     editor.replace(node, made)
     made = _covering(editor, made, list(editor.prune(node.inputs)))
-    journal.did(node.name, f"recognised {length.op.mode} norm", words + (", with a scale" if scales else ""))
+    journal.did(node.name, f"recognised {mode} norm", words + (", with a scale" if scales else ""))
     _as_root_mean_square(editor, journal, made, op)
     return True
 
@@ -160,6 +164,11 @@ def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root
     made = _covering(editor, made, removed)
     for function in ("mul", "add"):
         reader, operand = _constant_behind(editor, made, function)
+        if function == "mul" and operand is None and root.times != 1.0:
+            scaled = replace(made, inputs=(*made.inputs, _own_scale(editor, made, op, root.times)))
+            editor.replace(made, scaled)
+            made = scaled
+            continue
         if reader is None or operand is None:
             break
         editor.remove(made)
@@ -171,7 +180,16 @@ def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root
         editor.replace(reader, wider)
         made = wider
     words = {1: "", 2: ", with a scale", 3: ", with scale and bias"}[len(made.inputs)]
-    journal.did(made.name, f"recognised {_NAMES[statistic]}", _FORMULAS[statistic] + words)
+    formula = _FORMULAS[statistic] if root.epsilon else _FORMULAS[statistic].replace(" + epsilon", "")
+    journal.did(made.name, f"recognised {_NAMES[statistic]}", formula + words)
+
+
+def _own_scale(editor: GraphEditor, node: Node, op: Norm, times: float) -> str:
+    """The scale of a norm that takes the root of a number, where the model has none: of each element of a row."""
+    type_ = editor.type(node.outputs[0])
+    shape = type_.shape[-1:] if op.axes == (type_.rank - 1,) else ()
+    scale = np.full(shape, 1.0 / sqrt(times))
+    return editor.new_constant(f"{node.name}.scale", narrowed(scale, held_dtype(type_.dtype)), type_.dtype)
 
 
 def _over_root(editor: GraphEditor, scale: str, times: float) -> str:
