@@ -17,6 +17,7 @@ from bolt_build.build.caching.caches import Caches
 from bolt_build.build.claim import Wait, directory_claim
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import kept, told
+from bolt_build.build.last_runs import load_last_runs, note_runs
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.planning.plan_file import load_plan_file
 from bolt_build.build.planning.prepared_target import PreparedTarget
@@ -28,7 +29,6 @@ from bolt_build.build.running.signal_handlers import handled
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.staleness.estimate import Outlook, outlook
-from bolt_build.build.staleness.last_runs import load_last_runs, note_runs
 from bolt_build.build.staleness.staleness import Forecast, KnownOutputs, forecast, with_common
 from bolt_build.build.tasks import TaskGraph
 from bolt_build.errors import BoltError, Diagnostic, ExitCode

@@ -14,7 +14,7 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.files import told, unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory, TuningDirectory
 from bolt_build.build.planning.plan_file import load_plan_file
-from bolt_build.build.running.receipt import load_receipt
+from bolt_build.build.staleness.receipt import load_receipt
 from bolt_build.schema.recipe import Recipe
 
 _HINT = "clean as the user who built it, or remove the directory by hand"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from bolt_build.build.builder import Listener
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.last_runs import LastRuns, load_last_runs
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.planning.plan_file import load_plan_file
 from bolt_build.build.staleness.estimate import Outlook
-from bolt_build.build.staleness.last_runs import LastRuns, load_last_runs
 from bolt_build.build.tasks import Task
 from bolt_build.targets import target_named
 

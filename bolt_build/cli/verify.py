@@ -11,8 +11,8 @@ from functools import partial
 from typing import IO
 
 from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.build.last_runs import load_last_runs
 from bolt_build.build.planning.engine_file import read_engine
-from bolt_build.build.staleness.last_runs import load_last_runs
 from bolt_build.cli.common_arguments import add_format, add_jobs, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here, engines_of
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.staleness.why import why
+from bolt_build.build.why import why
 from bolt_build.cli.common_arguments import (
     add_cache,
     add_format,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bolt_build.build.last_runs import LastRun
 from bolt_build.build.staleness.changes import NEVER_BUILT, NEVER_VERIFIED
-from bolt_build.build.staleness.last_runs import LastRun
 from bolt_build.build.staleness.staleness import StaleTask
-from bolt_build.build.staleness.why import ExplainedTask
+from bolt_build.build.why import ExplainedTask
 from bolt_build.report.printable import printable
 
 _PAST = {NEVER_BUILT: "not built before", NEVER_VERIFIED: "not verified before"}

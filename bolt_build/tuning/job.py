@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener
-from bolt_build.build.context import BuildContext
 from bolt_build.build.files import told, write_named
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.planning.plan_file import EngineSummary
 from bolt_build.build.planning.target_lock import target_lock
 from bolt_build.build.running.session import SessionResult

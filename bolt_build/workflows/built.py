@@ -10,7 +10,7 @@ from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.planning.plan_file import PlanFile, load_plan_file
 from bolt_build.build.planning.preparing import Preparer
-from bolt_build.build.running.receipt import load_receipt
+from bolt_build.build.staleness.receipt import load_receipt
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.schema.recipe import Recipe

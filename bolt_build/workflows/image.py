@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.files import told, write_text
-from bolt_build.build.task_graph import VERIFICATION
+from bolt_build.build.planning.task_graph import VERIFICATION
 from bolt_build.digest import digest_bytes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names

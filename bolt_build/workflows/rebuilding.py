@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener, build
 from bolt_build.build.files import told
+from bolt_build.build.planning.task_graph import VERIFICATION
 from bolt_build.build.result import BuildResult
-from bolt_build.build.task_graph import VERIFICATION
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe

@@ -15,7 +15,7 @@ from cuda_engine import nvcc
 from cuda_tasks import UNIT, graph, named
 
 from bolt_build.build import compile_cuda
-from bolt_build.build.running.receipt import task_key
+from bolt_build.build.staleness.receipt import task_key
 
 
 def test_cuda_sources_go_to_nvcc_for_the_target_and_others_to_the_cxx_compiler() -> None:

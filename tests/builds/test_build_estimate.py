@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.last_runs import LastRun, LastRuns
 from bolt_build.build.staleness.estimate import outlook
-from bolt_build.build.staleness.last_runs import LastRun, LastRuns
 from bolt_build.build.staleness.staleness import Forecast, StaleTask
 from bolt_build.build.tasks import Task
 from bolt_build.report.progress import PlainProgress

@@ -15,9 +15,9 @@ from bolt_build.build.caching.cache import Cache
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.own_code.facts import NO_FACTS, BatchChoice, Facts, LockedKernel, LockFacts, Versioned
 from bolt_build.build.running.session import SessionOptions, SessionPart, run_session
 from bolt_build.build.staleness.changes import RecipeChange, texts
-from bolt_build.build.staleness.facts import NO_FACTS, BatchChoice, Facts, LockedKernel, LockFacts, Versioned
 from bolt_build.build.staleness.staleness import StaleTask, fact_changes, forecast
 from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.errors import Mark

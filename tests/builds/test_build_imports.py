@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bolt_build.build.staleness.imports import Imports, ModuleImports, imports_of
-from bolt_build.build.staleness.source_files import SourceFiles
+from bolt_build.build.own_code.imports import Imports, ModuleImports, imports_of
+from bolt_build.build.own_code.source_files import SourceFiles
 
 
 def at_once(text: str, module: str = "pack.inner.mod", *, package: bool = False) -> Imports:

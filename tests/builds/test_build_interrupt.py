@@ -15,7 +15,7 @@ from build_graphs import shell, write_plan
 
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.running.receipt import load_receipt
+from bolt_build.build.staleness.receipt import load_receipt
 
 _CHILD = Path(__file__).parents[1] / "support" / "build_child.py"
 _PATIENCE_SECONDS = 120

@@ -9,17 +9,17 @@ import pytest
 from cuda_tasks import TOOLS, UNIT
 from planner_fakes import recipe
 
-from bolt_build.build.context import BuildContext
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.own_code import own_sources
+from bolt_build.build.own_code.facts import Versioned
+from bolt_build.build.own_code.own_sources import PACKAGE, OwnSources, family_modules
+from bolt_build.build.own_code.source_files import SourceFile, SourceFiles
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.planning.model_file import ModelFile
 from bolt_build.build.planning.plan_file import EngineSummary
+from bolt_build.build.planning.task_graph import task_graph
 from bolt_build.build.planning.written_model import written_model
-from bolt_build.build.staleness import own_sources
-from bolt_build.build.staleness.facts import Versioned
-from bolt_build.build.staleness.own_sources import PACKAGE, OwnSources, family_modules
-from bolt_build.build.staleness.source_files import SourceFile, SourceFiles
-from bolt_build.build.task_graph import task_graph
 from bolt_build.build.tasks import Task, ValueKind
 from bolt_build.families import load
 from bolt_build.graph import zoo

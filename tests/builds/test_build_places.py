@@ -22,8 +22,8 @@ from bolt_build.build.files import told, trouble, write_named, write_text
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.planning.plan_file import load_plan_file
 from bolt_build.build.result import verification_passed
-from bolt_build.build.running.receipt import load_receipt
 from bolt_build.build.running.session import SessionOptions, SessionPart, run_session
+from bolt_build.build.staleness.receipt import load_receipt
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.user_files import UnfitFile, stands_for_stream
 

@@ -16,10 +16,10 @@ from recipe_projects import PATIENCE_SECONDS, RECIPE, ROOT, Project, new_project
 from watched_files import WATCHED, files_of
 
 from bolt_build.build.caching.cache import Cache
+from bolt_build.build.own_code.own_sources import PACKAGE, OwnSources, family_modules
+from bolt_build.build.own_code.source_files import SourceFiles
 from bolt_build.build.planning.plan_file import load_plan_file, place_of
-from bolt_build.build.running.receipt import load_receipt
-from bolt_build.build.staleness.own_sources import PACKAGE, OwnSources, family_modules
-from bolt_build.build.staleness.source_files import SourceFiles
+from bolt_build.build.staleness.receipt import load_receipt
 
 SOURCES = ["compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp"]
 KEYS = (

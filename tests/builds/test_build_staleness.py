@@ -15,10 +15,10 @@ from test_build_own_sources import NO_OFFERS, EditedFiles, use
 from bolt_build.build import builder
 from bolt_build.build.builder import BuildOptions, build, dry_run
 from bolt_build.build.events import TaskEvent
+from bolt_build.build.own_code.own_sources import PACKAGE, OwnSources
 from bolt_build.build.planning import emission
 from bolt_build.build.running.session import SessionPart, SessionResult
 from bolt_build.build.staleness.estimate import Outlook
-from bolt_build.build.staleness.own_sources import PACKAGE, OwnSources
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.schema.load import load_recipe

@@ -9,9 +9,9 @@ from dataclasses import fields, replace
 import pytest
 
 from bolt_build.build.files import FileStamp, trouble
-from bolt_build.build.running.receipt import RECEIPT_VERSION, Receipt, task_key
-from bolt_build.build.staleness.facts import NO_FACTS
-from bolt_build.build.staleness.own_sources import PACKAGE
+from bolt_build.build.own_code.facts import NO_FACTS
+from bolt_build.build.own_code.own_sources import PACKAGE
+from bolt_build.build.staleness.receipt import RECEIPT_VERSION, Receipt, task_key
 from bolt_build.build.staleness.up_to_date import Fault, judge, output_faults
 from bolt_build.build.tasks import Task, Value, ValueKind
 

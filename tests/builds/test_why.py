@@ -16,12 +16,12 @@ from test_build_own_sources import NO_OFFERS, EditedFiles, use
 from bolt_build.build import builder
 from bolt_build.build.builder import BuildOptions, build
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.last_runs import LastRun
+from bolt_build.build.own_code.own_sources import PACKAGE, OwnSources
 from bolt_build.build.planning import preparing
 from bolt_build.build.running.session import SessionResult
 from bolt_build.build.staleness.changes import NEVER_BUILT
-from bolt_build.build.staleness.last_runs import LastRun
-from bolt_build.build.staleness.own_sources import PACKAGE, OwnSources
-from bolt_build.build.staleness.why import ExplainedTask, why
+from bolt_build.build.why import ExplainedTask, why
 from bolt_build.cli.main import main
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.progress import QuietProgress

@@ -23,10 +23,10 @@ from test_build_own_sources import NO_OFFERS, EditedFiles, use
 
 from bolt_build.build import builder
 from bolt_build.build.builder import BuildOptions
+from bolt_build.build.own_code.own_sources import PACKAGE, OwnSources
 from bolt_build.build.planning import preparing
 from bolt_build.build.planning.plan_file import load_plan_file
-from bolt_build.build.staleness.own_sources import PACKAGE, OwnSources
-from bolt_build.build.staleness.why import why
+from bolt_build.build.why import why
 from bolt_build.lockfile.reading import Lock, lock_text
 from bolt_build.report.progress import QuietProgress
 from bolt_build.schema.load import load_recipe

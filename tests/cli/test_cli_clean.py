@@ -10,10 +10,10 @@ from build_graphs import plan_of, shell
 
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.own_code.facts import NO_FACTS
 from bolt_build.build.planning.plan_file import save_plan_file
 from bolt_build.build.planning.written_model import written_model
-from bolt_build.build.running.receipt import RECEIPT_VERSION, Receipt, save_receipt
-from bolt_build.build.staleness.facts import NO_FACTS
+from bolt_build.build.staleness.receipt import RECEIPT_VERSION, Receipt, save_receipt
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.graph import zoo

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.last_runs import note_runs
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.staleness.estimate import Outlook
-from bolt_build.build.staleness.last_runs import note_runs
 from bolt_build.build.tasks import Task
 from bolt_build.build.timings import TimedTask, Timekeeper, Timings, longest_chain
 from bolt_build.cli.main import main

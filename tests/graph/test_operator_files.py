@@ -21,7 +21,7 @@ from bolt_build.graph.ops.lines.lines import TopElements
 from bolt_build.graph.ops.norms.row_sum import KeptRows, NormedRows, RowSum
 from bolt_build.graph.ops.products.chain import Averaged, Chain, Kept, Normed
 from bolt_build.graph.ops.products.gated import Gated
-from bolt_build.verify.models.emitter import Emitter
+from bolt_build.verify.emitter import Emitter
 from bolt_build.verify.rounding import rounding_rules
 from bolt_build.verify.rounding.rounding import Roundings, Work
 from bolt_build.verify.rounding.rounding_rules import is_exact, variances_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.own_code.facts import NO_FACTS, Facts
 from bolt_build.build.planning.plan_file import PLAN_FILE_VERSION, EngineSummary, Places, PlanFile, save_plan_file
-from bolt_build.build.staleness.facts import NO_FACTS, Facts
 from bolt_build.build.tasks import Task, TaskGraph, Value
 
 ENGINE = EngineSummary("toy", (), (), (1,), "0" * 64, 0, 0, 0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bolt_build.build.context import BuildContext
 from bolt_build.build.files import FileStamp
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.planning.model_file import ModelFile
 from bolt_build.build.planning.plan_file import EngineSummary, UnitSummary
-from bolt_build.build.task_graph import task_graph
+from bolt_build.build.planning.task_graph import task_graph
 from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.families import load
 from bolt_build.schema.recipe import (

@@ -16,13 +16,13 @@ from pathlib import Path
 from build_graphs import plan_of
 
 from bolt_build.build.claim import directory_claim
-from bolt_build.build.context import tool_values
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.own_code.own_sources import PACKAGE
+from bolt_build.build.planning.context import tool_values
 from bolt_build.build.planning.plan_file import save_plan_file
+from bolt_build.build.planning.task_graph import tool_places
 from bolt_build.build.running.session import SessionOptions, SessionPart, SessionResult, run_session
-from bolt_build.build.staleness.own_sources import PACKAGE
-from bolt_build.build.task_graph import tool_places
 from bolt_build.build.tasks import Task
 from bolt_build.digest import digest_file
 from bolt_build.toolchain import probe

@@ -8,7 +8,7 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import Digests
 from bolt_build.build.planning.prepared_target import PreparedTarget
 from bolt_build.build.planning.preparing import Preparer
-from bolt_build.build.running.receipt import RECEIPT_VERSION, Receipt, save_receipt, task_key
+from bolt_build.build.staleness.receipt import RECEIPT_VERSION, Receipt, save_receipt, task_key
 from bolt_build.schema.recipe import Recipe
 
 

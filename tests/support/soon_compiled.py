@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
 
-from bolt_build.build import compiles
-from bolt_build.build.context import BuildContext
+from bolt_build.build.planning import compiles
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.tasks import Task
 
 

@@ -15,10 +15,10 @@ from planner_fakes import recipe
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.cleaning import clean
-from bolt_build.build.context import BuildContext
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.planning.model_file import ModelFile
 from bolt_build.build.planning.plan_file import EngineSummary
 from bolt_build.build.tasks import Task, TaskGraph

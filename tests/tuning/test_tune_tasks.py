@@ -7,11 +7,11 @@ from pathlib import Path
 from cuda_tasks import TOOLS, UNIT, graph, named
 from planner_fakes import recipe
 
-from bolt_build.build.context import BuildContext
 from bolt_build.build.files import FileStamp
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.planning.model_file import ModelFile
 from bolt_build.build.planning.plan_file import EngineSummary
-from bolt_build.build.running.receipt import task_key
+from bolt_build.build.staleness.receipt import task_key
 from bolt_build.families import load
 from bolt_build.families.base import KernelUnit
 from bolt_build.targets import target_named

@@ -10,8 +10,8 @@ from engine_evidence import TABLE, played
 from tune_sets import FIRST, LARGE, SECOND, SMALL
 from tuning_evidence import H200, TOOLS, ok
 
-from bolt_build.build.staleness.own_sources import OwnSources
-from bolt_build.build.staleness.source_files import SourceFiles
+from bolt_build.build.own_code.own_sources import OwnSources
+from bolt_build.build.own_code.source_files import SourceFiles
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from onnx import helper
 
-from bolt_build.verify.models.emitter import Emitter
+from bolt_build.verify.emitter import Emitter
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from onnx.reference import ReferenceEvaluator
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
+from bolt_build.verify.emitter import Emitter
 from bolt_build.verify.judgement import judge
-from bolt_build.verify.models.emitter import Emitter
 from bolt_build.verify.reference import Expected, Reference
 from bolt_build.verify.rounding.rounding import OF_CONSTANTS, Work
 from bolt_build.verify.rounding.rounding_rules import RULES

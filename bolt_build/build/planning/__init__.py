@@ -1,1 +1,1 @@
-"""From a recipe to the plan of a target: its model, the lock's part, the engine plan, and `plan.json`."""
+"""From a recipe to `plan.json`: its model, the lock's part, the engine plan, and the tasks of a target."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import sys
 
-from bolt_build.build.context import BuildContext
 from bolt_build.build.files import read_text
+from bolt_build.build.own_code.own_sources import PACKAGE
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.planning.emission import emitted_sources
 from bolt_build.build.planning.engine_file import ENGINE, read_engine
 from bolt_build.build.planning.engine_parts import families_of, used_families, used_packages
@@ -17,8 +18,7 @@ from bolt_build.build.planning.plan_file import PLAN_FILE_VERSION, EngineSummary
 from bolt_build.build.planning.prepared_target import PreparedTarget, PreparedWeights
 from bolt_build.build.planning.provenance_file import PROVENANCE
 from bolt_build.build.planning.question import Question, engine_facts
-from bolt_build.build.staleness.own_sources import PACKAGE
-from bolt_build.build.task_graph import places_of, task_graph
+from bolt_build.build.planning.task_graph import places_of, task_graph
 from bolt_build.digest import digest, encode
 from bolt_build.emit.engine import kernel_units, source_names
 from bolt_build.emit.manifest import BuildFacts, ResolvedTool, embedded_manifest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.files import FileStamp, read_text, stays_below, write_text
-from bolt_build.build.staleness.facts import Facts
+from bolt_build.build.own_code.facts import Facts
 from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.digest import UNSAID, decode, encode
 from bolt_build.planner.kernel_sources import Declined, UsedProblem

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bolt_build.build.files import FileStamp, stamp
+from bolt_build.build.last_runs import PLANNING, load_last_runs
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.planning.model_file import ModelFile, model_file
 from bolt_build.build.planning.model_mark import marked
@@ -16,7 +17,6 @@ from bolt_build.build.planning.plan_file import PlanFile, TuningUse, load_plan_f
 from bolt_build.build.planning.prepared_target import PreparedTarget
 from bolt_build.build.planning.question import Question
 from bolt_build.build.planning.target_lock import target_lock
-from bolt_build.build.staleness.last_runs import PLANNING, load_last_runs
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target, target_named

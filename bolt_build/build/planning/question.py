@@ -8,18 +8,18 @@ from functools import cached_property
 
 import bolt_build
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.build.planning.model_file import ModelFile
-from bolt_build.build.planning.packages import asked_for
-from bolt_build.build.planning.plan_file import NOTHING_USED, PlanFile, TuningUse
-from bolt_build.build.planning.target_lock import TargetLock
-from bolt_build.build.staleness.facts import Facts, Versioned, versioned
-from bolt_build.build.staleness.own_sources import (
+from bolt_build.build.own_code.facts import Facts, Versioned, versioned
+from bolt_build.build.own_code.own_sources import (
     PACKAGE,
     code_digest,
     compiled_digest,
     family_modules,
     package_versions,
 )
+from bolt_build.build.planning.model_file import ModelFile
+from bolt_build.build.planning.packages import asked_for
+from bolt_build.build.planning.plan_file import NOTHING_USED, PlanFile, TuningUse
+from bolt_build.build.planning.target_lock import TargetLock
 from bolt_build.digest import digest, encode
 from bolt_build.schema.expand import flatten
 from bolt_build.schema.recipe import VERIFIERS, Recipe, TargetSpec

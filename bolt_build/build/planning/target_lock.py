@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bolt_build.build.own_code.facts import BatchChoice, LockedKernel, LockFacts, short
 from bolt_build.build.planning.plan_file import TuningUse
-from bolt_build.build.staleness.facts import BatchChoice, LockedKernel, LockFacts, short
 from bolt_build.digest import digest
 from bolt_build.errors import BoltError, Diagnostic, ExitCode, Mark
 from bolt_build.planner.kernel_sources import KernelSource

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from bolt_build.build.files import FileStamp, read_text, stamp, told, untouched, write_text
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.own_code.own_sources import code_digest
 from bolt_build.build.planning.model_mark import marked
-from bolt_build.build.staleness.own_sources import code_digest
 from bolt_build.digest import UNSAID, canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.plugins import Offer

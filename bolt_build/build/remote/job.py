@@ -62,7 +62,7 @@ class Answer:
 def package_digest() -> str:
     """Digest of bolt-build's own folder: whoever has another one would make something else."""
     # Every build has this module in SCons's process, and few send jobs: that reads what packages are installed.
-    from bolt_build.build.staleness.own_sources import tree_digest
+    from bolt_build.build.own_code.own_sources import tree_digest
 
     return tree_digest(_PACKAGE)
 

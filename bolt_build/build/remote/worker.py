@@ -7,12 +7,12 @@ import os
 import sys
 import time
 
+from bolt_build.build.own_code.own_sources import PACKAGE
 from bolt_build.build.planning.plan_file import Places
+from bolt_build.build.planning.task_graph import tool_places
+from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.remote.job import Answer, Job, SentFile, package_digest
-from bolt_build.build.running.process_groups import ProcessGroups
-from bolt_build.build.running.task_environment import task_environment
-from bolt_build.build.staleness.own_sources import PACKAGE
-from bolt_build.build.task_graph import tool_places
+from bolt_build.build.task_environment import task_environment
 from bolt_build.scratch import scratch_folder
 from bolt_build.toolchain import Toolchain, probe
 

@@ -29,16 +29,16 @@ import SCons.Script
 
 from bolt_build.build.caching.cache import Cache
 from bolt_build.build.caching.caches import Caches
+from bolt_build.build.common_tasks import CommonTasks, MadeOnce, may_be_common
 from bolt_build.build.events import EventWriter, TaskEvent
 from bolt_build.build.files import Digests, unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.planning.plan_file import load_plan_file
+from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.remote.compilations import Compilations
 from bolt_build.build.remote.dask import DaskScheduler
 from bolt_build.build.running.admission import Admission, available_memory_mb
-from bolt_build.build.running.common_tasks import CommonTasks, MadeOnce, may_be_common
 from bolt_build.build.running.header_folders import header_folders
-from bolt_build.build.running.process_groups import ProcessGroups
 from bolt_build.build.running.task_runner import TaskFailed, TaskRunner, TaskStopped
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient

@@ -18,18 +18,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bolt_build.build.caching.caches import Caches, Origin
+from bolt_build.build.common_tasks import MadeOnce, MadeTask
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.planning.plan_file import PlanFile
+from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.remote.compilations import Compilations
 from bolt_build.build.remote.dask import Stopped
 from bolt_build.build.remote.job import job_of
 from bolt_build.build.running.admission import Admission
-from bolt_build.build.running.common_tasks import MadeOnce, MadeTask
 from bolt_build.build.running.header_folders import HeaderFolders
-from bolt_build.build.running.process_groups import ProcessGroups
-from bolt_build.build.running.receipt import (
+from bolt_build.build.staleness.receipt import (
     RECEIPT_VERSION,
     Receipt,
     drop_receipt,
@@ -37,8 +37,8 @@ from bolt_build.build.running.receipt import (
     save_receipt,
     task_key,
 )
-from bolt_build.build.running.task_environment import task_environment
 from bolt_build.build.staleness.up_to_date import Fault, Verdict, judge, output_faults
+from bolt_build.build.task_environment import task_environment
 from bolt_build.build.tasks import Task
 
 LOG_TAIL_LINES = 30

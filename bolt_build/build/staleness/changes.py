@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from bolt_build.build.staleness.facts import LockedKernel
+from bolt_build.build.own_code.facts import LockedKernel
 from bolt_build.build.staleness.up_to_date import Fault
 from bolt_build.errors import Mark
 

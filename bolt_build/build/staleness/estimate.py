@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bolt_build.build.staleness.last_runs import LastRuns
+from bolt_build.build.last_runs import LastRuns
 from bolt_build.build.staleness.staleness import Forecast
 
 WORTH_SAYING = 10.0

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from bolt_build.build.caching.cache_entry import CachedOutput
+from bolt_build.build.common_tasks import CommonTasks, may_be_common
 from bolt_build.build.files import Digests
 from bolt_build.build.layout import TargetDirectory
+from bolt_build.build.own_code.facts import Facts, LockedKernel, LockFacts, Versioned
 from bolt_build.build.planning.plan_file import PlanFile, place_of
-from bolt_build.build.running.common_tasks import CommonTasks, may_be_common
-from bolt_build.build.running.receipt import Receipt, load_receipt
 from bolt_build.build.staleness.changes import (
     Change,
     FileChange,
@@ -35,7 +35,7 @@ from bolt_build.build.staleness.changes import (
     ToolChange,
     texts,
 )
-from bolt_build.build.staleness.facts import Facts, LockedKernel, LockFacts, Versioned
+from bolt_build.build.staleness.receipt import Receipt, load_receipt
 from bolt_build.build.staleness.up_to_date import Fault, Verdict, judge
 from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.errors import Diagnostic, Mark

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from bolt_build.build.running.receipt import Receipt, task_key
+from bolt_build.build.staleness.receipt import Receipt, task_key
 from bolt_build.build.tasks import Task
 
 Contents = Callable[[str], str | None]

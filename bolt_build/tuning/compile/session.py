@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions, Listener
-from bolt_build.build.context import BuildContext
 from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
 from bolt_build.build.layout import RecipeDirectory, TuningDirectory
+from bolt_build.build.own_code.facts import Facts, versioned
+from bolt_build.build.own_code.own_sources import PACKAGE
+from bolt_build.build.planning.context import BuildContext
 from bolt_build.build.planning.plan_file import PLAN_FILE_VERSION, Places, PlanFile, load_plan_file, save_plan_file
+from bolt_build.build.planning.task_graph import places_of
 from bolt_build.build.running.session import SessionPart, SessionResult, run_session
 from bolt_build.build.staleness.estimate import Outlook
-from bolt_build.build.staleness.facts import Facts, versioned
-from bolt_build.build.staleness.own_sources import PACKAGE
 from bolt_build.build.staleness.staleness import forecast
-from bolt_build.build.task_graph import places_of
 from bolt_build.build.tasks import TaskGraph
 
 

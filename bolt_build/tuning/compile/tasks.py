@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.compiles import SOON_COMPILED, kernel_compiles, other_compile
-from bolt_build.build.context import BuildContext, in_package, tool_values
+from bolt_build.build.own_code.own_sources import tree_digest
+from bolt_build.build.planning.compiles import SOON_COMPILED, kernel_compiles, other_compile
+from bolt_build.build.planning.context import BuildContext, in_package, tool_values
 from bolt_build.build.planning.plan_file import UnitSummary
-from bolt_build.build.staleness.own_sources import tree_digest
-from bolt_build.build.task_graph import link_argv
+from bolt_build.build.planning.task_graph import link_argv
 from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.families.base import KernelUnit
 from bolt_build.tuning.compile.glue import GlueSource, driver_units, include_dir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bolt_build.build.staleness.own_sources import header_digest, tree_digest
+from bolt_build.build.own_code.own_sources import header_digest, tree_digest
 from bolt_build.digest import digest
 from bolt_build.families.base import Family
 from bolt_build.lockfile.fingerprint import TuningTools

@@ -6,7 +6,7 @@ from __future__ import annotations
 from onnx import GraphProto, ModelProto, helper
 
 from bolt_build.graph.onnx_model.onnx_parse import subgraphs
-from bolt_build.verify.models.emitter import unused_prefix
+from bolt_build.verify.emitter import unused_prefix
 
 
 def with_outputs_apart(model: ModelProto) -> ModelProto:

@@ -15,7 +15,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from bolt_build.graph.ops.images.grid_sample import FAR
-from bolt_build.verify.models.emitter import unused_prefix
+from bolt_build.verify.emitter import unused_prefix
 from bolt_build.verify.models.written_out import types_of
 
 _OLDEST = 11

@@ -17,8 +17,8 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
+from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.models.duplicates import first_of
-from bolt_build.verify.models.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.models.known import made_of_constants
 from bolt_build.verify.models.piece import Care, Piece, Wanted
 from bolt_build.verify.models.real_numbers import (

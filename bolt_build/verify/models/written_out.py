@@ -11,9 +11,9 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from bolt_build.graph.onnx_model.onnx_parse import subgraphs
+from bolt_build.verify.emitter import unused_prefix
 from bolt_build.verify.models import batch_norms
 from bolt_build.verify.models.contrib_functions import contrib_written_out
-from bolt_build.verify.models.emitter import unused_prefix
 
 WRITTEN_OUT = ("Attention",)
 """Operators of ONNX's own domain whose rounding follows from that of the operators of their definition."""

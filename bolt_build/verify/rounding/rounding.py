@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from onnx import NodeProto
 
 from bolt_build.dtypes import DType
-from bolt_build.verify.models.emitter import Emitter
+from bolt_build.verify.emitter import Emitter
 from bolt_build.verify.taps import Tap
 
 UNIT = 2.0**-24

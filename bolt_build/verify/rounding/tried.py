@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from onnx import NodeProto, TensorProto, helper
 
 from bolt_build.dtypes import DType
-from bolt_build.verify.models.emitter import Emitter
+from bolt_build.verify.emitter import Emitter
 from bolt_build.verify.rounding.rounding import UNIT, Variance
 from bolt_build.verify.rounding.rounding_rules import RULES, is_exact
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
+from bolt_build.build.own_code.own_sources import header_digest, tree_digest
+from bolt_build.build.planning.context import PLANNING_KEYS, BuildContext, in_package, tool_values
 from bolt_build.build.planning.packages import family_package
 from bolt_build.build.planning.plan_file import UnitSummary
-from bolt_build.build.staleness.own_sources import header_digest, tree_digest
 from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.families.base import Family
 from bolt_build.runtime import include_dir, names, runner_include_dir, runner_sources, sources
@@ -33,7 +33,7 @@ time."""
 _COMPILE_CUDA = (
     _STANDARD, "-Xcompiler", "-fPIC,-fvisibility=hidden,-fvisibility-inlines-hidden", "-ccbin", "${cxx}",
 )  # fmt: skip
-_CUDA_SCRIPT = Path(__file__).with_name("compile_cuda.py")
+_CUDA_SCRIPT = Path(__file__).parents[1] / "compile_cuda.py"
 _COMPILE_MB = 800
 _COMPILE_CUDA_MB = 1500
 

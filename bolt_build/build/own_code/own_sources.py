@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bolt_build.build.staleness.facts import Versioned, versioned
-from bolt_build.build.staleness.imports import Imports
-from bolt_build.build.staleness.source_files import SourceFiles
+from bolt_build.build.own_code.facts import Versioned, versioned
+from bolt_build.build.own_code.imports import Imports
+from bolt_build.build.own_code.source_files import SourceFiles
 from bolt_build.digest import digest
 from bolt_build.plugins import DOORS, Offer, offers
 from bolt_build.toolchain.memory import memory_file

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener, foresee
 from bolt_build.build.files import read_text
+from bolt_build.build.last_runs import LastRun, LastRuns, load_last_runs
 from bolt_build.build.planning.engine_file import ENGINE, read_engine
 from bolt_build.build.planning.prepared_target import PreparedTarget
-from bolt_build.build.staleness.last_runs import LastRun, LastRuns, load_last_runs
 from bolt_build.build.staleness.staleness import Forecast, StaleTask, with_common
 from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.errors import BoltError, Diagnostic, ExitCode

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.files import FileStamp, read_text, stays_below, unlink, write_text
-from bolt_build.build.staleness.facts import Facts
+from bolt_build.build.own_code.facts import Facts
 from bolt_build.build.tasks import Task, Value
 from bolt_build.digest import decode, digest, encode
 

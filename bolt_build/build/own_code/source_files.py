@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.build.files import write_text
-from bolt_build.build.staleness.imports import Imports, ModuleImports, imports_of
+from bolt_build.build.own_code.imports import Imports, ModuleImports, imports_of
 from bolt_build.digest import digest_bytes
 from bolt_build.own_folders import is_own, make_own_folder
 from bolt_build.user_files import MEBIBYTE, read_regular

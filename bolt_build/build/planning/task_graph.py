@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.compiles import Values, compiles, family_places, library_units
-from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
+from bolt_build.build.own_code.own_sources import code_digest, family_modules, package_versions
+from bolt_build.build.planning.compiles import Values, compiles, family_places, library_units
+from bolt_build.build.planning.context import PLANNING_KEYS, BuildContext, in_package, tool_values
 from bolt_build.build.planning.engine_file import ENGINE
 from bolt_build.build.planning.packages import named
 from bolt_build.build.planning.provenance_file import PROVENANCE
-from bolt_build.build.staleness.own_sources import code_digest, family_modules, package_versions
 from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.digest import canonical_json
 from bolt_build.runtime import names, runner_sources
