@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import record
 from benchmarks.exporters.torch_exporters import NOT_BUILT, Row, cause, is_wrong, right
 from bolt_build.errors import BoltError
-from bolt_build.graph.nodes.binding import free_symbols
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.onnx_model.binding import free_symbols
 
 _LARGEST = 120 * 2**20
 """Larger files are left out: they take minutes here, and say nothing that smaller ones do not."""

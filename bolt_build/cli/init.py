@@ -16,7 +16,7 @@ from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.cli.schema import schema_text
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph import zoo
-from bolt_build.graph.nodes.binding import batch_symbols, free_symbols
+from bolt_build.graph.onnx_model.binding import batch_symbols, free_symbols
 from bolt_build.graph.onnx_model.onnx_file import read_onnx
 from bolt_build.schema.editor_schema import SCHEMA_ID
 from bolt_build.schema.recipe import TargetSpec

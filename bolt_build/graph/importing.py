@@ -14,9 +14,9 @@ import numpy as np
 
 from bolt_build.graph.arrays import held, held_dtype, narrowed, numpy_dtype, type_of
 from bolt_build.graph.example import OF_AN_IMAGE, Example
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, Stored, TensorType
 from bolt_build.graph.limits import LEAST_REPEATS, MOST_ENTRIES, MOST_REPEATED_BYTES, too_large
-from bolt_build.graph.nodes.graph_builder import GraphBuilder
 
 _Kind = type | tuple[type, ...]
 

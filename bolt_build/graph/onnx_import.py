@@ -15,9 +15,9 @@ from bolt_build.errors import Diagnostic
 from bolt_build.graph.arrays import type_of
 from bolt_build.graph.importing import OnnxNode
 from bolt_build.graph.ir import Constant, Graph, Value
-from bolt_build.graph.nodes.binding import INPUT_DTYPES, bind_inputs, own_batch
 from bolt_build.graph.nodes.importer_table import ImporterTable as ImporterTable
 from bolt_build.graph.nodes.model_import import ModelImport
+from bolt_build.graph.onnx_model.binding import INPUT_DTYPES, bind_inputs, own_batch
 from bolt_build.graph.onnx_model.narrow import is_narrow, wider
 from bolt_build.graph.operators import importers
 from bolt_build.plugins import remembered

@@ -17,8 +17,8 @@ from bolt_build.graph.arrays import numpy_dtype, type_of
 from bolt_build.graph.example import Bytes, Data, Integers, Listed, Weights
 from bolt_build.graph.importing import Attribute, Importer, OnnxNode
 from bolt_build.graph.ir import Array, Constant, Graph, Node, Value
-from bolt_build.graph.nodes.binding import INPUT_DTYPES
 from bolt_build.graph.onnx_import import OnnxModel, importer_table
+from bolt_build.graph.onnx_model.binding import INPUT_DTYPES
 from bolt_build.graph.onnx_model.onnx_file import OnnxInput
 from bolt_build.graph.onnx_model.onnx_parse import OLDEST_OPSET
 from bolt_build.targets import Target

@@ -9,8 +9,8 @@ import pytest
 from graph_models import bound, model, node, ones, saved, tensor
 
 from bolt_build.errors import BoltError, Diagnostic
-from bolt_build.graph.nodes.binding import batch_symbols
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.onnx_model.binding import batch_symbols
 from bolt_build.planner.structure import graph_digest
 from bolt_build.sizes import sizes_of
 

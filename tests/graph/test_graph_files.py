@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.graph.nodes.binding import INPUT_DTYPES
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.onnx_model.binding import INPUT_DTYPES
 from bolt_build.graph.reference import evaluate
 
 

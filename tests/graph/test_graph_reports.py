@@ -10,7 +10,7 @@ from graph_models import bound, model, node, ones, refusals, tensor
 from onnx import TensorProto
 
 from bolt_build.errors import BoltError
-from bolt_build.graph.nodes.binding import INPUT_DTYPES
+from bolt_build.graph.onnx_model.binding import INPUT_DTYPES
 
 IMAGE = tensor("x", [1, 3, 8, 8])
 

@@ -22,9 +22,9 @@ from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.units import distinct
 from bolt_build.families.cutlass.kinds.kind import FAMILY
+from bolt_build.families.cutlass.neighbours import around, behind_prologue, volume_norm_of, with_chain
 from bolt_build.families.cutlass.offering import kind_for, offered, reads_apart, refusal_of
 from bolt_build.families.cutlass.problems import flatten, stacked
-from bolt_build.families.cutlass.problems.neighbours import around, behind_prologue, volume_norm_of, with_chain
 from bolt_build.families.cutlass.problems.node_problems import alone, in_rows, pitched, problems_of
 from bolt_build.families.cutlass.problems.products import multiplies
 from bolt_build.families.cutlass.registry import kind_of, kinds_for

@@ -17,10 +17,10 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import held_dtype
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, TensorType
 from bolt_build.graph.nodes.chosen_rules import RULES, Asked, Escapes, Key, Rows
-from bolt_build.graph.nodes.graph_builder import GraphBuilder
 from bolt_build.graph.nodes.row_runs import join, joined, run_of, split_runs
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.logic import Where

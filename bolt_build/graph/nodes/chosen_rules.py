@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import OnnxNode
-from bolt_build.graph.nodes.graph_builder import GraphBuilder
 
 Key = tuple[object, ...]
 """What a value is computed by: equal ones are equal values."""

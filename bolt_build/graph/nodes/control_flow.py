@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import DATA_DECIDE, Branch, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Array, ShapeError
 from bolt_build.graph.limits import MOST_ENTRIES
-from bolt_build.graph.nodes.graph_builder import GraphBuilder
 from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 

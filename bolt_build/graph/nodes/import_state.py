@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.ir import Value
-from bolt_build.graph.nodes.graph_builder import GraphBuilder
 
 
 @dataclass(frozen=True)

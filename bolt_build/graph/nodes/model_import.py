@@ -8,21 +8,21 @@ from dataclasses import replace
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.graph.arrays import type_of
 from bolt_build.graph.budget import Budget
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import DATA_DECIDE, Branch, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of, live
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
-from bolt_build.graph.nodes.binding import Binding
 from bolt_build.graph.nodes.branches import captured, placed
 from bolt_build.graph.nodes.chosen import Chosen
 from bolt_build.graph.nodes.chosen_rules import Rows
 from bolt_build.graph.nodes.control_flow import TURNS_DECIDED, Undecided, unrolled
 from bolt_build.graph.nodes.cuts import cut
 from bolt_build.graph.nodes.deciding import given_value, remedy
-from bolt_build.graph.nodes.graph_builder import GraphBuilder
 from bolt_build.graph.nodes.import_state import ImportState, state_of
 from bolt_build.graph.nodes.importer_table import ImporterTable
 from bolt_build.graph.nodes.missing import COUNTED, all_nodes, as_key, ended, ends_at_data, missing_operators
 from bolt_build.graph.nodes.row_runs import STRAYED
+from bolt_build.graph.onnx_model.binding import Binding
 from bolt_build.graph.onnx_model.narrow import READERS
 from bolt_build.graph.onnx_model.onnx_findings import listed
 from bolt_build.graph.onnx_model.parsed_model import ParsedModel

@@ -20,10 +20,10 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import NodeImport, OnnxNode
 from bolt_build.graph.ir import Array, Node
 from bolt_build.graph.nodes.chosen_rules import Key, Rows
-from bolt_build.graph.nodes.graph_builder import GraphBuilder
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.logic import Compare, Where
 from bolt_build.graph.ops.lines.lines import CumSum

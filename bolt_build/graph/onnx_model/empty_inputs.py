@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, ValueInfoProto, helper, numpy_helper
 
-from bolt_build.graph.nodes.binding import symbol_of
+from bolt_build.graph.onnx_model.binding import symbol_of
 from bolt_build.graph.onnx_model.fixed_inputs import FixedError, FixedMistake
 from bolt_build.graph.zoo.replace import LEAST_IR_VERSION
 from bolt_build.wording import suggest
