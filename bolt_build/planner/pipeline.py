@@ -51,6 +51,7 @@ from bolt_build.planner.passes.images.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.images.resample import RESAMPLE
 from bolt_build.planner.passes.images.spread_parts import SPREAD_PARTS
 from bolt_build.planner.passes.images.stacked_sums import ADD_STACKED
+from bolt_build.planner.passes.images.staged_parts import STAGE_PARTS
 from bolt_build.planner.passes.images.summed_selections import SUM_SELECTIONS
 from bolt_build.planner.passes.images.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES
@@ -179,6 +180,7 @@ PIPELINE: tuple[Pass, ...] = (
     NORM_EARLY,  # to where it is folded
     NORM_PARTS,  # likewise
     FOLD_BATCH_NORM,
+    STAGE_PARTS,  # BatchNorms that no convolution took are arithmetic now
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now
     ADD_STACKED,

@@ -90,6 +90,7 @@ def test_the_order_is_this() -> None:
         "norm-early",
         "norm-parts",
         "fold-batch-norm",
+        "stage-parts",
         "fold-affine",
         "merge-branches",
         "add-stacked",

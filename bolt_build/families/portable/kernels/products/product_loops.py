@@ -51,7 +51,8 @@ def matmul_parameters(problem: KernelProblem, op: MatMul) -> str:
 @dataclass(frozen=True)
 class Placed:
     """A product whose factors and result lie where they are: the inputs that are its A and B operand, and how its
-    kernel walks. They are exchanged where rows of the result are no run of neighbours, and columns are."""
+    kernel walks. They are exchanged where columns of the result are no run of neighbours, or a single one, and rows
+    are: results are stored along columns."""
 
     factors: tuple[int, int]
     walks: Walks
@@ -69,7 +70,8 @@ def placed(problem: KernelProblem, at: StepExpressions | None = None) -> Placed 
     found = walks(op, tuple(tensor.shape for tensor in tensors), steps)
     if found is None:
         return None
-    turned = found.columns.extent > 1 and found.columns.sides[2] != 1 == found.rows.sides[2]
+    rows, columns = found.rows, found.columns
+    turned = rows.sides[2] == 1 and (columns.extent == 1 < rows.extent or (columns.extent > 1 != columns.sides[2]))
     return Placed((b, a), found.turned, True) if turned else Placed((a, b), found, False)
 
 
