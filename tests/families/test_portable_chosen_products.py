@@ -109,7 +109,7 @@ def test_rows_of_warpgroups_are_grouped_in_scratch_memory() -> None:
     [
         (problem_of(640, 36, 5, 64), "rows and matrices are read by 16 bytes, which their lines are no multiples of"),
         (problem_of(640, 64, 5, 36), "rows and matrices are read by 16 bytes, which their lines are no multiples of"),
-        (problem_of(8, 8, 5000, 8), "counts rows of at most 4096 matrices"),
+        (problem_of(8, 8, 5000, 8), "counts rows of at most 2048 matrices"),
     ],
 )
 def test_products_without_kernels_of_warpgroups(problem: KernelProblem, reason: str) -> None:

@@ -40,6 +40,7 @@ LAYERS = (
     chosen("one-each", 64, 96, 64, 64, turned=True),
     chosen("one", 130, 32, 1, 36),
     chosen("grouped", 600, 72, 3, 200, even=False),
+    chosen("many", 2500, 64, 9, 64, even=False),
     chosen("turned", 210, 136, 4, 261, turned=True, more=(Input((210, 261)),)),
 )
 TILES = {
@@ -54,7 +55,8 @@ WARPGROUPS = {
     "chosen-experts": ((2, 1, 128, 6, 1), (1, 2, 128, 3, 2)),
     "chosen-any-order": ((2, 1, 192, 5, 1), (1, 1, 64, 6, 2)),
     "chosen-few": ((1, 1, 64, 6, 2),),
-    "chosen-grouped": ((2, 2, 128, 4, 1), (1, 1, 128, 4, 2), (1, 1, 192, 3, 2)),
+    "chosen-grouped": ((3, 1, 192, 4, 1), (1, 1, 128, 4, 2), (1, 1, 192, 3, 2)),
+    "chosen-many": ((2, 1, 128, 6, 1),),
     "chosen-turned": ((2, 1, 256, 4, 1), (1, 1, 256, 4, 1)),
 }
 

@@ -20,8 +20,10 @@ struct WarpgroupChosen {
   static constexpr int rows = 64 * groups * fragments, depth = 64, threads = 128 * (groups + 1), across = columns / 8;
   static constexpr int left_bytes = rows * 128, right_bytes = columns * 128, step = left_bytes + right_bytes;
   static constexpr int shared = stages * step + 16 * stages + 1024;
-  static constexpr int taken = groups == 1 ? (blocks == 1 ? 232 : 168) : blocks == 1 ? 224 : 96;
-  static constexpr int given = groups == 1 ? (blocks == 1 ? 232 : 72) : blocks == 1 ? 56 : 40;
+  /// Registers of a thread: of those that multiply, and of those that copy.
+  static constexpr int taken = groups == 3 ? 152 : groups == 2 ? 224 : blocks == 2 ? 168 : 232;
+  static constexpr int given = groups == 1 ? (blocks == 2 ? 72 : 232) : 56;
+  static_assert(groups <= 3 && (blocks == 1 || groups == 1));
   static_assert(columns % 64 == 0 && columns <= 256 && fragments * columns <= 256);
 
   CUtensorMap matrices;
