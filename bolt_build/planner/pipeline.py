@@ -104,6 +104,7 @@ from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
 from bolt_build.planner.passes.rows.single_rows import SINGLE_ROWS
 from bolt_build.planner.passes.rows.split_depths import SPLIT_DEPTHS
 from bolt_build.planner.passes.rows.turned_rows import TURN_ROWS
+from bolt_build.planner.passes.rows.unsorted_rows import UNSORTED_ROWS
 from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
 from bolt_build.planner.passes.tidy.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.tidy.copies import REMOVE_COPIES
@@ -143,8 +144,9 @@ PIPELINE: tuple[Pass, ...] = (
     TURN_PARTS,  # what assignments leave is one concatenation
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
-    NARROW_PLACES,  # gathers that take elements at places are no slices yet
     CHOSEN_MATRICES,  # moves of rows are one reshape, and nothing is folded into matrices yet
+    UNSORTED_ROWS,  # experts are products with chosen matrices now
+    NARROW_PLACES,  # gathers that take elements at places are no slices yet
     GATHER_WINDOWS,  # cuts are one slice each
     GATHER_PIECES,  # likewise
     SUM_SELECTIONS,  # likewise, they are one gather each

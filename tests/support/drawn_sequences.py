@@ -194,14 +194,15 @@ def latent_heads(g: Growing) -> str:
 
 def experts(g: Growing) -> str:
     """Rows times the matrix of the expert that each has chosen: all are computed, or matrices gathered; rows may have
-    been sorted, and numbers of experts may have been through floating point."""
-    x = g.tensor(3)
+    been sorted and put back, and numbers of experts may have been through floating point."""
+    x = g.add_input(g.batch, g.choose(2, 3), 8) if g.chance() else g.tensor(3)
     images, length, depth = g.shape(x)
-    rows, count, columns, turned = images * length, g.choose(2, 3), g.choose(3, 4), g.chance()
+    rows, count, columns, turned = images * length, g.choose(2, 3), g.choose(3, 4, 8, 8), g.chance()
     flat = g.add(Reshape((rows, depth)), x)
     chosen = g.add(Places(1, 1), g.add(MatMul(), flat, g.weights(depth, count)))
     index = g.add(Reshape((rows,)), chosen)
-    if g.chance():
+    order = None
+    if g.choose(True, False):
         order = g.add(Places(0, rows, greatest=False), index)
         index = g.add(GatherElements(0), index, order)
         flat = g.add(Gather(0), flat, order)
@@ -212,12 +213,21 @@ def experts(g: Growing) -> str:
     stack = g.weights(count, columns, depth, of=depth) if turned else g.weights(count, depth, columns, of=depth)
     if g.chance():
         lines, matrices = g.add(Reshape((rows, 1, depth)), flat), g.add(Gather(0), stack, index)
-        return g.add(Reshape((images, length, columns)), g.add(MatMul(transpose_b=turned), lines, matrices))
+        return _put_back(g, g.add(MatMul(transpose_b=turned), lines, matrices), (images, length, columns), order)
     every = g.add(MatMul(transpose_b=turned), g.add(Reshape((1, rows, depth)), flat), stack)
     behind = g.add(Binary("mul"), index, g.constant(np.int64(rows)))
     place = g.add(Binary("add"), behind, g.constant(np.arange(rows)))
     made = g.add(Gather(0), g.add(Reshape((count * rows, columns)), every), place)
-    return g.add(Reshape((images, length, columns)), made)
+    return _put_back(g, made, (images, length, columns), order)
+
+
+def _put_back(g: Growing, rows: str, shape: tuple[int, int, int], order: str | None) -> str:
+    """Rows of all images, in the order in which they were before they were sorted."""
+    images, length, columns = shape
+    made = g.add(Reshape((images * length, columns)), rows)
+    if order is not None and g.choose(True, False):
+        made = g.add(Gather(0), made, g.add(Places(0, images * length, greatest=False), order))
+    return g.add(Reshape(shape), made)
 
 
 def differences(g: Growing) -> str:
