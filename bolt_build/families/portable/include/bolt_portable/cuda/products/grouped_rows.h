@@ -91,8 +91,8 @@ struct GroupRows {
   }
 
   __device__ void operator()() const {
-    extern __shared__ int group_memory[];
-    int* const counts = group_memory;  // of this block, which others read
+    extern __shared__ int grouped_rows_memory[];
+    int* const counts = grouped_rows_memory;  // of this block, which others read
     int* const places = counts + choices;
     int* const starts = places + choices;
     int* const tiles = starts + choices;

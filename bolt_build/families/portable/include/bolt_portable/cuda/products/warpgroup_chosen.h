@@ -189,8 +189,8 @@ struct WarpgroupChosen {
   }
 
   __device__ void operator()() const {
-    extern __shared__ unsigned char warpgroup_memory[];
-    const std::uint32_t memory = (shared_address(warpgroup_memory) + 1023) / 1024 * 1024, barriers = memory + stages * step;
+    extern __shared__ unsigned char chosen_rows_memory[];
+    const std::uint32_t memory = (shared_address(chosen_rows_memory) + 1023) / 1024 * 1024, barriers = memory + stages * step;
     if (threadIdx.x == 0) {
 #pragma unroll
       for (int i = 0; i < stages; ++i) {
