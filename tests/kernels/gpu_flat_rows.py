@@ -76,7 +76,7 @@ def _with_words(trial: Trial, number: int) -> Trial:
 
 def flat_row_trials() -> list[Trial]:
     """Of each alternative one kernel, and of some another one with rows apart."""
-    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable", kind="turns")]
+    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable", kind="turns", without=("tuples",))]
     found = [_with_words(trial, number) for number, trial in enumerate(found)]
     apart = [trial for trial in found if trial.step.pitched and trial.step.reads_apart]
     return found + [

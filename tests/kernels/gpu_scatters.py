@@ -17,11 +17,12 @@ from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.moves.gathered_lines import GatherTile
 from bolt_build.families.portable.kernels.moves.gathered_tuples import TupleTile
 from bolt_build.families.portable.kernels.moves.gathered_words import GatheredWordsTile
+from bolt_build.families.portable.kernels.moves.staged_tuples import StagedTuplesTile
 from bolt_build.families.portable.kernels.scatter.scatter_lines import LineTile
 from bolt_build.families.portable.kernels.scatter.scatter_rows import RowsTile
 from bolt_build.families.portable.kernels.scatter.scatter_stages import StagedLineTile
 from bolt_build.families.portable.kernels.scatter.scatter_warps import WarpColumnsTile, WarpRowsTile
-from bolt_build.graph.ops.moves.gather import GatherElements, GatherND
+from bolt_build.graph.ops.moves.gather import Gather, GatherElements, GatherND
 from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 
 Shape = tuple[int, ...]
@@ -45,6 +46,11 @@ def _named(label: str, batches: int, shape: Shape, tuples: Shape, depth: int) ->
     most = min(shape[batches : batches + depth])
     indices = Input((*shape[:batches], *tuples, depth), low=0.6 - most, high=most - 0.6, dtype=DType.I64)
     return Layer(f"slices-{label}", GatherND(batches), (Input(shape), indices), (), DType.F16, TOLERANCE)
+
+
+def _vertices(label: str, axis: int, shape: Shape, many: int) -> Layer:
+    indices = Input((many,), low=0.6 - shape[axis], high=shape[axis] - 0.6, dtype=DType.I64)
+    return Layer(f"slices-{label}", Gather(axis), (Input(shape), indices), (), DType.F16, TOLERANCE)
 
 
 def claimed(label: str, shape: Shape, depth: int, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
@@ -120,6 +126,20 @@ TUPLES = (
     (_named("whole", 1, (2, 10, 24), (19,), 1), ((8, 4), (4, 1))),
 )
 """Slices of whole words and of odd ones, several of them in a word, the last of which is a part."""
+STAGED_TUPLES = (
+    (_named("kept-points", 1, (3, 50, 3), (241,), 1), ((8, 3), (4, 2), (2, 1))),
+    (_named("kept-colours", 1, (2, 9, 11, 3), (25, 17), 2), ((8, 2), (4, 5))),
+    (_named("kept-odd", 1, (2, 10, 33), (59,), 1), ((8, 4),)),
+    (_named("kept-single", 0, (5, 6, 7), (1333,), 3), ((2, 4), (4, 1))),
+    (_vertices("kept-vertices", 1, (3, 41, 3), 305), ((8, 3), (4, 2))),
+    (_vertices("kept-back", 2, (2, 3, 7, 5), 100), ((8, 2),)),
+)
+"""The same of batches whose data lie in shared memory: blocks begin and end within words of results."""
+VERTICES = (
+    (_vertices("vertices", 1, (3, 41, 3), 305), ((8, 1), (4, 2))),
+    (_vertices("edges", 0, (29, 11), 50), ((8, 2),)),
+)
+"""Slices along one axis, whose indices all batches share."""
 
 
 def _along(label: str, shape: Shape, taken: Shape, dtype: DType = DType.F16, named: DType = DType.I64) -> Layer:
@@ -213,9 +233,16 @@ def scatter_trials() -> list[Trial]:
         trial = trials_of(layer, "portable")[0]
         words = (candidate_of("portable", "words", GatheredWordsTile(*each)) for each in cuts)
         found += [replace(trial, candidate=tile) for tile in words]
-    for layer, cuts in ((layer, cuts) for layer, cuts in TUPLES if asked((layer,))):
-        trial = trials_of(layer, "portable")[0]
-        tiles = (candidate_of("portable", "tuples", TupleTile(*each)) for each in cuts)
-        found += [replace(trial, candidate=tile) for tile in tiles]
-    slices = (trials_of(layer, "portable", kind="lanes", without=("tuples",)) for layer in asked(GATHERS))
+    for name, tile_of, layers in (
+        ("tuples", TupleTile, (*TUPLES, *VERTICES)), ("staged_tuples", StagedTuplesTile, STAGED_TUPLES),
+    ):  # fmt: skip
+        for layer, cuts in ((layer, cuts) for layer, cuts in layers if asked((layer,))):
+            trial = trials_of(layer, "portable")[0]
+            for each in cuts:
+                stated = candidate_of("portable", name, tile_of(*each))
+                if (reason := PORTABLE.refuse(trial.step.problem, stated, TARGET)) is not None:
+                    raise ValueError(f"{layer.label}: {reason}")
+                found.append(replace(trial, candidate=stated))
+    others = ("tuples", "staged_tuples")
+    slices = (trials_of(layer, "portable", kind="lanes", without=others) for layer in asked(GATHERS))
     return found + [trial for trials in slices for trial in trials]

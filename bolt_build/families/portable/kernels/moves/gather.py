@@ -12,11 +12,19 @@ from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around, strides
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.lines.rows import WARP
 from bolt_build.families.portable.kernels.moves.flat_rows import row_form
 from bolt_build.families.portable.kernels.moves.gathered_lines import GatherTile, lines_form
-from bolt_build.families.portable.kernels.moves.gathered_tuples import TupleTile, rows_of, slice_of, tuples_form
+from bolt_build.families.portable.kernels.moves.gathered_tuples import (
+    TupleTile,
+    depth_of,
+    rows_of,
+    slice_of,
+    tuples_form,
+)
 from bolt_build.families.portable.kernels.moves.gathered_words import GatheredWordsTile, words_form
 from bolt_build.families.portable.kernels.moves.row_sources import picked, unit_of
+from bolt_build.families.portable.kernels.moves.staged_tuples import StagedTuplesTile, staged_form
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
@@ -73,6 +81,15 @@ def _emit_gather(problem: KernelProblem, at: StepExpressions) -> StepCode:
     types = f"{MOVED[unit]}, {ctype(indices.format.dtype)}, {lanes}, {boolean(along and lanes > 1)}"
     call = f"bolt::portable::gather<{types}>(r, {parameters}, {at.inputs[0]}, {at.inputs[1]}, {at.outputs[0]});"
     return StepCode(_HEADER, None, "", call)
+
+
+def _spread(problem: KernelProblem) -> float:
+    """Seconds of the plain kernel on a GPU where slices are no whole accesses: neighbouring threads have elements of
+    several of them, and the L1 cache looks for one line after the other."""
+    unit, inner = unit_of(problem)
+    if inner == 1 or any(inner % lanes == 0 and lanes * unit > 2 for lanes in (8, 4, 2, 1) if lanes * unit <= _ACCESS):
+        return 0.0
+    return problem.outputs[0].nbytes / unit * _LINE * WARP / inner
 
 
 def _gather_bandwidth(problem: KernelProblem) -> float:
@@ -168,7 +185,9 @@ def _words_seconds(problem: KernelProblem, tile: WordTile, target: Target) -> fl
 
 def _plain_seconds(problem: KernelProblem, target: Target) -> float:
     """The same of a thread an element, which a GPU's plain kernel has. On a host as fast as memory."""
-    return _words_seconds(problem, WordTile(1), target)
+    made = problem.outputs[0].type.elements
+    spread = made * _LINE * WARP / max(slice_of(problem), 1) if target.gpu is not None else 0.0
+    return max(_words_seconds(problem, WordTile(1), target), spread)
 
 
 def _emit_words(problem: KernelProblem, tile: WordTile, at: StepExpressions) -> StepCode:
@@ -176,11 +195,34 @@ def _emit_words(problem: KernelProblem, tile: WordTile, at: StepExpressions) -> 
     return replace(code, includes=(*code.includes, "bolt_portable/cuda/moves/slices.h"))
 
 
+def _code_of_tuples(problem: KernelProblem, function: str, cut: str, more: str, at: StepExpressions) -> StepCode:
+    """A call for slices, those of one axis too: their indices are all batches'."""
+    if isinstance(problem.op, Gather):
+        data, indices = problem.inputs
+        (unit, inner), (outer, extent, _) = unit_of(problem), around(data, problem.op.axis)
+        types = f"{MOVED[unit]}, {ctype(indices.format.dtype)}{cut}, true"
+        slices = struct(
+            "bolt::portable::GatherND", batches=outer, tuples=indices.type.elements, inner=inner,
+            extents=f"{{1, {{{extent}}}}}",
+        )  # fmt: skip
+    else:
+        types = f"{MOVED[problem.outputs[0].format.dtype.nbytes]}, {ctype(problem.inputs[1].format.dtype)}{cut}"
+        slices = _tuples(problem)
+    call = f"bolt::portable::{function}<{types}>(r, {slices}{more}, {at.inputs[0]}, {at.inputs[1]}, {at.outputs[0]});"
+    return StepCode((*_HEADER, "bolt_portable/cuda/moves/gathered_tuples.h"), None, "", call)
+
+
 def _emit_tuples(problem: KernelProblem, tile: TupleTile, at: StepExpressions) -> StepCode:
     rows = rows_of(tile.lanes, slice_of(problem))
-    cut = f", {tile.lanes}, {tile.turns}, {rows}, {problem.inputs[1].shape[-1]}"
-    code = _code(problem, at, "gathered_tuples", _tuples(problem), cut)
-    return replace(code, includes=(*code.includes, "bolt_portable/cuda/moves/gathered_tuples.h"))
+    cut = f", {tile.lanes}, {tile.turns}, {rows}, {depth_of(problem)}"
+    return _code_of_tuples(problem, "gathered_tuples", cut, "", at)
+
+
+def _emit_staged(problem: KernelProblem, tile: StagedTuplesTile, at: StepExpressions) -> StepCode:
+    # Words of a block's rows may begin in front of them.
+    rows = max(2, (tile.lanes - 2) // slice_of(problem) + 2)
+    cut = f", {tile.lanes}, {rows}, {depth_of(problem)}"
+    return _code_of_tuples(problem, "staged_tuples", cut, f", {tile.cuts}", at)
 
 
 _INSTRUCTIONS, _ISSUED, _HIDDEN = 60, 0.6, 0.3
@@ -198,6 +240,8 @@ SLICES: Form[WordTile] = Form(
     _emit_words,
 )
 
+_LINE = 0.6e-12
+"""Seconds of a GPU for a line of its L1 cache of which a warp wants something: as points and pixels took on an H200."""
 _INDEX, _AFTER_INDICES = 0.7e-6, 0.5
 """Seconds in which a GPU's elements wait for their indices, and the part of its bandwidth of plain kernels where
 each element has an index of its own, as measured on an H200."""
@@ -208,9 +252,10 @@ RULES = (
         _refuse,
         _emit_gather,
         _as_fast_as_memory,
+        gpu_latency=_spread,
         gpu_bandwidth=_gather_bandwidth,
         layouts=_gather_layouts,
-        forms=(row_form(picked, lambda problem: False),),
+        forms=(row_form(picked, lambda problem: False), tuples_form(_emit_tuples), staged_form(_emit_staged)),
     ),
     Rule(
         GatherElements,
@@ -229,6 +274,6 @@ RULES = (
         _as_fast_as_memory,
         gpu_seconds=_plain_seconds,
         layouts=row_major,
-        forms=(SLICES, tuples_form(_emit_tuples)),
+        forms=(SLICES, tuples_form(_emit_tuples), staged_form(_emit_staged)),
     ),
 )

@@ -41,7 +41,7 @@ from bolt_build.targets import Gpu, Target
 
 _THREADS, _HOLDS, _BLOCK = (32, 64, 128, 256, 512, 1024), 32, 128
 """Threads of a line, elements that each holds at most, and threads of a block whose warps have lines of their own."""
-_LONGEST, _COARSE, _BINS = 4096, 2048, 4096
+_LONGEST, _COARSE, _BINS = 2048, 1024, 4096
 """Elements of a line at most, the same of bf16, and bins: of more elements so many would share a bin that they are
 sorted otherwise, where they are distributed as those of a normal distribution."""
 _WORD = 16

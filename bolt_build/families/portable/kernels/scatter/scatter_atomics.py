@@ -150,12 +150,15 @@ def _refuse_runs(problem: KernelProblem, tile: AtomicRunsTile, gpu: Gpu) -> str 
 
 _REACHED, _BEGIN, _BLOCK = 0.8, 2.0e-6, 3.0e-6
 """The part of the bandwidth; seconds in which a kernel begins and ends, and those of a block at least."""
-_UPDATE, _ELEMENT, _WORD_OF_UPDATE, BANKS = 0.7e-12, 0.9e-12, 1.0e-12, 4.0
+_UPDATE, _ELEMENT, _INSTRUCTION, BANKS = 0.7e-12, 1.2e-12, 1.0e-12, 2.5
 """Seconds of a GPU for an update, for an element from memory and back to it, and for an atomic instruction's part in
-one; and how many times as long that takes where threads of one meet in banks at random. They follow 27 kernels of an
+one; and how many times as long that takes where threads of one meet in banks at random. They follow 40 kernels of an
 H200."""
+_CARRIED, _EACH = 1.2, 0.3e-6
+"""Atomic instructions of an update of a sum of two words, which seldom carries; and seconds of a thread for each update
+that its block goes through, as it asks for the next ones meanwhile."""
 _PASSED, _NAMED = 0.7e-12, 0.2e-12
-"""The same of an update that is of another block's elements, and of each byte of its index: guesses."""
+"""Seconds of a GPU for an update that is of another block's elements, and for each byte of its index."""
 _OVERLAPPED = 0.9
 """The part of that which does not go on beside memory's accesses."""
 
@@ -168,27 +171,31 @@ def seconds_of(
     banks: float,
     padded: float,
     target: Target,
+    own: float,
     passes: int = 1,
 ) -> float:
-    """`passes`: how many blocks go through the same updates, of which each joins those of its own elements."""
+    """`own`: updates that a block goes through. `passes`: how many blocks go through the same ones, of which each joins
+    those of its own elements."""
     gpu = target.gpu
     assert gpu is not None, "lines are of a GPU's blocks"
     elements, updates = problem.inputs[0].type.elements, problem.inputs[1].type.elements
     there = beside(threads, _REGISTERS, shared, gpu)
-    computed = updates * (_UPDATE + words_of(problem) * _WORD_OF_UPDATE * banks) + elements * _ELEMENT
+    each = _UPDATE + (_CARRIED if words_of(problem) > 1 else 1.0) * _INSTRUCTION * banks
+    computed = updates * each + elements * _ELEMENT * words_of(problem)
     computed += (passes - 1) * updates * (_PASSED + problem.inputs[1].format.dtype.nbytes * _NAMED)
     rounds = ceil(blocks / (gpu.sms * there))
     uneven = rounds * gpu.sms * there / blocks if rounds <= _FEW_ROUNDS else 1.0
     alone = _ALONE if there * threads < _ALONE_THREADS else 1.0
     taken = moved(problem.nbytes, target) / _REACHED + _OVERLAPPED * computed * padded
-    taken *= _SOUGHT if last_counts(problem) else 1.0
-    taken = max(taken * min(uneven, _MOST_UNEVEN) * alone, rounds * _BLOCK)
+    taken *= _SOUGHT if last_counts(problem) and banks == 1.0 else 1.0
+    taken = max(taken * min(uneven, _MOST_UNEVEN) * alone, rounds * (_BLOCK + own / threads * _EACH))
     return float(_BEGIN + taken + OVERLAPPED * target.launch_seconds)
 
 
 _FEW_ROUNDS, _MOST_UNEVEN, _ALONE, _ALONE_THREADS, _SOUGHT = 3, 1.25, 1.3, 768, 1.5
 """Rounds of blocks up to which the last one counts, and how much at most; how much longer it takes where a
-multiprocessor has fewer threads than so many; and where values of the updates that count are read at the end."""
+multiprocessor has fewer threads than so many; and where values of the updates that count are read at the end, of
+lines side by side."""
 
 
 def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target: Target) -> float:
@@ -203,13 +210,15 @@ def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target:
         1.0,
         parts * tile.columns / inner * narrow,
         target,
+        updates_of(problem) * tile.columns,
     )
 
 
 def _seconds_of_runs(problem: KernelProblem, tile: AtomicRunsTile, target: Target) -> float:
     outer, _, inner = lines_of(problem)
     banks = 1.0 if inner % 32 == 0 else BANKS
-    return seconds_of(problem, ceil(outer / tile.outers), tile.threads, _shared_runs(problem, tile), banks, 1.0, target)
+    own, shared = tile.outers * updates_of(problem) * inner, _shared_runs(problem, tile)
+    return seconds_of(problem, ceil(outer / tile.outers), tile.threads, shared, banks, 1.0, target, own)
 
 
 def _emit_columns(problem: KernelProblem, tile: AtomicColumnsTile, at: StepExpressions) -> StepCode:

@@ -104,7 +104,7 @@ def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicTile]:
 
 _REACHED, _LAUNCHES, _WAIT = 0.7, 3, 0.9e-6
 """The part of the bandwidth; kernels one after the other, and seconds in which one's threads wait."""
-_UPDATE, _BESIDE, _SLICE = {4: 7.0e-12, 8: 9.0e-12}, 1.5, 0.5
+_UPDATE, _BESIDE, _SLICE = {4: 6.5e-12, 8: 7.5e-12}, 1.5, 0.5
 """Seconds of a GPU for an update that is joined with a number of so many bytes, while these are in L2; how much more
 they are, as a part of L2 that such numbers take; and how much less where neighbours go to neighbours. They follow ten
 kernels of an H200, off by up to a fifth."""

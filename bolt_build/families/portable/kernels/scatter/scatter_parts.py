@@ -19,6 +19,7 @@ from bolt_build.families.portable.kernels.scatter.scatter_atomics import (
     is_there,
     refuse_joined,
     seconds_of,
+    updates_of,
     words_of,
 )
 from bolt_build.families.portable.kernels.scatter.scatter_lines import lines_of, parameters
@@ -112,13 +113,15 @@ def _seconds_of_columns(problem: KernelProblem, tile: ColumnPartsTile, target: T
     beside, cuts = ceil(inner / tile.columns), ceil(length / tile.part)
     narrow = 1.0 if tile.columns >= 32 else 1.1 if tile.columns == 16 else 1.4
     shared, padded = _room(problem, tile.part, tile.columns), beside * tile.columns / inner * narrow
-    return seconds_of(problem, outer * beside * cuts, tile.threads, shared, 1.0, padded, target, cuts)
+    own = updates_of(problem) * tile.columns
+    return seconds_of(problem, outer * beside * cuts, tile.threads, shared, 1.0, padded, target, own, cuts)
 
 
 def _seconds_of_runs(problem: KernelProblem, tile: RunPartsTile, target: Target) -> float:
     outer, length, _ = lines_of(problem)
     cuts, shared = ceil(length / tile.part), _room(problem, tile.part, 1)
-    return seconds_of(problem, outer * cuts, tile.threads, shared, BANKS, 1.0, target, cuts)
+    own = updates_of(problem)
+    return seconds_of(problem, outer * cuts, tile.threads, shared, BANKS, 1.0, target, own, cuts)
 
 
 _HEADER = ("bolt_portable/cuda/scatter/scatter_atomics.h",)

@@ -60,7 +60,7 @@ def _refuse_tile(problem: KernelProblem, tile: RowsTile, gpu: Gpu) -> str | None
 _REACHED, _UPDATE, _ELEMENT, _REGISTERS = 0.6, 25, 9, 56
 """The part of the bandwidth that an H200 reached; guesses at instructions of an update and of an element, and at
 registers of a thread."""
-_ISSUED, _BLOCK, _TURN = 128 * 1.6e9 * 0.6, 3.0e-6, 0.09e-6
+_ISSUED, _BLOCK, _TURN = 128 * 1.6e9 * 0.6, 3.0e-6, 0.12e-6
 """A guess at the instructions of threads that a multiprocessor begins in a second, and at the seconds in which a block
 waits for its indices, for its words and at its barriers; and those of a thread's element, as one row a block took on
 an H200."""
