@@ -91,8 +91,8 @@ void gathered_tuples(const Run& r, const GatherND& p, const void* data, const vo
                 "gather");
 }
 
-/// The same where the data of a batch have room in a block's shared memory, which single elements are read from: of the L1 cache a warp
-/// asks for one line after the other. A block has `share` rows of indices of one batch.
+/// The same where the data of a batch have room in a block's shared memory, which single elements are read from: of the L1 cache
+/// a warp asks for one line after the other. A block has `share` rows of indices of one batch.
 template <typename T, typename I, int lanes, int rows, int depth, bool shared>
 struct StagedTuples {
   using Word = Lanes<T, lanes>;

@@ -76,8 +76,8 @@ struct DrawnPairs : FallingPairs<greatest, holds, T> {
 };
 
 /// Lines by a warp each, whose threads hold `holds` elements each, in two halves. As many of the halves' first elements as are
-/// wanted tell a bound: no element behind it is wanted, and of random lines few are in front. These are found again in memory, and each
-/// counts how many stand before it. Where more than `room` are alike, they are drawn one by one.
+/// wanted tell a bound: no element behind it is wanted, and of random lines few are in front. These are found again in memory, and
+/// each counts how many stand before it. Where more than `room` are alike, they are drawn one by one.
 template <bool greatest, int holds, bool paired, typename T>
 struct DrawnPlaces {
   using Held = std::conditional_t<paired, DrawnPairs<greatest, holds, T>, DrawnSingles<greatest, holds, T>>;
