@@ -49,6 +49,17 @@ READ_TWICE = graph("""
       %z = reduce(%w) mode=sum axes=[1] keepdims=false // "z"
     }""")
 
+IN_EPILOGUE = graph("""
+    graph g batch=2 (%x: f32[2,77,96], %m: f32[2,96]) -> (%z) {
+      %q = square(%m) // "q"
+      %z = reduce(%x) mode=mean axes=[1] keepdims=false | sub %q // "z"
+    }""")
+IN_BOTH = graph("""
+    graph g batch=2 (%x: f32[2,1,96]) -> (%z) {
+      %q = square(%x) // "q"
+      %z = reduce(%q) mode=mean axes=[1] keepdims=true | sub %q // "z"
+    }""")
+
 
 def proposed(of: Graph, target: str = "h200", precision: DType = DType.F16) -> list[Alternative]:
     answers = [FAMILY.propose(of, node, target_named(target), precision)[0] for node in of.nodes]
@@ -74,7 +85,11 @@ def test_functions_and_the_reduction_behind_them_are_one_step_in_either_layout()
         assert len(step.problem.epilogue) == 1
 
 
-@pytest.mark.parametrize(("of", "target"), [(DISTANCES, "host"), (READ_TWICE, "h200")], ids=["host", "read twice"])
+@pytest.mark.parametrize(
+    ("of", "target"),
+    [(DISTANCES, "host"), (READ_TWICE, "h200"), (IN_EPILOGUE, "h200"), (IN_BOTH, "h200")],
+    ids=["host", "read twice", "in the epilogue alone", "reduced and in the epilogue"],
+)
 def test_a_host_keeps_steps_apart_and_so_does_what_others_read(of: Graph, target: str) -> None:
     assert proposed(of, target, DType.F32 if target == "host" else DType.F16) == []
 

@@ -41,8 +41,8 @@ def formulas_from(graph: Graph, first: Node) -> Iterator[FoundFormula]:
 
 
 def folded_from(graph: Graph, first: Node) -> Iterator[tuple[FoundFormula, Node]]:
-    """Formulas of one node and more, whose first node is `first`, and the reduction that alone reads their result: each
-    as large as may be above its reduction."""
+    """Formulas of one node and more, whose first node is `first`, and the reduction that alone reads their result, as
+    what it reduces: each as large as may be above its reduction."""
     if not _is_elementwise(graph, first):
         return
     places = {node.name: place for place, node in enumerate(graph.nodes)}
@@ -50,6 +50,9 @@ def folded_from(graph: Graph, first: Node) -> Iterator[tuple[FoundFormula, Node]
         result = last.outputs[0]
         readers = graph.consumers(result)
         if len(readers) != 1 or not isinstance(readers[0].op, Reduce) or result in graph.outputs:
+            continue
+        # Its epilogue may read the result, which is no part of what is reduced then.
+        if readers[0].op_inputs != (result,) or readers[0].inputs.count(result) != 1:
             continue
         nodes = _grown(graph, last, places)
         if nodes[0] is first:
