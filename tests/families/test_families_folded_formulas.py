@@ -52,12 +52,12 @@ READ_TWICE = graph("""
 IN_EPILOGUE = graph("""
     graph g batch=2 (%x: f32[2,77,96], %m: f32[2,96]) -> (%z) {
       %q = square(%m) // "q"
-      %z = reduce(%x) mode=mean axes=[1] keepdims=false | sub %q // "z"
+      %z = reduce(%x, %q) mode=mean axes=[1] keepdims=false | sub(%q) // "z"
     }""")
 IN_BOTH = graph("""
     graph g batch=2 (%x: f32[2,1,96]) -> (%z) {
       %q = square(%x) // "q"
-      %z = reduce(%q) mode=mean axes=[1] keepdims=true | sub %q // "z"
+      %z = reduce(%q, %q) mode=mean axes=[1] keepdims=true | sub(%q) // "z"
     }""")
 
 
