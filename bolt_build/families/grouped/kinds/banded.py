@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.singles import Singles
 from bolt_build.families.grouped.kinds.tensor_core import instruction
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -48,24 +49,16 @@ _WAIT = 350
 
 
 @dataclass(frozen=True)
-class BandedTile(Singles):
+class BandedTile(Numbered, Singles):
     """`pairs` pairs of channels, a warp each, of `segments` segments: `rows` rows of an image, 8 * `across` positions
     wide. A block goes down all segments at once."""
+
+    kind: ClassVar[str] = "banded"
 
     pairs: int
     across: int
     segments: int
     rows: int
-
-    @property
-    def parameters(self) -> Named:
-        names = ("pairs", "across", "segments", "rows")
-        return (("kind", "banded"), *((name, getattr(self, name)) for name in names))
-
-    @classmethod
-    def read(cls, reader: Reader) -> BandedTile:
-        reader.word("kind", {"banded": "banded"})
-        return cls(*(reader.number(name) for name in ("pairs", "across", "segments", "rows")))
 
     def __str__(self) -> str:
         return f"{self.segments} times {self.rows} rows of {self.columns} with {self.channels} channels as bands"

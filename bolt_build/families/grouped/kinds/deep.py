@@ -12,7 +12,6 @@ from typing import ClassVar
 from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_shared, refuse_threads
 from bolt_build.families.common.element_types import HALVES
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
 from bolt_build.families.grouped.kinds.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
 from bolt_build.families.grouped.kinds.warps import (
@@ -24,6 +23,7 @@ from bolt_build.families.grouped.kinds.warps import (
     store_waits,
     stored,
 )
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -49,9 +49,11 @@ _COPY, _LOOP = 6, 30
 
 
 @dataclass(frozen=True)
-class DeepTile:
+class DeepTile(Numbered):
     """`rows` by `columns` positions of `images` images, of 8 * `n` results of a unit. `warps` warps share the positions
     and `across` the depth. Weights of `depth` steps of each come at once, `stages - 1` times ahead."""
+
+    kind: ClassVar[str] = "deep"
 
     images: int
     rows: int
@@ -62,17 +64,6 @@ class DeepTile:
     depth: int
     stages: int
     halves: ClassVar[tuple[DType, ...]] = HALVES
-
-    @property
-    def parameters(self) -> Named:
-        names = ("images", "rows", "columns", "warps", "across", "n", "depth", "stages")
-        return (("kind", "deep"), *((name, getattr(self, name)) for name in names))
-
-    @classmethod
-    def read(cls, reader: Reader) -> DeepTile:
-        reader.word("kind", {"deep": "deep"})
-        names = ("images", "rows", "columns", "warps", "across", "n", "depth", "stages")
-        return cls(*(reader.number(name) for name in names))
 
     def __str__(self) -> str:
         several = f"{self.images} images of " if self.images > 1 else ""

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.singles import Singles
 from bolt_build.families.grouped.kinds.tensor_core import instruction
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -36,23 +37,15 @@ _OCTETS, _STRIPS, _ROWS = (4, 2, 6), (2, 1, 4), (56, 28, 14, 7)
 
 
 @dataclass(frozen=True)
-class DiagonalTile(Singles):
+class DiagonalTile(Numbered, Singles):
     """`strips` times 16 positions of `octets` times 8 channels, a warp each, of which a block computes `rows` rows one
     behind the other."""
+
+    kind: ClassVar[str] = "diagonal"
 
     octets: int
     strips: int
     rows: int
-
-    @property
-    def parameters(self) -> Named:
-        sizes = (("octets", self.octets), ("strips", self.strips), ("rows", self.rows))
-        return (("kind", "diagonal"), *sizes)
-
-    @classmethod
-    def read(cls, reader: Reader) -> DiagonalTile:
-        reader.word("kind", {"diagonal": "diagonal"})
-        return cls(*(reader.number(name) for name in ("octets", "strips", "rows")))
 
     def __str__(self) -> str:
         return f"{self.rows} rows of {self.columns} with {self.channels} channels on tensor cores"

@@ -12,9 +12,9 @@ from typing import ClassVar
 from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.element_types import HALVES
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -41,23 +41,16 @@ _BEGIN = 1.5e-6
 
 
 @dataclass(frozen=True)
-class DownTile:
+class DownTile(Numbered):
     """`strips` times 16 positions of `units` units, a warp each for 8 results of one, of which a block computes `rows`
     rows one behind the other."""
+
+    kind: ClassVar[str] = "down"
 
     units: int
     strips: int
     rows: int
     halves: ClassVar[tuple[DType, ...]] = HALVES
-
-    @property
-    def parameters(self) -> Named:
-        return (("kind", "down"), ("units", self.units), ("strips", self.strips), ("rows", self.rows))
-
-    @classmethod
-    def read(cls, reader: Reader) -> DownTile:
-        reader.word("kind", {"down": "down"})
-        return cls(*(reader.number(name) for name in ("units", "strips", "rows")))
 
     def __str__(self) -> str:
         return f"{self.rows} rows of {self.columns} of {self.units} units down an image"

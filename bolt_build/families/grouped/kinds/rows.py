@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.singles import Singles
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.targets import Gpu, Target
 
@@ -35,10 +36,12 @@ _ROWS = (4, 28)
 
 
 @dataclass(frozen=True)
-class RowsTile(Singles):
+class RowsTile(Numbered, Singles):
     """`columns` positions of `lanes` times `vector` channels, of which a block computes `rows` rows one behind the
     other; a thread has `each` positions of a row and `vector` channels. `stages` rows of the input are in shared
     memory, of which all but one are still being copied."""
+
+    kind: ClassVar[str] = "rows"
 
     vector: int
     lanes: int
@@ -46,16 +49,6 @@ class RowsTile(Singles):
     each: int
     rows: int
     stages: int
-
-    @property
-    def parameters(self) -> Named:
-        names = ("vector", "lanes", "columns", "each", "rows", "stages")
-        return (("kind", "rows"), *((name, getattr(self, name)) for name in names))
-
-    @classmethod
-    def read(cls, reader: Reader) -> RowsTile:
-        reader.word("kind", {"rows": "rows"})
-        return cls(*(reader.number(name) for name in ("vector", "lanes", "columns", "each", "rows", "stages")))
 
     def __str__(self) -> str:
         return f"{self.rows} rows of {self.columns} with {self.channels} channels"

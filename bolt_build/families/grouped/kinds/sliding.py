@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, gcd, prod
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.singles import Singles, strip_pitch
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -36,9 +37,11 @@ _SMALL = 100
 
 
 @dataclass(frozen=True)
-class SlidingTile(Singles):
+class SlidingTile(Numbered, Singles):
     """`images` images of `down * rows` by `across * each` positions of `lanes * vector` channels. A thread has `vector`
     channels of `each` neighbouring columns, and goes down `rows` rows of them."""
+
+    kind: ClassVar[str] = "sliding"
 
     vector: int
     lanes: int
@@ -47,17 +50,6 @@ class SlidingTile(Singles):
     rows: int
     down: int
     images: int
-
-    @property
-    def parameters(self) -> Named:
-        names = ("vector", "lanes", "each", "across", "rows", "down", "images")
-        return (("kind", "sliding"), *((name, getattr(self, name)) for name in names))
-
-    @classmethod
-    def read(cls, reader: Reader) -> SlidingTile:
-        reader.word("kind", {"sliding": "sliding"})
-        names = ("vector", "lanes", "each", "across", "rows", "down", "images")
-        return cls(*(reader.number(name) for name in names))
 
     def __str__(self) -> str:
         height, width = self.extent

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.clusters import clusters_at_once
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Load, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.tensor_core import instruction
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -42,26 +43,17 @@ _BEGIN = 1.5e-6
 
 
 @dataclass(frozen=True)
-class BandTile:
+class BandTile(Numbered):
     """8 * `down` by 8 * `across` positions, of which the `parts` blocks of a cluster have some of the channels each, in
     slabs of `slab`, with `warps` warps."""
+
+    kind: ClassVar[str] = "normed"
 
     down: int
     across: int
     slab: int
     parts: int
     warps: int
-
-    @property
-    def parameters(self) -> Named:
-        names = ("down", "across", "slab", "parts", "warps")
-        return (("kind", "normed"), *((name, getattr(self, name)) for name in names))
-
-    @classmethod
-    def read(cls, reader: Reader) -> BandTile:
-        """Raises ValueError."""
-        reader.word("kind", {"normed": "normed"})
-        return cls(*(reader.number(name) for name in ("down", "across", "slab", "parts", "warps")))
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns} positions, slabs of {self.slab} channels in {self.parts} parts"

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, gcd
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -122,10 +123,12 @@ def _in_turn(chain: ChainShape, load: Load, blocks: int, alone: float, efficienc
 
 
 @dataclass(frozen=True)
-class ChainTile:
+class ChainTile(Numbered):
     """`rows` by `columns` positions, and of the results one of `parts`. A warp has 8 positions beside each other in
     twice `pairs` rows, and every `across`-th step of 16 channels of the depth. `stages` slabs of `slab` channels are in
     shared memory, of which all but one are still being copied."""
+
+    kind: ClassVar[str] = "chain"
 
     rows: int
     columns: int
@@ -134,18 +137,6 @@ class ChainTile:
     slab: int
     stages: int
     parts: int
-
-    @property
-    def parameters(self) -> Named:
-        names = ("rows", "columns", "pairs", "across", "slab", "stages", "parts")
-        return (("kind", "chain"), *((name, getattr(self, name)) for name in names))
-
-    @classmethod
-    def read(cls, reader: Reader) -> ChainTile:
-        """Raises ValueError."""
-        reader.word("kind", {"chain": "chain"})
-        names = ("rows", "columns", "pairs", "across", "slab", "stages", "parts")
-        return cls(*(reader.number(name) for name in names))
 
     @property
     def extent(self) -> tuple[int, ...]:

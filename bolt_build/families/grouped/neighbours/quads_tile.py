@@ -4,16 +4,16 @@ four lanes have a row of a channel, and go down the image."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
 from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape, clocks_a_second
 from bolt_build.families.grouped.neighbours.strips_tile import older
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -47,7 +47,7 @@ _SHUFFLE, _STORED = 4, 24
 
 
 @dataclass(frozen=True)
-class QuadsTile:
+class QuadsTile(Numbered):
     """`each` columns of the input a lane, `at_once` rows of it a product, and `rows` rows of results a tile. A block
     has `across` times four warps and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
 
@@ -59,16 +59,6 @@ class QuadsTile:
     beside: int
 
     kind: ClassVar[str] = "quads"
-
-    @property
-    def parameters(self) -> Named:
-        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
-
-    @classmethod
-    def read(cls, reader: Reader) -> QuadsTile:
-        """Raises ValueError."""
-        reader.word("kind", {cls.kind: cls.kind})
-        return cls(*(reader.number(each.name) for each in fields(cls)))
 
     @property
     def extent(self) -> tuple[int, ...]:

@@ -4,13 +4,12 @@ registers: a lane has a strip of columns, and goes down the image."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
 from bolt_build.families.grouped.neighbours.chain_tile import (
     MOST_REGISTERS,
@@ -19,6 +18,7 @@ from bolt_build.families.grouped.neighbours.chain_tile import (
     ChainShape,
     clocks_a_second,
 )
+from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -44,7 +44,7 @@ _LOADS = 100e9
 
 
 @dataclass(frozen=True)
-class Strip:
+class Strip(Numbered):
     """`width` columns of the input, `rows` rows of results a tile and 8 * `octets` channels a warp. `across` warps of
     a block have other channels."""
 
@@ -52,18 +52,6 @@ class Strip:
     rows: int
     octets: int
     across: int
-
-    kind: ClassVar[str]
-
-    @property
-    def parameters(self) -> Named:
-        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        """Raises ValueError."""
-        reader.word("kind", {cls.kind: cls.kind})
-        return cls(*(reader.number(each.name) for each in fields(cls)))
 
     @property
     def extent(self) -> tuple[int, ...]:
