@@ -10,7 +10,6 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.rows import LANES
 from bolt_build.families.portable.kernels.norms.norm_loops import loop_text, pointers_text, types_text, with_scratch
@@ -26,6 +25,7 @@ from bolt_build.families.portable.kernels.norms.norm_nest import (
     seconds_of,
     serves,
 )
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -43,23 +43,17 @@ _AHEAD = (8 << 20, 16 << 20, 24 << 20)
 
 
 @dataclass(frozen=True)
-class PassTile(InSlabs):
+class PassTile(InSlabs, NumberTile):
     """`across` loads of `LANES` channels make a slab, whose positions are cut in `parts`. Of each part a block of
     `threads` threads gathers statistics, and another one stores results. So many slabs are gathered `ahead` of the
     first that is stored."""
+
+    SETTINGS = ("across", "parts", "threads", "ahead")
 
     across: int
     parts: int
     threads: int
     ahead: int
-
-    @property
-    def settings(self) -> Named:
-        return ("across", self.across), ("parts", self.parts), ("threads", self.threads), ("ahead", self.ahead)
-
-    @staticmethod
-    def read(reader: Reader) -> PassTile:
-        return PassTile(*(reader.number(name) for name in ("across", "parts", "threads", "ahead")))
 
     def share(self, nest: Nest) -> int:
         """Positions of a part."""

@@ -13,7 +13,6 @@ from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.epilogue import chain
-from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.rows import LANES
 from bolt_build.families.portable.kernels.norms.norm_loops import loop_text, pointers_text, types_text
@@ -31,6 +30,7 @@ from bolt_build.families.portable.kernels.norms.norm_nest import (
     seconds_of,
     serves,
 )
+from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -39,22 +39,16 @@ CLUSTERS, THREADS = (1, 2, 4, 8), (128, 256, 512)
 
 
 @dataclass(frozen=True)
-class SlabTile(InSlabs):
+class SlabTile(InSlabs, NumberTile):
     """`across` loads of `LANES` channels make a slab. The `cluster` blocks of a slab, of `threads` threads, share its
     positions evenly, and keep one of `chunks` equal parts of their share at once."""
+
+    SETTINGS = ("across", "cluster", "chunks", "threads")
 
     across: int
     cluster: int
     chunks: int
     threads: int
-
-    @property
-    def settings(self) -> Named:
-        return ("across", self.across), ("cluster", self.cluster), ("chunks", self.chunks), ("threads", self.threads)
-
-    @staticmethod
-    def read(reader: Reader) -> SlabTile:
-        return SlabTile(*(reader.number(name) for name in ("across", "cluster", "chunks", "threads")))
 
     def share(self, nest: Nest) -> int:
         """Positions of a block."""
