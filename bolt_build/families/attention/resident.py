@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.attention.kind import OPERATIONS, POWERS, Kind, gpu_of, mask_clocks, norm, registers_beside
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
-from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -43,24 +44,16 @@ _MEMORY = 0.85
 
 
 @dataclass(frozen=True)
-class ResidentTile:
+class ResidentTile(Numbered):
     """64 queries of a head for each of `groups` warpgroups, which take tiles in turn; all `keys` in one step. `stages`
     heads have room, and a multiprocessor has room for `blocks`."""
+
+    kind: ClassVar[str] = "resident"
 
     groups: int
     keys: int
     stages: int
     blocks: int
-
-    @property
-    def parameters(self) -> Named:
-        sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages), ("blocks", self.blocks))
-        return (("kind", "resident"), *sizes)
-
-    @classmethod
-    def read(cls, reader: Reader) -> ResidentTile:
-        reader.word("kind", {"resident": "resident"})
-        return cls(*map(reader.number, ("groups", "keys", "stages", "blocks")))
 
     def __str__(self) -> str:
         return f"{_ROWS}x{self.keys} for each of {self.groups} warpgroups, heads in turn for {self.blocks} blocks"

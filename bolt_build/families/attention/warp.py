@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.attention.kind import (
     WARPS,
@@ -20,7 +21,7 @@ from bolt_build.families.attention.kind import (
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.blocks import beside, refuse_shared
-from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -39,24 +40,16 @@ _MOST_HALVES = 56 << 10
 
 
 @dataclass(frozen=True)
-class WarpTile:
+class WarpTile(Numbered):
     """16 * `down` * `fragments` queries of a head for `down` warps below each other. `across` warps beside each other
     share the `keys` of a step, and what they sum up is added up at the end."""
+
+    kind: ClassVar[str] = "warp"
 
     down: int
     across: int
     fragments: int
     keys: int
-
-    @property
-    def parameters(self) -> Named:
-        sizes = (("down", self.down), ("across", self.across), ("fragments", self.fragments), ("keys", self.keys))
-        return (("kind", "warp"), *sizes)
-
-    @classmethod
-    def read(cls, reader: Reader) -> WarpTile:
-        reader.word("kind", {"warp": "warp"})
-        return cls(*map(reader.number, ("down", "across", "fragments", "keys")))
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.keys} of {self.down}x{self.across} warps"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from bolt_build.families.attention.kind import (
     OPERATIONS,
@@ -18,7 +19,7 @@ from bolt_build.families.attention.kind import (
     seconds_of,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned, boxed
-from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -33,22 +34,15 @@ _LEAST = 2
 
 
 @dataclass(frozen=True)
-class WindowsTile:
+class WindowsTile(Numbered):
     """All queries and all `keys` of a head, of one image after the other that have the same mask: that stays in
     registers, and the next image is copied meanwhile. `blocks` have room on a multiprocessor, as many as there is room
     for: that bounds the registers of a thread."""
 
+    kind: ClassVar[str] = "windows"
+
     keys: int
     blocks: int
-
-    @property
-    def parameters(self) -> Named:
-        return (("kind", "windows"), ("keys", self.keys), ("blocks", self.blocks))
-
-    @classmethod
-    def read(cls, reader: Reader) -> WindowsTile:
-        reader.word("kind", {"windows": "windows"})
-        return cls(reader.number("keys"), reader.number("blocks"))
 
     def __str__(self) -> str:
         return f"{_ROWS}x{self.keys} of images in turn, {self.blocks} blocks beside each other"

@@ -12,6 +12,7 @@ from typing import ClassVar
 from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_shared, refuse_threads
 from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of
 from bolt_build.families.grouped.kinds.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
 from bolt_build.families.grouped.kinds.warps import (
@@ -23,7 +24,6 @@ from bolt_build.families.grouped.kinds.warps import (
     store_waits,
     stored,
 )
-from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target

@@ -12,9 +12,9 @@ from typing import ClassVar
 from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.element_types import HALVES
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
-from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target

@@ -10,9 +10,9 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.singles import Singles
-from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.targets import Gpu, Target
 

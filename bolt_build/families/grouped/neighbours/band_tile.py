@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.clusters import clusters_at_once
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.grouped.kind import Load, beside, gpu_of, limited_by
 from bolt_build.families.grouped.kinds.tensor_core import instruction
-from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target

@@ -14,8 +14,8 @@ from math import ceil, gcd
 from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.grouped.kind import Load, Sums, beside, gpu_of, limited_by
-from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target

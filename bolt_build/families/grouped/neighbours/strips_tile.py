@@ -10,6 +10,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
 from bolt_build.families.grouped.neighbours.chain_tile import (
     MOST_REGISTERS,
@@ -18,7 +19,6 @@ from bolt_build.families.grouped.neighbours.chain_tile import (
     ChainShape,
     clocks_a_second,
 )
-from bolt_build.families.grouped.numbered import Numbered
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
