@@ -63,7 +63,12 @@ def test_neighbours_become_channels_of_an_image_whose_channels_come_last() -> No
         (long("1,17", "1,1,2,64", "0,16", dilations="1,2"), "reshape transpose conv transpose reshape transpose"),
         (long("33", "2,1,48", "16"), "reshape transpose conv transpose reshape transpose"),
         (long("33", "2,1,48", "0"), "reshape transpose conv transpose reshape transpose"),
+        (long("32", "2,1,120", "0", strides="8"), "reshape transpose conv"),
+        (long("40", "2,1,100", "20", strides="16"), "pad reshape transpose conv"),
+        (long("24", "2,1,103", "3", strides="3"), "pad reshape transpose conv transpose reshape transpose slice"),
+        (long("16", "2,1,61", "0", strides="16"), "slice reshape transpose conv"),
         (long("20,3", "2,1,32,7", "10,1"), "rearrange conv rearrange slice"),
+        (long("20,3", "2,1,34,7", "10,1", strides="16,2"), "pad rearrange conv"),
         (long("20,3", "2,1,30,7", "0,0"), "pad rearrange conv rearrange slice"),
     ],
 )
@@ -78,7 +83,8 @@ def test_windows_of_many_kinds(before: Graph, kinds: str) -> None:
     ("before", "reason"),
     [
         (long("1,15", pads="0,7"), None),
-        (long("16", "2,1,32", "0", strides="2"), "its window moves by 2"),
+        (long("16", "2,1,32", "0", strides="2"), "its window moves by 2, and these phases are channels already"),
+        (long("16", "2,1,64", "0", strides="7"), "its blocks of 56 places would be zeros for the most part"),
         (long("3,15", pads="1,7"), None),
     ],
 )
@@ -94,11 +100,14 @@ def test_few_results_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(result) == [("c", "declined", "it leaves 990 results, 262144 at least are worth it")]
 
 
-@given(st.integers(16, 40), st.integers(20, 70), st.integers(0, 20), st.integers(0, 20), st.integers(1, 2))
-@settings(max_examples=25)
-def test_any_window_of_any_line(taps: int, places: int, before: int, behind: int, gap: int) -> None:
+@given(
+    st.integers(16, 40), st.integers(20, 70), st.integers(0, 20), st.integers(0, 20), st.integers(1, 2),
+    st.sampled_from([1, 1, 3, 5, 6, 8, 12, 16, 24]),
+)  # fmt: skip
+@settings(max_examples=40)
+def test_any_window_of_any_line(taps: int, places: int, before: int, behind: int, gap: int, step: int) -> None:
     assume(places + before + behind > (taps - 1) * gap)
-    given_graph = long(str(taps), f"1,1,{places}", str(before), str(behind), dilations=str(gap))
+    given_graph = long(str(taps), f"1,1,{places}", str(before), str(behind), dilations=str(gap), strides=str(step))
     agrees(given_graph, run(FOLD_LINES, given_graph).graph)
 
 

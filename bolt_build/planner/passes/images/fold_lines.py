@@ -4,13 +4,15 @@ rows where the window is higher than wide. Networks for EEG begin so, those that
 A kernel of tensor cores reads eight channels at once, and of one channel seven of them are zeros. Where columns are
 channels an image lies as it did, for its channels come last, and so does what the filters leave: each filter becomes
 one for every column of a block, whose taps are shifted by it. So a window of 64 columns is one of 9 blocks, which
-multiplies as many zeros as a block has columns.
+multiplies as many zeros as a block has columns. Where windows move by three columns, blocks have 24; where they move by
+128, as those of a Fourier transform do, 128, and each has one result: no zero is multiplied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import lcm
 
 import numpy as np
 
@@ -22,8 +24,10 @@ from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.planner.passes.base import Journal, Pass, PassResult, on_tensor_cores
 from bolt_build.planner.rewrite import GraphEditor
 
-_BLOCK = 8
-"""Columns that become channels: a load of half precision."""
+_LOAD = 8
+"""Channels of a load of half precision: of as many columns blocks are a multiple."""
+_PHASES = (2, 4)
+"""Steps of windows whose phases are channels already, in other kernels."""
 _LEAST = 16
 """Taps along an axis from which on a block has fewer zeros than a window has taps."""
 _FEW = 1 << 18
@@ -37,10 +41,13 @@ _Add = Callable[[str, Op, str], str]
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Blocks of the image along `axis` of all its axes, `given`, and of the results, `made`; those of a window, and
-    those of zeros in front and behind. `shift` is where the first tap of result 0 lies in its block."""
+    """Blocks of `size` places of the image along `axis` of all its axes, `given`, and of `each` of the results, `made`;
+    those of a window, and those of zeros in front and behind. `shift` is where the first tap of result 0 lies in its
+    block."""
 
     axis: int
+    size: int
+    each: int
     given: int
     made: int
     window: int
@@ -51,11 +58,15 @@ class _Blocks:
 
 def _blocks(op: Conv, x: tuple[int, ...], y: tuple[int, ...], kernel: tuple[int, ...], own: int) -> _Blocks:
     """Of blocks along the spatial axis `own`."""
-    axis = own + 2
-    given, made, before = -(-x[axis] // _BLOCK), -(-y[axis] // _BLOCK), -(-op.pads_begin[own] // _BLOCK)
-    shift = before * _BLOCK - op.pads_begin[own]
-    window = (_BLOCK - 1 + (kernel[own] - 1) * op.dilations[own] + shift) // _BLOCK + 1
-    return _Blocks(axis, given, made, window, before, made - given - before + window - 1, shift)
+    axis, step = own + 2, op.strides[own]
+    size = lcm(step, _LOAD)
+    each = size // step
+    made, before = -(-y[axis] // each), -(-op.pads_begin[own] // size)
+    shift = before * size - op.pads_begin[own]
+    window = ((each - 1) * step + (kernel[own] - 1) * op.dilations[own] + shift) // size + 1
+    read = made + window - 1 - before  # windows that move by several places may leave out the end of the image
+    given = min(-(-x[axis] // size), read)
+    return _Blocks(axis, size, each, given, made, window, before, read - given, shift)
 
 
 def _run(graph: Graph) -> PassResult:
@@ -75,8 +86,11 @@ def _run(graph: Graph) -> PassResult:
             journal.declined(node.name, obstacle)
             continue
         blocks = _blocks(op, x, y, kernel, own)
+        if blocks.size - op.strides[own] > kernel[own]:
+            journal.declined(node.name, f"its blocks of {blocks.size} places would be zeros for the most part")
+            continue
         _fold(editor, node, op, blocks)
-        reason = f"a window of {kernel[own]} places is one of {blocks.window} blocks of {_BLOCK}"
+        reason = f"a window of {kernel[own]} places is one of {blocks.window} blocks of {blocks.size}"
         journal.did(node.name, "made channels of neighbours", reason)
     return journal.result(editor.finish())
 
@@ -85,8 +99,8 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv, own: int) -> str | None
     """Why the convolution stays as it is."""
     if not all(map(editor.is_constant, node.op_inputs[1:])):
         return "its weights are computed"
-    if op.strides[own] != 1:
-        return f"its window moves by {op.strides[own]}"
+    if op.strides[own] in _PHASES:
+        return f"its window moves by {op.strides[own]}, and these phases are channels already"
     if any(stage.operand is not None for stage in node.epilogue):
         return "its epilogue reads another tensor"
     if editor.type(node.outputs[0]).elements < _FEW:
@@ -107,25 +121,28 @@ def _fold(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> None:
     value, at = node.inputs[0], blocks.axis
     shape = editor.type(value).shape
     zeros = (0,) * len(shape)
-    if missing := blocks.given * _BLOCK - shape[at]:
+    missing = blocks.given * blocks.size - shape[at]
+    if missing < 0:
+        value = add("read", Slice(zeros, _put(shape, at, shape[at] + missing), (1,) * len(shape)), value)
+    elif missing:
         value = add("padded", Pad(zeros, _put(zeros, at, missing)), value)
-    value = _blocked(add, value, editor.type(value).shape, at)
+    value = _blocked(add, value, editor.type(value).shape, blocks)
     weights, *biases = node.op_inputs[1:]
     inputs = [value, _constant(editor, weights, _shifted(editor, weights, op, blocks))]
     for name in biases:
         bias = editor.constant(name)
         assert bias is not None
-        inputs.append(_constant(editor, name, np.tile(bias, _BLOCK)))
+        inputs.append(_constant(editor, name, np.tile(bias, blocks.each)))
     own = at - 2
     flat = replace(
-        op, pads_begin=_put(op.pads_begin, own, blocks.before), pads_end=_put(op.pads_end, own, blocks.behind),
-        dilations=_put(op.dilations, own, 1),
+        op, strides=_put(op.strides, own, 1), dilations=_put(op.dilations, own, 1),
+        pads_begin=_put(op.pads_begin, own, blocks.before), pads_end=_put(op.pads_end, own, blocks.behind),
     )  # fmt: skip
     (type_,) = flat.infer([editor.type(name) for name in inputs])
     wide = editor.new_value(f"{node.name}.wide", type_)
     name = editor.free_node_name(f"{node.name}.wide")
     made.append(replace(node, name=name, op=flat, inputs=tuple(inputs), outputs=(wide,)))
-    value = _apart(add, wide, type_.shape, at)
+    value = _apart(add, wide, type_.shape, blocks)
     wanted = editor.type(node.outputs[0]).shape
     if editor.type(value).shape != wanted:
         value = add("kept", Slice(zeros, wanted, (1,) * len(wanted)), value)
@@ -133,43 +150,46 @@ def _fold(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> None:
     editor.replace(node, *made)
 
 
-def _blocked(add: _Add, value: str, shape: tuple[int, ...], at: int) -> str:
+def _blocked(add: _Add, value: str, shape: tuple[int, ...], blocks: _Blocks) -> str:
     """[N,1,...] with blocks along an axis as channels."""
     batch, _, *rest = shape
-    count = shape[at] // _BLOCK
+    at, count, size = blocks.axis, blocks.given, blocks.size
     if at == len(shape) - 1:  # as it lies, its channels last
-        lines = add("blocks", Reshape((batch, *rest[:-1], count, _BLOCK)), value)
+        lines = add("blocks", Reshape((batch, *rest[:-1], count, size)), value)
         return add("turned", Transpose((0, len(shape) - 1, *range(1, len(shape) - 1))), lines)
-    split = (*shape[:at], count, _BLOCK, *shape[at + 1 :])
+    split = (*shape[:at], count, size, *shape[at + 1 :])
     perm = (0, 1, at + 1, *(axis for axis in range(2, len(split)) if axis != at + 1))
-    whole = _put((batch, _BLOCK, *rest), at, count)
+    whole = _put((batch, size, *rest), at, count)
     return add("blocks", Rearrange(split, perm, whole, 0, whole), value)
 
 
-def _apart(add: _Add, value: str, shape: tuple[int, ...], at: int) -> str:
+def _apart(add: _Add, value: str, shape: tuple[int, ...], blocks: _Blocks) -> str:
     """The filters of each place of a block as neighbours along the axis again."""
-    batch, filters, *rest = shape[0], shape[1] // _BLOCK, *shape[2:]
-    whole = _put((batch, filters, *rest), at, shape[at] * _BLOCK)
+    at, each = blocks.axis, blocks.each
+    batch, filters, *rest = shape[0], shape[1] // each, *shape[2:]
+    whole = _put((batch, filters, *rest), at, shape[at] * each)
+    if each == 1:
+        return value
     if at == len(shape) - 1:
         last = add("last", Transpose((0, *range(2, len(shape)), 1)), value)
         lines = add("lines", Reshape((batch, *whole[2:], filters)), last)
         return add("apart", Transpose((0, len(shape) - 1, *range(1, len(shape) - 1))), lines)
-    split = (batch, _BLOCK, filters, *rest)
+    split = (batch, each, filters, *rest)
     perm = (0, 2, *range(3, at + 2), 1, *range(at + 2, len(split)))
     return add("apart", Rearrange(split, perm, whole, 0, whole), value)
 
 
 def _shifted(editor: GraphEditor, name: str, op: Conv, blocks: _Blocks) -> Array:
-    """[F,1,...,taps,...] as [8 * F,8,...,window,...]: filter o * F + f has tap k at place o + k * dilation + shift of
-    the window."""
+    """[F,1,...,taps,...] as [each * F,size,...,window,...]: filter o * F + f has tap k at place
+    o * step + k * dilation + shift of the window."""
     own = blocks.axis - 2
     weights = editor.constant(name)
     assert weights is not None
     lines = np.moveaxis(weights[:, 0], own + 1, -1)
-    wide = np.zeros((_BLOCK, len(lines), _BLOCK, *lines.shape[1:-1], blocks.window), lines.dtype)
-    for o in range(_BLOCK):
+    wide = np.zeros((blocks.each, len(lines), blocks.size, *lines.shape[1:-1], blocks.window), lines.dtype)
+    for o in range(blocks.each):
         for tap in range(lines.shape[-1]):
-            block, place = divmod(o + tap * op.dilations[own] + blocks.shift, _BLOCK)
+            block, place = divmod(o * op.strides[own] + tap * op.dilations[own] + blocks.shift, blocks.size)
             wide[o, :, place, ..., block] = lines[..., tap]
     return np.ascontiguousarray(np.moveaxis(wide.reshape(-1, *wide.shape[2:]), -1, own + 2))
 
