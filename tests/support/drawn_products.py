@@ -79,10 +79,11 @@ def long_window(g: Growing) -> str:
     """One over an image of one channel, as for EEG and sound."""
     x = g.tensor(4, 3)
     x = g.add(Reduce("mean", (1,), True), x)
-    long, axes = g.choose(5, 3, 4), g.rank(x) - 2
+    long, axes = g.choose(9, 7, 8), g.rank(x) - 2
     at = g.which(axes)
-    kernel = tuple(min(long, extent) if axis == at else 1 for axis, extent in enumerate(g.shape(x)[2:]))
-    return followed(g, convolved(g, x, g.choose(4, 3, 8), kernel, 1))
+    kernel = tuple(long if axis == at else 1 for axis in range(axes))
+    steps = tuple(g.choose(1, 1, 8) if axis == at else 1 for axis in range(axes))
+    return followed(g, convolved(g, x, g.choose(4, 3, 8), kernel, 1, strides=steps))
 
 
 def side_by_side(g: Growing) -> str:
