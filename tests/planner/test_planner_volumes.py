@@ -140,6 +140,16 @@ def test_computed_weights_keep_the_convolution() -> None:
     assert said(result) == [("c", "declined", "its weights are computed")]
 
 
+def test_a_window_over_the_whole_image_moves_each_element_once() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,4,64,5]) -> (%y) {
+          const %w: f32[3,4,64,1] #
+          %y = conv(%x, %w) | relu // "c"
+        }""")
+    result = run(FLATTEN_VOLUMES, before)
+    assert [result.graph.type(node.outputs[0]).shape for node in result.graph.nodes] == [(2, 8, 32, 5), (2, 3, 1, 5)]
+
+
 def test_wide_windows_become_channels() -> None:
     before = line(80)
     result = run(FLATTEN_VOLUMES, before)

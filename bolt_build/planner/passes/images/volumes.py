@@ -152,21 +152,19 @@ def _flatten(editor: GraphEditor, node: Node, op: Conv) -> str:
 
 
 def _narrow(editor: GraphEditor, node: Node, op: Conv, axis: int) -> str:
-    """Some taps of the window become channels, so that fewer are left along the spatial `axis`."""
+    """Runs of taps of the window become channels, so that fewer are left along the spatial `axis`. Of a window over
+    the whole image each element is moved once."""
     made, channels = _Made(editor, node), editor.type(node.inputs[0]).shape[1]
     taps = editor.type(node.op_inputs[1]).shape[2 + axis]
     count = -(-taps // MOST_TAPS)
     left, gap, stride = -(-taps // count), op.dilations[axis], op.strides[axis]
-    extent = (editor.type(node.outputs[0]).shape[2 + axis] - 1) * stride + (left - 1) * count * gap + 1
-    stack = Stack(2 + axis, count, 1, gap, op.pads_begin[axis], extent, channels * count)
+    extent = (editor.type(node.outputs[0]).shape[2 + axis] - 1) * stride + (left - 1) * gap + 1
+    stack = Stack(2 + axis, count, 1, left * gap, op.pads_begin[axis], extent, channels * count)
 
     def with_axis(values: tuple[int, ...], value: int) -> tuple[int, ...]:
         return (*values[:axis], value, *values[axis + 1 :])
 
-    flat = replace(
-        op, pads_begin=with_axis(op.pads_begin, 0), pads_end=with_axis(op.pads_end, 0),
-        dilations=with_axis(op.dilations, count * gap),
-    )  # fmt: skip
+    flat = replace(op, pads_begin=with_axis(op.pads_begin, 0), pads_end=with_axis(op.pads_end, 0))
 
     def stacked(name: str) -> str:
         return made.add("taps", stack, name)
@@ -175,8 +173,8 @@ def _narrow(editor: GraphEditor, node: Node, op: Conv, axis: int) -> str:
         widths = [(0, 0)] * array.ndim
         widths[2 + axis] = (0, left * count - taps)
         whole = np.pad(array, widths)
-        split = whole.reshape(*whole.shape[: 2 + axis], left, count, *whole.shape[3 + axis :])
-        turned = np.moveaxis(split, 3 + axis, 2)
+        split = whole.reshape(*whole.shape[: 2 + axis], count, left, *whole.shape[3 + axis :])
+        turned = np.moveaxis(split, 2 + axis, 2)
         return turned.reshape(turned.shape[0], channels * count, *turned.shape[3:])
 
     _rewrite(editor, node, made, flat, stacked, lambda name: name, cut, None)
