@@ -40,6 +40,7 @@ from bolt_build.planner.passes.fuse.window_epilogues import FUSE_WINDOWS
 from bolt_build.planner.passes.images.early_means import EARLY_GATES, EARLY_MEANS
 from bolt_build.planner.passes.images.fold_columns import FOLD_BEYOND_BANDS, FOLD_COLUMNS
 from bolt_build.planner.passes.images.fold_lines import FOLD_LINES
+from bolt_build.planner.passes.images.fold_results import FOLD_RESULTS
 from bolt_build.planner.passes.images.gated_branches import GATE_BRANCHES
 from bolt_build.planner.passes.images.gated_sums import GATE_SUMS
 from bolt_build.planner.passes.images.gathered_pieces import GATHER_PIECES
@@ -247,6 +248,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_COLUMNS,  # volumes are images now
     FOLD_BEYOND_BANDS,
     FOLD_LINES,  # what follows is in epilogues
+    FOLD_RESULTS,  # likewise
     TRIM_WINDOWS,  # blocks of columns that an image is too narrow for
     SPLIT_GROUPS,  # likewise
     MULTIPLY_SHUFFLES,  # activations are in their epilogues now

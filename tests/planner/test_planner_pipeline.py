@@ -156,6 +156,7 @@ def test_the_order_is_this() -> None:
         "fold-columns",
         "fold-columns",
         "fold-lines",
+        "fold-results",
         "trim-windows",
         "split-groups",
         "multiply-shuffles",
@@ -194,7 +195,7 @@ def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pyte
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
     plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-25:-21]) == ("early", ["late", "fuse-epilogues", "round-products", "map-integers"])
+    assert (names[0], names[-26:-22]) == ("early", ["late", "fuse-epilogues", "round-products", "map-integers"])
     assert len(names) == len(pipeline.PIPELINE) + 2
 
 

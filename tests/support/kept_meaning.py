@@ -26,6 +26,7 @@ CLOSE = 2e-4
 _SMALL: dict[str, dict[str, Any]] = {
     "images.fold_columns": {"_LEAST": 3, "_LEAST_ALONG": ((3, 1, 1),)},
     "images.fold_lines": {"_LEAST": 3, "_FEW": 1},
+    "images.fold_results": {"_FEW": 1, "_CHANNELS": 2},
     "rows.gather_rows": {"_LEAST": 1},
     "recognise.attention_masks": {"MOST_FOLDED": 4},
     "rows.mask_blocks": {"_LEAST_SAVED": 1},
