@@ -111,6 +111,17 @@ def test_what_stays_behind(before: Graph, reason: str | None) -> None:
     assert said(result) == wanted
 
 
+def test_constants_that_weights_behind_take_stay_where_a_part_would_need_a_step_of_its_own() -> None:
+    def of(pads: str) -> Graph:
+        behind = f'%m = mul(%c, %u) // "m"\n%y = conv(%m, %f) pads_begin=[{pads}] pads_end=[{pads}] // "y"'
+        constants = "const %f: f32[8,28,1,1] #\nconst %u: f32[28,1,1] positive"
+        return parts(behind, joined="%x, %a, %b", front=constants)
+
+    result = run(STAGE_PARTS, of("0,0"))
+    assert said(result) == [("m", "declined", "stays behind 'c': the weights behind it take its constants")]
+    assert run(STAGE_PARTS, of("1,1")).graph != of("1,1")
+
+
 def test_parts_of_a_residual_begin_with_whole_loads() -> None:
     before = parts(
         '%y = add(%c, %z) // "y"', front="const %u: f32[4,4,1,1] #\n%d = conv(%x, %u) // \"d\"",

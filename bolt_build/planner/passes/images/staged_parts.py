@@ -72,6 +72,9 @@ def _early(editor: GraphEditor, journal: Journal, concat: Node) -> Node | None:
         if taken:
             journal.declined(reader.name, f"stays behind '{concat.name}': too few parts are stored by what could do it")
         return None
+    if other is not None and other.constant and not all(storing) and _folds_forward(editor, reader):
+        journal.declined(reader.name, f"stays behind '{concat.name}': the weights behind it take its constants")
+        return None
     begins = [0, *accumulate(parts)][:-1]
     if residual and any(begin % _WHOLE for begin in begins):
         journal.declined(reader.name, f"stays behind '{concat.name}': parts of its residual are no whole loads")
@@ -91,6 +94,20 @@ def _other(editor: GraphEditor, reader: Node, output: str, out: TensorType) -> _
         return _Other(value, None if array.size == 1 else array.ndim - out.rank + 1, True)
     fits = reader.op.function == "add" and editor.type(value) == out and not editor.is_constant(value)
     return _Other(value, 1, False) if fits else None
+
+
+def _folds_forward(editor: GraphEditor, reader: Node) -> bool:
+    """Whether a product alone reads a channel's constants, and takes a shift as well because it reads no padding."""
+    while True:
+        (output,) = reader.outputs
+        readers = editor.readers(output)
+        if len(readers) != 1 or editor.not_private(output) is not None:
+            return False
+        (reader,) = readers
+        if isinstance(reader.op, Conv):
+            return reader.inputs[0] == output and not any((*reader.op.pads_begin, *reader.op.pads_end))
+        if not isinstance(reader.op, Binary) or _other(editor, reader, output, editor.type(output)) is None:
+            return False
 
 
 def _stores(editor: GraphEditor, value: str, *, residual: bool) -> bool:
