@@ -242,13 +242,13 @@ PIPELINE: tuple[Pass, ...] = (
     MAP_INTEGERS,  # likewise
     FAKE_QUANTISE,  # what no product of integers took
     TRIM_WINDOWS,  # branches are merged, whose windows are of one size
+    FOLD_LINES,  # before long windows are cut in runs of taps, and what follows is in epilogues
     PAD_VOLUMES,  # before they are flattened
     FLATTEN_VOLUMES,  # with what follows each convolution
     POOL_VOLUMES,
     FOLD_COLUMNS,  # volumes are images now
     FOLD_BEYOND_BANDS,
-    FOLD_LINES,  # what follows is in epilogues
-    FOLD_RESULTS,  # likewise
+    FOLD_RESULTS,  # what follows is in epilogues
     TRIM_WINDOWS,  # blocks of columns that an image is too narrow for
     SPLIT_GROUPS,  # likewise
     MULTIPLY_SHUFFLES,  # activations are in their epilogues now
