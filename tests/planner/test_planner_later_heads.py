@@ -87,6 +87,20 @@ def test_what_a_product_of_two_tensors_leaves_is_moved_first() -> None:
     assert result.graph.type(move.outputs[0]).shape == (2, 5, 3, 4)
 
 
+LEFT = """
+    graph g batch=2 (%a: f32[2,15,6], %b: f32[2,6,4], %h: f32[]) -> (%y) {
+      %p = matmul(%a, %b) // "p"
+      %c = reshape(%p) shape=[2,5,3,4]
+      %t = transpose(%c) perm=[0,2,1,3] // "t"
+      %y = mul(%t, %h) // "y"
+    }"""
+
+
+def test_what_it_leaves_where_it_is_wanted_stays_so() -> None:
+    before = graph(LEFT)
+    assert run(LATER_HEADS, before).graph == before
+
+
 CUT = """
     graph g batch=2 (%x: f32[2,5,6]) -> (%y) {
       const %w: f32[6,12] #

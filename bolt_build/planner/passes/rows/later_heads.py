@@ -77,8 +77,20 @@ def _moves(editor: GraphEditor, node: Node) -> list[Node]:
             return []
         if editor.not_private(name) is not None or (found and found[0].op != move.op):
             return []
+        if _placed(editor, move.inputs[0]):
+            return []
         found.append(move)
     return found if 2 * rest <= editor.type(node.outputs[0]).elements else []
+
+
+def _placed(editor: GraphEditor, value: str) -> bool:
+    """Whether a product of two tensors leaves the value, which stores it where a move behind it wants it."""
+    node = editor.producer(value)
+    while node is not None and isinstance(node.op, Reshape) and not node.epilogue:
+        node = editor.producer(node.inputs[0])
+    if node is None or not isinstance(node.op, MatMul) or len(node.inputs) != 2:
+        return False
+    return not all(editor.is_constant(name) and editor.type(name).rank == 2 for name in node.inputs[1:])
 
 
 def _moved_behind(editor: GraphEditor, node: Node) -> Node | None:
@@ -118,33 +130,40 @@ def _put_behind(editor: GraphEditor, node: Node, back: Node) -> None:
 
 
 def _cut(editor: GraphEditor, node: Node) -> Node | None:
-    """The reshape that cuts rows of a product with weights into the heads that the node computes, each number alone."""
-    if not isinstance(node.op, Activation | Binary):
+    """The reshape that cuts rows of a product with weights into heads, to which the node applies an activation. One
+    that meets a number behind it is one step with that: ELU + 1."""
+    if not isinstance(node.op, Activation) or _meets_number(editor, node.outputs[0]):
         return None
-    whole = [name for name in node.inputs if editor.type(name).elements != 1]
-    if len(whole) != 1 or editor.is_constant(whole[0]) or editor.not_private(whole[0]) is not None:
+    (value,) = node.inputs
+    cut = editor.producer(value)
+    if cut is None or not isinstance(cut.op, Reshape) or cut.epilogue or editor.not_private(value) is not None:
         return None
-    cut = editor.producer(whole[0])
-    if cut is None or not isinstance(cut.op, Reshape) or cut.epilogue or editor.not_private(cut.inputs[0]) is not None:
+    if editor.not_private(cut.inputs[0]) is not None:
         return None
     product = editor.producer(cut.inputs[0])
-    while product is not None and isinstance(product.op, Activation | Binary):  # its bias, and what follows
+    if product is not None and isinstance(product.op, Binary):  # its bias
         whole = [name for name in product.inputs if not editor.is_constant(name)]
         product = editor.producer(whole[0]) if len(whole) == 1 else None
     return cut if product is not None and isinstance(product.op, MatMul) and not product.epilogue else None
 
 
+def _meets_number(editor: GraphEditor, value: str) -> bool:
+    """Whether arithmetic with one number follows, behind moves."""
+    for node in editor.readers(value):
+        if isinstance(node.op, Binary) and any(editor.type(name).elements == 1 for name in node.inputs):
+            return True
+        if isinstance(node.op, Transpose | Reshape) and _meets_number(editor, node.outputs[0]):
+            return True
+    return False
+
+
 def _put_uncut(editor: GraphEditor, node: Node, cut: Node) -> None:
     (whole,), (value,) = cut.outputs, node.outputs
-    inputs = tuple(cut.inputs[0] if name == whole else name for name in node.inputs)
-    rank = editor.type(cut.inputs[0]).rank
-    if any(editor.type(name).rank > rank for name in inputs):
-        return
-    (type_,) = node.op.infer([editor.type(name) for name in inputs])
+    (type_,) = node.op.infer([editor.type(cut.inputs[0])])
     first = editor.new_value(f"{value}.whole", type_)
     name = editor.free_node_name(f"{node.name}.cut")
     covers = joined(cut.covers, node.covers)
-    made = replace(node, inputs=inputs, outputs=(first,), covers=covers)
+    made = replace(node, inputs=cut.inputs, outputs=(first,), covers=covers)
     editor.replace(node, made, Node(name, Reshape(editor.type(value).shape), (first,), (value,)))
     editor.prune((whole,))
 
