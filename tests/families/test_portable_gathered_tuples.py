@@ -9,8 +9,9 @@ from bolt_build.families.base import KernelProblem, Operand, StepExpressions, Te
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.moves.gathered_tuples import TupleTile, rows_of
+from bolt_build.families.portable.kernels.moves.staged_tuples import StagedTuplesTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.moves.gather import GatherND
+from bolt_build.graph.ops.moves.gather import Gather, GatherND
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")
@@ -39,9 +40,53 @@ def test_a_word_is_of_as_many_slices_as_it_may_begin_in(lanes: int, inner: int, 
     assert whole == (rows == 1)
 
 
-@pytest.mark.parametrize("problem", [POINTS, FEATURES])
-def test_slices_are_taken_in_words_without_a_lock(problem: KernelProblem) -> None:
-    assert str(FAMILY.candidates(problem, H200)[0][0]).startswith("portable algorithm=tuples lanes=8 turns=")
+def test_slices_are_taken_in_words_without_a_lock() -> None:
+    assert str(FAMILY.candidates(FEATURES, H200)[0][0]).startswith("portable algorithm=tuples lanes=8 turns=")
+
+
+def test_points_that_have_room_in_shared_memory_are_taken_from_there_without_a_lock() -> None:
+    assert str(FAMILY.candidates(POINTS, H200)[0][0]).startswith("portable algorithm=staged_tuples lanes=")
+
+
+VERTICES = KernelProblem(
+    Gather(1),
+    tuple(
+        Operand(extents, TensorFormat(dtype, Layout.ROW))
+        for extents, dtype in (((32, 6890, 3), DType.F16), ((41328,), DType.I64))
+    ),
+    (Operand((32, 41328, 3), TensorFormat(DType.F16, Layout.ROW)),),
+    (),
+    DType.F16,
+    "h200",
+)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "reason"),
+    [
+        (POINTS, StagedTuplesTile(8, 4), None),
+        (POINTS, StagedTuplesTile(16, 4), "words of 16 elements are no accesses of 16 bytes at most"),
+        (POINTS, StagedTuplesTile(8, 65), "65 blocks of a batch are more than 64"),
+        (taken((2, 99999, 3), (2, 400000, 1)), StagedTuplesTile(8, 4),
+         "staged_tuples: takes 600032 bytes of shared memory, a block has 232448"),
+        (FEATURES, StagedTuplesTile(8, 4),
+         "portable algorithm=staged_tuples lanes=8 cuts=4 is none of its candidates"),
+        (VERTICES, StagedTuplesTile(8, 4), None),
+    ],
+)  # fmt: skip
+def test_data_that_no_block_has_are_refused_with_their_reason(
+    problem: KernelProblem, tile: StagedTuplesTile, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem, candidate_of("portable", "staged_tuples", tile), H200) == reason
+
+
+def test_indices_along_one_axis_are_all_batches() -> None:
+    at = StepExpressions(("d", "i"), ("y",), ("", ""))
+    staged = candidate_of("portable", "staged_tuples", StagedTuplesTile(8, 4))
+    assert FAMILY.emit(VERTICES, staged, H200, at).call == (
+        "bolt::portable::staged_tuples<std::uint16_t, std::int64_t, 8, 4, 1, true>(r, "
+        "bolt::portable::GatherND{.batches = 32, .tuples = 41328, .inner = 3, .extents = {1, {6890}}}, 4, d, i, y);"
+    )
 
 
 @pytest.mark.parametrize(

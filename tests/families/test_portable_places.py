@@ -10,6 +10,7 @@ from gpu_folds import candidate
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.portable.kernels.places.binned_places import BinTile
+from bolt_build.families.portable.kernels.places.few_lines import FewLinesTile
 from bolt_build.families.portable.kernels.places.selected_places import SelectTile
 from bolt_build.families.portable.kernels.places.sorted_places import SortTile
 from bolt_build.graph.ir import Layout
@@ -85,9 +86,9 @@ def test_the_class_of_a_pixel_is_found_where_channels_lie_side_by_side(target: T
          "1000 elements are more than 64 threads hold"),
         (TOP, BinTile(128, 8, 12, 1024, 2048), "binned: puts all of 1000 elements in bins, of which 300 are few"),
         (asked(Places(1, 5000), 4, 5000), BinTile(512, 16, 12, 5120, 4096),
-         "binned: puts up to 4096 elements in bins, not 5000"),
+         "binned: puts up to 2048 elements in bins, not 5000"),
         (asked(Places(1, 3000), 4, 3000, dtype=DType.BF16), BinTile(256, 16, 20, 3072, 4096),
-         "binned: puts up to 2048 elements in bins, not 3000"),
+         "binned: puts up to 1024 elements in bins, not 3000"),
         (asked(Places(1, 90, True, True), 4, 90), BinTile(32, 3, 4, 128, 256),
          "binned: takes the first of equal elements, not the last"),
     ],
@@ -97,7 +98,7 @@ def test_bins_that_have_no_line_have_a_reason(problem: KernelProblem, tile: BinT
 
 
 def test_lines_of_which_most_are_wanted_are_put_in_bins_without_a_lock() -> None:
-    for extent in (197, 1000, 4096):
+    for extent in (197, 1000, 2000):
         (first, *_), _ = FAMILY.candidates(asked(Places(1, extent), 4096, extent), H100)
         assert str(first).startswith("portable algorithm=binned threads=")
 
@@ -109,4 +110,36 @@ def test_elements_that_are_taken_lie_in_shared_memory_where_there_is_room() -> N
         call = FAMILY.emit(problem, candidate(tile), H100, AT).call
         return call.split(", std::uint32_t")[0].rsplit(", ", 1)[1]
 
-    assert [staged(1000), staged(4096), staged(1000, 3)] == ["2016", "8208", "0"]
+    assert [staged(1000), staged(2048), staged(1000, 3)] == ["2016", "4112", "0"]
+
+
+EXPERTS = asked(Places(1, 8), 1 << 17, 64)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "reason"),
+    [
+        (EXPERTS, FewLinesTile(1, 8), None),
+        (EXPERTS, FewLinesTile(3, 8), "no line has 3 threads"),
+        (EXPERTS, FewLinesTile(1, 4), "keeps 8 keys, not 4"),
+        (asked(Places(1, 8), 512, 68), FewLinesTile(1, 8), "few_lines: lines of 68 elements are no whole words"),
+        (asked(Places(1, 8), 512, 64, 3), FewLinesTile(1, 8),
+         "few_lines: elements of a line are no neighbours, or too many"),
+        (asked(Places(1, 17), 512, 64), FewLinesTile(1, 16), "few_lines: threads keep up to 16 keys, not 17"),
+        (asked(Places(1, 8), 512, 4096), FewLinesTile(1, 8),
+         "few_lines: threads go through up to 2048 elements, not 4096"),
+    ],
+)  # fmt: skip
+def test_lines_that_are_not_a_few_threads_have_a_reason(
+    problem: KernelProblem, tile: FewLinesTile, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem, candidate(tile), H100) == reason
+
+
+def test_experts_of_many_tokens_go_through_shared_memory_without_a_lock() -> None:
+    (first, *_), _ = FAMILY.candidates(EXPERTS, H100)
+    assert str(first) == "portable algorithm=few_lines threads=1 kept=8"
+    assert FAMILY.emit(EXPERTS, first, H100, AT).call == (
+        "bolt::portable::few_lines<true, 1, 8, std::uint32_t, bolt::portable::f16>(r, "
+        "bolt::portable::Lines{.outer = 131072, .extent = 64, .inner = 1}, 8, x, y);"
+    )

@@ -21,6 +21,7 @@ from bolt_build.families.portable.kernels.lines.scans import ScanColumnsTile, Sc
 from bolt_build.families.portable.kernels.places.binned_places import BinTile
 from bolt_build.families.portable.kernels.places.counted_places import CountTile
 from bolt_build.families.portable.kernels.places.drawn_places import DrawTile
+from bolt_build.families.portable.kernels.places.few_lines import FewLinesTile
 from bolt_build.families.portable.kernels.places.few_places import FewTile
 from bolt_build.families.portable.kernels.places.selected_places import SelectTile
 from bolt_build.families.portable.kernels.places.sifted_places import PartTile, SiftTile
@@ -37,13 +38,14 @@ from bolt_build.graph.ops.lines.reduce import Reduce
 PORTABLE = Portable()
 Tile = (
     RunsTile | RunClusterTile | SlabTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile
-    | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile
+    | FewLinesTile | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile
     | ScanClusterTile | ScanPartsTile
 )  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", RunClusterTile: "run_clusters", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels",
     ClusterTile: "clusters", SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted",
-    PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned", ScanRunsTile: "runs",
+    PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned", FewLinesTile: "few_lines",
+    ScanRunsTile: "runs",
     ScanColumnsTile: "columns", ScanSlabTile: "slabs", ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
@@ -192,6 +194,17 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("few", Places(1, 5), 33, 96), fews((16, 8, 4, 2), (2, 8, 2, 8), (1, 8, 2, 8), (4, 8, 1, 8))),
     (folded("few-apart", Places(1, 2, False), 2, 21, 67), fews((1, 2, 16, 1), (4, 2, 6, 1))),
     (folded("few-wide", Places(1, 11), 5, 203, dtype=DType.I32, span=90), fews((8, 16, 16, 1), (32, 16, 16, 1))),
+    (folded("few-lines", Places(1, 8), 133, 64), (FewLinesTile(1, 8), FewLinesTile(2, 8))),
+    (folded("few-lines-values", TopElements(2, 6, with_places=False), 3, 77, 160),
+     (FewLinesTile(2, 8), FewLinesTile(4, 8), FewLinesTile(1, 8))),
+    (folded("few-lines-least", TopElements(1, 15, False, with_places=False), 41, 328, dtype=DType.BF16),
+     (FewLinesTile(8, 16), FewLinesTile(1, 16))),
+    (folded("few-lines-wide", TopElements(1, 2, with_places=False), 71, 100, dtype=DType.I32, span=90000),
+     (FewLinesTile(4, 2), FewLinesTile(1, 2))),
+    (folded("few-lines-bytes", TopElements(1, 3, False, with_places=False), 71, 112, dtype=DType.U8, span=90),
+     (FewLinesTile(2, 4),)),
+    (hidden(folded("few-lines-worst", TopElements(2, 4, with_places=False), 3, 7, 96)), (FewLinesTile(2, 4),)),
+    (folded("few-lines-alike", TopElements(1, 4, with_places=False), 33, 64, span=0), (FewLinesTile(1, 4),)),
     (hidden(folded("few-worst", Places(2, 3), 3, 7, 101)), fews((8, 4, 16, 1),)),
     (folded("sifted", Places(1, 30), 5, 1000), sifts((32, 32, 4, 128, 128, 16), (128, 8, 4, 128, 512, 4))),
     (folded("sifted-odd", Places(1, 20, False), 3, 1001, dtype=DType.BF16),

@@ -30,7 +30,7 @@ from bolt_build.targets import Gpu, Target
 _THREADS, _KEPT, _AT_ONCE, _RUNS = (1, 2, 4, 8, 16, 32), 16, 16, 16
 """Threads of a line; keys that each keeps at most; elements that it asks for at once, where it keeps no more; and how
 often at most."""
-_COMPARISONS = {2: 1, 4: 5, 8: 19, 16: 63}
+COMPARISONS = {2: 1, 4: 5, 8: 19, 16: 63}
 """Of as many keys that a network sorts."""
 
 
@@ -49,14 +49,16 @@ class FewTile(NumberTile):
         return self.loads * self.lanes
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_kept(problem: KernelProblem) -> str | None:
+    """Why threads do not keep what is wanted in registers, None where they do."""
     if (reason := refuse_few(problem)) is not None:
         return reason
     count = count_of(problem)
     return Reason("threads keep up to {} keys, not {}", _KEPT, count) if count > _KEPT else None
 
 
-def _kept(problem: KernelProblem) -> int:
+def kept_of(problem: KernelProblem) -> int:
+    """Keys that a thread keeps."""
     return 1 << ceil(log2(count_of(problem)))
 
 
@@ -69,7 +71,7 @@ def _lanes(problem: KernelProblem) -> int:
 
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[FewTile]:
-    kept, most = _kept(problem), _lanes(problem)
+    kept, most = kept_of(problem), _lanes(problem)
     for threads in _THREADS:
         own = ceil(extent_of(problem) / threads)
         if threads > 1 and own < 2:
@@ -82,7 +84,7 @@ def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[FewTile]:
 
 
 def _refuse_tile(problem: KernelProblem, tile: FewTile, gpu: Gpu) -> str | None:
-    extent, kept = extent_of(problem), _kept(problem)
+    extent, kept = extent_of(problem), kept_of(problem)
     if tile.threads not in _THREADS:
         return Reason("no line has {} threads", tile.threads)
     if tile.kept != kept:
@@ -120,7 +122,7 @@ def _seconds(problem: KernelProblem, tile: FewTile, target: Target) -> float:
     joined = _COMPARED * (kept / 2 + kept / 2 * log2(kept))
     runs = rounds * tile.at_once / kept
     own = rounds * tile.at_once * _ELEMENT[half and tile.lanes > 1 and wide == 1.0]
-    own += wide * runs * (_COMPARED * _COMPARISONS[kept] + joined)
+    own += wide * runs * (_COMPARED * COMPARISONS[kept] + joined)
     own += wide * log2(tile.threads) * (kept * _EXCHANGED + joined) + kept * _STORED / min(tile.threads, kept) + _BEGIN
     threads = lines * tile.threads
     issue, waits = threads * own / (_ISSUED * gpu.sms), _ROUND * rounds + _STEP * own
@@ -140,4 +142,6 @@ def _emit(problem: KernelProblem, tile: FewTile, at: StepExpressions) -> StepCod
     )
 
 
-FORM: Form[FewTile] = Form("few", serves, _refuse, _tiles, _refuse_tile, _seconds, FewTile.read, _emit)
+FORM: Form[FewTile] = Form(
+    "few", serves, lambda problem, gpu: refuse_kept(problem), _tiles, _refuse_tile, _seconds, FewTile.read, _emit
+)
