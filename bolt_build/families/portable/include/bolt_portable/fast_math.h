@@ -69,6 +69,12 @@ struct SpecialFunctions {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
   }
+  /// The square root to 2 units in the last place.
+  static __device__ float sqrt(float x) {
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
   /// The hyperbolic tangent, from Turing on: to 2^-11 of itself by its text, and to 1e-5 on an H200.
   static __device__ float tanh(float x) {
     float y;
@@ -87,7 +93,7 @@ struct SpecialFunctions {
 /// by what these limits allow. Products that are added to are written as fma, so that every compiler rounds alike.
 template <typename Arithmetic>
 struct Approximate {
-  static constexpr float log2_e = 1.44269504f, infinity = std::numeric_limits<float>::infinity();
+  static constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f, infinity = std::numeric_limits<float>::infinity();
 
   static BOLT_DEVICE float sigmoid(float x) { return Arithmetic::reciprocal(1.0f + Arithmetic::exp2(-log2_e * x)); }
 
@@ -157,6 +163,48 @@ struct Approximate {
     const float s = x * x;
     const float near = x * std::fma(std::fma(s, 0.108024426f, -0.375906438f), s, 1.12837768f);
     return std::fabs(x) >= 0.35f ? far : near;  // near where x is NaN
+  }
+
+  /// log(|x| + sqrt(x^2 + 1)), and near 0, where that is next to nothing, x times a polynomial of x^2. Of large numbers log(2 |x|).
+  static BOLT_DEVICE float asinh(float x) {
+    const float a = std::fabs(x), s = x * x;
+    const bool large = a > 1e9f;
+    const float far = ln_2 * Arithmetic::log2(large ? a : a + Arithmetic::sqrt(s + 1.0f)) + (large ? ln_2 : 0.0f);
+    float p = 0.0198730845f;
+    p = std::fma(p, s, -0.0425629728f);
+    p = std::fma(p, s, 0.0748229772f);
+    p = std::fma(p, s, -0.166661277f);
+    p = std::fma(p, s, 1.0f);
+    return a < 0.5f ? x * p : std::copysign(far, x);
+  }
+
+  /// log(x + sqrt(x^2 - 1)), and where x is t above 1 and t is small, the root of 2 t times a polynomial of t: one root for both.
+  static BOLT_DEVICE float acosh(float x) {
+    const float t = x - 1.0f;
+    const bool near = t < 0.5f, large = x > 1e9f;
+    const float root = Arithmetic::sqrt(near ? 2.0f * t : std::fma(x, x, -1.0f));
+    const float far = ln_2 * Arithmetic::log2(large ? x : x + root) + (large ? ln_2 : 0.0f);
+    float p = 0.00124206778f;
+    p = std::fma(p, t, -0.00532037159f);
+    p = std::fma(p, t, 0.0187057443f);
+    p = std::fma(p, t, -0.0833306387f);
+    p = std::fma(p, t, 1.0f);
+    return near ? root * p : far;
+  }
+
+  /// Half of log((1 + x) / (1 - x)), and near 0 x times a polynomial of x^2.
+  static BOLT_DEVICE float atanh(float x) {
+    const float a = std::fabs(x), s = x * x;
+    // The reciprocal of a large number is zero.
+    const float ratio = a > 2.0f ? -1.0f : (1.0f + a) * Arithmetic::reciprocal(1.0f - a);
+    const float far = 0.5f * ln_2 * Arithmetic::log2(ratio);
+    float p = 0.183242425f;
+    p = std::fma(p, s, 0.0813675597f);
+    p = std::fma(p, s, 0.146969587f);
+    p = std::fma(p, s, 0.199750364f);
+    p = std::fma(p, s, 0.333338797f);
+    p = std::fma(p, s, 1.0f);
+    return a < 0.5f ? x * p : std::copysign(far, x);
   }
 
   /// x tanh(softplus(x)) = x n / (n + 2) with n = e^x (e^x + 2). NaN at minus infinity, as the definition is.

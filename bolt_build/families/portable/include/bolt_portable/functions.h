@@ -33,13 +33,31 @@ struct Cosh {
   BOLT_HD float operator()(float x) const { return std::cosh(x); }
 };
 struct Asinh {
-  BOLT_HD float operator()(float x) const { return std::asinh(x); }
+  BOLT_HD float operator()(float x) const {
+#if defined(__CUDA_ARCH__)
+    return Forms::asinh(x);
+#else
+    return std::asinh(x);
+#endif
+  }
 };
 struct Acosh {
-  BOLT_HD float operator()(float x) const { return std::acosh(x); }
+  BOLT_HD float operator()(float x) const {
+#if defined(__CUDA_ARCH__)
+    return Forms::acosh(x);
+#else
+    return std::acosh(x);
+#endif
+  }
 };
 struct Atanh {
-  BOLT_HD float operator()(float x) const { return std::atanh(x); }
+  BOLT_HD float operator()(float x) const {
+#if defined(__CUDA_ARCH__)
+    return Forms::atanh(x);
+#else
+    return std::atanh(x);
+#endif
+  }
 };
 struct Floor {
   BOLT_HD float operator()(float x) const { return std::floor(x); }
