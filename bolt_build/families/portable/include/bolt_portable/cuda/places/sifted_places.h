@@ -14,7 +14,7 @@ template <int holds, int threads, int each, int room, int bins, int group, typen
 struct SiftedKeys {
   using Bins = KeyBins<threads, each, room, bins, Key>;
   static constexpr int block = threads == 32 ? 128 : threads, together = block / threads, turns = (room + threads - 1) / threads;
-  static constexpr int in_registers = Ranks::registers + (Ranks::many == 2 * Ranks::registers ? 48 : 64),
+  static constexpr int in_registers = Ranks::registers + (Ranks::many == 2 * Ranks::registers ? 44 : 64),
                        of_keys = (Bins::of_network > each ? Bins::of_network : each) * static_cast<int>(sizeof(Key)) / 4 + 32,
                        registers = in_registers > of_keys ? in_registers : of_keys;
   static constexpr int resident = block * registers > 1 << 15 ? 1 : (1 << 16) / (block * registers);
