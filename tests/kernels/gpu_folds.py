@@ -38,15 +38,15 @@ from bolt_build.graph.ops.lines.reduce import Reduce
 PORTABLE = Portable()
 Tile = (
     RunsTile | RunClusterTile | SlabTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile
-    | FewLinesTile | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile | ScanSlabTile
-    | ScanClusterTile | ScanPartsTile
+    | FewLinesTile | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile
+    | ScanSlabTile | ScanClusterTile | ScanPartsTile
 )  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", RunClusterTile: "run_clusters", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels",
     ClusterTile: "clusters", SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted",
     PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned", FewLinesTile: "few_lines",
-    ScanRunsTile: "runs",
-    ScanColumnsTile: "columns", ScanSlabTile: "slabs", ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
+    ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs", ScanClusterTile: "cluster_slabs",
+    ScanPartsTile: "slab_parts",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
